@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A nightly run beside the last good one: its note, and its report on a terminal, by mail and to a webhook."""
+"""A nightly run compared with the last good one, and its report on a terminal, by mail and to a webhook."""
 
 from __future__ import annotations
 
@@ -46,22 +46,21 @@ from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
 
 
-def good_night(experiment: str) -> str:
-    """The baseline that is an experiment's last good night."""
+def last_good(experiment: str) -> str:
+    """The name of the baseline for an experiment's last good nightly run."""
     return f"good-{experiment}"
 
 
 @dataclass(frozen=True)
-class Night:
-    """What a night has measured.
+class NightlyResult:
+    """A nightly run and its comparison with the last good one.
 
-    ``compared`` is its comparison with the last good night; None in the first one, and where ``doubt`` says why they
-    could not be compared.
+    ``compared`` is None for the first nightly run, or if ``not_compared`` says why the runs cannot be compared.
     """
 
     run: Run
     compared: ComparedRuns | None = None
-    doubt: str = ""
+    not_compared: str = ""
 
     @property
     def experiment(self) -> str:
@@ -73,23 +72,23 @@ class Night:
 
     @property
     def beyond(self) -> Sequence[CellChange]:
-        """The cells beyond their budget, failed and vanished ones included."""
+        """The cells beyond their budget, with failed and vanished ones."""
         return () if self.compared is None else self.compared.comparison.beyond
 
     @property
     def is_good(self) -> bool:
-        """Whether later nights may be compared with it: every cell has an outcome, none failed or is beyond budget."""
-        return all_ok(self.run.record) and not self.run.unfinished and not self.beyond and not self.doubt
+        """Whether later runs are compared with it: every cell has an outcome, none failed or is beyond its budget."""
+        return all_ok(self.run.record) and not self.run.unfinished and not self.beyond and not self.not_compared
 
 
-class NightNote:
-    """A note beside the store: since when a night is under way, whatever ends the program. See ``only_night``."""
+class NightlyMarker:
+    """A file in the results folder with the start of an unreported nightly run; it outlives the process."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def begin(self, now: datetime | None = None) -> None:
-        """Note that a night begins, at ``now``; what an earlier one left is not resumed any more."""
+        """Write the start of a new run, ``now``, after which no earlier run is resumed."""
         with storage_faults(self._file):
             write_whole(self._file, f"{(now or datetime.now(UTC)).isoformat()}\n")
 
@@ -98,99 +97,96 @@ class NightNote:
             self._file.unlink(missing_ok=True)
 
     def runs(self, store: Store, experiment: str, cells: Iterable[str]) -> Sequence[RunEntry]:
-        """The runs that may be those of the night that has not ended: of the experiment, begun in it, newest first.
+        """The runs of the experiment since the marker, planned with exactly these cell ids, newest first.
 
-        One that was not planned with exactly these cells, by their ids, is somebody's own, or of an experiment that has
-        changed since.
+        Runs with other cells were started by a user, or with another version of the experiment.
         """
-        begun, wanted = self._begun(), set(cells)
-        if begun is None:
+        since, wanted = self._since(), set(cells)
+        if since is None:
             return []
         return [
             entry
             for entry in store.runs()
             if entry.experiment == experiment
-            and datetime.fromisoformat(entry.started) >= begun
+            and datetime.fromisoformat(entry.started) >= since
             and {row["id"] for row in store.select("SELECT id FROM cells WHERE run = ?", entry.id)} == wanted
         ]
 
-    def _begun(self) -> datetime | None:
+    def _since(self) -> datetime | None:
         with storage_faults(self._file):
             text = self._file.read_text(errors="replace") if self._file.exists() else ""
         try:
-            begun = datetime.fromisoformat(text.strip())
-            return begun if begun.tzinfo else None
-        except ValueError:  # damaged: a new night begins
+            since = datetime.fromisoformat(text.strip())
+            return since if since.tzinfo else None
+        except ValueError:  # a damaged marker: start a new run
             return None
 
 
 @contextmanager
-def only_night(lab: Path, experiment: str) -> Iterator[NightNote]:
-    """The note of an experiment's night, for one process at a time. Raises UsageError while another one has it."""
+def nightly_lock(lab: Path, experiment: str) -> Iterator[NightlyMarker]:
+    """Lock an experiment's nightly runs for this process. Raises UsageError while another process has the lock."""
     folder = lab / "nights"
     with storage_faults(folder):
-        for one in (lab, folder):  # parents have the umask's mode
+        for one in (lab, folder):  # mkdir's mode does not apply to parents
             one.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = FileLock(folder / f"{experiment}.lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        what = f"a night of experiment '{experiment}' is under way in another process"
+        what = f"another process is measuring the nightly experiment '{experiment}'"
         raise UsageError(what, where=str(lab), hint="wait until it has ended") from None
     try:
-        yield NightNote(folder / experiment)
+        yield NightlyMarker(folder / experiment)
     finally:
         lock.release()
 
 
-def word(night: Night) -> str:
-    """``good`` or ``bad``."""
-    return "good" if night.is_good else "bad"
+def good_or_bad(result: NightlyResult) -> str:
+    return "good" if result.is_good else "bad"
 
 
-def states(night: Night) -> Mapping[Status | str, int]:
-    """How many cells have each status; ``planned`` are those without an outcome."""
-    counts: Counter[Status | str] = Counter(cell.status for cell in night.run.record.cells)
-    if night.run.unfinished:
-        counts["planned"] = night.run.unfinished
+def status_counts(result: NightlyResult) -> Mapping[Status | str, int]:
+    """The number of cells by status; ``planned`` are those without an outcome."""
+    counts: Counter[Status | str] = Counter(cell.status for cell in result.run.record.cells)
+    if result.run.unfinished:
+        counts["planned"] = result.run.unfinished
     return counts
 
 
-def verdict(night: Night) -> str:
-    """The night in a sentence: ``nightly: good night, 45 cells ok``."""
-    counts = ", ".join(f"{count} {status}" for status, count in states(night).items())
-    return f"{night.experiment}: {word(night)} night, cells: {counts or 'none'}"
+def verdict(result: NightlyResult) -> str:
+    """The result in one line: ``nightly: good, cells: 45 ok``."""
+    counts = ", ".join(f"{count} {status}" for status, count in status_counts(result).items())
+    return f"{result.experiment}: {good_or_bad(result)}, cells: {counts or 'none'}"
 
 
-def against(night: Night) -> str:
-    """What it was compared with, and the summary of that."""
-    if night.doubt:
-        return f"Not compared with the last good night: {night.doubt}"
-    if night.compared is None:
-        return "There is no good night before it to compare with."
-    return (
-        f"Compared with the last good night, {night.compared.before.record.run}: {comparison_summary(night.compared)}"
-    )
+def comparison_sentence(result: NightlyResult) -> str:
+    """The run compared with, and a summary of the comparison."""
+    if result.not_compared:
+        return f"Not compared with the last good run: {result.not_compared}"
+    if result.compared is None:
+        return "There is no earlier good run to compare with."
+    run = result.compared.before.record.run
+    return f"Compared with the last good run, {run}: {comparison_summary(result.compared)}"
 
 
-def subject(night: Night) -> str:
-    """A line for a mailbox: what is wrong, the largest of it by name."""
-    return cut(f"[{night.experiment}] {word(night)}: {_in_short(night)}", 200)
+def subject(result: NightlyResult) -> str:
+    """The subject of the mail, with the largest problem."""
+    return cut(f"[{result.experiment}] {good_or_bad(result)}: {_in_short(result)}", 200)
 
 
-def _in_short(night: Night) -> str:
-    cells = counted(len(night.run.record.cells), "cell")
-    if night.compared is not None:
-        counts = ", ".join(f"{count} {change}" for change, count in night.compared.comparison.counts.items())
-        return f"{counts}; {change_sentence(night, night.beyond[0])}" if night.beyond else counts
-    if night.failed:
-        return f"{len(night.failed)} of {cells} failed"
-    return "not compared" if night.doubt else cells
+def _in_short(result: NightlyResult) -> str:
+    cells = counted(len(result.run.record.cells), "cell")
+    if result.compared is not None:
+        counts = ", ".join(f"{count} {change}" for change, count in result.compared.comparison.counts.items())
+        return f"{counts}; {change_sentence(result, result.beyond[0])}" if result.beyond else counts
+    if result.failed:
+        return f"{len(result.failed)} of {cells} failed"
+    return "not compared" if result.not_compared else cells
 
 
-def change_sentence(night: Night, change: CellChange) -> str:
+def change_sentence(result: NightlyResult, change: CellChange) -> str:
     """A cell and its change: ``kprobe +10 instructions (+1.1 %)``, or ``kprobe failed``."""
-    name = change.pair.title if night.compared is None else CellNames(night.compared.comparison).of(change)
+    name = change.pair.title if result.compared is None else CellNames(result.compared.comparison).of(change)
     if change.value is None:
         return f"{name} {change.change}"
     unit = change.pair.first.unit
@@ -198,16 +194,16 @@ def change_sentence(night: Night, change: CellChange) -> str:
     return f"{name} {difference} {unit_name(unit)}" + (f" ({percent})" if percent else "")
 
 
-def equal_runs(night: Night) -> Iterator[str]:
-    """What the measurement of one thing, done again, differs by (A/A), for each kind of figure that the night has."""
-    cells = [cell for cell in night.run.record.cells if cell.status == "ok"]
-    # Samples of other exact cells are of different things: of one probe after the other.
+def repeatability(result: NightlyResult) -> Iterator[str]:
+    """How far repeated measurements of the same work differ (A/A), for each metric of the run."""
+    cells = [cell for cell in result.run.record.cells if cell.status == "ok"]
+    # The samples of other exact cells are not repetitions: each is of another probe.
     exact = [cell for cell in cells if is_exact(cell) and cell.metric in (PER_CALL, PER_LOOP)]
     if exact:
         spread = max(max(cell.samples) - min(cell.samples) for cell in exact)
         samples = sum(len(cell.samples) for cell in exact)
         yield f"calls and loops: {figure(spread, COUNTED)} instructions, in {samples} samples of {len(exact)} cells"
-    by_id = {cell.id: cell for cell in night.run.record.cells}
+    by_id = {cell.id: cell for cell in result.run.record.cells}
     counted = [cell for cell in cells if cell.clock == "instructions" and not is_exact(cell)]
     for table in dict.fromkeys(cell.table for cell in counted):
         yield _whole_systems(table, [cell for cell in counted if cell.table == table], by_id)
@@ -232,46 +228,46 @@ def _half_width(cell: CellRecord) -> float:
     return (high - low) / 2
 
 
-def reproducers(night: Night) -> Iterator[str]:
-    """Commands that measure what is beyond budget or failed again, and that explain it."""
-    wrong = [one.pair.after for one in night.beyond if one.pair.after is not None] or list(night.failed)
+def reproducers(result: NightlyResult) -> Iterator[str]:
+    """Commands that repeat the cells beyond budget or failed, and that show their changes."""
+    wrong = [one.pair.after for one in result.beyond if one.pair.after is not None] or list(result.failed)
     if not wrong:
         return
-    yield command("run", str(night.run.directory / EXPERIMENT_FILE), *only(wrong[:3]))
-    if night.compared is not None:
-        yield command("compare", night.compared.before.record.run, night.run.record.run)
+    yield command("run", str(result.run.directory / EXPERIMENT_FILE), *only(wrong[:3]))
+    if result.compared is not None:
+        yield command("compare", result.compared.before.record.run, result.run.record.run)
 
 
-def acceptance(night: Night) -> Iterator[str]:
-    """The command that makes a night the one that later ones are compared with; none where it is, or has failed."""
-    if not (night.is_good or night.failed or night.run.unfinished):
-        yield command("compare", "--set-baseline", good_night(night.experiment), night.run.record.run)
+def acceptance(result: NightlyResult) -> Iterator[str]:
+    """The command that makes a bad run the last good one, unless a cell failed or has no outcome."""
+    if not (result.is_good or result.failed or result.run.unfinished):
+        yield command("compare", "--set-baseline", last_good(result.experiment), result.run.record.run)
 
 
-def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
-    """The lines of the summary; what is beyond its budget or failed first."""
-    yield verdict(night)
-    yield against(night)
-    wrong = [f"beyond budget: {change_sentence(night, one)}" for one in night.beyond]
-    yield from shown(wrong or [f"failed: {cell.id}: {cell.first_line}" for cell in night.failed], 10)
-    yield from (f"- {sentence}" for sentence in summary(night.run.record, registry))
-    yield from (f"again: {command}" for command in reproducers(night))
-    yield from (f"to accept it as it is: {command}" for command in acceptance(night))
+def summary_lines(result: NightlyResult, registry: ReportRegistry) -> Iterator[str]:
+    """The summary for a terminal; cells beyond budget or failed first."""
+    yield verdict(result)
+    yield comparison_sentence(result)
+    wrong = [f"beyond budget: {change_sentence(result, one)}" for one in result.beyond]
+    yield from shown(wrong or [f"failed: {cell.id}: {cell.first_line}" for cell in result.failed], 10)
+    yield from (f"- {sentence}" for sentence in summary(result.run.record, registry))
+    yield from (f"reproduce: {command}" for command in reproducers(result))
+    yield from (f"accept: {command}" for command in acceptance(result))
 
 
 _PROSE = 76
 _LISTED = 20
-# A longer line would be sent as quoted-printable, which nobody reads in a file (RFC 5322, section 2.1.1: 998).
+# Longer lines would become quoted-printable, which is hard to read in a file (RFC 5322, section 2.1.1: 998).
 _POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
 
 
-def night_mail(night: Night, origin: Origin, registry: ReportRegistry, now: datetime) -> str:
-    """The mail, without a recipient: ``sendmail someone@example.org <FILE`` adds what it lacks."""
-    return _message(subject(night), "\n\n".join(_parts(night, origin, registry)), now)
+def nightly_mail(result: NightlyResult, origin: Origin, registry: ReportRegistry, now: datetime) -> str:
+    """The report as a mail without a recipient, for ``sendmail someone@example.org <FILE``."""
+    return _message(subject(result), "\n\n".join(_parts(result, origin, registry)), now)
 
 
 def unmeasured_mail(experiment: str, reason: str, now: datetime) -> str:
-    """The mail of a night that has measured nothing."""
+    """The mail of a nightly run without measurements."""
     return _message(f"[{experiment}] not measured", reason, now)
 
 
@@ -283,26 +279,26 @@ def _message(title: str, body: str, now: datetime) -> str:
     return message.as_string()
 
 
-def _parts(night: Night, origin: Origin, registry: ReportRegistry) -> Iterator[str]:
-    yield "\n".join(_wrapped([f"{verdict(night)}.", *against(night).splitlines()], ""))
-    if night.compared is not None and night.compared.comparison.changed:
-        yield _table(night)
-    failed = shown([f"{cell.id}: {cell.first_line}" for cell in night.failed], _LISTED)
+def _parts(result: NightlyResult, origin: Origin, registry: ReportRegistry) -> Iterator[str]:
+    yield "\n".join(_wrapped([f"{verdict(result)}.", *comparison_sentence(result).splitlines()], ""))
+    if result.compared is not None and result.compared.comparison.changed:
+        yield _table(result)
+    failed = shown([f"{cell.id}: {cell.first_line}" for cell in result.failed], _LISTED)
     sections: dict[str, Iterable[str]] = {
         "Failed": _wrapped(failed, "  "),
-        "Summary": _wrapped(summary(night.run.record, registry), "  "),
+        "Summary": _wrapped(summary(result.run.record, registry), "  "),
         "Kernels": _indented(
             [f"{name}: {version}" for name, version in kernel_versions(origin).items()] or ["unknown"]
         ),
-        "Machines": _indented(_machines(night, origin)),
-        "Equal runs differ by (A/A)": _indented(equal_runs(night)),
-        "Reproduce": _indented(reproducers(night)),
-        "To accept it as it is": _indented(acceptance(night)),
-        "Run": _indented([night.run.record.run, str(night.run.directory)]),
+        "Machines": _indented(_machines(result, origin)),
+        "Repeatability (A/A)": _indented(repeatability(result)),
+        "Reproduce": _indented(reproducers(result)),
+        "Accept": _indented(acceptance(result)),
+        "Run": _indented([result.run.record.run, str(result.run.directory)]),
     }
     for title, lines in sections.items():
         listed = [*lines]
-        if listed or title not in ("Failed", "Reproduce", "To accept it as it is"):
+        if listed or title not in ("Failed", "Reproduce", "Accept"):
             yield "\n".join([f"{title}:", *listed])
 
 
@@ -318,9 +314,9 @@ def _wrapped(sentences: Iterable[str], indent: str) -> Iterator[str]:
         )
 
 
-def _machines(night: Night, origin: Origin) -> Iterator[str]:
-    kinds = {(cell.cpu, cell.smp, cell.clock) for cell in night.run.record.cells}
-    for cpu, smp, clock in sorted(kinds):
+def _machines(result: NightlyResult, origin: Origin) -> Iterator[str]:
+    machines = {(cell.cpu, cell.smp, cell.clock) for cell in result.run.record.cells}
+    for cpu, smp, clock in sorted(machines):
         yield f"{cpu}, {smp} CPU{'s' if smp > 1 else ''}, clock {clock}"
     if origin.sessions:
         session = origin.sessions[-1]
@@ -328,11 +324,11 @@ def _machines(night: Night, origin: Origin) -> Iterator[str]:
         yield from (line for line in (session.qemu, session.compiler, session.guests, f"host: {host}") if line)
 
 
-def _table(night: Night) -> str:
-    assert night.compared is not None
+def _table(result: NightlyResult) -> str:
+    assert result.compared is not None
     buffer = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
     console = Console(file=buffer, width=100, force_terminal=False, color_system=None)
-    print_sheets([comparison_sheet(night.compared, _LISTED)], console)
+    print_sheets([comparison_sheet(result.compared, _LISTED)], console)
     buffer.seek(0)
     return "\n".join(line.rstrip() for line in buffer.read().strip("\n").splitlines())
 
@@ -341,40 +337,37 @@ def _ascii(text: str) -> str:
     return text.encode("ascii", "replace").decode("ascii")
 
 
-def night_json(night: Night) -> Mapping[str, Any]:
-    """What a server gets: at most 20 cells of each kind; ``counts`` has how many there are.
-
-    Mattermost and Slack show ``text``.
-    """
-    comparison = None if night.compared is None else night.compared.comparison
+def nightly_json(result: NightlyResult) -> Mapping[str, Any]:
+    """The content for a webhook, with at most 20 cells in each list; Mattermost and Slack show ``text``."""
+    comparison = None if result.compared is None else result.compared.comparison
     return {
-        "text": f"{subject(night)}\n{against(night)}",
-        "night": word(night),
-        "experiment": night.experiment,
-        "run": night.run.record.run,
-        "compared_with": None if night.compared is None else night.compared.before.record.run,
-        "cells": dict(states(night)),
+        "text": f"{subject(result)}\n{comparison_sentence(result)}",
+        "night": good_or_bad(result),
+        "experiment": result.experiment,
+        "run": result.run.record.run,
+        "compared_with": None if result.compared is None else result.compared.before.record.run,
+        "cells": dict(status_counts(result)),
         "counts": {} if comparison is None else dict(comparison.counts),
         "beyond": [
-            {"cell": one.pair.title, "change": one.change, "why": list(one.beyond)} for one in night.beyond[:_LISTED]
+            {"cell": one.pair.title, "change": one.change, "why": list(one.beyond)} for one in result.beyond[:_LISTED]
         ],
-        "failed": [{"cell": cell.id, "reason": cell.first_line} for cell in night.failed[:_LISTED]],
+        "failed": [{"cell": cell.id, "reason": cell.first_line} for cell in result.failed[:_LISTED]],
     }
 
 
 def unmeasured_json(experiment: str, reason: str) -> Mapping[str, Any]:
-    """What a server gets of a night that has measured nothing."""
+    """The content for a webhook after a nightly run without measurements."""
     text = f"[{experiment}] not measured\n{reason}"
     return {"text": text, "night": "not measured", "experiment": experiment, "problems": [reason]}
 
 
-_TRIED_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Answers of a server that may have another one later (RFC 9110, section 15)."""
+_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Statuses after which a later try may succeed (RFC 9110, section 15)."""
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """A URL that takes JSON by POST. It may have a secret in it: only its host is ever printed."""
+    """A URL that takes JSON by POST. Only its host is printed, since the rest may contain a secret."""
 
     url: str
     try_limit: float = 15.0
@@ -383,7 +376,7 @@ class Webhook:
     """Seconds before the second and the third try."""
 
     def check(self) -> None:
-        """Raise UsageError unless it is a URL that can be posted to."""
+        """Raise UsageError unless the URL is one to post to."""
         try:
             parts = urlsplit(self.url)
             known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -392,46 +385,46 @@ class Webhook:
         if not known or any(c.isspace() or not c.isprintable() for c in self.url):
             raise UsageError("expected a URL that begins with https:// or http://", where="--webhook")
         if "@" in parts.netloc:
-            # http.client takes it for a part of the host's name, and prints it in its error.
-            what = "a URL with a user's name or password before its host is not known here"
-            raise UsageError(what, where="--webhook", hint="a webhook's secret is in its path or query")
+            # http.client takes it for a part of the host's name, and would print it.
+            what = "a URL with a user name or password is not supported"
+            raise UsageError(what, where="--webhook", hint="put the webhook's secret into its path or query")
 
     def post(self, content: Mapping[str, Any]) -> None:
-        """Send it, at most three times. Raises HostError with the last answer where none of them was taken."""
+        """Post the content, in at most three tries. Raises HostError with the last answer."""
         body = json.dumps(content).encode()
         for pause in (*self.pauses, None):
             answers: list[int | str] = []
-            # A server that sends a byte now and then keeps a socket's own time limit from ever ending.
+            # A thread, because a server that sends single bytes would keep resetting the socket's time limit.
             thread = threading.Thread(target=lambda got=answers: got.append(self._answer(body)), daemon=True)
             thread.start()
             thread.join(self.try_limit)
             answer = answers[0] if answers else f"no answer in {self.try_limit:g} s"
-            if answer == _TAKEN:
+            if answer == _OK:
                 return
-            if pause is None or (isinstance(answer, int) and answer not in _TRIED_AGAIN):
+            if pause is None or (isinstance(answer, int) and answer not in _RETRIED):
                 why = f"status {answer}" if isinstance(answer, int) else answer
-                raise HostError(f"the webhook at {urlsplit(self.url).hostname} was not notified: {why}")
+                raise HostError(f"posting to the webhook at {urlsplit(self.url).hostname} failed: {why}")
             time.sleep(pause)
 
     def _answer(self, body: bytes) -> int | str:
-        """The status of the server's answer, _TAKEN for all good ones, or why there is none."""
+        """The status of the server's answer, _OK for success, or the error."""
         headers = {"Content-Type": "application/json", "User-Agent": f"probe-lab/{__version__}"}
         request = urllib.request.Request(self.url, body, headers, method="POST")  # noqa: S310  # checked: http or https
         try:
             with urllib.request.build_opener(_NoRedirect).open(request, timeout=self.try_limit):
-                return _TAKEN
+                return _OK
         except urllib.error.HTTPError as error:
             with error:
                 return error.code
-        except (OSError, ValueError, HTTPException) as error:  # a connection that breaks, an answer that is none
+        except (OSError, ValueError, HTTPException) as error:  # a broken connection, or an invalid answer
             return str(getattr(error, "reason", error))[:200] or type(error).__name__
 
 
-_TAKEN = 200
+_OK = 200
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirected POST would become a GET, which tells nothing: it is an answer like others."""
+    """Treats a redirect as an answer: a redirected POST would become a GET without the content."""
 
     def redirect_request(self, *arguments: Any) -> None:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a CPU takes for what calls execute: constants with their sources, and what was fitted to published figures."""
+"""Cost tables of CPUs: constants with their sources, and costs fitted to published figures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pydantic_core import PydanticCustomError
 from orchestrator.catalog.data import Fact
 
 Input = Literal["instruction", "trap", "popf", "pushf", "rdtsc", "locked", "recorded line"]
-"""What may have a cost. ``trap`` is an int3 with what leads back from it, its iret and loads of segment registers;
-``recorded line`` 64 bytes of a recorded event; ``instruction`` each one that has no cost of its own."""
+"""What may have a cost. ``trap`` is an int3 and its return with iret and loads of segment registers; ``recorded line``
+64 bytes of a recorded event; ``instruction`` an instruction without a cost of its own."""
 
 INPUTS: tuple[Input, ...] = get_args(Input)
 
 Role = Literal["calibration", "predicted", "excluded"]
-"""What a published cell is for, as declared before fitting; what is not declared is predicted as well."""
+"""The use of a published cell, as declared before fitting; a cell that is not declared is predicted."""
 
 
 def _number(value: object) -> object:
@@ -56,18 +56,18 @@ KernelName = Annotated[str, _like(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,199}", "a kern
 
 
 class Constant(Fact):
-    """A figure that was not fitted: its value, the range that it is in, and ``where`` it is from."""
+    """A figure that was not fitted: its value, its range, and its source."""
 
     value: Figure
-    """The figure: of ``mhz`` in MHz, else in cycles."""
+    """``mhz`` in MHz, costs in cycles."""
     low: Figure
-    """The least that it may be, above 0."""
+    """The lowest plausible value, above 0."""
     high: Figure
-    """The most that it may be."""
+    """The highest plausible value."""
     source: Literal["published", "unverified"]
-    """``unverified`` where the document was not at hand, or the figure is assumed."""
+    """``unverified`` if the document was not available, or the figure is assumed."""
     where: Sentence
-    """The document and the place in it, or how the figure was found."""
+    """The document and the place in it, or how the figure was derived."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -79,36 +79,36 @@ class Constant(Fact):
 
 
 class Exclusion(Fact):
-    """Published cells that are neither calibrated on nor counted among the predicted ones, and why."""
+    """Published cells that are used neither for calibration nor for validation, and why."""
 
     table: TableId
     """The published table, such as ``djprobe-2005/list4``."""
     columns: Annotated[list[Column], Field(min_length=1)]
-    """Its columns, by their probes."""
+    """Columns of the table, by their probes."""
     reason: Sentence
-    """Why the cells count for nothing."""
+    """Why the cells are left out."""
 
 
 class Declaration(Fact):
-    """What was decided before fitting: costs to fit, and published cells by table and column.
+    """Decisions made before fitting: the costs to fit, the published cells to fit to, and their kernels.
 
-    Each kernel executes another number of instructions for the same probe, so the kernels are declared as well.
+    Kernels are declared because each executes a different number of instructions for the same probe.
     """
 
     date: Annotated[str, _like(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "a date as in 2026-01-31")]
     """The day of the decision, ``YYYY-MM-DD``."""
     fit: Annotated[list[Input], Field(min_length=1)]
-    """The costs that are fitted to the calibration cells."""
+    """The costs to fit to the calibration cells."""
     calibration: Annotated[Columns, Field(min_length=1)]
-    """The cells that are fitted to: columns by published table."""
+    """The cells to fit to: columns by published table."""
     kernels: dict[TableId, KernelName]
-    """The kernel, by published table, whose counts are fitted to."""
+    """The kernel whose counts are used for the fit, by published table."""
     validation: Columns
-    """The cells that show how good the fit is: columns by published table. None is fitted to."""
+    """The cells that show the quality of the fit and are not fitted to: columns by published table."""
     exclusions: list[Exclusion]
-    """Cells that are left out of both."""
+    """Cells that are used for neither."""
     remarks: list[Sentence]
-    """What a reader has to know of the decision."""
+    """Remarks for the reader."""
 
     def role(self, table: str, column: str, kernel: str) -> Role:
         if self.kernel(table, column) == kernel:
@@ -140,18 +140,18 @@ class Declaration(Fact):
 
 
 class CalibrationCell(Fact):
-    """A cell that was fitted to: what its calls execute more than those without a probe, and nanoseconds."""
+    """A cell of the fit: what the probe adds to a call, and nanoseconds."""
 
     table: TableId
     """The published table."""
     column: Column
     """Its column."""
     counts: dict[Input, Figure]
-    """What a call with the probe executes more than one without, by what has a cost."""
+    """What the probe adds to a call, by cost."""
     published: Annotated[Figure, Field(gt=0)]
     """The published overhead in nanoseconds."""
     modelled: Figure
-    """What the fitted costs make of the counts, in nanoseconds."""
+    """The overhead by the fitted costs, in nanoseconds."""
 
     @property
     def residual(self) -> float:
@@ -159,26 +159,26 @@ class CalibrationCell(Fact):
 
 
 class FittedCost(Fact):
-    """A fitted cost in cycles, and what each calibration cell weighs in it.
+    """A fitted cost in cycles, and the weight of each calibration cell in it.
 
-    In nanoseconds the cost is the sum of ``weights`` times what the constants leave of each cell's published figure.
+    The cost in nanoseconds is the sum over the cells of weight times published figure less the constant costs.
     """
 
     cycles: Annotated[Figure, Field(gt=0)]
-    """The cost of one."""
+    """The cost."""
     weights: list[Figure]
-    """One for each calibration cell, in their order."""
+    """One weight per calibration cell, in their order."""
 
 
 class Fitted(Fact):
-    """What a fit has found. ``./lab model fit`` writes it."""
+    """The result of a fit, as ``./lab model fit`` writes it."""
 
     declaration: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    """The SHA-256 of all above ``fitted`` when it was fitted: an edited table gives no times."""
+    """The SHA-256 of the file above ``fitted`` at the time of the fit; a table edited later gives no times."""
     cells: Annotated[list[CalibrationCell], Field(min_length=1)]
     """The calibration cells, in the order of the declaration."""
     costs: dict[Input, FittedCost]
-    """The costs that were found, by what has them."""
+    """The fitted costs."""
 
     @model_validator(mode="after")
     def _a_weight_for_each_cell(self) -> Self:
@@ -190,22 +190,22 @@ class Fitted(Fact):
 
 
 class CostTable(Fact):
-    """The costs of one CPU, or in ``uncalibrated`` the sentence why it has none."""
+    """The costs of one CPU, or in ``uncalibrated`` why it has none."""
 
     cpu: CpuName
-    """The CPU model, of ``./lab list cpus``."""
+    """A CPU model of ``./lab list cpus``."""
     mhz: Constant
-    """Its frequency, for nanoseconds."""
+    """Its frequency, which converts cycles to nanoseconds."""
     caches: CpuName | None = None
-    """The catalogue's entry with its caches and TLBs, for the reader: no miss has a cost."""
+    """The catalogue entry with its caches and TLBs, for information: misses have no cost."""
     uncalibrated: Sentence | None = None
-    """Why the CPU has no costs; then there is nothing ``declared``."""
+    """Why the CPU has no costs; ``declared`` is then absent."""
     constants: dict[Input, Constant] = Field(default={})
     """Costs that are not fitted, in cycles."""
     declared: Declaration | None = None
-    """What was decided before fitting."""
+    """The decisions made before fitting."""
     fitted: Fitted | None = None
-    """What the fit has found."""
+    """The result of the fit."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -216,13 +216,13 @@ class CostTable(Fact):
             return self
         both = [name for name in self.declared.fit if name in self.constants]
         if both:
-            words = "{name} is a constant and is to be fitted: leave it out of 'constants', or of 'declared.fit'"
+            words = "{name} is both in 'constants' and in 'declared.fit': leave one of them out"
             raise PydanticCustomError("wrong", words, {"name": both[0]})
         if "instruction" not in (*self.constants, *self.declared.fit):
             words = "'instruction' has no cost: name it in 'declared.fit', or in 'constants'"
             raise PydanticCustomError("wrong", words, {})
         if self.fitted is not None and set(self.fitted.costs) != set(self.declared.fit):
-            raise PydanticCustomError("wrong", "what was fitted is not what 'fit' declares", {})
+            raise PydanticCustomError("wrong", "the fitted costs are not those that 'fit' declares", {})
         cells = () if self.fitted is None else self.fitted.cells
         unpriced = next((name for cell in cells for name in cell.counts if name not in self.priced), None)
         if unpriced is not None:

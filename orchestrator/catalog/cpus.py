@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The CPU models a guest can have: how QEMU makes each, and their caches and TLBs."""
+"""The CPU models of guests: their QEMU options, and their caches and TLBs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.catalog.data import Fact, named, read
 
 
 class CpuIdentity(Fact):
-    """What a guest's ``/proc/cpuinfo`` shows, field by field."""
+    """The fields of a guest's ``/proc/cpuinfo``."""
 
     vendor_id: str
     cpu_family: int
@@ -24,7 +24,7 @@ class CpuIdentity(Fact):
 
 
 class CpuModel(Fact):
-    """A guest's CPU: ``qemu`` is the value of ``-cpu``, ``family`` CPUID's, at most 6 as the boot stub sees it."""
+    """A guest's CPU: ``qemu`` is the value of ``-cpu``, ``family`` CPUID's, limited to 6 as in the boot stub."""
 
     name: str
     title: str
@@ -37,13 +37,12 @@ class CpuModel(Fact):
 
 @lru_cache(maxsize=1)
 def cpus() -> Mapping[str, CpuModel]:
-    """Return the catalogue's CPU models by name."""
     return named(CpuModel, read("cpus.yaml")["cpus"])
 
 
 @lru_cache(maxsize=64)
 def qemu_cpu(name: str) -> CpuModel:
-    """Return QEMU's own model ``name``. Whether the host's QEMU has it is for the caller to check."""
+    """QEMU's own model ``name``. The caller checks that the host's QEMU has it."""
     lacking = read("cpus.yaml")["qemu_models_without"]
     family = re.sub(r"-v[0-9]+$", "", name)  # "qemu32-v1" is a version of "qemu32"
     pae, long_mode = (family not in lacking[feature] for feature in ("pae", "long_mode"))
@@ -52,18 +51,18 @@ def qemu_cpu(name: str) -> CpuModel:
 
 
 def cpu(name: str) -> CpuModel:
-    """Return the catalogue's CPU model ``name``, else QEMU's own model of that name."""
+    """The catalogue's CPU model ``name``, else QEMU's."""
     return cpus().get(name) or qemu_cpu(name)
 
 
 CacheName = Literal["l1i", "l1d", "l2", "itlb", "dtlb"]
-"""The caches of a CPU, as keys of the catalogue and arguments of the plugin."""
+"""Names of caches in the catalogue and in the plugin's arguments."""
 
 Positive = Annotated[int, Field(ge=1)]
 
 
 class Cache(Fact):
-    """A set-associative cache: its bytes, how many lines a set has, and the bytes of a line."""
+    """A set-associative cache: its size in bytes, lines per set, and bytes per line."""
 
     size: Positive
     ways: Positive
@@ -73,7 +72,7 @@ class Cache(Fact):
     @model_validator(mode="after")
     def _is_made_of_sets(self) -> Self:
         if self.line & (self.line - 1) or self.size % (self.ways * self.line):
-            raise ValueError(f"{self.size} bytes are no sets of {self.ways} lines of {self.line} bytes")
+            raise ValueError(f"{self.size} bytes do not divide into sets of {self.ways} lines of {self.line} bytes")
         return self
 
 
@@ -108,5 +107,5 @@ class CpuCaches(Fact):
 
 @lru_cache(maxsize=1)
 def cpu_caches() -> Mapping[str, CpuCaches]:
-    """The caches by the names of CPU models. QEMU's own models have none here."""
+    """The caches by CPU model, of the catalogue's models only."""
     return named(CpuCaches, read("cpu_caches.yaml")["cpu_caches"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How the catalogue's YAML files become typed, read-only values; suggestions for misspelt words and paths."""
+"""Typed, read-only values from the catalogue's YAML files, and suggestions for misspelt names and paths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Fact(BaseModel):
-    """A catalogue entry: read-only, with no key that the code does not know."""
+    """A catalogue entry: frozen, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -30,7 +30,7 @@ FactT = TypeVar("FactT", bound=Fact)
 
 
 def read(name: str, package: str = __package__) -> dict[str, Any]:
-    """Return the mapping in a catalogue file: ``name`` is its path below ``package``."""
+    """The mapping in the catalogue file ``name``, a path below ``package``."""
     loader = _Loader(files(package).joinpath(name).read_bytes())
     try:
         content = loader.get_single_data()
@@ -42,18 +42,18 @@ def read(name: str, package: str = __package__) -> dict[str, Any]:
 
 
 def named(model: type[FactT], entries: Mapping[str, Mapping[str, object]]) -> Mapping[str, FactT]:
-    """Return ``entries``, fields by names, as models by name, in the file's order."""
+    """Models by name, in the file's order, from their fields by name."""
     return MappingProxyType({name: model.model_validate({"name": name, **fields}) for name, fields in entries.items()})
 
 
-_SHORTEST_PART = 3  # characters of a word that is looked for inside other names: fewer are in most of them
+_SHORTEST_PART = 3  # characters of a word to look for inside names; shorter ones occur in most names
 
-_MOST = 40  # choices that a sentence lists; there are more kernels. Of more it lists so many:
+_MOST = 40  # a sentence lists so many choices; of more, such as kernels, only the first _SHOWN
 _SHOWN = 12
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that ``word`` abbreviates, ignoring case, or misspells; None where none is similar."""
+    """The choice that ``word`` abbreviates, ignoring case, or misspells; None if none is similar."""
     by_folded = {choice.casefold(): choice for choice in choices}
     # Matching is quadratic in the word's length, and all names are much shorter than this limit.
     folded = word[:100].casefold()
@@ -67,13 +67,13 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """A hint at the choice that ``word`` misspells; empty where none is similar."""
+    """``did you mean b?`` for the choice that ``word`` misspells; empty if none is similar."""
     guess = nearest(word, choices)
     return f"did you mean {guess}?" if guess else ""
 
 
 def choices_sentence(word: str, choices: Iterable[str]) -> str:
-    """Return ``allowed: a, b; did you mean 'b'?`` for a word that is not one of ``choices``; of many the first ones."""
+    """``allowed: a, b; did you mean 'b'?`` for a word that is not among ``choices``; of many only the first."""
     allowed = list(choices)
     more = f", and {len(allowed) - _SHOWN} more" if len(allowed) > _MOST else ""
     sentence = f"allowed: {', '.join(allowed[:_SHOWN] if more else allowed)}{more}"
@@ -82,26 +82,26 @@ def choices_sentence(word: str, choices: Iterable[str]) -> str:
 
 
 def unknown(kind: str, word: str, choices: Iterable[str]) -> str:
-    """Return the sentence ``unknown <kind> 'word'; allowed: ...; did you mean '...'?``."""
+    """``unknown <kind> 'word'; allowed: ...; did you mean '...'?``"""
     return f"unknown {kind} '{word}'; {choices_sentence(word, choices)}"
 
 
 def existing_file(name: str, suffixes: tuple[str, ...]) -> Path:
-    """The file at a path. Raises ConfigError where there is none, with a similar one of these suffixes."""
+    """The file at a path. Raises ConfigError if there is none, with a similar one of these suffixes as the hint."""
     path = user_path(name)
     if not path.is_file():
-        what = "that is a folder" if path.is_dir() else "there is no such file"
+        what = "this is a folder" if path.is_dir() else "this file does not exist"
         raise ConfigError(f"found {name!r}; {what}", hint=similar_file(path, suffixes))
     return path
 
 
 def similar_file(path: Path, suffixes: tuple[str, ...]) -> str:
-    """A hint at the file with one of these suffixes that is probably meant; empty where there is none."""
+    """A hint at a file of a similar name with one of these suffixes, or at a missing folder; else empty."""
     if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
+        return f"the folder {path.parent} does not exist"
     try:
         found = sorted(entry.name for entry in path.parent.iterdir() if entry.name.endswith(suffixes) and entry != path)
-    except OSError:  # it cannot be listed
+    except OSError:
         return ""
     guess = nearest(path.name, found) or nearest(path.stem, found)
     return f"did you mean {path.parent / guess}?" if guess else ""

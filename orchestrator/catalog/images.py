@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The disk images a guest can have: the lab's own by their recipes, the user's by path, and the release of Debian."""
+"""The disk images of guests: the lab's recipes, users' recipes and disks, and the Debian release."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ Init = Literal["small", "systemd"]
 
 SUFFIX = ".yaml"
 SMALLEST, LARGEST = 512 << 20, 64 << 30
-"""Bytes of a file system."""
+"""Limits of a file system's size, in bytes."""
 
 _LARGEST_FILE = 64 << 10
 _OTHER_SUFFIXES = (".yml", ".qcow2", ".qcow", ".img", ".raw")
-"""Of files that may be meant by what is no name of a recipe."""
+"""Suffixes of files that a user may have meant to name by a path."""
 
 _OF_EXPERIMENTS = frozenset(("kernels", "machines", "probes", "benchmark", "tables"))
-"""Keys that tell an experiment file."""
+"""Keys that identify an experiment file."""
 
 _UNKNOWN = ("extra_forbidden", "invalid_key")
-"""Pydantic's words for a key that a recipe has not; the second is of one that is no text, such as a number."""
+"""Pydantic's error types for an unknown key; the second is for one that is not text, such as a number."""
 
 _Lines = Mapping[tuple[str | int, ...], int]
 
@@ -61,24 +61,24 @@ PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]{1,
 
 
 class WrittenRecipe(Fact):
-    """A recipe as written: missing keys are its base's, and its packages are added to the base's."""
+    """A recipe as written. Missing keys are taken from its base, and its packages are added to the base's."""
 
     title: str = Field(min_length=1, max_length=200)
-    """What ``./lab build images`` shows, up to 200 characters."""
+    """The title in ``./lab build images``, up to 200 characters."""
     base: str | None = None
-    """One of the lab's own recipes, to which this one adds."""
+    """The lab's recipe that this one extends."""
     arch: Arch | None = None
-    """The architecture; required without a base, and the base's with one."""
+    """The architecture. Required without a base; else it must be the base's."""
     packages: list[PackageName] = Field(default_factory=list, max_length=1000)
-    """Debian packages, up to 1000; the base's, the essential and the required ones are always in."""
+    """Debian packages, up to 1000, besides the base's, the essential and the required ones."""
     init: Init | None = None
-    """The first program: ``small``, the lab's own, or ``systemd``. By default the base's, else ``small``."""
+    """The init: ``small``, the lab's own, or ``systemd``. By default the base's, else ``small``."""
     size: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}[MG]$")] | None = None
-    """Of the file system, ``512M`` to ``64G``; only what is used takes room. Required without a base."""
+    """The file system's size, ``512M`` to ``64G``; unused space takes no room. Required without a base."""
 
 
 class ImageRecipe(Fact):
-    """A Debian system of ``packages`` in ``size`` bytes; ``init`` is the lab's small first process, or systemd."""
+    """A Debian system: ``size`` of its file system in bytes, ``init`` the lab's small one or systemd."""
 
     name: str
     title: str
@@ -90,7 +90,7 @@ class ImageRecipe(Fact):
 
 @lru_cache(maxsize=1)
 def images() -> Mapping[str, ImageRecipe]:
-    """The lab's own recipes by name."""
+    """The lab's recipes by name."""
     files = sorted((data_dir("images") / "recipes").glob(f"*{SUFFIX}"))
     return MappingProxyType({file.stem: _read(file) for file in files})
 
@@ -100,10 +100,10 @@ def image(name: str) -> ImageRecipe:
     if "/" in name:
         return _own(name)
     if name.endswith((SUFFIX, *_OTHER_SUFFIXES)):
-        raise ConfigError(f"found {name!r}; a file of your own is named by a path, with a slash in it: ./{name}")
+        raise ConfigError(f"found {name!r}; name your own file by a path with a slash: ./{name}")
     names = [file.stem for file in (data_dir("images") / "recipes").glob(f"*{SUFFIX}")]
     if name not in names:
-        hint = f"an image of your own is named by its path: ./mine{SUFFIX}, a recipe, or ./mine.qcow2, a disk"
+        hint = f"name your own image by its path: ./mine{SUFFIX}, a recipe, or ./mine.qcow2, a disk"
         raise ConfigError(unknown("image", name, sorted(names)), hint=hint)
     return _read(data_dir("images") / "recipes" / f"{name}{SUFFIX}")
 
@@ -111,11 +111,11 @@ def image(name: str) -> ImageRecipe:
 def _own(name: str) -> ImageRecipe:
     path = user_path(name)
     if path.suffix != SUFFIX:
-        hint = "a disk of your own needs no building" if path.suffix in _OTHER_SUFFIXES[1:] else ""
-        raise ConfigError(f"found {name!r}; a recipe of your own is a {SUFFIX} file", hint=hint)
+        hint = "your own disk needs no build" if path.suffix in _OTHER_SUFFIXES[1:] else ""
+        raise ConfigError(f"found {name!r}; your own recipe is a {SUFFIX} file", hint=hint)
     existing_file(name, (SUFFIX,))
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", path.stem):
-        what = "a recipe's name is made of at most 61 letters, digits, '.', '_' and '-'"
+        what = "a recipe's name has at most 61 letters, digits, '.', '_' and '-'"
         raise ConfigError(f"found {name!r}; {what}", hint="rename it")
     return _read(path)
 
@@ -125,7 +125,7 @@ def _read(path: Path) -> ImageRecipe:
     base = None
     if written.base is not None:
         if "/" in written.base:
-            what = f"base: found {written.base!r}; a base is one of the lab's images, by its name"
+            what = f"base: found {written.base!r}; expected the name of one of the lab's images"
             raise ConfigError(what, where=where("base"), hint=f"see: {PROGRAM} build images")
         try:
             base = image(written.base)
@@ -137,7 +137,7 @@ def _read(path: Path) -> ImageRecipe:
     if written.size:
         size = int(written.size[:-1]) * {"M": 1 << 20, "G": 1 << 30}[written.size[-1]]
         if not SMALLEST <= size <= LARGEST:
-            expected = f"expected {SMALLEST >> 20}M to {LARGEST >> 30}G (only what is used takes room)"
+            expected = f"expected {SMALLEST >> 20}M to {LARGEST >> 30}G (unused space takes no room)"
             raise ConfigError(f"size: found {written.size!r}; {expected}", where=where("size"))
     if arch is None or size is None:
         lacking, example = ("arch", "x86_64") if arch is None else ("size", "2G")
@@ -150,14 +150,14 @@ def _read(path: Path) -> ImageRecipe:
 
 
 def _parse(path: Path) -> tuple[WrittenRecipe, Callable[..., str]]:
-    """A recipe as written, and a function that gives a key's place, as FILE:LINE; for none that of the first."""
+    """A recipe as written, and a function that returns ``FILE:LINE`` of a key, without a key that of the first."""
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise ConfigError(f"found {str(path)!r}; it cannot be read: {error.strerror}") from None
     if len(content) > _LARGEST_FILE:
-        raise ConfigError(f"found {str(path)!r}; it is larger than {_LARGEST_FILE >> 10} KiB, which no recipe is")
+        raise ConfigError(f"found {str(path)!r}; it is larger than {_LARGEST_FILE >> 10} KiB, too large for a recipe")
     try:
         fields = yaml.safe_load(content)
         lines = _lines(yaml.compose(content, yaml.SafeLoader))
@@ -170,7 +170,7 @@ def _parse(path: Path) -> tuple[WrittenRecipe, Callable[..., str]]:
         raise ConfigError(what, where=str(path), hint=f"for example:\n{_EXAMPLE}")
     if fields.keys() & _OF_EXPERIMENTS and not fields.keys() & WrittenRecipe.model_fields.keys():
         hint = f"a recipe is, for example:\n{_EXAMPLE}"
-        raise ConfigError("this is an experiment, and no recipe of an image", where=str(path), hint=hint)
+        raise ConfigError("this is an experiment, not an image recipe", where=str(path), hint=hint)
 
     def where(*key: str | int) -> str:
         place = (str(key[0]), *key[1:]) if key else ()
@@ -179,7 +179,7 @@ def _parse(path: Path) -> tuple[WrittenRecipe, Callable[..., str]]:
     try:
         return WrittenRecipe.model_validate(fields), where
     except ValidationError as error:
-        # A file of another kind has unknown keys and lacks others, and the former show what it is.
+        # Report an unknown key before a missing one: it shows that the file is something else.
         errors = error.errors(include_url=False)
         first = next((one for one in errors if one["type"] in _UNKNOWN), errors[0])
         raise ConfigError(_sentence(first), where=where(*() if first["type"] == "missing" else first["loc"])) from None
@@ -207,18 +207,18 @@ def _sentence(first: ErrorDetails) -> str:
 
 
 BEGIN = 33 << 10
-"""Bytes of a file that tell what it is: a CD's mark is behind 32 KiB."""
+"""Bytes to read of a file to identify it: a CD's mark is after 32 KiB."""
 
 
 _EXTERNAL_DATA = 1 << 2
 _BOOT_RECORD, _EXT4 = (0x1FE, b"\x55\xaa"), (0x438, b"\x53\xef")
 _HEADER = struct.Struct(">4sIQ56xQ")
-"""Magic, version, where the backing file's name is, and (version 3) the incompatible features."""
+"""Magic, version, offset of the backing file's name, and (version 3) the incompatible features."""
 
 
 @dataclass(frozen=True)
 class UserDisk:
-    """A disk with a system on its first ext4; ``key`` is of path, size and time, as hashing it would take long."""
+    """A disk with a system on its first ext4. ``key`` hashes path, size and time, since hashing the disk is slow."""
 
     name: str
     key: str
@@ -227,19 +227,19 @@ class UserDisk:
 
 
 def is_user_disk(name: str) -> bool:
-    """Whether an image's name means a disk, not a recipe: it is a path, but not of a .yaml file."""
+    """Whether an image's name is a path of a disk: not of a .yaml file."""
     return "/" in name and not name.endswith(".yaml")
 
 
 def find_disk(name: str) -> UserDisk:
-    """Return the disk at a path. Raises ConfigError for a file that is missing or cannot be used."""
+    """The disk at a path. Raises ConfigError for a file that is missing or unusable."""
     path = user_path(name)
     if not path.is_file():
-        what, hint = "there is no such file", similar_file(path, (".qcow2", ".qcow", ".img", ".raw"))
+        what, hint = "this file does not exist", similar_file(path, (".qcow2", ".qcow", ".img", ".raw"))
         if path.is_dir():
-            what, hint = "that is a folder", "a disk is a file; --data gives a guest a folder of the host"
+            what, hint = "this is a folder", "a disk is a file; --data gives a guest a folder of the host"
         elif path.exists():
-            what, hint = "a disk is a file, which this is not", ""
+            what, hint = "this is not a regular file", ""
         raise ConfigError(f"found {name!r}; {what}", hint=hint)
     try:
         facts = path.stat()
@@ -261,31 +261,31 @@ def _refuse_raw(name: str, path: Path, size: int, begin: bytes) -> None:
     for other in read("other_files.yaml")["files"]:
         if begin[other["at"] :].startswith(bytes.fromhex(other["mark"])):
             hint = other["hint"].format(old=shlex.quote(str(path)), new=shlex.quote(f"{path.stem}.qcow2"))
-            raise ConfigError(f"found {name!r}; it is {other['what']}, and no disk in the form qcow2 or raw", hint=hint)
+            raise ConfigError(f"found {name!r}; it is {other['what']}, not a qcow2 or raw disk", hint=hint)
     if path.suffix == ".yml":
         raise ConfigError(f"found {name!r}; a recipe's name ends with .yaml")
     if size < 1 << 20:
         raise ConfigError(f"found {name!r}; it is too small for a disk (qcow2 or raw)")
     if not any(begin[place:].startswith(mark) for place, mark in (_BOOT_RECORD, _EXT4)):
-        what = "it has neither a table of partitions nor an ext4 file system"
+        what = "it has neither a partition table nor an ext4 file system"
         raise ConfigError(f"found {name!r}; {what}", hint="a disk holds a system on ext4, in a partition or without")
 
 
 def _refuse_qcow2(name: str, begin: bytes) -> None:
-    """Refuse what QEMU cannot have, and other files' names: the guest could read any file of the host."""
+    """Refuse unsupported versions, and names of other files: the guest could read any file of the host."""
     if len(begin) < _HEADER.size:
         raise ConfigError(f"found {name!r}; it is not a whole qcow2", hint="copy it again")
     _, version, backing, features = _HEADER.unpack_from(begin)
     if version not in (2, 3):
-        hint = "qemu-img convert -O qcow2 OLD NEW makes one that the lab takes"
+        hint = "convert it: qemu-img convert -O qcow2 OLD NEW"
         raise ConfigError(f"found {name!r}; it is a qcow of version {version}, not 2 or 3", hint=hint)
     if backing or (version >= 3 and features & _EXTERNAL_DATA):
-        what = f"found {name!r}; it has a backing file or a data file, and a disk is one file"
-        raise ConfigError(what, hint="put all into one: qemu-img convert -O qcow2 OLD NEW")
+        what = f"found {name!r}; it has a backing file or a data file, and a disk must be one file"
+        raise ConfigError(what, hint="merge them: qemu-img convert -O qcow2 OLD NEW")
 
 
 class Suites(Fact):
-    """Suites to take packages from; the first must be there, the security suite has an archive of its own."""
+    """Suites to take packages from. The first is required; the security suite is in an archive of its own."""
 
     release: str
     title: str
@@ -294,7 +294,7 @@ class Suites(Fact):
 
 
 class DebianRelease(Suites):
-    """A release, its kernels' compiler (a gcc), and the suites ``elsewhere`` that have other kernels."""
+    """A release, the compiler of its kernels (a gcc), and the suites ``elsewhere`` with other kernels."""
 
     elsewhere: list[Suites]
     keyrings: list[str]
@@ -306,5 +306,4 @@ class DebianRelease(Suites):
 
 @lru_cache(maxsize=1)
 def debian() -> DebianRelease:
-    """Return the release of ``debian.yaml``."""
     return DebianRelease.model_validate(read("debian.yaml"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernels a guest can run: their origin, their options, their requirements on the CPU; the user's by path."""
+"""The kernels of guests, from the catalogue or a user's build tree: origin, options, CPU requirements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SET_OPTION = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
 
 
 def read_config(path: Path) -> dict[str, str]:
-    """The options that are set, as the file writes their values. Raises OSError."""
+    """The options that a .config sets, with their values as written. Raises OSError."""
     return dict(SET_OPTION.findall(path.read_text(encoding="utf-8", errors="replace")))
 
 
@@ -38,34 +38,34 @@ _CPU_FAMILIES = {"5": 5, "6": 6}
 
 _NEEDED = {
     "CONFIG_MODULES": "probes are modules",
-    "CONFIG_MODULE_UNLOAD": "they are taken out again",
-    "CONFIG_KALLSYMS": "probe points are found by their symbols",
-    "CONFIG_DEBUG_FS": "the kernel's list of kprobes is there",
-    "CONFIG_KPROBES": "probes are kprobes, or find their way by one",
+    "CONFIG_MODULE_UNLOAD": "probes are unloaded",
+    "CONFIG_KALLSYMS": "probe points are found by symbol",
+    "CONFIG_DEBUG_FS": "it has the kernel's list of kprobes",
+    "CONFIG_KPROBES": "probes are kprobes, or look up symbols with one",
     "CONFIG_SERIAL_8250_CONSOLE": "the console is a serial port",
-    "CONFIG_BLK_DEV_INITRD": "all programs come in an initramfs",
+    "CONFIG_BLK_DEV_INITRD": "programs come in an initramfs",
 }
 
 
 def is_path(name: str) -> bool:
-    """Whether a kernel's name is a path: it has a slash in it, which no name of the catalogue has."""
+    """Whether a kernel's name is a path: it has a slash, unlike the catalogue's names."""
     return "/" in name
 
 
 def named_path(name: str) -> tuple[str | None, str]:
-    """The name that the user has given to a kernel, if any, and its path: of ``mine=./build``, ``mine``."""
+    """The name, if any, and the path of a user's kernel ``PATH`` or ``NAME=PATH``."""
     found = re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9._+-]{0,39})=(.*/.*)", name, re.DOTALL)
     return (None, name) if found is None or user_path(name).exists() else (found[1], found[2])
 
 
 def placed(name: str, place: Callable[[str], str]) -> str:
-    """A user's kernel with its path replaced by what ``place`` makes of that."""
+    """A user's kernel with its path replaced by ``place(path)``."""
     given, path = named_path(name)
     return place(path) if given is None else f"{given}={place(path)}"
 
 
 def find_tree(name: str) -> tuple[Path, Path]:
-    """The build tree and the image at a path. Raises ConfigError with what is missing, and OSError."""
+    """The build tree and the image of a user's kernel. Raises ConfigError, which says what is missing, and OSError."""
     path = user_path(named_path(name)[1])
     if path.is_dir():
         tree, image = path, path / IMAGE
@@ -73,19 +73,19 @@ def find_tree(name: str) -> tuple[Path, Path]:
         tree = next((folder for folder in path.parents if (folder / ".config").is_file()), path.parent)
         image = path
     else:
-        commits = "a commit of a tree is measured by bisect, and by compare --config" if "@" in name else ""
-        raise ConfigError(f"found {name!r}; there is no such kernel image or build tree", hint=commits)
+        commits = "measure a commit of a tree with bisect, or with compare --config" if "@" in name else ""
+        raise ConfigError(f"found {name!r}; this kernel image or build tree does not exist", hint=commits)
     if path.is_file() and not (tree / ".config").is_file():
-        hint = _hint_of_installed(path) or "name an image in the tree that it was built in: modules are built there"
-        raise ConfigError(f"found {name!r}; it is in no build tree: no folder above it has a .config", hint=hint)
+        hint = _hint_of_installed(path) or "name an image in its build tree, where the lab builds modules"
+        raise ConfigError(f"found {name!r}; it is not in a build tree: no folder above it has a .config", hint=hint)
     if not kbuild_takes(tree):
-        what = f"modules cannot be built for it: the path of {tree} has {AWKWARD}"
+        what = f"modules cannot be built for it: the path {tree} has {AWKWARD}"
         raise ConfigError(f"found {name!r}; {what}", hint="move or rename the tree")
     for file, what in ((tree / ".config", "the configuration"), (tree / RELEASE, "the release"), (image, "the image")):
         if not file.is_file():
             hint = f"build it first: {_MAKE if what != 'the configuration' else f'make menuconfig, then {_MAKE}'}"
-            lacking = f"{what} ({file.relative_to(tree)}) is not there"
-            raise ConfigError(f"found {name!r}; its build tree {tree} is not whole: {lacking}", hint=hint)
+            lacking = f"{what} ({file.relative_to(tree)}) is missing"
+            raise ConfigError(f"found {name!r}; its build tree {tree} is incomplete: {lacking}", hint=hint)
     return tree, image
 
 
@@ -93,19 +93,19 @@ def _hint_of_installed(path: Path) -> str:
     if not path.name.startswith("vmlinuz"):
         return ""
     return (
-        "a host's own kernel is installed without the tree that it was built in; take one that the lab fetches, "
-        f"such as debian-amd64 (all: {PROGRAM} list kernels), or build one"
+        "the host's kernel is installed without its build tree; use one that the lab fetches, such as "
+        f"debian-amd64 (all: {PROGRAM} list kernels), or build one"
     )
 
 
 def setting_options(tree: Path, options: Iterable[str]) -> str:
-    """What to do about options that a kernel built in a tree lacks."""
+    """The hint for options that the kernel of a build tree lacks."""
     enabled = " ".join(f"-e {option.removeprefix('CONFIG_')}" for option in options)
     return f"in {tree}: scripts/config {enabled}, and build it again"
 
 
 def describe(name: str) -> dict[str, object]:
-    """A KernelSpec's fields for the kernel at a path. Raises ConfigError where it cannot be a guest's."""
+    """The fields of a KernelSpec for the kernel at a path. Raises ConfigError if a guest cannot run it."""
     try:
         tree, image = find_tree(name)
         config = read_config(tree / ".config")
@@ -125,7 +125,7 @@ def describe(name: str) -> dict[str, object]:
         raise ConfigError(f"found {name!r}; {what}", hint=setting_options(tree, lacking))
     # As a vmlinux or a bzImage begins (Documentation/arch/x86/boot.rst).
     if not (begin.startswith(b"\x7fELF") or begin[BOOT_MARK[0] :] == BOOT_MARK[1]):
-        raise ConfigError(f"found {name!r}; {image} is no kernel's image", hint=f"build it again: {_MAKE}")
+        raise ConfigError(f"found {name!r}; {image} is not a kernel image", hint=f"build it again: {_MAKE}")
     long_mode = config.get("CONFIG_X86_64") == "y"
     stem = re.sub(r"[^A-Za-z0-9._+-]+", "-", tree.name).strip("-.+_") or "kernel"
     return {
@@ -141,33 +141,33 @@ def describe(name: str) -> dict[str, object]:
 
 
 def bootable(tree: Path, image: Path, config: Mapping[str, str]) -> Path:
-    """The file to boot: a vmlinux needs PVH, else a bzImage that is newer. Raises ConfigError, OSError."""
+    """The file to boot: a vmlinux with PVH, else a bzImage that is newer. Raises ConfigError, OSError."""
     if image.name != "vmlinux" or config.get("CONFIG_PVH") == "y":
         return image
     compressed = tree / IMAGE
     if not compressed.is_file() or compressed.stat().st_mtime < image.stat().st_mtime:
-        what = f"it was built without CONFIG_PVH, so only a bzImage of it can boot, and {IMAGE} is older or not there"
+        what = f"it was built without CONFIG_PVH, so only its bzImage can boot, and {IMAGE} is older or missing"
         raise ConfigError(f"found {str(image)!r}; {what}", hint=f"build it first: {_MAKE}")
     return compressed
 
 
 def entry_offset(config: Mapping[str, str]) -> int:
-    """Bytes before the first own instruction of most functions: an endbr, and the nop of the function tracer."""
+    """Bytes before the first ordinary instruction of most functions: an endbr, and the function tracer's nop."""
     endbr = 4 if config.get("CONFIG_X86_KERNEL_IBT") == "y" else 0
     return endbr + (5 if config.get("CONFIG_DYNAMIC_FTRACE") == "y" else 0)
 
 
 NEWEST = "newest"
-"""The version of the newest kernel at hand."""
+"""The version that stands for the newest available kernel."""
 
 _BEFORE = {"nopreempt": ["lazy", "nopreempt"], "kunit": ["autorun", "kunit"]}
-"""What stands for a fragment in versions without an entry: the last line that such a kernel can have decides."""
+"""Fragments that replace one in versions without an entry; the last line that the kernel supports takes effect."""
 
 _VERSION = re.compile(r"\d{1,3}\.\d{1,3}(?:\.\d{1,3})?", re.ASCII)
 
 
 class DebianPackages(Fact):
-    """The packages that always depend on Debian's newest kernel of a flavour, and on its headers."""
+    """The metapackages of Debian's newest kernel of a flavour and of its headers."""
 
     image: str
     headers: str
@@ -178,16 +178,16 @@ class DebianPackages(Fact):
 
 
 class KernelSpec(Fact):
-    """A kernel: Debian's, built from source, or a user's own.
+    """A kernel: Debian's, built from source, or a user's.
 
-    Debian's has ``packages``. One from source is the ``source`` package changed by ``patches``, with ``files`` of
-    ``kmods`` by their path in it, and configured by ``fragments``. A user's own has a build ``tree`` and an ``image``.
-    ``cpu_family`` is the oldest that a 32-bit one runs on, its CONFIG_X86_MINIMUM_CPU_FAMILY.
-    ``version`` is that of Linux, empty for a user's own, or ``newest``; the fragments' options in ``without`` are no
-    choice in it. One that ``is_searched`` has no entry: it is looked for in all of Debian's suites at hand.
-    ``patched`` are the versions of Linux that its patches are for, empty for one without any.
-    ``entry_offset`` is in bytes from the symbol of most functions to the first instruction behind any endbr and nop.
-    ``kernel_parameters`` are those that it needs besides every kernel's.
+    Debian's has ``packages``. One from source is the ``source`` package with ``patches`` and ``files`` of ``kmods`` by
+    their path in it, configured by ``fragments``. A user's has a build ``tree`` and an ``image``.
+    ``cpu_family`` is the oldest that a 32-bit kernel runs on, its CONFIG_X86_MINIMUM_CPU_FAMILY.
+    ``version`` is Linux's, or ``newest``, or empty for a user's kernel; it lacks the fragments' options ``without``.
+    If ``is_searched``, the version has no catalogue entry and is looked for in all available Debian suites.
+    ``patched`` are the versions of Linux that its patches apply to, empty without patches.
+    ``entry_offset`` is in bytes from the symbol of most functions to the first instruction after any endbr and nop.
+    ``kernel_parameters`` are needed besides those of every kernel.
     """
 
     name: str
@@ -215,7 +215,7 @@ class KernelSpec(Fact):
 
     @property
     def argument(self) -> str:
-        """What names it on a command line: a user's own has its build tree's path, which a shell takes as it is."""
+        """The kernel as a command-line argument: its name, or the path of a user's build tree."""
         return self.name if self.tree is None else str(self.tree)
 
     @property
@@ -238,7 +238,7 @@ class KernelSpec(Fact):
 
 @lru_cache(maxsize=1)
 def kernels() -> Mapping[str, KernelSpec]:
-    """The catalogue's kernels by name: Debian's, then for each version every base of the lab's own in every variant."""
+    """The catalogue's kernels by name: Debian's, then the lab's bases in every variant, for each version."""
     debian, versions, bases, variants = read("kernels.yaml").values()
     default = next(iter(versions))
     found = [{"name": name, "version": default, **fields} for name, fields in debian.items()]
@@ -258,7 +258,7 @@ def kernels() -> Mapping[str, KernelSpec]:
 
 
 def _patches_for(version: str, names: list[str]) -> list[str]:
-    """The patches by their paths in ``images/patches``: a folder of the version has those that were changed for it."""
+    """The patches' paths in ``images/patches``, with those adapted to the version from its folder."""
     names = [name.rpartition("/")[2] for name in names]
     folder = data_dir("images") / "patches"
     return [f"{version}/{name}" if (folder / version / f"{name}.patch").exists() else name for name in names]
@@ -269,31 +269,29 @@ def kernel(name: str) -> KernelSpec:
     if is_path(name):
         own = KernelSpec.model_validate(describe(name))
         if own.name in kernels():
-            raise ConfigError(f"found {name!r}; {own.name} is a kernel of the lab's", hint="give yours another name")
+            raise ConfigError(f"found {name!r}; {own.name} is a kernel of the lab", hint="give yours another name")
         return own
     spec = kernels().get(name)
     if spec is None:
         plain, _, version = name.partition("@")
         if version and plain in kernels():
             return _of_version(kernels()[plain], version)
-        hint = (
-            f"all: {PROGRAM} list kernels; a kernel of your own is named by its build tree's path, with a slash in it"
-        )
+        hint = f"all: {PROGRAM} list kernels; name your own kernel by its build tree's path, with a slash"
         raise ConfigError(unknown("kernel", name, kernels()), hint=hint)
     return spec
 
 
 def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
-    """A kernel of a version that has no entry: as that of the nearest one before. Raises ConfigError for no version."""
+    """A kernel of a version without an entry, derived from the nearest older one. Raises ConfigError for no version."""
     known = {other.version: other for other in kernels().values() if other.name.partition("@")[0] == plain.name}
     if version in known:
         return known[version]
     is_number = _VERSION.fullmatch(version) or (version == NEWEST and plain.packages is not None)
     if version not in plain.patched if plain.patched else not is_number:
-        hint = "" if plain.patched else f"another version is named by its numbers, as {plain.name}@7.3"
+        hint = "" if plain.patched else f"write another version as numbers: {plain.name}@7.3"
         *others, last = plain.patched or known
         of = f"{', '.join(others)} or {last}" if others else last
-        raise ConfigError(f"kernel '{plain.name}' is of Linux {of}, and not of {version}", hint=hint)
+        raise ConfigError(f"kernel '{plain.name}' exists for Linux {of}, not for {version}", hint=hint)
     wanted = version_numbers(version) if version != NEWEST else max(map(version_numbers, known))
     nearest = known[
         max((one for one in known if version_numbers(one) <= wanted), key=version_numbers, default=plain.version)
@@ -301,7 +299,7 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
     update: dict[str, object] = {"name": f"{plain.name}@{version}", "version": version, "is_searched": True}
     title = plain.title.replace("not preemptible", "not or lazily preemptible")
     update |= {"title": f"{title}, Linux {version}", "source": plain.source and f"linux-source-{version}"}
-    # Which options it no longer has is not known here: it is listed when the kernel is built.
+    # The options that it no longer has are listed when it is built.
     fragments = [one for name in nearest.fragments for one in _BEFORE.get(name, [name])]
     update |= {"packages": plain.packages, "without": [], "fragments": fragments}
     update |= {"patches": _patches_for(version, nearest.patches)}
@@ -309,19 +307,19 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version, by which one of two is the newer."""
+    """The numbers of a version, for comparison with another."""
     return tuple(map(int, version.split(".")))
 
 
 @lru_cache(maxsize=1)
 def kernels_by_option() -> Mapping[str, Sequence[str]]:
-    """The kernels that are known to have an option, those to name first in front."""
+    """The kernels known to have an option, in the order in which to name them."""
     listed: dict[str, list[list[str]]] = read("kernel_options.yaml")["options"]
     return {option: [name for group in groups for name in group] for option, groups in listed.items()}
 
 
 def without_option(option: str, needed: Sequence[str], arch: Arch) -> str:
-    """The sentence that a kernel lacks an option, naming kernels that have all ``needed`` ones."""
+    """A sentence that a kernel lacks an option, with kernels that have all the ``needed`` ones."""
     sentence = f"this kernel was built without {option}"
     known = kernels_by_option()
     having = [known[one] for one in needed if one in known]

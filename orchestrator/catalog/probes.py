@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kinds of probe: the catalogue's, the user's, bpftrace one-liners; their parameters, events and recorders."""
+"""Probe kinds: the catalogue's, users' files, bpftrace one-liners; module parameters, events and recorders."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)+")
 
 
 class Change(Fact):
-    """A change of Linux: the first ``release`` that has it (``6.6``, or ``6.1.28``), and its ``commit``.
-
-    One that matters on a single architecture has an ``arch``.
-    """
+    """A change of Linux: the first ``release`` that has it (``6.6``, or ``6.1.28``), its ``commit``, and the ``arch``
+    that it is limited to."""
 
     release: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(\.\d+)*$")]
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
@@ -36,37 +34,37 @@ class Change(Fact):
         return f"{self.release} (commit {self.commit})"
 
     def is_in(self, release: str) -> bool:
-        """Whether a kernel's release (``6.12.117-lab``) has it; one that begins with no number has."""
+        """Whether a kernel's release (``6.12.117-lab``) has the change; true for one without a number."""
         found = _NUMBERS.match(release)
         return found is None or version_numbers(found[0]) >= version_numbers(self.release)
 
 
 class KernelFeature(Fact):
-    """What Linux has ``since`` one change and ``until`` another; None where no kernel of interest lacks it.
+    """A feature that Linux has ``since`` one change and ``until`` another; None is no limit.
 
-    A candidate's release is the same as its version's: ``6.12.0-rc1`` has what 6.12 has. What a distribution has
-    ported back to an older release is not known.
+    A release candidate counts as its release: ``6.12.0-rc1`` has what 6.12 has. Backports of distributions are not
+    known.
     """
 
     since: Change | None = None
     until: Change | None = None
 
     def lacking_in(self, release: str, arch: str) -> str | None:
-        """Why a kernel of this release and architecture does not have it; None where it does."""
+        """Why a kernel of this release and architecture lacks the feature; None if it does not."""
         if self.since is not None and not self.since.is_in(release):
-            return f"Linux has this since {self.since}, and the kernel is {release}"
+            return f"Linux has this since {self.since}; the kernel is {release}"
         if self.until is not None and self.until.arch in (None, arch) and self.until.is_in(release):
             on = f" on {arch}" if self.until.arch else ""
-            return f"Linux has this no more{on} since {self.until}, and the kernel is {release}"
+            return f"Linux lacks this{on} since {self.until}; the kernel is {release}"
         return None
 
 
 PREFIX = "bpftrace:"
 IMAGE = "debian-amd64-bpftrace"
-"""The lab's image that has bpftrace."""
+"""The lab's image with bpftrace."""
 
 LONGEST = 500
-"""Characters of a one-liner."""
+"""The most characters of a one-liner."""
 
 _BY_CLOCK = re.compile(
     r"(?:^|[\s,])(interval|i|profile|p|software|s|hardware|h|watchpoint|w|asyncwatchpoint|aw):", re.ASCII
@@ -76,17 +74,16 @@ _COLUMN, _END = 60, 16
 
 
 def is_one_liner(name: str) -> bool:
-    """Whether a probe's name is a one-liner."""
     return name.startswith(PREFIX)
 
 
 def may_be_one_liner(name: str) -> bool:
-    """Whether an unknown probe's name looks like a one-liner whose prefix is missing or misspelt."""
+    """Whether an unknown probe's name looks like a one-liner with a missing or misspelt prefix."""
     return name.casefold().startswith(PREFIX.removesuffix(":")) or (":" in name and "{" in name)
 
 
 def one_liner(name: str) -> str:
-    """The text that bpftrace gets. Raises ConfigError for one that cannot be."""
+    """The program for bpftrace. Raises ConfigError for an invalid one."""
     text = name.removeprefix(PREFIX).strip()
     if not text:
         raise ConfigError(
@@ -99,13 +96,13 @@ def one_liner(name: str) -> str:
     by_clock = _BY_CLOCK.search(_outside_of_braces(text))
     if by_clock is not None:
         raise ConfigError(
-            f"found '{by_clock[1]}:' in a one-liner; the clock or the CPU hits it, and not the calls: leave it out"
+            f"found '{by_clock[1]}:' in a one-liner; the clock or the CPU hits it, not the calls: leave it out"
         )
     return text
 
 
 def _outside_of_braces(text: str) -> str:
-    """The probes and filters: the text without strings, and without what is in braces."""
+    """The probes and filters of a one-liner: its text without strings and actions in braces."""
     kept, depth = [], 0
     for part in re.findall(r'"(?:[^"\\]|\\.)*"|.', text):
         depth += {"{": 1, "}": -1}.get(part, 0)
@@ -115,13 +112,13 @@ def _outside_of_braces(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """The one-liner as a table's column shows it: its beginning, and its end."""
+    """The one-liner in a table's column: its beginning and its end."""
     line = f"{PREFIX} {text}"
     return line if len(line) <= _COLUMN else f"{line[: _COLUMN - _END - 5]} ... {line[-_END:]}"
 
 
 def one_liner_name(text: str) -> str:
-    """The one-liner's name in results, of characters that are safe in files' names and filters: its words, a digest."""
+    """The one-liner's name in results, safe in file names and filters: its words and a digest."""
     words = "_".join(re.findall(r"[A-Za-z0-9_]+", text))[:24].strip("_")
     return ".".join(filter(None, ["bpftrace", words, hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]]))
 
@@ -130,23 +127,23 @@ SUFFIXES = (".c.j2", ".c", ".ko")
 BPF_SOURCE = ".bpf.c"
 BPF_SUFFIXES = (BPF_SOURCE, ".o")
 
-_FORMS = "a module of your own is a template (.c.j2), a C file (.c) or a .ko"
-_PROGRAM_FORMS = ", and BPF programs of your own are a C file (.bpf.c) or an object (.o)"
+_FORMS = "your own module is a template (.c.j2), a C file (.c) or a .ko"
+_PROGRAM_FORMS = "; your own BPF programs are a C file (.bpf.c) or an object (.o)"
 _UNPACK = {".zst": "zstd -dk", ".xz": "unxz -k", ".gz": "gunzip -k"}
 
 
 def is_path(name: str) -> bool:
-    """Whether a probe's name is a path: it has a slash in it, as no kind of the catalogue has."""
+    """Whether a probe's name is a path: it has a slash, unlike the catalogue's names."""
     return "/" in name and not is_one_liner(name)
 
 
 def has_programs(path: Path) -> bool:
-    """Whether a user's file has BPF programs, as source or as object."""
+    """Whether a user's file is a source or object of BPF programs."""
     return path.name.endswith(BPF_SUFFIXES)
 
 
 def find_probe(name: str, *, forms: str = _PROGRAM_FORMS) -> Path:
-    """Return the file at a path. Raises ConfigError for a file that is missing or is no probe."""
+    """The file at a path. Raises ConfigError for one that is missing or is not a probe."""
     path = user_path(name)
     if not path.name.endswith((*SUFFIXES, *BPF_SUFFIXES)) or (has_programs(path) and not forms):
         raise ConfigError(f"found {name!r}; {_FORMS}{forms}", hint=_way(path))
@@ -154,12 +151,12 @@ def find_probe(name: str, *, forms: str = _PROGRAM_FORMS) -> Path:
 
 
 def find_module(name: str) -> Path:
-    """Return the file at a path. Raises ConfigError for a file that is missing or is no module."""
+    """The file at a path. Raises ConfigError for one that is missing or is not a module."""
     return find_probe(name, forms="")
 
 
 def unpacking(path: Path) -> str:
-    """The command that unpacks a packed file, by its suffix."""
+    """The command that unpacks a compressed file."""
     return f"{_UNPACK[path.suffix]} {shlex.quote(str(path))}"
 
 
@@ -168,12 +165,12 @@ def _way(path: Path) -> str:
         return f"unpack it first: {unpacking(path)}"
     if path.suffix in (".cpp", ".cc", ".cxx", ".C", ".c++"):
         if path.stem.endswith(".bpf"):
-            return "BPF programs of your own are C, not C++"
+            return "write BPF programs in C, not C++"
         return "the kernel's build system compiles C, not C++"
     if path.suffix == ".o" and not path.stem.endswith(".bpf"):
-        return "an object is no module yet: give its source, a .c, and the lab builds it"
+        return "an object is not a module: name its source, a .c, and the lab builds it"
     if has_programs(path):
-        return "BPF programs are no modules: an experiment that measures calls has them among its probes"
+        return "BPF programs are not modules: name them among the probes of an experiment that measures calls"
     if path.suffix == ".bt":
         return "write a bpftrace program as a one-liner among the probes: 'bpftrace: kprobe:vfs_read { @ = count(); }'"
     if path.is_dir():
@@ -182,15 +179,15 @@ def _way(path: Path) -> str:
 
 
 def probe_name(path: Path) -> str:
-    """Return the probe's name in results: its file's name, without characters unsafe to print or to filter by."""
+    """The probe's name in results: its file's name, without characters unsafe in output and filters."""
     return re.sub(r"[^A-Za-z0-9._+-]", "_", path.name).lstrip("._+-") or "module"
 
 
 VALUE_MAX = 1024
-"""Characters of a value (STRING_MAX of param_set_charp(), kernel/params.c)."""
+"""The most characters of a value (STRING_MAX of param_set_charp(), kernel/params.c)."""
 
 TEXT_MAX = 1000
-"""Characters of all parameters behind a path."""
+"""The most characters of all parameters after a path."""
 
 _FILE = r"(.*?\.(?:c\.j2|c|ko|o))"
 _SHOWN_VALUES = 60
@@ -199,7 +196,7 @@ _QUOTED = 40
 
 
 def split_path(name: str) -> tuple[str, str]:
-    """A probe's path, and the text of parameters behind it; a path may have spaces, as long as none looks like one."""
+    """A probe's path, which may have spaces, and the text of the parameters after it."""
     name = name.rstrip()
     parts = re.fullmatch(_FILE + r"\s+(['\"]?[A-Za-z0-9_]+=.*)", name)
     if parts is None and not re.fullmatch(_FILE, name):
@@ -208,12 +205,12 @@ def split_path(name: str) -> tuple[str, str]:
 
 
 def with_path(path: str, text: str) -> str:
-    """What ``split_path`` has split."""
+    """The inverse of ``split_path``."""
     return f"{path} {text}" if text else path
 
 
 def parse_parameters(text: str) -> dict[str, str]:
-    """The parameters in a text, in its order. Raises ConfigError for a text that is not ``NAME=VALUE ...``."""
+    """Parse ``NAME=VALUE ...``, quoted as in a shell. Raises ConfigError."""
     if len(text) > TEXT_MAX:
         raise ConfigError(f"found parameters of {len(text)} characters; at most {TEXT_MAX} are allowed")
     try:
@@ -224,7 +221,7 @@ def parse_parameters(text: str) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            raise ConfigError(f"found {word[:_QUOTED]!r} behind a module's path; a parameter is NAME=VALUE")
+            raise ConfigError(f"found {word[:_QUOTED]!r} after a module's path; a parameter is NAME=VALUE")
         wrong = parameter_problem(name, value)
         if wrong is not None:
             raise ConfigError(wrong)
@@ -235,7 +232,7 @@ def parse_parameters(text: str) -> dict[str, str]:
 
 
 def parameter_problem(name: str, value: str) -> str | None:
-    """Why the kernel could not be given a parameter, in a sentence; None where it can."""
+    """Why a module cannot take this parameter, as a sentence; None if it can."""
     if not re.fullmatch(r"[A-Za-z0-9_]{1,64}", name):
         return f"found {name[:_QUOTED]!r}; a module parameter's name has letters, digits and '_'"
     if not value.isprintable() or '"' in value or len(value) > VALUE_MAX:
@@ -244,14 +241,14 @@ def parameter_problem(name: str, value: str) -> str | None:
 
 
 def written(parameters: Mapping[str, str]) -> str:
-    """The one spelling of parameters in a text."""
+    """The canonical text of parameters."""
     return shlex.join(f"{name}={value}" for name, value in parameters.items())
 
 
 def in_name(parameters: Mapping[str, str]) -> str:
-    """The parameters as a part of a row's name, of characters that are safe in files' names and filters.
+    """The parameters as a part of a row's name, safe in file names and filters: ``.size-64.mode-fast``.
 
-    ``.size-64.mode-fast``; with a digest where a value has other characters, or many: no two sets have one name.
+    Long values, and those with other characters, add a digest, so that no two sets share a name.
     """
     shown = "".join(f".{name}-{re.sub(r'[^A-Za-z0-9_-]', '_', value)}" for name, value in parameters.items())
     if len(shown) <= _SHOWN_VALUES and all(re.fullmatch(r"[A-Za-z0-9_-]*", value) for value in parameters.values()):
@@ -260,15 +257,15 @@ def in_name(parameters: Mapping[str, str]) -> str:
 
 
 BASELINE = "none"
-"""The probe kind without a probe, against which every overhead is measured."""
+"""The row without a probe, against which every overhead is computed."""
 
 Mechanism = Literal[
     "none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "marker", "direct", "own"
 ]
-"""The mechanism of a hit. ``own`` is a user's file's: any bytes at the probe point are accepted."""
+"""The mechanism of a hit. ``own`` is that of a user's file, which may write any bytes at the probe point."""
 Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint", "program"]
 Extra = Literal["post_handler", "aggregator"]
-"""What a hit of a kprobe may pass besides its own handler, in the order in which it can be taken off."""
+"""Extra costs of a kprobe's hit besides its handler, in the order in which they can be disabled."""
 Handler = Literal["noop", "count", "record"]
 """What a hit does: nothing, count itself, or write a 64-byte event into a ring."""
 
@@ -277,16 +274,15 @@ _TRACEPOINT_NAME = re.compile(r"\w{1,100}", re.ASCII)
 _EVENT_NAME = re.compile(r"\w{1,100}\.\w{1,100}", re.ASCII)
 
 Context = Literal["registers", "words", "record"]
-"""What a BPF program finds in its context, in the order of ``enum context`` of ``images/bpf/programs.h``."""
+"""The content of a BPF program's context, in the order of ``enum context`` of ``images/bpf/programs.h``."""
 
 
 class Program(Fact):
-    """How a BPF program is loaded and linked, in the words of ``probes.yaml``: ``images/bpf/bpfprobe.c`` gets it.
+    """How ``images/bpf/bpfprobe.c`` loads and links a BPF program, in the words of ``probes.yaml``.
 
-    ``runs`` are of a hit. One event of each hit has the address ``behind`` bytes behind the probe point, or none has
-    any. The kind of probe ``entries`` counts the entries of a function whose returns the kernel may miss: threads that
-    are in it use up its instances (``maxactive``), and it counts none of the returns that it then misses where anybody
-    could ask.
+    ``runs`` is per hit. One event of each hit has the address ``behind`` bytes after the probe point, or none has one. The probe
+    kind ``entries`` counts the entries of a function whose returns the kernel may miss, without a counter that can be
+    read, when all of its instances (``maxactive``) are in use.
     """
 
     type: int
@@ -309,11 +305,11 @@ class OtherTraps(Fact):
 
 
 class ProbeKind(KernelFeature):
-    """A kind of probe, a mechanism at a point: a row of ``probes.yaml``, which says what each field means.
+    """A probe kind, a mechanism at a point: a row of ``probes.yaml``, which explains the fields.
 
-    A user's module has a ``file`` and is loaded with ``parameters``, a user's BPF programs have a ``bpf_file``, those
-    that bpftrace makes of a text a ``one_liner``; their traps are not known in advance. A kind that only verifies one
-    capability (List 15 of the djprobe document) has a ``capability``.
+    A user's module has a ``file`` and ``parameters``, a user's BPF programs a ``bpf_file``, a bpftrace program a
+    ``one_liner``; their traps are not known in advance. A kind that only verifies one capability (List 15 of the
+    djprobe document) has a ``capability``.
     """
 
     name: str
@@ -355,7 +351,7 @@ class ProbeKind(KernelFeature):
         return self.mechanism in ("ftrace", "direct")
 
     def on(self, release: str, arch: Arch) -> ProbeKind:
-        """The kind on a kernel, where a hit may take other traps."""
+        """The probe kind on a kernel, where a hit may take other traps."""
         other = self.other_traps
         if other is None or other.arch != arch or not other.since.is_in(release):
             return self
@@ -364,12 +360,12 @@ class ProbeKind(KernelFeature):
 
 @lru_cache(maxsize=1)
 def probes() -> Mapping[str, ProbeKind]:
-    """Return the probe kinds by name, in the documents' order."""
+    """The probe kinds by name, in the documents' order."""
     return named(ProbeKind, read("probes.yaml"))
 
 
 def probe_in_catalogue(name: str) -> ProbeKind | None:
-    """The kind of this name, or a tracepoint's at another (``tracepoint.sched_switch``); None for any other name."""
+    """The probe kind of this name, also with another tracepoint (``tracepoint.sched_switch``); None if unknown."""
     if name in probes():
         return probes()[name]
     base, _, tracepoint = name.partition(".")
@@ -384,29 +380,27 @@ def probe_in_catalogue(name: str) -> ProbeKind | None:
 
 
 def published_column(probe: str) -> str | None:
-    """A probe's column in the published tables; None where it has none, as a user's module."""
+    """A probe's column in the published tables, or None."""
     kind = probes().get(probe)
     return None if kind is None else kind.column
 
 
 def probe_kind(name: str) -> ProbeKind:
-    """The kind of probe, or the user's own where the name is a path or a one-liner. Raises ConfigError."""
+    """The probe kind of a catalogue name, a path or a one-liner. Raises ConfigError."""
     if is_one_liner(name):
         text = one_liner(name)
         return _own(one_liner_name(text), f"bpftrace: {text}", one_liner=text)
     if not is_path(name):
         kind = probe_in_catalogue(name)
         if kind is None:
-            raise ConfigError(
-                unknown("probe", name, probes()), hint="a module of your own is named by a path, with a slash in it"
-            )
+            raise ConfigError(unknown("probe", name, probes()), hint="name your own module by a path with a slash")
         return kind
     path, text = split_path(name)
     file, parameters = find_probe(path), parse_parameters(text)
     shown = probe_name(file)
     if has_programs(file):
         if parameters:
-            raise ConfigError(f"found {text!r} behind {file.name}; BPF programs of your own take no parameters")
+            raise ConfigError(f"found {text!r} after {file.name}; your own BPF programs take no parameters")
         return _own(shown, shown, bpf_file=file)
     title = with_path(shown, written(parameters))
     return _own(shown + in_name(parameters), title, file=file, parameters=parameters)
@@ -432,10 +426,10 @@ _CALL_PREFIX: Mapping[Arch, str] = {"i386": "__ia32_sys_", "x86_64": "__x64_sys_
 
 
 class StandardEvent(Fact):
-    """An event: its ``marker`` for static probes, and the functions whose entries are probed for dynamic ones.
+    """An event: its ``marker`` for static probes, and the functions whose entries dynamic ones probe.
 
-    ``functions`` are the names that one has had, the same on all architectures; ``calls`` are system calls' functions
-    by architecture, without their prefix.
+    ``functions`` are the names that Linux has given one function, the same on all architectures; ``calls`` are the
+    functions of system calls by architecture, without their prefix.
     """
 
     name: str
@@ -446,17 +440,17 @@ class StandardEvent(Fact):
     calls: dict[Arch, list[str]] = Field(default_factory=dict)
 
     def function(self, has: Callable[[str], bool]) -> str | None:
-        """The function whose entry is the event, in a kernel that ``has`` it; None for one at system calls."""
+        """The function whose entry is the event, in a kernel that ``has`` it; None for an event of system calls."""
         return next((name for name in self.functions if has(name)), next(iter(self.functions), None))
 
     def call_functions(self, arch: Arch) -> list[str]:
-        """Return the system calls' functions; on a 64-bit kernel those of its own calls only."""
+        """The functions of the system calls, on a 64-bit kernel without the 32-bit ones."""
         return [_CALL_PREFIX[arch] + call for call in self.calls.get(arch, [])]
 
 
 @lru_cache(maxsize=1)
 def standard_events() -> Mapping[str, StandardEvent]:
-    """Return the events by name, in the order in which they are numbered and reported."""
+    """The events by name, in the order of their numbers and in reports."""
     return named(StandardEvent, read("events.yaml"))
 
 
@@ -464,10 +458,10 @@ RecorderName = Literal["marker", "djprobe", "kprobe", "kprobe-boosted", "kprobe-
 
 
 class RecorderKind(Fact):
-    """A kind of recorder: its name in the recording module, the mechanism of its hits, and the evidence of that.
+    """A recorder: its name in the recording module, the mechanism of its hits, and the evidence for it.
 
-    ``live`` is the first bytes (in hex) of each place while it records, ``optimisation`` the value of
-    ``debug.kprobes-optimization``, ``missed`` the largest share of hits whose handler may be left out.
+    ``live`` are the first bytes (in hex) of each place while it records, ``optimisation`` the value of
+    ``debug.kprobes-optimization``, ``missed`` the largest accepted share of hits without their handler.
     """
 
     name: str
@@ -481,5 +475,5 @@ class RecorderKind(Fact):
 
 @lru_cache(maxsize=1)
 def recorder_kinds() -> Mapping[str, RecorderKind]:
-    """Return them by the name of the kind of probe."""
+    """The recorders by probe kind."""
     return named(RecorderKind, read("recorders.yaml"))

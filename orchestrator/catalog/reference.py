@@ -20,7 +20,7 @@ Layout = Literal["list", "mail"]
 
 
 class ReferenceTable(Fact):
-    """A published table: ``samples`` or ``overheads`` by column, in ``unit``, and what they were measured on.
+    """A published table: ``samples`` or ``overheads`` by column, in ``unit``, and the machine measured.
 
     ``id`` is ``document/table``; ``cpu`` names the catalogue's model in place of ``processor``; ``figure`` is the
     caption of the document's chart. ``int3_per_hit``, ``size_ratio`` (to a plain kprobe) and ``extra_bytes`` are
@@ -78,7 +78,7 @@ class ReferenceTable(Fact):
 
 @lru_cache(maxsize=1)
 def reference_tables() -> Mapping[str, ReferenceTable]:
-    """Return every published table by id, such as ``djprobe-2005/list5``."""
+    """The published tables by id, such as ``djprobe-2005/list5``."""
     tables: dict[str, ReferenceTable] = {}
     names = (entry.name for entry in files(__package__).joinpath("reference").iterdir())
     for name in sorted(name for name in names if name.endswith(".yaml")):
@@ -90,7 +90,7 @@ def reference_tables() -> Mapping[str, ReferenceTable]:
 
 
 def reference_table(table_id: str) -> ReferenceTable:
-    """Return one published table. Raises ConfigError, with the nearest id, for an unknown one."""
+    """A published table by id. Raises ConfigError, which names the nearest id, for an unknown one."""
     table = reference_tables().get(table_id)
     if table is None:
         raise ConfigError(unknown("reference table", table_id, reference_tables()))
@@ -98,11 +98,11 @@ def reference_table(table_id: str) -> ReferenceTable:
 
 
 ClaimClock = Literal["instructions", "wall", "modelled"]
-"""The clocks that claims are judged on. Only ratios are judged on the modelled one."""
+"""The clocks of claims. The modelled clock is used for ratios only."""
 
 
 class _Claim(Fact):
-    """A claim of a document about its ``tables``; ``why`` explains, by clock, why it does not hold."""
+    """A claim of a document about its ``tables``; ``why`` explains by clock why it does not hold."""
 
     id: str
     document: str
@@ -112,7 +112,7 @@ class _Claim(Fact):
 
 
 class RatioClaim(_Claim):
-    """The ratio of the overhead of each probe in ``of`` to that of ``to``; a bound of None is no bound."""
+    """The ratio of the overhead of each probe in ``of`` to that of ``to``; None is no bound."""
 
     kind: Literal["ratio"]
     of: list[str]
@@ -122,7 +122,7 @@ class RatioClaim(_Claim):
 
 
 class TrapsClaim(_Claim):
-    """Breakpoint traps a hit; ``single_step`` is those of a single step, which took none when it was published."""
+    """Breakpoint traps per hit; ``single_step`` are those of a single step, which took none at publication."""
 
     kind: Literal["traps"]
     int3_per_hit: dict[str, int]
@@ -130,7 +130,7 @@ class TrapsClaim(_Claim):
 
 
 class SizeClaim(_Claim):
-    """The ratio of a probe's memory to that of one that is not optimised."""
+    """The ratio of a probe's memory to that of an unoptimised probe."""
 
     kind: Literal["size"]
     of: str
@@ -139,7 +139,7 @@ class SizeClaim(_Claim):
 
 
 class MechanismClaim(_Claim):
-    """The mechanism at a probe's point, and its breakpoint traps a hit."""
+    """The mechanism at a probe's point, and its breakpoint traps per hit."""
 
     kind: Literal["mechanism"]
     probe: str
@@ -152,7 +152,7 @@ Claim = RatioClaim | TrapsClaim | SizeClaim | MechanismClaim
 
 @lru_cache(maxsize=1)
 def claims() -> Mapping[str, Claim]:
-    """Return every claim by id, in the documents' order."""
+    """The claims by id, in the documents' order."""
     model: TypeAdapter[Claim] = TypeAdapter(Annotated[Claim, Field(discriminator="kind")])
     entries = read("claims.yaml")
     return MappingProxyType({name: model.validate_python({"id": name, **fields}) for name, fields in entries.items()})

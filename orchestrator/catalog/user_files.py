@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Files of the user's that an experiment names: shared libraries, built modules, workloads."""
+"""Users' files that an experiment names: shared libraries, built modules, workloads."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from orchestrator.paths import user_path
 from orchestrator.program import PROGRAM
 
 _NOT_BUILT = (
-    f"it is text: name C code NAME.c, and the lab builds it; or build it first: {PROGRAM} build module ./NAME.c"
+    f"it is text: if it is C, rename it to NAME.c and the lab builds it, or run {PROGRAM} build module ./NAME.c"
 )
 _PACKED = {b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ": ".xz", b"\x1f\x8b": ".gz"}
-"""How packed files begin, and what they are called."""
+"""Suffixes of compressed files by their first bytes."""
 
 
 def _elf(stream: BinaryIO) -> Any:
-    from elftools.elf.elffile import ELFFile  # most commands read none, and do not wait for it
+    from elftools.elf.elffile import ELFFile  # imported late: slow, and most commands do without
 
     return ELFFile(stream)
 
 
 def named_modinfo(file: Path) -> Mapping[str, str]:
-    """What ``modinfo`` returns, of a file that says a module's name. Raises ConfigError for any other."""
+    """``modinfo`` of a file that has a module's name. Raises ConfigError for any other."""
     info = modinfo(file)
     if not re.fullmatch(r"[A-Za-z0-9_]{1,55}", info.get("name", "")):
         is_object = header(file, "e_type") == "ET_REL"
-        kind = "an object file that does not say a module's name" if is_object else "a program or a library"
-        raise ConfigError(f"is not a kernel module: it is {kind}", where=str(file))
+        kind = "an object file without a module's name" if is_object else "a program or a library"
+        raise ConfigError(f"not a kernel module, but {kind}", where=str(file))
     return info
 
 
 def modinfo(file: Path) -> dict[str, str]:
-    """What a module says of itself, as ``modinfo`` prints it; the last value of a key. Raises ConfigError."""
+    """A module's information, as modinfo(8) prints it, with the last value of each key. Raises ConfigError."""
     try:
         if file.stat().st_size > LARGEST:
             raise ConfigError(f"is larger than {LARGEST >> 20} MiB", where=str(file))
@@ -69,17 +69,17 @@ def header(file: Path, field: str) -> str:
 def _no_module(file: Path) -> ConfigError:
     with file.open("rb") as stream:
         begin = stream.read(512)
-    what, hint = "is not a kernel module", ""
+    what, hint = "not a kernel module", ""
     if not begin:
-        what = "is not a kernel module: the file is empty"
+        what = "not a kernel module: the file is empty"
     elif begin.startswith(b"\x7fELF"):
-        what, hint = "is not a kernel module: it is damaged, or not whole", "copy or build it again"
+        what, hint = "not a kernel module: the file is damaged or incomplete", "copy or build it again"
     elif packed := next((suffix for magic, suffix in _PACKED.items() if begin.startswith(magic)), ""):
-        what = "is not a kernel module, but a packed file"
+        what = "not a kernel module, but a compressed file"
         named = file.with_name(file.name + packed)
         hint = f"unpack it: mv {shlex.quote(str(file))} {shlex.quote(str(named))} && {unpacking(named)}"
     elif begin.isascii() and b"\0" not in begin:
-        hint = _NOT_BUILT  # such as C code that nobody has compiled
+        hint = _NOT_BUILT
     return ConfigError(what, where=str(file), hint=hint)
 
 
@@ -88,7 +88,7 @@ LARGEST = 64 << 20
 
 
 class UserElf(NamedTuple):
-    """An x86 file that can be loaded: ``is_shared`` without fixed addresses, ``has_loader`` where it names one."""
+    """A loadable x86 ELF file: ``is_shared`` if position-independent, ``has_loader`` if it names a dynamic loader."""
 
     arch: Arch
     is_shared: bool
@@ -96,7 +96,7 @@ class UserElf(NamedTuple):
 
 
 def read_user_elf(path: Path, name: str, expected: str) -> UserElf:
-    """Read the headers. Raises ConfigError, with what was ``expected``, for any other file."""
+    """Read an ELF file's headers. Raises ConfigError, which says what was ``expected``, for any other file."""
     try:
         if path.stat().st_size > LARGEST:
             raise ConfigError(f"found {name!r}; it is larger than {LARGEST >> 20} MiB")
@@ -114,14 +114,14 @@ def read_user_elf(path: Path, name: str, expected: str) -> UserElf:
 
 
 LIBRARY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,62}\.so(?:\.[0-9][A-Za-z0-9.]{0,14})?"
-"""A pattern: ``libc.so.6``. No name of a program point's other file, ``program``, fits it."""
+"""A pattern for ``libc.so.6``; it does not match ``program``, the other file of program points."""
 
 _EXPECTED = "a C file (.c) or a shared x86 library (.so)"
 
 
 @dataclass(frozen=True)
 class UserLibrary:
-    """A library by its ``name`` in probe points; ``file`` is None for the image's. A C file is compiled."""
+    """A library by its ``name`` in probe points; ``file``, which may be C, is None for a library of the image."""
 
     name: str
     file: Path | None
@@ -139,7 +139,7 @@ class UserLibrary:
 
 @lru_cache(maxsize=64)
 def find_library(entry: str) -> UserLibrary:
-    """The library of an experiment's entry: a path where it has a slash in it. Raises ConfigError for none."""
+    """The library of an experiment's entry, a name or a path with a slash. Raises ConfigError."""
     if "/" not in entry:
         return UserLibrary(_name(entry, entry), None, None)
     path = _existing(entry)
@@ -161,7 +161,7 @@ def _name(name: str, entry: str) -> str:
 
 @dataclass(frozen=True)
 class UserWorkload:
-    """A C file that defines ``workload()`` (``arch`` None: compiled for the guest), or a whole static program."""
+    """A C file with ``workload()``, compiled for the guest (``arch`` is None), or a static program."""
 
     file: Path
     kind: Literal["function", "program"]
@@ -175,20 +175,20 @@ class UserWorkload:
 
 @lru_cache(maxsize=64)
 def find_workload(name: str) -> UserWorkload:
-    """Return the workload at a path. Raises ConfigError for a file that is missing or cannot be run."""
+    """The workload at a path. Raises ConfigError for a file that is missing or unusable."""
     path = _existing(name)
     if path.suffix == ".c":
         return UserWorkload(path, "function", None)
     elf = read_user_elf(path, name, "a C file (.c) or a static x86 program")
     if elf.has_loader:
-        raise ConfigError(f"found {name!r}; it needs shared libraries, which a guest has not: link it with -static")
+        raise ConfigError(f"found {name!r}; it needs shared libraries, which guests lack: link it with -static")
     return UserWorkload(path, "program", elf.arch)
 
 
 def _existing(name: str) -> Path:
     path = user_path(name)
     if not path.is_file():
-        raise ConfigError(f"found {name!r}; there is no such file")
+        raise ConfigError(f"found {name!r}; this file does not exist")
     return path
 
 
@@ -196,4 +196,4 @@ DAMAGED = (
     *(ELFError, ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError),
     *(struct.error, zlib.error),
 )
-"""What pyelftools and struct raise for files that are not what their headers say."""
+"""The errors of pyelftools and struct for files that contradict their headers."""

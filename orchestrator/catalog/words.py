@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Words of experiments and results: system calls, errors, handlers, clocks, parts of a profile, purposes."""
+"""Vocabulary of experiments and results: system calls, errors, handlers, clocks, profile parts, purposes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.catalog.data import Fact, named, read
 
 
 class SystemCall(Fact):
-    """A system call's numbers; None where an architecture lacks it."""
+    """A system call's numbers; None on an architecture that lacks it."""
 
     name: str
     i386: int | None = None
@@ -28,46 +28,44 @@ class SystemCall(Fact):
 
 @lru_cache(maxsize=1)
 def system_calls() -> Mapping[str, SystemCall]:
-    """Return the system calls by name."""
     return named(SystemCall, read("system_calls.yaml"))
 
 
-# The errors that a system call may return, by their names.
-#
-# Python's table of a Linux host: i386 and x86_64 have the numbers of include/uapi/asm-generic/errno.h.
+# The errors of system calls by name, from Python's table: i386 and x86_64 both have the numbers of
+# include/uapi/asm-generic/errno.h.
 
 LARGEST = 4095
-"""MAX_ERRNO of include/linux/err.h: a result from -4095 to -1 is an error, and any other a success."""
+"""MAX_ERRNO of include/linux/err.h: a result from -4095 to -1 is an error."""
 
 
 @lru_cache(maxsize=1)
 def error_numbers() -> Mapping[str, int]:
-    """Return the errors' numbers, above 0, by their names; a number may have several."""
+    """Error numbers by name; a number may have several names."""
     return {name: number for name, number in vars(errno).items() if isinstance(number, int)}
 
 
 def error_name(number: int) -> str:
-    """Return the kernel's name of the error ``number``; ``errno 4000`` for one without a name."""
-    names = {**errno.errorcode, errno.EDEADLK: "EDEADLK", errno.EOPNOTSUPP: "EOPNOTSUPP"}  # not their second names
+    """The kernel's name of an error; ``errno 4000`` for one without a name."""
+    names = {**errno.errorcode, errno.EDEADLK: "EDEADLK", errno.EOPNOTSUPP: "EOPNOTSUPP"}  # not their synonyms
     return names.get(number, f"errno {number}")
 
 
 def vocabulary() -> Mapping[str, Mapping[str, str]]:
-    """The handlers and the clocks, with what each means, in one line."""
+    """One-line explanations of the handlers and the clocks."""
     return {kind: dict(words) for kind, words in read("vocabulary.yaml").items()}
 
 
 ProfilePart = Literal["symbols", "classes", "stacks", "caches", "purposes"]
-"""Instructions by symbol; by class, for which QEMU also counts loads, stores and taken branches; by call stack; what
-misses in models of the CPU's caches; what instructions are for."""
+"""Parts of a profile: instructions by symbol; by class, with loads, stores and taken branches; by call stack; misses
+in models of the CPU's caches; instructions by purpose."""
 
 
 OTHER = "other"
-"""What no purpose claims, the probed calls themselves among it."""
+"""Functions without a purpose, such as the probed calls themselves."""
 
 
 class Purpose(Fact):
-    """Patterns of functions in the kernel and modules, and the mechanisms whose ``generated`` code is for it."""
+    """Patterns of functions in the kernel and in modules, and the mechanisms whose ``generated`` code it owns."""
 
     name: str
     title: str
@@ -84,28 +82,28 @@ class Purpose(Fact):
 
 @lru_cache(maxsize=1)
 def purposes() -> Mapping[str, Purpose]:
-    """The purposes by name, in the order in which they are printed; the first that has a function gets it."""
+    """The purposes by name, in the order of printing; the first one that matches a function owns it."""
     return named(Purpose, read("purposes.yaml"))
 
 
 def purpose_of_function(function: str, module: str | None) -> str:
-    """What a function is for; ``module`` is None for the kernel's own."""
+    """The purpose of a function; ``module`` is None for the kernel's."""
     return next((one.name for one in purposes().values() if one.has(function, module)), OTHER)
 
 
 def purpose_of_generated(mechanism: str) -> str:
-    """What code is for that was made while the guest ran, with a probe of this mechanism."""
+    """The purpose of code that a probe of this mechanism generates at run time."""
     return next((one.name for one in purposes().values() if mechanism in one.generated), OTHER)
 
 
 def purpose_title(name: str) -> str:
-    """The purpose's name as it is printed; that of an unknown one, of another version, as it is."""
+    """A purpose's title; for an unknown one, from another version, its name."""
     known = purposes().get(name)
     return name if known is None else known.title
 
 
 def in_order(names: Sequence[str]) -> Sequence[str]:
-    """Purposes in the order in which they are printed, what is unknown at the end."""
+    """Purposes in the order of printing, unknown ones last."""
     known = [*purposes()]
     return sorted(set(names), key=lambda name: (known.index(name) if name in known else len(known), name))
 

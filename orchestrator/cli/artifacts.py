@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator cache``, ``kernel``, ``image`` and ``kmod``: what is fetched and built for guests."""
+"""``orchestrator cache`` and ``build``: the cache, and the kernels, images and modules of guests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from orchestrator.paths import cache_dir
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.program import PROGRAM
 
-cache_app = typer.Typer(help="What was fetched and built.", no_args_is_help=True)
+cache_app = typer.Typer(help="The cache of fetched and built files.", no_args_is_help=True)
 
 _KEEP_DAYS = 30
 
@@ -48,7 +48,7 @@ _KEEP_DAYS = 30
 @cache_app.command("show")
 @expected_failures
 def show_cache() -> None:
-    """List the artifacts in the cache with their sizes. Exits with 1 where one cannot be read."""
+    """List the artifacts in the cache with their sizes. Exits with 1 if one cannot be read."""
     check_folder(cache_dir())
     cache = Cache(cache_dir())
     sizes: list[tuple[Artifact, float]] = []
@@ -83,15 +83,15 @@ def prune(
     ] = None,
     keep_days: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help=f"Keep what was used in the last N days; default: {_KEEP_DAYS}."),
+        typer.Option(min=0, metavar="N", help=f"Keep entries used in the last N days; default: {_KEEP_DAYS}."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Remove all that is not in use just now.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Remove every entry that is not in use.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed; remove nothing.")] = False,
 ) -> None:
-    """Remove what has not been used for a while, and what was left unfinished. It is made anew when it is needed."""
+    """Remove unused and unfinished cache entries. The lab makes them again when it needs them."""
     wanted = [_kind(name) for name in kinds] if kinds else list(Kind)
     if everything and keep_days is not None:
-        raise UsageError("--all removes all that is not in use, and --keep-days keeps some of it", hint="leave one out")
+        raise UsageError("--all and --keep-days exclude each other", hint="leave one of them out")
     check_folder(cache_dir())
     cache = Cache(cache_dir())
     unused_since = ALL if everything else time.time() - (_KEEP_DAYS if keep_days is None else keep_days) * 86_400
@@ -101,7 +101,7 @@ def prune(
         removals = [Removal(entry, disk_usage(entry.path), not entry.in_use()) for entry in leaving]
     else:
         removals = remove(leaving, unused_since)
-    done = "would go" if dry_run else "removed"
+    done = "to remove" if dry_run else "removed"
     rows = []
     for one in removals:
         state, megabytes = done if one.is_done else "kept: in use", f"{one.size / 1e6:.1f}"
@@ -110,23 +110,23 @@ def prune(
     if rows:
         print_columns(["", "kind", "what", "MB", "last used"], rows)
     verb = "would be freed" if dry_run else "freed"
-    gone = [one.size for one in removals if one.is_done]
-    freed_now = f"{sum(gone) / 1e6:.1f} MB {verb} in {cache.root}"
-    typer.echo(f"{freed_now}; {len(found) - len(gone)} of {len(found)} things stay")
+    sizes = [one.size for one in removals if one.is_done]
+    freed = f"{sum(sizes) / 1e6:.1f} MB {verb} in {cache.root}"
+    typer.echo(f"{freed}; {len(found) - len(sizes)} of {len(found)} entries stay")
 
 
 @cache_app.command("verify")
 @expected_failures
 def verify(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what is damaged; set nothing aside.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List damaged artifacts; set nothing aside.")] = False,
 ) -> None:
-    """Read every file of every artifact, and set aside what is damaged. It is made anew when it is needed.
+    """Read every file of every artifact, and set damaged artifacts aside. The lab makes them again when needed.
 
-    The status is 1 where something was damaged.
+    Exits with 1 if an artifact is damaged.
     """
     check_folder(cache_dir())
     cache = Cache(cache_dir())
-    said, number, rows = time.monotonic(), 0, []
+    reported, number, rows = time.monotonic(), 0, []
     for number, (artifact, damage) in enumerate(verified(cache), start=1):
         if damage is not None:
             outcome = "damaged"
@@ -137,9 +137,9 @@ def verify(
             except LabError as error:
                 options.say(f"{artifact.kind} {artifact.label}: {error}")
             rows.append([outcome, artifact.kind, artifact.label, artifact.key, str(damage)])
-        if time.monotonic() - said > 10.0:
-            said = time.monotonic()
-            options.say(f"{number} artifacts are verified, now {artifact.kind}")
+        if time.monotonic() - reported > 10.0:
+            reported = time.monotonic()
+            options.say(f"{number} artifacts verified, now at {artifact.kind}")
     if rows:
         print_columns(["", "kind", "what", "key", "damage"], rows)
     typer.echo(f"{len(rows)} of {number} artifacts damaged in {cache.root}")
@@ -150,13 +150,13 @@ def _kind(name: str) -> Kind:
     names: Iterable[str] = [kind.value for kind in Kind]
     words = name.replace(",", " ").split()
     if len(words) > 1 and set(words) <= set(names):
-        raise UsageError(f"found {name!r}; each kind is an argument of its own: {' '.join(words)}")
+        raise UsageError(f"found {name!r}; give each kind as a separate argument: {' '.join(words)}")
     if name not in names:
         raise UsageError(unknown("kind", name, list(names)))
     return Kind(name)
 
 
-kernel_app = typer.Typer(help="Kernels: build them, see what they can do.", no_args_is_help=True)
+kernel_app = typer.Typer(help="Kernels: build them, list their features.", no_args_is_help=True)
 
 
 @kernel_app.command("build")
@@ -171,7 +171,7 @@ def build_kernel(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Build kernels from source (or fetch Debian's), and print where each one's image is."""
+    """Build kernels from source (or fetch Debian's), and print the paths of their images."""
     specs = [kernel(name) for name in names]
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
@@ -186,12 +186,12 @@ def show_kernels(
         list[str] | None,
         typer.Argument(
             metavar="[NAME...]",
-            help="Only these, or build trees of your own by their paths.",
+            help="Only these, or the paths of your own build trees.",
             autocompletion=options.kernels,
         ),
     ] = None,
 ) -> None:
-    """List the kernels; of those that are in the cache, the features by their own configuration."""
+    """List the kernels, and the features of those in the cache by their configuration."""
     context = BuildContext(Cache(cache_dir()), offline=True)
     specs = [kernel_spec(name) for name in names] if names else kernels().values()
     columns = list(features({}))
@@ -204,11 +204,11 @@ def show_kernels(
         except HostError:
             if spec.tree is not None:
                 raise
-            rows.append([spec.name, "not here yet", *("" for _ in columns)])
+            rows.append([spec.name, "not built", *("" for _ in columns)])
     print_columns(["kernel", "release", *columns], rows)
 
 
-image_app = typer.Typer(help="Disk images: build them, see what is in them.", no_args_is_help=True)
+image_app = typer.Typer(help="Disk images: build them, list their packages.", no_args_is_help=True)
 
 
 @image_app.command("build")
@@ -218,14 +218,14 @@ def build_image(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help=f"Images (see: {PROGRAM} build images), or recipes of your own by their paths.",
+            help=f"Images (see: {PROGRAM} build images), or the paths of your own recipes.",
             autocompletion=options.images,
         ),
     ],
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Build images, and print where each one's base is. It is read-only; guests write to overlays."""
+    """Build images, and print the paths of their read-only bases; guests write to overlays."""
     recipes = [image(name) for name in names]
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
@@ -241,19 +241,19 @@ def show_images(
         typer.Option(
             "--packages",
             metavar="NAME",
-            help="Instead, the packages of this image and their versions.",
+            help="List the packages of this image and their versions.",
             autocompletion=options.images,
         ),
     ] = None,
 ) -> None:
-    """List the images; of those that are in the cache, their size and what is in them."""
+    """List the images, with the size and contents of those in the cache."""
     context = BuildContext(Cache(cache_dir()), offline=True)
     if packages is not None:
         recipe = image(packages)
         found = cached_image(context, recipe)
         if found is None:
             hint = f"{PROGRAM} build image {packages}"
-            raise HostError(f"image {recipe.name} is not here yet, and its packages are not chosen", hint=hint)
+            raise HostError(f"image {recipe.name} is not built, so its packages are not known", hint=hint)
         print_columns(["package", "version"], sorted(found.packages.items()))
         return
     rows = []
@@ -261,7 +261,7 @@ def show_images(
         found = cached_image(context, recipe)
         facts = [recipe.name, recipe.arch, recipe.init]
         if found is None:
-            rows.append([*facts, "not here yet", "", "", recipe.title])
+            rows.append([*facts, "not built", "", "", recipe.title])
         else:
             megabytes = found.base.stat().st_blocks * 512 / 1e6
             rows.append([*facts, f"{megabytes:.1f}", str(len(found.packages)), found.tree[:12], recipe.title])
@@ -270,12 +270,12 @@ def show_images(
 
 _PLACE = re.compile(r"([A-Za-z0-9_.]+)\+(0x[0-9a-fA-F]{1,8}|[1-9][0-9]{0,8}|0)")
 
-kmod_app = typer.Typer(help="Probe modules, as source or built.", no_args_is_help=True)
+kmod_app = typer.Typer(help="Probe modules: render their source, build them.", no_args_is_help=True)
 
 Template = Annotated[
     str,
     typer.Argument(
-        help="A module of the lab's, such as kprobe or djprobe, or the path of your own template.",
+        help="A module of the lab, such as kprobe or djprobe, or the path of your own template.",
         autocompletion=options.templates,
     ),
 ]
@@ -290,7 +290,7 @@ def render(
     offset: options.Offset = None,
     out: options.OutputFolder = None,
 ) -> None:
-    """Render a module's template to C. Prints its main file, or writes all its files into a folder."""
+    """Render a module's template to C. Prints the main file, or writes all files into a folder."""
     _check(template, symbol, out)
     source = _source(template, kernel_spec(kernel), symbol, offset)
     if out is None:
@@ -313,7 +313,7 @@ def build_module(
 ) -> None:
     """Build a module for a kernel, and print the path of the .ko.
 
-    It is called lab_NAME.ko, and own_NAME.ko where NAME.c or NAME.c.j2 is a file of your own.
+    It is named lab_NAME.ko, or own_NAME.ko for your own NAME.c or NAME.c.j2.
     """
     _check(template, symbol, out)
     spec = kernel_spec(kernel)
@@ -337,10 +337,12 @@ def build_module(
 @expected_failures
 def size(
     kernel: options.Kernel = "lab-i386-up",
-    listing: Annotated[bool, typer.Option("--listing", help="The disassembly too; | marks the unlikely path.")] = False,
+    listing: Annotated[
+        bool, typer.Option("--listing", help="Print the disassembly too; | marks the unlikely path.")
+    ] = False,
     offline: options.Offline = False,
 ) -> None:
-    """Print the bytes that a kernel marker adds to a function, beside those published in 2006."""
+    """Print the bytes that a kernel marker adds to a function, with those published in 2006."""
     context = options.open_context(offline=offline)
     built = ready_kernel(context, kernel_spec(kernel))
     (module,) = build_modules(context, built, [render_module("marker_sizes", {})])
@@ -355,27 +357,27 @@ def size(
 def _check(template: str, symbol: str | None, out: Path | None) -> None:
     if is_path(template):
         if find_module(template).suffix == ".ko":
-            hint = f"a guest loads it as it is: {PROGRAM} exec --module {shlex.quote(template)} -- COMMAND"
-            raise UsageError(f"found {template!r}; it is built already, and has no source", hint=hint)
+            hint = f"load it into a guest: {PROGRAM} exec --module {shlex.quote(template)} -- COMMAND"
+            raise UsageError(f"found {template!r}; it is built already and has no source", hint=hint)
     elif template.endswith(SUFFIXES):
-        raise UsageError(f"found {template!r}; a file of your own is named by a path, with a slash in it: ./{template}")
+        raise UsageError(f"found {template!r}; name your own file by a path with a slash: ./{template}")
     elif template not in templates():
         raise UsageError(unknown("module", template, templates()))
     if symbol is not None and (place := _PLACE.fullmatch(symbol)):
         hint = f"--symbol {place[1]} --offset {int(place[2], 0)}"
-        raise UsageError(f"--symbol: found {symbol!r}; an offset is an option of its own", hint=hint)
+        raise UsageError(f"--symbol: found {symbol!r}; give the offset as a separate option", hint=hint)
     if out is not None and out.exists() and not out.is_dir():
-        raise UsageError("it is no folder, and --out needs one", where=str(out))
+        raise UsageError("--out needs a folder, and this is a file", where=str(out))
 
 
 def _check_place(kernel: Kernel, symbol: str, offset: int | None) -> None:
-    """Raise UsageError for a place that the kernel has not; a function that it has not may be a module's."""
+    """Raise UsageError for an invalid place in the kernel; an unknown function may be a module's."""
     reason = None if kernel.code is None else wrong_point_reason(kernel.code, symbol, offset)
     if reason is None or kernel.code is None:
         return
     if kernel.code.named(symbol):
         raise UsageError(f"kernel {kernel.spec.name}: {reason}", where="--symbol, --offset")
-    print(f"note: kernel {kernel.spec.name}: {reason}; a module that is loaded before may have it", file=sys.stderr)
+    print(f"note: kernel {kernel.spec.name}: {reason}; a module loaded earlier may have it", file=sys.stderr)
 
 
 def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | None) -> ModuleSource:

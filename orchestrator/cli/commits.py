@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator bisect``, and an experiment that is measured at several commits or on several kernels to compare."""
+"""``orchestrator bisect``, and experiments measured at several commits or kernels for a comparison."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import options
 from orchestrator.cli.compared import RunCell, compared_kernels, compared_runs, difference_of, shown_ids
-from orchestrator.cli.measuring import Measuring
+from orchestrator.cli.measuring import Measurer
 from orchestrator.comparison.comparison import ComparedRuns, pairs_by_kernel
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
@@ -52,53 +52,55 @@ from orchestrator.results.statistics import median_interval
 from orchestrator.results.stored_profile import ProfileDifference
 from orchestrator.run.bisection import Bisection, NotMeasured
 
-_KNOWN = Path(".git") / "lab-measured.json"
+_MEASURED = Path(".git") / "lab-measured.json"
 
 
 @dataclass(frozen=True)
 class CommitRuns:
-    """The experiment ``config`` with ``overrides`` at the commits of ``tree``.
+    """The runs of the experiment ``config`` with ``overrides`` at commits of ``tree``.
 
-    What it names by a path in the tree is that of the commit. Where it names nothing there, and the tree is a kernel's,
-    all cells are measured on that kernel. ``suffix`` ends the name of the runs' experiment: a history of the experiment
-    itself has nothing of other commits in it.
+    The experiment's paths in the tree lead to the files of the commit. If it names none and the tree is a kernel's, all
+    cells are measured on that kernel. ``suffix`` is appended to the experiment's name, which keeps other commits out of
+    the experiment's history.
     """
 
     tree: GitTree
     config: Path
     overrides: tuple[str, ...]
     build: TreeBuild
-    measuring: Measuring
+    measurer: Measurer
     suffix: str
     outside: set[str] = field(default_factory=set)
-    """Paths that the experiment names, and that are not in the tree."""
+    """Paths of the experiment outside the tree."""
 
     def planned(self, commit: Commit) -> tuple[Experiment, Plan]:
-        """The experiment at a commit whose files are checked out, with symbols where it can have them, and its cells.
+        """Build the checked-out kernel tree, and plan the experiment with profiles by symbol where possible.
 
-        A kernel's tree is built. Raises UsageError for a wrong experiment, LabError where the kernel does not build.
+        Raises UsageError for a wrong experiment, LabError for a kernel that does not build.
         """
         if is_kernel_source(self.tree.folder):
             self.build.check()
             self.build.build(self.tree.folder, options.say)
         experiment = with_symbols(self._experiment())
         heading = {"name": f"{experiment.name}{self.suffix}", "description": f"{commit.short} {commit.subject}"}
-        found = self.measuring.found(replace(experiment, heading=experiment.heading.model_copy(update=heading)))
+        named = replace(experiment, heading=experiment.heading.model_copy(update=heading))
+        found = self.measurer.resolve_points(named)
         return found, plan(found)
 
     def run(self, commit: Commit, experiment: Experiment, planned: Plan) -> Run:
+        """The stored run of the commit, or a new one."""
         key = self._key(experiment, planned)
-        stored = self._known().get(key, {}).get(commit.hash)
+        stored = self._measured().get(key, {}).get(commit.hash)
         if stored is not None:
             try:
                 return find_run(stored, lab_dir())
             except LabError:  # it was removed
                 pass
-        entry, record = self.measuring.done(lambda runner: runner.run(experiment, planned, None))
+        entry, record = self.measurer.run(lambda runner: runner.run(experiment, planned, None))
         if all_ok(record):
-            known = self._known()
-            known.setdefault(key, {})[commit.hash] = entry.id
-            write_whole(self.tree.folder / _KNOWN, json.dumps(known))
+            measured = self._measured()
+            measured.setdefault(key, {})[commit.hash] = entry.id
+            write_whole(self.tree.folder / _MEASURED, json.dumps(measured))
         return Run(record, entry.directory)
 
     def _experiment(self) -> Experiment:
@@ -115,23 +117,23 @@ class CommitRuns:
         try:
             experiment = load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names, place)
         except ConfigError as error:
-            raise self._of_a_commit(error) from None
+            raise self._with_user_paths(error) from None
         if moved:
             return experiment
         if is_kernel_source(self.tree.folder):
             return on_kernels(experiment, [str(self.tree.folder)])
-        what = f"it names nothing in {self.tree.top}: all commits would cost the same"
+        what = f"the experiment names nothing in {self.tree.top}, so all commits would cost the same"
         hint = "name a kernel, a module or a workload by its path in the tree"
         raise UsageError(what, where=str(self.config), hint=hint)
 
-    def _of_a_commit(self, error: ConfigError) -> ConfigError:
-        """The error with the user's own paths; what is in the tree was looked for in the commit."""
+    def _with_user_paths(self, error: ConfigError) -> ConfigError:
+        """The error with the user's paths in place of those in the checked-out tree."""
         ours, own = str(self.tree.folder), str(self.tree.top)
         text = "\n".join((error.what, *error.detail))
         if ours not in text:
             return error
         detail = [line.replace(ours, own) for line in error.detail]
-        hint = "the tree's files are those of the commit that is measured; name what both commits have"
+        hint = "the lab reads the tree's files at the measured commit; name only files that both commits have"
         return ConfigError(error.what.replace(ours, own), where=error.where, detail=detail, hint=hint)
 
     def _key(self, experiment: Experiment, planned: Plan) -> str:
@@ -142,22 +144,23 @@ class CommitRuns:
         parts = [plain.digest(), *cells, config.hex(), *self.build.variables, *files, __version__, qemu_version()]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
-    def _known(self) -> dict[str, dict[str, str]]:
+    def _measured(self) -> dict[str, dict[str, str]]:
+        """Run ids by experiment key and commit."""
         try:
-            known = json.loads((self.tree.folder / _KNOWN).read_text())
+            measured = json.loads((self.tree.folder / _MEASURED).read_text())
         except (OSError, ValueError):
             return {}
-        return known if isinstance(known, dict) else {}
+        return measured if isinstance(measured, dict) else {}
 
 
 def _stamps(path: Path) -> Iterator[str]:
-    """What changes with a user's file or build tree: sizes and times, also of what a module may include."""
+    """Sizes and times of a user's file or build tree, and of the files that a module may include."""
     beside = path.iterdir() if path.is_dir() else path.parent.glob("*.[chS]*")
     elsewhere: list[Path] = []
     if path.suffix in (".c", ".j2"):
         try:
             elsewhere = included(read_c_source(path), [path.parent])
-        except ConfigError:  # to build it tells; what it includes is unknown, and no earlier run is known to have that
+        except ConfigError:  # the build reports it; with unknown includes no earlier run may be reused
             yield uuid4().hex
     for file in sorted({path, *beside, *elsewhere}):
         if file.is_file():
@@ -166,37 +169,37 @@ def _stamps(path: Path) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExperimentRequest:
     """An experiment to measure: ``overrides`` replace its values, ``only`` selects its cells."""
 
     config: Path
-    measuring: Measuring
+    measurer: Measurer
     overrides: Sequence[str] = ()
     only: Sequence[str] = ()
 
     def on_kernels(self, kernels: Sequence[str], adapted: Callable[[Experiment], Experiment]) -> Run:
-        """The run of the ``adapted`` experiment on kernels: names of the catalogue, or paths of a user's."""
+        """Run the ``adapted`` experiment on kernels, given by names or paths."""
         experiment = adapted(load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names))
-        wanted = self.measuring.found(on_kernels(experiment, kernels))
+        wanted = self.measurer.resolve_points(on_kernels(experiment, kernels))
         planned = select(plan(wanted), self.only)
-        entry, record = self.measuring.done(lambda runner: runner.run(wanted, planned, None))
+        entry, record = self.measurer.run(lambda runner: runner.run(wanted, planned, None))
         print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
         return Run(record, entry.directory)
 
     def at_commits(self, names: tuple[str, str], kconfig: Path | None, make: Sequence[str]) -> ComparedRuns:
-        """Both commits compared, measured where that was not done before; see ``TreeBuild`` for a kernel's tree.
+        """Compare two commits, and measure each unless a run of it is stored; ``TreeBuild`` builds a kernel's tree.
 
-        Raises UsageError where there is no such commit, both are one, or the experiment is wrong; BuildError where a
-        kernel does not build.
+        Raises UsageError for an unknown commit, two equal ones or a wrong experiment, BuildError for a kernel that does
+        not build.
         """
         read_source(self.config)
         ends = revisions(*names)
         if ends[0].commit == ends[1].commit:
             raise UsageError(f"{' and '.join(names)} are the same commit", hint="name two different ones")
         build, found = TreeBuild.of(ends[0].top, kconfig, make), []
-        with GitTree.open(Cache(cache_dir()), ends[0].top, offline=self.measuring.offline) as tree:
+        with GitTree.open(Cache(cache_dir()), ends[0].top, offline=self.measurer.offline) as tree:
             tree.check_out(*(end.commit for end in ends))
-            runs = CommitRuns(tree, self.config, tuple(self.overrides), build, self.measuring, "-commits")
+            runs = CommitRuns(tree, self.config, tuple(self.overrides), build, self.measurer, "-commits")
             commits = [tree.commit(end.commit) for end in ends]
             for commit in commits:
                 print(f"measuring {commit.short} {commit.subject}", file=sys.stderr, flush=True)
@@ -220,28 +223,29 @@ class Wanted:
         )
 
 
-def compared_anew(wanted: Wanted, names: tuple[str, str], kconfig: Path | None, make: Sequence[str]) -> ComparedRuns:
-    """The experiment at two commits, or on two kernels, as they are named. Raises UsageError for one of each."""
-    wanted.measuring.check()
+def measure_and_compare(
+    request: ExperimentRequest, names: tuple[str, str], kconfig: Path | None, make: Sequence[str]
+) -> ComparedRuns:
+    """Measure an experiment at two commits or on two kernels. Raises UsageError for one of each."""
+    request.measurer.check()
     are_commits = [is_revision(name) for name in names]
     if all(are_commits):
-        return wanted.at_commits(names, kconfig, make)
+        return request.at_commits(names, kconfig, make)
     if any(are_commits):
         raise UsageError("one is a kernel, the other a commit", hint="name two kernels, or two commits of one tree")
     if kconfig or make:
         raise UsageError("--kconfig and --make are for two commits of a kernel's tree", hint="leave them out")
-    # With the instructions by symbol wherever they can be proved.
-    return compared_kernels(wanted.on_kernels(names, with_symbols), _kernel_names(names), [])
+    return compared_kernels(request.on_kernels(names, with_symbols), _kernel_names(names), [])
 
 
 def profiled_on_kernels(
-    wanted: Wanted, kernels: tuple[str, str]
+    request: ExperimentRequest, kernels: tuple[str, str]
 ) -> tuple[Sequence[tuple[RunCell, RunCell]], Sequence[CellRecord]]:
-    """Measure each cell that can have a profile on both kernels, by symbol.
+    """Profile the experiment's cells by symbol on both kernels.
 
-    Pairs of cells that have a number on both kernels, and the cells that have none.
+    Returns the pairs of cells with a number on both, and the cells without a number.
     """
-    run = wanted.on_kernels(kernels, lambda whole: only_profiled(with_profile(whole, ["symbols"])))
+    run = request.on_kernels(kernels, lambda whole: only_profiled(with_profile(whole, ["symbols"])))
     pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *_kernel_names(kernels))]
     both = [(one, other) for one, other in pairs if one is not None and other is not None]
     numbers = [(RunCell(run, one), RunCell(run, other)) for one, other in both if one.status == other.status == "ok"]
@@ -254,33 +258,29 @@ def _kernel_names(kernels: tuple[str, str]) -> tuple[str, str]:
 
 
 @dataclass
-class MeasuredCommits:
-    """A cell of the experiment of ``runs``: ``name`` is its id, or parts of it.
-
-    Without a name the experiment has only one cell beside its baselines.
-    """
+class BisectedCell:
+    """A cell measured at several commits. ``name`` is its id or parts of it, None for the only cell with a baseline."""
 
     runs: CommitRuns
     name: str | None
-    sides: dict[str, RunCell] = field(default_factory=dict)
-    """What was measured, by commit."""
+    measured: dict[str, RunCell] = field(default_factory=dict)
+    """The measured cell by commit."""
 
     def measure(self, commit: Commit) -> Measured:
-        """The cost at a commit whose files are checked out. Raises NotMeasured; UsageError for a wrong experiment."""
-        side = self._side(commit)
-        self.sides[commit.hash] = side
-        cell = side.cell
+        """The cost at the checked-out commit. Raises NotMeasured; UsageError for a wrong experiment."""
+        self.measured[commit.hash] = self._run(commit)
+        cell = self.measured[commit.hash].cell
         if cell.value is None:
             raise NotMeasured((cell.reason or "no number").splitlines()[0], detail=(cell.reason or "").splitlines()[1:])
         low, high = median_interval(cell.samples)
         return Measured(cell.value, (high - low) / 2)
 
-    def _side(self, commit: Commit) -> RunCell:
+    def _run(self, commit: Commit) -> RunCell:
         try:
             experiment, whole = self.runs.planned(commit)
             wanted = self._cell(whole.cells).id
         except UsageError as error:
-            if self.sides:  # the experiment is right: what it names is not there at this commit
+            if self.measured:  # the experiment was right before: this commit lacks something that it names
                 raise _skipping(error) from None
             raise
         except LabError as error:
@@ -292,7 +292,7 @@ class MeasuredCommits:
         return RunCell(run, next(cell for cell in run.record.cells if cell.id == wanted))
 
     def _cell(self, cells: Sequence[Cell[Any]]) -> Cell[Any]:
-        """The cell that is meant; what it is compared with is measured too."""
+        """The cell that ``name`` selects."""
         if self.name is None:
             found = [cell for cell in cells if cell.compared_with] or list(cells)
         else:
@@ -302,16 +302,13 @@ class MeasuredCommits:
         if len(found) == 1:
             return found[0]
         shown = shown_ids([cell.id for cell in found or cells])
-        what = f"--cell: {len(found) or 'no'} cells are named" + ("" if self.name is None else f" '{self.name}'")
+        what = f"--cell: {len(found) or 'no'} cells match" + ("" if self.name is None else f" '{self.name}'")
         hint = f"name one of them: --cell {shown[0]}" if shown else "the experiment has no cell"
         raise UsageError(what, where=str(self.runs.config), detail=shown, hint=hint)
 
 
 def _skipping(error: LabError) -> LabError:
-    """What to raise so that a commit that fails is skipped.
-
-    Not where the host lacks something, such as room: all commits that follow would be skipped as well.
-    """
+    """NotMeasured, which skips the commit; an error of the host, such as a full disk, is returned unchanged."""
     if isinstance(error, HostError) and not isinstance(error, UnusableTreeError):
         return error
     return NotMeasured(error.what, where=error.where, detail=error.detail)
@@ -323,9 +320,9 @@ def bisect(
         Path, typer.Argument(readable=False, metavar="CONFIG", help="Experiment file that names something in the tree.")
     ],
     good: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit of the tree before the change.")],
-    bad: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit behind it.")],
+    bad: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit after it.")],
     cell: Annotated[
-        str | None, typer.Option(metavar="ID", help="The cell that is looked at: its id, or parts such as kprobe.")
+        str | None, typer.Option(metavar="ID", help="The cell to measure: its id, or parts such as kprobe.")
     ] = None,
     overrides: options.Overrides = None,
     kconfig: options.KernelConfig = None,
@@ -335,22 +332,22 @@ def bisect(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Find the commit from which on a cell costs as much as at --bad.
+    """Find the first commit at which a cell costs as much as at --bad.
 
-    What that executes differently is printed too. A commit that does not build or boot is skipped. Exits with 1 where
-    skipped commits hide the one that is looked for.
+    Also prints what it executes differently. Commits that do not build or boot are skipped. Exits with 1 if skipped
+    commits leave several candidates.
     """
-    read_source(config)  # a file that cannot be read is found before a tree is cloned and built
+    read_source(config)  # report an unreadable file before cloning and building
     ends = revisions(good, bad)
     build = TreeBuild.of(ends[0].top, kconfig, make or ())
-    measuring = Measuring(offline=offline, verbose=verbose)
+    measurer = Measurer(offline=offline, verbose=verbose)
     with GitTree.open(Cache(cache_dir()), ends[0].top, offline=offline) as tree:
-        runs = CommitRuns(tree, config, tuple(overrides or ()), build, measuring, "-bisect")
-        measured = MeasuredCommits(runs, cell)
-        found = Bisection(tree, measured.measure, options.say).between(*ends)
-        sides = [measured.sides.get(one) for one in (tree.parent(found.candidates[-1].hash), found.candidates[0].hash)]
-    # What the newest candidate executes differently than the last good commit, where both have a profile.
-    profiled = [side for side in sides if side is not None and side.cell.profile]
+        runs = CommitRuns(tree, config, tuple(overrides or ()), build, measurer, "-bisect")
+        bisected = BisectedCell(runs, cell)
+        found = Bisection(tree, bisected.measure, options.say).between(*ends)
+        last_good, newest = tree.parent(found.candidates[-1].hash), found.candidates[0].hash
+        cells = [bisected.measured.get(one) for one in (last_good, newest)]
+    profiled = [one for one in cells if one is not None and one.cell.profile]
     by_symbol = [with_code(difference_of(*profiled))] if len(profiled) == 2 else []
     _print_bisection(found, by_symbol, form, limit or None)
     raise typer.Exit(0 if len(found.candidates) == 1 else 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator compare``: what became dearer between runs, kernels or commits; and baselines, names of runs."""
+"""``orchestrator compare``: compare runs, kernels or commits, and set or remove baselines."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from rich.console import Console
 
 from orchestrator.artifacts.git_tree import is_revision
 from orchestrator.cli import options
-from orchestrator.cli.compared import compared as compared_cells
-from orchestrator.cli.compared import compared_kernels
+from orchestrator.cli.compared import compared_kernels, load_comparison
 from orchestrator.comparison.comparison import ComparedRuns
 from orchestrator.comparison.forms import comparison_page, comparison_sheet, comparison_text, render_comparison
 from orchestrator.errors import UsageError
@@ -35,7 +34,8 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="[A] [B]",
-            help="Runs, cells (RUN:CELL), baselines. B alone: with the baseline 'default', or else the run before it.",
+            help="Runs, cells (RUN:CELL) or baselines. B alone is compared with the baseline 'default' or the run "
+            "before it.",
             autocompletion=options.runs,
         ),
     ] = None,
@@ -43,12 +43,12 @@ def compare(
         ComparisonForm,
         typer.Option(
             "--format",
-            help="table: for people; markdown: the same for GitHub; json: for programs; html: a page with all of it.",
+            help="table: for people; markdown: the same for GitHub; json: for programs; html: a page with everything.",
         ),
     ] = ComparisonForm.TABLE,
     only: options.Only = None,
     limit: Annotated[
-        int, typer.Option(min=0, metavar="N", help="List N changed cells, and count the rest; 0: all of them.")
+        int, typer.Option(min=0, metavar="N", help="List N changed cells and count the rest; 0: list all.")
     ] = 20,
     kernels: Annotated[
         tuple[str, str] | None,
@@ -59,7 +59,7 @@ def compare(
         typer.Option(
             readable=False,
             metavar="CONFIG",
-            help="Measure this experiment first, on two kernels, or at TREE@A and TREE@B.",
+            help="Measure this experiment on two kernels, or at TREE@A and TREE@B.",
         ),
     ] = None,
     overrides: options.ConfigOverrides = None,
@@ -68,24 +68,24 @@ def compare(
     fleet: options.Fleet = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where --format html goes; default: stdout, of a terminal comparison.html."),
+        typer.Option(metavar="FILE", help="File for --format html; default: stdout, or comparison.html on a terminal."),
     ] = None,
     set_baseline: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Compare nothing: call run A this.", autocompletion=options.baselines),
+        typer.Option(metavar="NAME", help="Make run A this baseline, and stop.", autocompletion=options.baselines),
     ] = None,
     remove_baseline: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Compare nothing: forget a name.", autocompletion=options.baselines),
+        typer.Option(metavar="NAME", help="Remove this baseline, and stop.", autocompletion=options.baselines),
     ] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Compare two runs cell by cell, the largest change first.
 
-    A cell's profile explains its change by symbol. A baseline is a run with a name; 'default' is what B alone is
-    compared with. Exits with 0 within the budgets of B's experiment, with 1 beyond them or where a cell failed or
-    vanished, and with 2 where nothing can be compared.
+    Profiles explain changes by symbol. A baseline is a run with a name; B alone is compared with 'default'. Exits with
+    0 if all cells are within the budgets of B's experiment, 1 if one exceeds its budget, failed or vanished, and 2 if
+    nothing can be compared.
     """
     given = names or []
     options.check_one({"--set-baseline": set_baseline is not None, "--remove-baseline": remove_baseline is not None})
@@ -105,18 +105,19 @@ def compare(
         if len(given) != 2 or kernels is not None:
             hint = f"{PROGRAM} compare --config CONFIG A B, or TREE@A TREE@B"
             raise UsageError("--config needs two kernels, or two commits", hint=hint)
-        # Guests and kinds of benchmark are loaded where something is measured: stored runs are compared at once.
-        measuring = options.loaded("cli.measuring:Measuring")(offline=offline, verbose=verbose, fleet=fleet)
-        wanted = options.loaded("cli.commits:Wanted")(config, measuring, overrides or (), only or ())
-        compared = options.loaded("cli.commits:compared_anew")(wanted, (given[0], given[1]), kconfig, make or ())
+        # Imported here, so that the comparison of stored runs starts quickly.
+        measurer = options.loaded("cli.measuring:Measurer")(offline=offline, verbose=verbose, fleet=fleet)
+        request = options.loaded("cli.commits:ExperimentRequest")(config, measurer, overrides or (), only or ())
+        ends = (given[0], given[1])
+        compared = options.loaded("cli.commits:measure_and_compare")(request, ends, kconfig, make or ())
     else:
         _check_stored(given, {"--set, --kconfig and --make": overrides or kconfig or make, "--fleet": fleet})
         if kernels is None:
-            compared = compared_cells(given or [LATEST], only or [])
+            compared = load_comparison(given or [LATEST], only or [])
         else:
             compared = compared_kernels(find_run(given[0] if given else LATEST, lab_dir()), kernels, only or [])
     _print(compared, form, limit or None, out)
-    # A cell that failed in both of two stored runs is no change; one that was measured just now is a failure.
+    # A cell that failed in both stored runs is no change, but one just measured is a failure.
     has_failed = config is not None and any(cell.status == "failed" for cell in compared.after.record.cells)
     raise typer.Exit(1 if compared.comparison.beyond or has_failed else 0)
 
@@ -125,16 +126,16 @@ def _check_stored(names: Sequence[str], given: Mapping[str, object]) -> None:
     for option, value in given.items():
         if value:
             is_one = " and " not in option
-            what = f"{option} {'is' if is_one else 'are'} for what --config measures"
+            what = f"{option} {'needs' if is_one else 'need'} --config"
             raise UsageError(what, hint=f"leave {'it' if is_one else 'them'} out")
     if any("@" in name and ":" not in name and is_revision(name) for name in names):  # a cell's id may have a @
         hint = f"{PROGRAM} compare --config CONFIG TREE@A TREE@B"
-        raise UsageError("commits are compared by measuring them", hint=hint)
+        raise UsageError("comparing commits needs an experiment to measure", hint=hint)
 
 
 def _check_number(names: Sequence[str], most: int) -> None:
     if len(names) > most:
-        what = "a run is named" if len(names) == 1 else f"{len(names)} runs are named"
+        what = "found a run" if len(names) == 1 else f"found {len(names)} runs"
         raise UsageError(what, hint=f"name at most {most}" if most else "leave them out")
 
 
@@ -161,7 +162,7 @@ def _set(name: str, runs: Sequence[str]) -> None:
     with Store.open(lab_dir()) as store:
         before = store.baselines().get(name)
         store.set_baseline(name, found.record.run)
-    was = f" (it was {before.run})" if before is not None and before.run != found.record.run else ""
+    was = f" (previously {before.run})" if before is not None and before.run != found.record.run else ""
     typer.echo(f"{name} is {found.record.run}{was}")
 
 

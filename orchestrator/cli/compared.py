@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The stored runs and cells that commands compare, by their names on the command line."""
+"""Find the stored runs and cells that a command line names, and compare them."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from orchestrator.results.stored_profile import CellProfile, ProfileDifference, 
 
 @dataclass(frozen=True)
 class NamedCells:
-    """A run that was named, and the cells of it; None where it was named alone."""
+    """A run that the user named, and its named cells, or None for all."""
 
     run: Run
     cells: Sequence[CellRecord] | None
 
 
-def named(name: str) -> NamedCells:
-    """What ``RUN`` or ``RUN:CELL`` names; a directory with a colon in its name is a run. Raises UsageError."""
+def find_named(name: str) -> NamedCells:
+    """The run and cells of ``RUN`` or ``RUN:CELL``; a directory's name may have a colon. Raises UsageError."""
     run, colon, cell = name.rpartition(":")
     if not colon or Path(name).is_dir():
         return NamedCells(_run(name), None)
     if not run:
-        raise UsageError(f"'{name}' names no run", hint="a cell is named RUN:CELL, such as latest:kprobe")
+        raise UsageError(f"'{name}' has no run before the colon", hint="name a cell RUN:CELL, such as latest:kprobe")
     return cells_of_run(run, cell)
 
 
@@ -56,12 +56,12 @@ def _run(name: str) -> Run:
     except UnknownRun as error:
         if error.guess is not None:
             raise  # a misspelt run, not a cell
-        hint = f"{error.hint or ''} A cell is named RUN:CELL: latest:{name}".strip()
+        hint = f"{error.hint or ''} Name a cell RUN:CELL: latest:{name}".strip()
         raise UsageError(error.what, where=error.where, detail=error.detail, hint=hint) from None
 
 
 def cells_of_run(run: str, cell: str) -> NamedCells:
-    """The cells of a run that ``cell``, an id or parts of it, names. Raises UsageError."""
+    """The cells of a run with this id, or with these parts in their ids. Raises UsageError."""
     found = _run(run)
     return NamedCells(found, cells_named(found.record, cell))
 
@@ -71,23 +71,24 @@ _NAME_CELLS = f"name one cell of each: {PROGRAM} compare RUN:CELL RUN:CELL"
 _SET_A_BASELINE = f"name both: {PROGRAM} compare A B; or once: {PROGRAM} compare --set-baseline default RUN"
 
 
-def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
-    """Two runs, or cells of them: ``RUN`` or ``RUN:CELL`` each; one alone is compared with the run before it.
+def load_comparison(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
+    """Compare two stored runs or cells, ``RUN`` or ``RUN:CELL`` each, or one with the run before it.
 
-    Raises UsageError where there is nothing to compare.
+    Raises UsageError if nothing can be compared.
     """
-    first = named(names[0])  # of two wrong names the first one is told
-    before, after = (first, named(names[1])) if len(names) > 1 else (NamedCells(run_before(first.run), None), first)
+    first = find_named(names[0])
+    second = find_named(names[1]) if len(names) > 1 else None
+    before, after = (NamedCells(run_before(first.run), None), first) if second is None else (first, second)
     found = _compared(before.run, after.run, _pairs(before, after), only)
     run = after.run.record.run
     pairs = [(one.pair.before, one.pair.after) for one in found.comparison.cells]
     if before.run.record.run == run and all(one and other and one.id == other.id for one, other in pairs):
-        print(f"note: both sides are run {run}, so that nothing can differ", file=sys.stderr)
+        print(f"note: run {run} is compared with itself, so nothing can differ", file=sys.stderr)
     return found
 
 
 def compared_kernels(run: Run, kernels: tuple[str, str], only: Sequence[str]) -> ComparedRuns:
-    """The cells of a run that differ in the kernel only. Raises UsageError for a kernel that it has no cell of."""
+    """Compare the cells of a run that differ in the kernel only. Raises UsageError for a kernel without a cell."""
     if kernels[0] == kernels[1]:
         raise UsageError(f"{kernels[0]} is named twice", where="--kernels", hint="name two different kernels")
     known = dict.fromkeys(cell.kernel for cell in run.record.cells)
@@ -99,15 +100,15 @@ def compared_kernels(run: Run, kernels: tuple[str, str], only: Sequence[str]) ->
 
 
 def compared_runs(before: Run, after: Run) -> ComparedRuns:
-    """The cells of one id of two runs. Raises UsageError where there is nothing to compare."""
+    """Compare the cells of equal ids of two runs. Raises UsageError if nothing can be compared."""
     return _compared(before, after, pairs_by_id(before.record.cells, after.record.cells), [])
 
 
 def run_before(run: Run) -> Run:
-    """What a run is compared with where nothing else is named.
+    """The run to compare with when the user names only one.
 
-    That is the baseline ``default`` if its run is of the same experiment, or else the newest complete run of that
-    experiment which began earlier, or else ``default`` all the same. Raises UsageError where there is none.
+    It is the baseline ``default`` if that is of the same experiment, else the newest complete run of the experiment
+    that began earlier, else ``default``. Raises UsageError if there is none.
     """
     wanted: list[str] = []
     with opened_store() as store:
@@ -120,23 +121,23 @@ def run_before(run: Run) -> Run:
                 is_same = store.entry(default.run).experiment == run.record.experiment
                 wanted.insert(0 if is_same else len(wanted), default.run)
     if not wanted:
-        what = f"there is no complete run of experiment '{run.record.experiment}' before {run.record.run}"
+        what = f"found no complete run of experiment '{run.record.experiment}' before {run.record.run}"
         raise UsageError(what, hint=_SET_A_BASELINE)
     return find_run(wanted[0], lab_dir())
 
 
 def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
-    """One cell with one other, whatever they are called; otherwise cells of one id, of those that were named."""
+    """Pair one named cell with another, whatever their ids; else pair the named cells by id."""
     if before.cells is not None and after.cells is not None and len(before.cells) == len(after.cells) == 1:
         return [CellPair(before.cells[0], after.cells[0])]
-    return pairs_by_id(_meant(before, after.cells), _meant(after, before.cells))
+    return pairs_by_id(_cells_to_pair(before, after.cells), _cells_to_pair(after, before.cells))
 
 
-def _meant(side: NamedCells, others: Sequence[CellRecord] | None) -> Sequence[CellRecord]:
-    if side.cells is not None:
-        return side.cells
+def _cells_to_pair(named: NamedCells, others: Sequence[CellRecord] | None) -> Sequence[CellRecord]:
+    if named.cells is not None:
+        return named.cells
     wanted = None if others is None else {cell.id for cell in others}
-    return [cell for cell in side.run.record.cells if wanted is None or cell.id in wanted]
+    return [cell for cell in named.run.record.cells if wanted is None or cell.id in wanted]
 
 
 def _compared(before: Run, after: Run, pairs: Sequence[CellPair], only: Sequence[str]) -> ComparedRuns:
@@ -152,10 +153,10 @@ def _compared(before: Run, after: Run, pairs: Sequence[CellPair], only: Sequence
 
 
 def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPair]:
-    """The pairs of which a filter matches a cell. Raises UsageError for one that is none, or matches nothing."""
+    """The pairs with a cell that a filter matches. Raises UsageError for a filter that is invalid or matches none."""
     if not only:
         return pairs
-    wanted: set[int] = set()  # places, since pairs are compared by all that is in their records
+    wanted: set[int] = set()  # indices, since pairs are compared by their whole records
     for text in only:
         try:
             cells = CellFilter.of(text)
@@ -175,19 +176,19 @@ def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPa
 
 
 def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequence[str]) -> UsageError:
-    """Why no two cells are compared: each refused for a reason, or none of those that were named has a counterpart."""
+    """The error for a comparison without pairs: the cells were refused, or have no counterpart."""
     for run in (before, after):
         if not run.record.cells:
             what = f"no cell of run {run.record.run} has an outcome yet"
-            return UsageError(what, hint=f"go on with it: {PROGRAM} run CONFIG --resume")
-    sides = list(dict.fromkeys(run.record.run for run in (before, after)))
-    what = f"{' and '.join(sides)} {'has' if len(sides) == 1 else 'have'} nothing that can be compared"
+            return UsageError(what, hint=f"resume it: {PROGRAM} run CONFIG --resume")
+    runs = list(dict.fromkeys(run.record.run for run in (before, after)))
+    what = f"{' and '.join(runs)} {'has' if len(runs) == 1 else 'have'} no comparable cells"
     if refused:
         return UsageError(what, detail=refused[:_SHOWN], hint=_NAME_CELLS)
     detail = []
     for run, cells in ((before, [pair.before for pair in pairs]), (after, [pair.after for pair in pairs])):
         detail += shown([f"{run.record.run}:{cell.id}" for cell in cells if cell is not None], _SHOWN // 2)
-    return UsageError(f"{what}: no two cells have one id", detail=detail, hint=_NAME_CELLS)
+    return UsageError(f"{what}: no two cells have the same id", detail=detail, hint=_NAME_CELLS)
 
 
 def _origin(run: Run) -> Origin:
@@ -200,7 +201,6 @@ def _origin(run: Run) -> Origin:
 
 _SHOWN_PAIRS = 20
 shown_ids = partial(shown, most=_SHOWN_PAIRS, rest="...")
-"""The first of many ids, as an error lists them."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class RunCell:
     cell: CellRecord
 
     def profile(self) -> CellProfile:
-        """Its profile. Raises UsageError where it has none, LabError where it has failed, or its file is another."""
+        """Load the profile. Raises UsageError if there is none, LabError if the cell failed or the file has changed."""
         if self.cell.status != "ok":
             what = f"cell {self.cell.id} of run {self.run.record.run} is {self.cell.status}"
             raise LabError(what, detail=(self.cell.reason or "").splitlines()[:_SHOWN_PAIRS])
@@ -219,32 +219,32 @@ class RunCell:
 
 
 def difference_of(before: RunCell, after: RunCell) -> ProfileDifference:
-    """What differs between two cells, with what is to be said of comparing them. Raises as ``RunCell.profile`` does."""
+    """The difference of two profiles, with notes on how far they compare. Raises as ``RunCell.profile`` does."""
     one, other = before.profile(), after.profile()
-    said = list(notes((before.cell, one), (after.cell, other)))
+    remarks = list(notes((before.cell, one), (after.cell, other)))
     if before.cell.id == after.cell.id and before.run.record.run != after.run.record.run:
-        said.insert(0, f"runs {before.run.record.run} -> {after.run.record.run}")
-    return replace(difference(one, other), notes=said)
+        remarks.insert(0, f"runs {before.run.record.run} -> {after.run.record.run}")
+    return replace(difference(one, other), notes=remarks)
 
 
 def stored_pairs(before: str, after: str) -> Sequence[tuple[RunCell, RunCell]]:
-    """Two cells that ``RUN:CELL`` names; or, of two runs, the cells of one id that both have a profile of.
+    """Two named cells, or the cells of equal ids with profiles in two named runs.
 
-    The other cells of two runs are named on stderr. Raises UsageError where there are none to compare.
+    Prints the other cells of the runs on stderr. Raises UsageError if nothing can be compared.
     """
-    one, other = (named(name) for name in (before, after))
+    one, other = (find_named(name) for name in (before, after))
     if one.cells is not None and other.cells is not None:
         return [(_only(one.run, one.cells, before), _only(other.run, other.cells, after))]
     if one.cells is not None or other.cells is not None:
         what, whole = (before, after) if one.cells is not None else (after, before)
         raise UsageError(
-            f"'{what}' names a cell and '{whole}' a run", hint=f"name a cell of both: {whole}:{what.rpartition(':')[2]}"
+            f"'{what}' names a cell, '{whole}' a run", hint=f"name a cell of both: {whole}:{what.rpartition(':')[2]}"
         )
-    first, second = ({cell.id: cell for cell in side.run.record.cells if cell.profile} for side in (one, other))
+    first, second = ({cell.id: cell for cell in named.run.record.cells if cell.profile} for named in (one, other))
     pairs = [(RunCell(one.run, first[cell]), RunCell(other.run, second[cell])) for cell in first if cell in second]
     if not pairs:
-        raise _nothing_in_common((before, after), (list(first), list(second)))
-    every_cell = dict.fromkeys(cell.id for side in (one, other) for cell in side.run.record.cells)
+        raise _no_common_profile((before, after), (list(first), list(second)))
+    every_cell = dict.fromkeys(cell.id for named in (one, other) for cell in named.run.record.cells)
     left_out = [cell for cell in every_cell if not (cell in first and cell in second)]
     if left_out:
         print(f"not compared, without a profile in both runs: {', '.join(shown_ids(left_out))}", file=sys.stderr)
@@ -258,13 +258,13 @@ def _only(run: Run, cells: Sequence[CellRecord], name: str) -> RunCell:
     return RunCell(run, cells[0])
 
 
-def _nothing_in_common(names: Sequence[str], profiled: Sequence[Sequence[str]]) -> UsageError:
+def _no_common_profile(names: Sequence[str], profiled: Sequence[Sequence[str]]) -> UsageError:
     without = [name for name, cells in zip(names, profiled, strict=True) if not cells]
     if without:
-        hint = f"measure with profiles: {PROGRAM} run CONFIG --profile symbols"
+        hint = f"measure them with profiles: {PROGRAM} run CONFIG --profile symbols"
         return UsageError(f"no cell of {' and of '.join(dict.fromkeys(without))} has a profile", hint=hint)
     lines = [
         f"{name}:{cell}" for name, cells in zip(names, profiled, strict=True) for cell in cells[: _SHOWN_PAIRS // 2]
     ]
-    what = f"no cell of {names[0]} with a profile has the id of one of {names[1]}"
+    what = f"no cell id has a profile in both {names[0]} and {names[1]}"
     return UsageError(what, detail=["cells with profiles:", *lines], hint="name a cell of each: RUN:CELL RUN:CELL")

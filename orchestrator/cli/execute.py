@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator exec`` and ``shell``: a guest for one command, or for a person."""
+"""``orchestrator exec`` and ``shell``: a guest for one command, or for a terminal."""
 
 from __future__ import annotations
 
@@ -45,15 +45,14 @@ def shell(
     fresh: one_guest.Fresh = False,
     saved: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Go on with the guest of a failed test, which pytest --qemu-keep has saved."),
+        typer.Option(metavar="FILE", help="Restore the guest of a failed test, as saved by pytest --qemu-keep."),
     ] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Start a guest and give its console to the terminal.
+    """Start a guest and connect its console to the terminal.
 
-    `exit` or Ctrl-] ends it. Where its kernel has reported trouble or become tainted by it, or the console shows such a
-    report, the status is 1.
+    `exit` or Ctrl-] ends it. Exits with 1 if its kernel reported an oops, a warning or a stall, or became tainted.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
@@ -62,12 +61,12 @@ def shell(
     if saved is not None:
         others = (kernel, image, data, kernel_modules, cpu, module, param, set_values, fresh)
         if any(others) or (smp, memory) != (1, one_guest.USUAL_MIB):
-            raise UsageError("the guest of --saved is the machine that it was", hint="leave out the other options")
+            raise UsageError("--saved restores the machine as it was saved", hint="leave out the other options")
         with options.printed_steps(verbose=verbose), one_guest.log_folder(console) as directory:
             _reopen(saved, directory, expected)
         raise typer.Exit(0)
     wanted = one_guest.GuestModules(module or [], param or [], set_values or [])
-    choice = one_guest.Choice(
+    choice = one_guest.GuestChoice(
         *(kernel, cpu, smp, memory, accel, wanted),
         image=image,
         data=data or [],
@@ -89,7 +88,7 @@ def shell(
 
 def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) -> None:
     with ScratchFolder("orchestrator-kept-") as unpacked, kept_guest(file, unpacked) as (machine, saved):
-        print(f"going on with {file}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
+        print(f"restoring {file}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
 
         def start(terminal: str, watch: Watch) -> Guest:
             guest = Guest(machine, directory, terminal=terminal)
@@ -106,17 +105,17 @@ def _attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], Non
     try:
         attend(start, prepare)
     except GuestOops as trouble:
-        raise one_guest.reported(trouble, directory / "guest.console") from None
+        raise one_guest.with_console_log(trouble, directory / "guest.console") from None
     print("\nthe guest has ended", file=sys.stderr)
 
 
 SCRATCH = "/scratch"
-"""The guest's folder for what a command writes."""
+"""The guest's folder for files that a command writes."""
 
 
 @dataclass(frozen=True)
 class FetchedFiles:
-    """Paths of the guest, and the folder of the host that the files go to, by their names: None for the current one."""
+    """Paths in the guest to copy, and the host's folder for them, None for the current one."""
 
     paths: Sequence[str]
     out: Path | None
@@ -126,10 +125,10 @@ class FetchedFiles:
         return self.out or Path()
 
     def check(self) -> None:
-        """Raise UsageError for a path or a folder that cannot be, and for a file that would be overwritten."""
+        """Raise UsageError for an invalid path or folder, and for a file that would be overwritten."""
         if self.out is not None and not self.paths:
-            hint = f"what the command leaves in {SCRATCH}: --get {SCRATCH} --out {self.out}"
-            raise UsageError(f"--out {self.out}: there is no --get whose file could go there", hint=hint)
+            hint = f"to copy what the command writes to {SCRATCH}: --get {SCRATCH} --out {self.out}"
+            raise UsageError(f"--out {self.out} needs --get", hint=hint)
         if self.paths:
             self._check_folder()
         names: dict[str, str] = {}
@@ -139,19 +138,18 @@ class FetchedFiles:
                 what = "expected the absolute path of a file or folder in the guest"
                 raise UsageError(f"--get {path}: {what}", hint=_instead(path))
             if name in names:
-                hint = "have the command rename one, or fetch a folder that has both"
-                raise UsageError(f"--get {path}: it has the same name as {names[name]}", hint=hint)
+                hint = "let the command rename one, or get a folder that has both"
+                raise UsageError(f"--get {path}: it has the same file name as {names[name]}", hint=hint)
             names[name] = path
             target = self.folder / name
             if os.path.lexists(target):
                 hint = "move it away, or name another folder: --out FOLDER"
-                raise UsageError("it is there already, and --get overwrites nothing", where=str(target), hint=hint)
+                raise UsageError("it exists already, and --get overwrites nothing", where=str(target), hint=hint)
 
     def fetch(self, guest: Guest, time_limit: float) -> None:
-        """Copy them, each within ``time_limit`` host seconds. Raises GuestError for one that is not there, HostError.
+        """Copy the paths, each within ``time_limit`` host seconds, and files of at most 256 MiB.
 
-        In a guest that lives the others are copied before. A channel gives no file of more than 256 MiB; a folder's
-        bounds are in ``fetched_folder``.
+        Raises GuestError for a missing path, after the others were copied, and HostError.
         """
         missing: GuestError | None = None
         for path in self.paths:
@@ -173,9 +171,9 @@ class FetchedFiles:
             self.folder.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as file:
                 file.write(content)
-        except OSError as error:  # one that has come meanwhile, too
-            raise HostError(f"cannot write what {path} of the guest has: {error.strerror}", where=str(target)) from None
-        print(f"{path} of the guest is in {target} ({len(content)} bytes)", file=sys.stderr, flush=True)
+        except OSError as error:  # also if the file has appeared since the check
+            raise HostError(f"cannot write the guest's {path}: {error.strerror}", where=str(target)) from None
+        print(f"copied the guest's {path} to {target} ({len(content)} bytes)", file=sys.stderr, flush=True)
 
     def _target(self, path: str) -> Path:
         return self.folder / PurePosixPath(path).name
@@ -183,32 +181,30 @@ class FetchedFiles:
     def _check_folder(self) -> None:
         there = next(place for place in (self.folder, *self.folder.absolute().parents) if os.path.lexists(place))
         if not there.is_dir():
-            raise UsageError(
-                "it is no folder, and --get needs one", where=str(there), hint="name another: --out FOLDER"
-            )
+            raise UsageError("--get needs a folder, and this is a file", where=str(there), hint="--out FOLDER")
         if not os.access(there, os.W_OK | os.X_OK):
-            raise UsageError("--get may not write there", where=str(there), hint="name another folder: --out FOLDER")
+            raise UsageError("--get cannot write there", where=str(there), hint="name another folder: --out FOLDER")
 
 
 def _instead(path: str) -> str:
-    """A hint at the path that may be meant by one that cannot be."""
+    """A hint for an invalid path."""
     if path.startswith("/") and path.strip("/"):
-        return f"without the slash at its end: {path.rstrip('/')}" if path.endswith("/") else ""
-    return f"a command leaves its files in {SCRATCH}"
+        return f"leave out the slash at its end: {path.rstrip('/')}" if path.endswith("/") else ""
+    return f"commands write their files to {SCRATCH}"
 
 
 _LIMIT = 600.0
-"""Seconds that the command may take without --timeout."""
+"""Seconds for the command without --timeout."""
 _NOT_FOUND = 127
-"""Status of a program that is not there, by the guest's agent and by shells."""
+"""Status of a missing program, from the guest's agent and from shells."""
 
 app = typer.Typer()
 
 
 class WithGuestCommand(WithExamples):
-    """A command of ours with one for the guest behind it, where all options are the latter's.
+    """A command of the lab followed by one for the guest, after which all options are the guest command's.
 
-    Without ``--`` between them an option of the one could be taken for the other's: that is refused.
+    Refuses options of the guest command without ``--`` before it, which could be meant for the lab's.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -220,8 +216,8 @@ class WithGuestCommand(WithExamples):
         if option is not None and "--" not in given:
             ours = given[: len(given) - len(command)]
             example = shlex.join(["exec", *ours, "--", *command])
-            rule = "options of exec go before the command, and -- before one with options of its own"
-            raise TypersError(f"{option} is behind the command; {rule}: {PROGRAM} {example}")
+            rule = "put options of exec before the command, and -- before a command with options"
+            raise TypersError(f"{option} is after the command; {rule}: {PROGRAM} {example}")
         return rest
 
 
@@ -235,9 +231,9 @@ def execute(
     kernel_modules: one_guest.KernelModules = False,
     channel: Annotated[
         one_guest.Channel,
-        typer.Option(help="framed: the lab's own agent; ssh, serial: the image's sshd, a login on its console."),
+        typer.Option(help="framed: the lab's agent; ssh: the image's sshd; serial: a login on its console."),
     ] = one_guest.Channel.FRAMED,
-    user: Annotated[str, typer.Option(help="Who logs in on the console (--channel serial).")] = "root",
+    user: Annotated[str, typer.Option(help="The user who logs in on the console (--channel serial).")] = "root",
     password_file: Annotated[
         Path | None, typer.Option(readable=False, help="A file with that user's password.")
     ] = None,
@@ -252,8 +248,8 @@ def execute(
         list[str] | None,
         typer.Option(
             metavar="PATH",
-            help="A file or a folder of the guest, such as /scratch, to copy to the current folder, or to that of "
-            "--out, when the command has ended; may be repeated. Nothing is overwritten.",
+            help="A file or folder of the guest, such as /scratch, to copy to the current folder or to --out after "
+            "the command; may be repeated. Nothing is overwritten.",
         ),
     ] = None,
     out: options.OutputFolder = None,
@@ -262,7 +258,7 @@ def execute(
         float | None,
         typer.Option(
             min=0.1,
-            help="Seconds the command may take, and as many for each --module's init function; default: "
+            help="Time limit in seconds for the command and for each --module's init function; default: "
             f"{_LIMIT:g}, and {one_guest.LOADING_LIMIT:g} for an init function.",
             show_default=False,
         ),
@@ -274,13 +270,13 @@ def execute(
 ) -> None:
     """Start a guest, run a command in it, and exit with its status.
 
-    Its output is printed as it comes. /scratch is an empty folder in the guest that the command may write to.
+    Prints the command's output as it comes. The command may write to /scratch, an empty folder in the guest.
 
-    A kernel that reports trouble, or is tainted by it, is a failure as well, and a file that --get does not find: with
-    status 1 where the command ended with 0.
+    Exits with 1 if the command ended with 0 but the kernel reported an oops, a warning or a stall, became tainted, or
+    --get found no file.
     """
     wanted = one_guest.GuestModules(module or [], param or [], set_values or [])
-    choice = one_guest.Choice(
+    choice = one_guest.GuestChoice(
         *(kernel, cpu, smp, memory, accel, wanted),
         image=image,
         data=data or [],
@@ -307,7 +303,7 @@ def execute(
                     print(_not_found(command[0], kernel_modules=kernel_modules), file=sys.stderr)
                 files.fetch(guest, limit)
             except GuestError as error:
-                failure = one_guest.with_trouble(error, guest)
+                failure = one_guest.with_kernel_reports(error, guest)
                 failure.exit_status = status or failure.exit_status
                 raise failure from None
             guest.drain_console()
@@ -325,8 +321,8 @@ def _print(kind: Stream, data: bytes) -> None:
 
 
 def _not_found(program: str, *, kernel_modules: bool) -> str:
-    """What to say where a command has ended with status 127; a shell says so of a program that it was to call."""
-    words = f"note: status {_NOT_FOUND}: no such program in the guest: {program!r}, or one that it calls"
+    """The note for status 127, which shells also return for a missing program of their command."""
+    words = f"note: status {_NOT_FOUND}: the guest lacks the program {program!r}, or one that it calls"
     if program.rpartition("/")[2] == "modprobe" and not kernel_modules:
-        words += "\nhint: --kernel-modules puts modprobe and the kernel's own modules there"
+        words += "\nhint: --kernel-modules adds modprobe and the kernel's own modules"
     return words

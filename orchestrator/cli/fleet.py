@@ -41,19 +41,19 @@ app = typer.Typer(no_args_is_help=True, help="Many machines for one run.")
 _Key = Annotated[
     Path | None,
     typer.Option(
-        "--key", readable=False, metavar="FILE", help="The fleet's key; default: fleet/fleet.key beside the results."
+        "--key", readable=False, metavar="FILE", help="The fleet's key; default: fleet/fleet.key in the results folder."
     ),
 ]
 _Guests = Annotated[
     int | None,
-    typer.Option(min=1, max=1024, metavar="N", help="Guests side by side on each worker; default: the processors."),
+    typer.Option(min=1, max=1024, metavar="N", help="Parallel guests on each worker; default: its processors."),
 ]
 _Memory = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="Memory for a worker's guests, such as 8G; default: the host's, less 1 GiB."),
 ]
 _Name = Annotated[
-    str, typer.Argument(metavar="[NAME]", help="A fleet that was started here.", autocompletion=options.fleets)
+    str, typer.Argument(metavar="[NAME]", help="A fleet started on this host.", autocompletion=options.fleets)
 ]
 
 
@@ -62,18 +62,18 @@ _Name = Annotated[
 def keys(
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where the key goes; default: fleet/fleet.key beside the results."),
+        typer.Option(metavar="FILE", help="The key's file; default: fleet/fleet.key in the results folder."),
     ] = None,
 ) -> None:
-    """Make a fleet's key: a file for its owner only, which every machine of the fleet needs a copy of.
+    """Make a fleet's key, a private file that every machine of the fleet needs a copy of.
 
-    Who has the key may run code on all machines of the fleet, and on the one that starts a run.
+    Anyone with the key can run code on all machines of the fleet, and on the one that starts a run.
     """
     need_dask()
     file = made_key(out or usual_key_file())
     typer.echo(file)
-    who = "who has this file may run code on all machines of the fleet"
-    options.say(f"{who}: copy it only to machines of the fleet, by a way that you trust")
+    warning = "anyone with this file can run code on all machines of the fleet"
+    options.say(f"{warning}: copy it only to machines of the fleet, over a connection that you trust")
 
 
 @app.command("up")
@@ -83,57 +83,57 @@ def up(
     workers: Annotated[
         int | None,
         typer.Option(
-            min=0, max=64, metavar="N", help="Workers on this machine, which share it; default: 1, with --hosts 0."
+            min=0, max=64, metavar="N", help="Workers on this machine, which share it; default: 1, or 0 with --hosts."
         ),
     ] = None,
     guests: _Guests = None,
     memory: _Memory = None,
     host: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="The one address to listen on; default: 127.0.0.1, this machine only."),
+        typer.Option(metavar="ADDRESS", help="The address to listen on; default: 127.0.0.1, this machine only."),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="The scheduler's port; default: one that is free.")
+        int, typer.Option(min=0, max=65535, metavar="N", help="The scheduler's port; default: a free one.")
     ] = 0,
     hosts: Annotated[
         Path | None,
-        typer.Option(readable=False, metavar="FILE", help="YAML: other hosts, on which workers are started over ssh."),
+        typer.Option(readable=False, metavar="FILE", help="YAML file of other hosts to start workers on over ssh."),
     ] = None,
     key: _Key = None,
 ) -> None:
-    """Start a fleet, which goes on when this command has ended: a scheduler, and workers here or on other hosts.
+    """Start a fleet in the background: a scheduler, and workers on this or other hosts.
 
-    Returns when all workers have joined. Exits with 1 where some have not; where none has, nothing is left running.
+    Returns when all workers have joined. Exits with 1 if some have not; if none has, the fleet is ended.
     """
     check_name(name)
     need_dask()
     if hosts is not None and host is None:
-        hint = "name the address of this machine that they reach: --host 192.0.2.1"
+        hint = "name an address of this machine that they can reach: --host 192.0.2.1"
         raise UsageError("other hosts cannot reach a fleet on 127.0.0.1", where="--hosts", hint=hint)
     here = (0 if hosts is not None else 1) if workers is None else workers
     workers_here, workers_there = _workers_here(here, guests, memory), [] if hosts is None else load_hosts(hosts)
     twice = {one.name for one in workers_here}.intersection(one.name for one in workers_there)
     if twice:
-        hint = "give the one of the file another name: name: ..."
-        raise UsageError(f"two workers are called '{min(twice)}'", where="--hosts", hint=hint)
+        hint = "give the one in the file another name: name: ..."
+        raise UsageError(f"two workers are named '{min(twice)}'", where="--hosts", hint=hint)
     file = (key or usual_key_file()).absolute()
     ordered = (*workers_here, *workers_there)
     config = SupervisorConfig(
         name=name, key=read_key(file), key_file=str(file), host=host or "127.0.0.1", port=port, workers=ordered
     )
     started = StartedFleet(config)
-    kinds: set[str] = set()
+    outcomes: set[str] = set()
     try:
         for report in started.reports():
             options.say(report.text)
-            kinds.add(report.kind)
-        if "failed" in kinds and "joined" not in kinds:
-            raise LabError("no worker has joined: nothing was left running")
+            outcomes.add(report.kind)
+        if "failed" in outcomes and "joined" not in outcomes:
+            raise LabError("no worker has joined, so the fleet was ended")
     except BaseException:
         started.end()
         raise
     typer.echo(f"use it: {PROGRAM} run CONFIG --fleet {name}")
-    raise typer.Exit(1 if "failed" in kinds else 0)
+    raise typer.Exit(1 if "failed" in outcomes else 0)
 
 
 def _workers_here(number: int, guests: int | None, memory: str | None) -> list[WorkerConfig]:
@@ -149,23 +149,23 @@ def worker(
     scheduler: Annotated[str, typer.Argument(metavar="tls://HOST:PORT", help="The scheduler's address.")],
     key: _Key = None,
     key_from_stdin: Annotated[
-        bool, typer.Option("--key-from-stdin", help="Read the key from standard input, and end when that is closed.")
+        bool, typer.Option("--key-from-stdin", help="Read the key from standard input, and end when it is closed.")
     ] = False,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The worker's name; default: the host's.")] = None,
     guests: _Guests = None,
     memory: _Memory = None,
     host: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="The address to listen on; default: the one that leads to the scheduler."),
+        typer.Option(metavar="ADDRESS", help="The address to listen on; default: the one facing the scheduler."),
     ] = None,
 ) -> None:
-    """Be a worker of a fleet, in the foreground, until the fleet ends or a signal comes: for batch systems and pods."""
+    """Run a worker of a fleet in the foreground, until the fleet ends or a signal comes: for batch systems and pods."""
     need_dask()
     if key is not None and key_from_stdin:
-        raise UsageError("there are two keys", where="--key, --key-from-stdin", hint="leave one of them out")
+        raise UsageError("found two keys", where="--key, --key-from-stdin", hint="leave one of them out")
     offered = room(guests, memory)
     text = key_from_input() if key_from_stdin else read_key(key or usual_key_file())
-    qemu_version()  # without QEMU no client would want this worker
+    qemu_version()  # a worker is useless without QEMU
     check_reachable(scheduler, text)
     name = name or worker_name(socket.gethostname())
     options.say(serve(scheduler, text, name, offered, host, ends_with_input=key_from_stdin))
@@ -177,9 +177,9 @@ def status(
     name: _Name = USUAL_NAME,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
-    """Show a fleet's scheduler and workers, with their room, the guests under way, and what a run would refuse.
+    """Show a fleet's scheduler and workers, their capacity, running guests, and problems.
 
-    Exits with 1 when a worker is missing or has a problem. NAME may be an address, too: tls://HOST:PORT.
+    Exits with 1 if a worker is missing or has a problem. NAME may also be an address: tls://HOST:PORT.
     """
     raise typer.Exit(0 if print_status(target(name), as_json=as_json) else 1)
 
@@ -187,7 +187,7 @@ def status(
 @app.command("down")
 @expected_failures
 def down(name: _Name = USUAL_NAME) -> None:
-    """End a fleet that was started here: its scheduler, its workers, and all their guests."""
+    """End a fleet started on this host: its scheduler, its workers, and all their guests."""
     state = stored(name)
     was_running = end_fleet(state)
     typer.echo(f"fleet '{name}' has ended" if was_running else f"fleet '{name}' had ended before; its file is removed")
@@ -199,7 +199,7 @@ _LITTLE_MB = 2000
 
 
 def print_status(fleet: Target, *, as_json: bool) -> bool:
-    """Print a fleet's scheduler and workers; whether all are there that it was to have, and a run has all of them."""
+    """Print a fleet's scheduler and workers; whether all expected workers are there, without problems."""
     from orchestrator.fleet.link import survey  # loads Dask
 
     state, workers = fleet.state, [_facts(one) for one in survey(fleet)]
@@ -214,9 +214,9 @@ def print_status(fleet: Target, *, as_json: bool) -> bool:
         print_columns(_HEADER, [*map(_row, workers), *gone])
     if missing and state is not None:
         again = f"{PROGRAM} fleet down, {PROGRAM} fleet up"
-        options.say(f"{log_file(state.name)} says why one is missing; start the fleet again: {again}")
+        options.say(f"{log_file(state.name)} says why a worker is missing; restart the fleet: {again}")
     if not workers:
-        options.say(f"it has no worker: {PROGRAM} fleet worker {fleet.address}")
+        options.say(f"the fleet has no worker; start one: {PROGRAM} fleet worker {fleet.address}")
     return bool(workers) and not missing and not any(one["problem"] for one in workers)
 
 
@@ -234,16 +234,16 @@ def _facts(worker: Surveyed) -> dict[str, Any]:
 
 
 def _problem(answer: Answer) -> str:
-    """What a run would refuse a worker for, or what it will lack there, and what to do about it."""
+    """Why a run would refuse a worker, or what the worker will lack, and what to do."""
     from orchestrator.fleet.worker import Versions  # loads Dask
 
     if answer.versions is None:
         return f"{answer.problem}: see `{PROGRAM} doctor` there"
     other = Versions.here().difference(answer.versions)
     if other is not None:
-        return f"{other}: a run refuses it; check out the same commit there, and install the same QEMU and Python"
+        return f"{other}: runs refuse it; check out the same commit there, and install the same QEMU and Python"
     if not answer.is_writable:
-        return f"{answer.cache} cannot be written to: name another, ORCHESTRATOR_CACHE"
+        return f"cannot write to {answer.cache}: name another folder, ORCHESTRATOR_CACHE"
     if answer.free_mb < _LITTLE_MB:
         return f"{answer.free_mb} MB free in {answer.cache}, better {_LITTLE_MB}: {PROGRAM} cache prune"
     return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator history``: what a cell has cost from run to run, and what changed where it began to cost more."""
+"""``orchestrator history``: the cost of cells from run to run, and the causes of its steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
 from orchestrator.results.store import Store
 
 _RECENT = 100
-"""Runs that are looked at for what changed lately."""
+"""Runs in which recent changes are looked for."""
 
 
 Form = StrEnum("Form", "TABLE JSON CSV")
@@ -38,34 +38,34 @@ def history(
         str | None,
         typer.Argument(
             metavar="METRIC",
-            help="EXPERIMENT:CELL, where CELL is a cell's id or parts of it; default: what changed lately.",
+            help="EXPERIMENT:CELL, where CELL is a cell's id or parts of it; default: recent changes.",
             autocompletion=options.metrics,
         ),
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=0, metavar="N", help="List the N newest steps, and N lines of runs; 0: all.")
+        int, typer.Option(min=0, metavar="N", help="List the N newest steps and N lines of runs; 0: all.")
     ] = 20,
     since: Annotated[
-        datetime | None, typer.Option(metavar="DATE", help="Only runs from then on: 2026-11-01.", formats=["%Y-%m-%d"])
+        datetime | None, typer.Option(metavar="DATE", help="Only runs since a day: 2026-11-01.", formats=["%Y-%m-%d"])
     ] = None,
-    overhead: Annotated[bool, typer.Option("--overhead", help="Of the overhead instead of the value.")] = False,
+    overhead: Annotated[bool, typer.Option("--overhead", help="Show the overhead instead of the value.")] = False,
     form: Annotated[
-        Form, typer.Option("--format", help="table: for people; json: for programs, whole; csv: a row for each run.")
+        Form, typer.Option("--format", help="table: for people; json: for programs, complete; csv: a row per run.")
     ] = Form.TABLE,
 ) -> None:
-    """Print what a cell has cost from run to run.
+    """Print the cost of a cell from run to run.
 
-    Each step, and what the runs on either side were not made with alike. METRIC may name several cells, or an
-    experiment: then each has a line.
+    Lists each step, with the differences between the runs on either side. If METRIC names several cells or an
+    experiment, prints a line per cell.
     """
     quantity: Quantity = "overhead" if overhead else "value"
     with opened_store() as store:
         if store is None:
             raise no_run_yet()
         if metric is None:
-            _print(store, _changed_lately(store, quantity, since), form, f"Changed in the newest {_RECENT} runs")
+            _print(store, _recently_changed(store, quantity, since), form, f"Changed in the newest {_RECENT} runs")
             return
-        found = _named(store, metric, quantity, since)
+        found = _matching(store, metric, quantity, since)
         if len(found) == 1 and form is Form.TABLE:
             newest = _explained(store, found[0], limit or None)[::-1]
             console, characters = _console()
@@ -74,19 +74,19 @@ def history(
             _print(store, found, form, metric)
 
 
-def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[Steps]:
+def _matching(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[Steps]:
     begun = _moment(since)
     read = (history_of(store, metric, quantity, since=begun) for metric in metrics_named(store, name))
     histories = [one for one in read if one is not None]
     if not histories:
         begin = "" if since is None else f" since {since:%Y-%m-%d}"
-        hint = "go on with the run: --resume" if since is None else "begin earlier, or leave out --since"
+        hint = "resume the run: --resume" if since is None else "name an earlier day, or leave out --since"
         raise UsageError(f"no run{begin} has an outcome of '{name}'", hint=hint)
     return [steps_of(one) for one in histories]
 
 
-def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[Steps]:
-    """Those with a step, the newest step first; a history that needs a missing library is left out, with a word."""
+def _recently_changed(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[Steps]:
+    """The histories with a step, the newest step first; warns of those that need a missing library."""
     found: list[Steps] = []
     refused: HostError | None = None
     for one in recent_histories(store, _RECENT, quantity, since=_moment(since)):
@@ -112,11 +112,11 @@ def _print(store: Store, histories: Sequence[Steps], form: Form, title: str) -> 
     elif form is Form.CSV:
         typer.echo(sheets.histories_csv(histories), nl=False)
     elif not histories:
-        typer.echo(f"Nothing has changed in the newest {_RECENT} runs.")
+        typer.echo(f"No cell has changed in the newest {_RECENT} runs.")
     else:
         console, characters = _console()
         example = sheets.in_one_line(f"{PROGRAM} history {histories[0].history.metric}")
-        sentences = [f"The first one with its steps, what changed at each, and its runs: {example}"]
+        sentences = [f"For the steps, causes and runs of the first one: {example}"]
         print_sheets([sheets.overview_sheet(title, histories, sentences, characters)], console)
 
 
@@ -126,5 +126,5 @@ def _console() -> tuple[Console, str]:
 
 
 def _moment(since: datetime | None) -> str:
-    """The day's beginning here, as the store has times; empty without one."""
+    """The beginning of the local day as a time of the store; empty for None."""
     return "" if since is None else since.astimezone(UTC).isoformat()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator list`` and ``doctor``: what an experiment can name, and what this host can do."""
+"""``orchestrator list`` and ``doctor``: names for experiments, and checks of this host."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from orchestrator.errors import UsageError
 from orchestrator.experiment.table import Listing
 
 _MORE = {
-    "cpus": "... and any model of QEMU's own, by QEMU's name",
-    "kernels": "... and any build tree of your own, by its path",
-    "probes": "... and any module of your own, by its path; see capabilities, markers and kpcache as well",
+    "cpus": "... and any CPU model of QEMU, by QEMU's name",
+    "kernels": "... and your own build trees, by path",
+    "probes": "... and your own modules, by path; see also capabilities, markers and kpcache",
     "benchmarks": "... see scopes and events for whole systems",
 }
 
@@ -36,14 +36,11 @@ _MORE = {
 @expected_failures
 def show(
     what: Annotated[
-        str | None, typer.Argument(help="What to list; without it, the lists there are.", autocompletion=options.lists)
+        str | None, typer.Argument(help="What to list; default: the names of all lists.", autocompletion=options.lists)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: an array of objects.")] = False,
 ) -> None:
-    """List what an experiment can name, or this lab's runs.
-
-    Published tables, and baselines, which are names of runs, have lists too.
-    """
+    """List the names that an experiment can use, runs, baselines, or published tables."""
     name = what
     lists = all_lists()
     if name is None:
@@ -62,7 +59,7 @@ def show(
 
 
 def all_lists() -> Mapping[str, Listing]:
-    """What can be listed, by name: the catalogue, what each kind of benchmark adds, and the runs."""
+    """All lists by name: the catalogue's, those of the benchmark kinds, runs and baselines."""
     of_kinds = {name: listing for kind in kinds() for name, listing in kind.lists().items()}
     return {**_CATALOGUE, **of_kinds, "runs": _RUNS, "baselines": _BASELINES}
 
@@ -130,9 +127,9 @@ _CATALOGUE: Mapping[str, Listing] = {
 
 @expected_failures
 def doctor() -> None:
-    """Examine this host: programs, packages, whether KVM is fast, disk.
+    """Check this host: programs, packages, the speed of KVM, disk space.
 
-    Exits with 3 when something is missing.
+    Exits with 3 if something is missing.
     """
     findings = examine()
     render(findings, Console())

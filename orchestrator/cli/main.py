@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The ``orchestrator`` command line: each command is loaded when it is called; wrong usage is explained."""
+"""The ``orchestrator`` command line: loads a command when it is called, and explains wrong usage."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
 
 @functools.cache
 def _own(name: str) -> Mapping[str, Any]:
-    """A file beside this one: it is not checked, which would cost each start 0.1 s of pydantic."""
+    """A YAML file of this folder, unchecked: pydantic would add 0.1 s to each start."""
     content: Mapping[str, Any] = yaml.safe_load(resources.files(__package__).joinpath(name).read_text("utf-8"))
     return content
 
 
 def examples() -> Mapping[str, Sequence[str]]:
-    """The examples by command, ``build module``, without the program's name."""
+    """The examples by command (``build module``), without the program's name."""
     return _own("examples.yaml")
 
 
@@ -47,16 +47,12 @@ class WithExamples(TyperCommand):
         is_in_a_group = ctx.parent is not None and ctx.parent.parent is not None
         name = f"{ctx.parent.info_name} {ctx.info_name}" if is_in_a_group else str(ctx.info_name)
         lines = [f"{PROGRAM} {example}" for example in examples()[name]]
-        self.epilog = "\n\n".join(["Examples:", *lines])  # typer joins lines without a blank one between them
+        self.epilog = "\n\n".join(["Examples:", *lines])  # typer joins lines unless a blank one is between them
         super().format_help(ctx, formatter)
 
 
-# The commands, each loaded when it is called, and a wrong command line in the words of all other errors.
-#
-# Typer's own errors are in a box, in pydantic's words.
-
 TypersError: Any = typer.BadParameter.__base__
-"""The class of all usage errors. Typer has it from click, or, as 0.29 does, from a copy that it does not export."""
+"""The base of typer's usage errors. It is click's, or since typer 0.29 that of a copy that typer does not export."""
 
 
 def _listed() -> Mapping[str, Mapping[str, Any]]:
@@ -74,7 +70,7 @@ def _with_present_name(words: list[str]) -> list[str]:
 
 
 class _Loaded(Mapping[str, Any]):
-    """Typer's commands by name. Each is made when it is first asked for: all 36 together take 80 ms."""
+    """Typer's commands by name, each made on first use: all 36 together take 80 ms."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -104,13 +100,13 @@ class _Loaded(Mapping[str, Any]):
 
 
 def loaded(source: str) -> Any:
-    """``MODULE:NAME`` of the package, loaded only now: most calls of the program need little of it."""
+    """``MODULE:NAME`` of the package, imported now."""
     module, _, name = source.partition(":")
     return getattr(importlib.import_module(f"orchestrator.{module}"), name)
 
 
 class Commands(TyperGroup):
-    """All commands. A wrong command line ends the program with a sentence and status 2."""
+    """All commands. A wrong command line ends the program with one sentence and status 2, not with typer's box."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -135,7 +131,7 @@ class Commands(TyperGroup):
         try:
             status = called(standalone_mode=False)
         except TypersError as error:
-            if type(error).__name__ != "NoArgsIsHelpError":  # a group alone: the help is printed
+            if type(error).__name__ != "NoArgsIsHelpError":  # a group without a command: typer has printed its help
                 print(f"error: {_explained(error, *_command(self, words), words)}", file=sys.stderr)
             status = UsageError.exit_status
         except typer.Abort:
@@ -153,10 +149,7 @@ def _command(group: Any, words: Sequence[str]) -> tuple[str, Any]:
 
 
 def _explained(error: Any, name: str, command: Any, words: Sequence[str]) -> UsageError:
-    """The error of ours for one of typer's, of which only the parts are used, and the message where it is of no kind.
-
-    ``command`` is the command or group that ``words`` call, ``name`` its name.
-    """
+    """The lab's error for one of typer's; ``words`` call ``command``, a command or a group of this ``name``."""
     from orchestrator.catalog.data import choices_sentence, unknown  # loads pydantic, which --help does without
 
     hint = f"see: {PROGRAM} {name} -h" if name else f"see: {PROGRAM} -h"
@@ -165,10 +158,10 @@ def _explained(error: Any, name: str, command: Any, words: Sequence[str]) -> Usa
     message = str(error.format_message())
     if option is not None and type(error).__name__ == "NoSuchOption":
         known = [long for one in command.params for long in one.opts if long.startswith("--")]
-        # Of -dry-run only -d is in the error.
+        # For -dry-run the error has only -d.
         typed = next((word.partition("=")[0] for word in words if word.startswith(option)), option)
         return UsageError(unknown("option", typed, [*known, "--help"]), hint=f"{_argument(command, typed)}{hint}")
-    if option is not None:  # no value, or one for a switch
+    if option is not None:  # a missing value, or a value for a switch
         param = next((one for one in command.params if option in one.opts), None)
         if param is not None:
             return UsageError(_takes(param), where=option, hint=hint)
@@ -200,19 +193,19 @@ def _argument(command: Any, option: str) -> str:
 
 def _takes(option: Any) -> str:
     if option.is_flag:
-        return "it is a switch, and takes no value"
+        return "it takes no value"
     value = f": {option.metavar}" if option.metavar else ""
     return f"its value is missing{value}" if option.nargs == 1 else f"expected {option.nargs} values{value}"
 
 
 def _refused(error: Any, param: Any) -> tuple[str, str]:
-    """What was found and what is allowed; what a number stands for, since a choice among words explains itself."""
+    """A sentence with what was found and what is allowed, and a number's meaning."""
     from pydantic import ValidationError  # takes 0.1 s, which --help does without
 
     from orchestrator.catalog.data import choices_sentence
     from orchestrator.experiment.problems import shown
 
-    kind = getattr(param, "type_descriptor", None)  # versions of typer without one do not say it
+    kind = getattr(param, "type_descriptor", None)  # older versions of typer lack it
     annotation, choices = getattr(kind, "annotation", None), getattr(kind, "choices", None)
     number = "a whole number" if annotation is int else "a number" if annotation is float else ""
     meaning = f"{param.help.rstrip('.')}; " if number and param.help and error.__cause__ is not None else ""
@@ -228,7 +221,7 @@ def _refused(error: Any, param: Any) -> tuple[str, str]:
     elif annotation is datetime:
         expected = "expected a day, such as 2026-11-01"
     else:
-        expected = "expected text in UTF-8"  # of text, pydantic refuses no other kind
+        expected = "expected text in UTF-8"  # the only text that pydantic refuses
     return f"found {shown(found)}; {expected}", meaning
 
 
@@ -238,17 +231,17 @@ _LIMITS = {
     errno.EAGAIN: "allow more processes (ulimit -u), or more memory (ulimit -v)",
     errno.ENOMEM: "allow more memory (ulimit -v), or end other programs",
 }
-"""What to do where a limit of the user's or of the host's is reached."""
+"""Hints for limits of the user or the host."""
 
 _NO_THREAD = "can't start new thread"
-"""What Python says with a RuntimeError, for a limit on processes or on memory."""
+"""Python's RuntimeError at a limit on processes or memory."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
-    """A command whose LabErrors and interruptions end the program as they should, and what the system refuses too."""
+    """Decorate a command so that LabErrors, errors of the system and interruptions end it with a message."""
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -269,32 +262,32 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def _of_the_system(error: Exception) -> HostError | None:
-    """What the system has refused; None for any other error, and where the reader of our output has closed it."""
+    """The error for a limit or failure of the system; None for other errors and for a closed output pipe."""
     if isinstance(error, MemoryError):
-        return HostError("there is not enough memory", hint=_LIMITS[errno.ENOMEM])
+        return HostError("out of memory", hint=_LIMITS[errno.ENOMEM])
     if str(error) == _NO_THREAD:
         return HostError(_NO_THREAD, hint=_LIMITS[errno.EAGAIN])
     if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):  # typer ends the program quietly then
         return None
     where = str(error.filename) if error.filename is not None else ""
     if found_no_room(error):
-        # A write does not say which file it was for.
+        # The error of a write does not name its file.
         temporary = temporary_folder()
         folder = full_one((cache_dir(), lab_dir(), *(() if temporary is None else (temporary,))))
-        hint = "make room there, then run again, or go on with --resume"
-        return HostError(f"there is no room left: {room_left(folder)}", where=where or str(folder), hint=hint)
+        hint = "make room there, then run again, or resume with --resume"
+        return HostError(f"no space left: {room_left(folder)}", where=where or str(folder), hint=hint)
     hint = _LIMITS.get(error.errno or 0, "")
     return HostError((error.strerror or str(error)).lower(), where=where, hint=hint)
 
 
 def stop_on_signals() -> None:
-    """Let SIGTERM and SIGHUP unwind the program like Ctrl-C does, so that guests end and the store is closed."""
+    """Make SIGTERM and SIGHUP unwind the program as Ctrl-C does, so that guests end and the store is closed."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(number)
 
     signal.signal(signal.SIGTERM, stop)
-    # Under nohup, SIGHUP is ignored from the start and stays so.
+    # Under nohup SIGHUP stays ignored.
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, stop)
 
@@ -324,9 +317,9 @@ def _options(
 
 
 def _open_closed_streams() -> None:
-    """Give a stream that the caller closed (``>&-``) /dev/null: Python has None there.
+    """Open /dev/null for streams that the caller closed (``>&-``), which Python sets to None.
 
-    The lowest free number is that stream's, which the first file to be opened, such as the store, would get otherwise.
+    Else the next file to be opened, such as the store, would get the stream's number.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -337,6 +330,6 @@ def main() -> None:
     """Run the command line."""
     _open_closed_streams()
     stop_on_signals()
-    # A shell completes a command by its name, not by a path that was typed once.
+    # A shell completes a command by its name, not by its path.
     is_completed = {"--install-completion", "--show-completion"} & set(sys.argv[1:])
     app(prog_name=NAME if is_completed else PROGRAM, complete_var=f"_{NAME}_COMPLETE".upper())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A command that measures: with the user's cache and store, and a run's progress on stderr."""
+"""Measure with the user's cache and store, and show a run's progress on stderr."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from orchestrator.steps import running_steps
 
 
 @dataclass(frozen=True)
-class Measuring:
-    """How guests are run: see the options of ``orchestrator run``. ``jobs`` is None where the user has not said it."""
+class Measurer:
+    """Runs experiments; the fields are options of ``orchestrator run``. ``jobs`` is None without ``--jobs``."""
 
     jobs: int | None = None
     events: bool = False
@@ -43,20 +43,21 @@ class Measuring:
     fleet: str | None = None
 
     def check(self) -> None:
-        """Raise UsageError for what goes not together, HostError where the fleet does not answer: before any work."""
+        """Raise UsageError for conflicting options, HostError for a fleet that does not answer."""
         if self.fleet is None:
             return
         if self.jobs is not None:
             hint = "leave --jobs out: `fleet up` and `fleet worker` take --guests"
-            raise UsageError("a fleet's workers say themselves how many guests they run", where="--jobs", hint=hint)
-
+            raise UsageError("a fleet's workers decide how many guests they run", where="--jobs", hint=hint)
         target(self.fleet)
 
-    def found(self, experiment: Experiment) -> Experiment:
+    def resolve_points(self, experiment: Experiment) -> Experiment:
+        """The experiment with the points that a guest has to find."""
         with self._watched() as (context, _):
             return resolve_in_guests(context, experiment, kinds())
 
-    def done(self, work: Callable[[Runner], RunEntry]) -> tuple[RunEntry, RunRecord]:
+    def run(self, work: Callable[[Runner], RunEntry]) -> tuple[RunEntry, RunRecord]:
+        """Do ``work`` with a runner, and return the run with its record."""
         with self._watched() as (context, watching), Store.open(lab_dir()) as store:
             entry = work(Runner(context, store, watching, kinds(), self._executor(), self.events, self.fresh))
             return entry, store.load_run(entry.id)
@@ -77,20 +78,22 @@ class Measuring:
 
 
 _MOST_DETAILS = 8
-"""Lines below the bar: of guests side by side, or of workers, the first ones."""
+"""Lines below the bar, of guests or workers."""
 
 
 class _Listening:
-    """How cells ended, each reason once: the next cell with it has the name of the first one; and warnings once."""
+    """Formats the outcomes of cells, and repeats neither a reason, which later cells refer to, nor a warning."""
 
     def __init__(self) -> None:
-        self._said: dict[str, str] = {}
+        self._first_with_reason: dict[str, str] = {}
         self._warned: set[str] = set()
 
     def _outcome(self, record: CellRecord, name: str) -> str:
-        """One line on how a cell ended; ``name`` is what later ones call it."""
+        """One line on how a cell ended; later cells with the same reason refer to ``name``."""
         whole = outcome(record)
-        first = whole if record.reason is None else self._said.setdefault(shared_key(record.reason), name)
+        first = whole
+        if record.reason is not None:
+            first = self._first_with_reason.setdefault(shared_key(record.reason), name)
         shorter = f"{record.status}, as {first}"
         return whole if first in (whole, name) or len(shorter) > len(whole) else shorter
 
@@ -124,10 +127,10 @@ class _Lines(_Listening):
             self.say(text)
 
     def guest_starts(self, guest: Guest) -> None:
-        del guest  # its console has a log
+        del guest
 
     def cell_begins(self, cell_id: str) -> None:
-        del cell_id  # its end says it all
+        del cell_id
 
     def cell_ends(self, record: CellRecord) -> None:
         self._done += 1
@@ -144,7 +147,7 @@ class _Lines(_Listening):
 class _Display(Progress):
     guests: Sequence[Guest] = ()
     workers: Mapping[str, str] = MappingProxyType({})
-    """What the workers of a fleet do, by name; empty text of one that does nothing."""
+    """The activity of a fleet's workers, by name; empty for an idle one."""
     left: TimeLeft | None = None
 
     def get_renderables(self) -> Iterable[RenderableType]:
@@ -169,11 +172,11 @@ class _Live(_Listening):
         self._progress.update(self._task, total=len(plan.cells), completed=done)
 
     def say(self, text: str) -> None:
-        # Drawn at once: what takes less time than the display's own thread needs to wake up was not seen.
+        # Refresh now: the display's thread would wake up too late for short work.
         self._progress.update(self._task, description=plain_line(text), refresh=True)
 
     def worker_says(self, worker: str, text: str) -> None:
-        # The display's own thread may be reading the former ones.
+        # A new mapping: the display's thread may be reading the old one.
         self._progress.workers = {**self._progress.workers, worker: plain_line(text)}
 
     def warn(self, text: str) -> None:
@@ -182,7 +185,7 @@ class _Live(_Listening):
 
     def guest_starts(self, guest: Guest) -> None:
         alive = [one for one in self._progress.guests if one.state is not State.GONE]
-        self._progress.guests = (*alive, guest)  # the display's own thread may be reading the former ones
+        self._progress.guests = (*alive, guest)  # a new tuple, for the same reason
 
     def cell_begins(self, cell_id: str) -> None:
         self.say(f"measuring {cell_id}")
@@ -190,21 +193,21 @@ class _Live(_Listening):
     def cell_ends(self, record: CellRecord) -> None:
         style = {"ok": "green", "failed": "bold red"}.get(record.status, "yellow")
         self._progress.console.print(f"[{style}]{record.status:>6}[/] ", end="")
-        said = f"{record.id}: {self._outcome(record, record.id)}"
-        self._progress.console.print(said, markup=False, highlight=False)
+        text = f"{record.id}: {self._outcome(record, record.id)}"
+        self._progress.console.print(text, markup=False, highlight=False)
         if self._progress.left is not None:
             self._progress.left.ended(record.id)
         self._progress.advance(self._task)
 
 
 def details(guests: Iterable[Guest]) -> list[str]:
-    """What goes on: the last line on the console of each guest that starts or works by itself; else the steps."""
+    """The last console lines of the guests that are starting or run unattended, else the running steps."""
     lines = [guest.console.last_line() for guest in guests if guest.state is State.STARTING]
     return [line for line in lines if line] or running_steps()
 
 
 def outcome(record: CellRecord) -> str:
-    """One line on how a cell ended."""
+    """One line on a cell's result."""
     if record.value is None:
         return f"{record.status}: {(record.reason or '').splitlines()[0]}"
     more = f" (overhead {figure(record.overhead, record.unit)})" if record.overhead else ""
@@ -216,7 +219,7 @@ def outcome(record: CellRecord) -> str:
 
 @contextmanager
 def listener(stream: TextIO) -> Iterator[_Lines | _Live]:
-    """A run's progress display: live where the stream is a terminal that can move its cursor."""
+    """A run's progress display, live on a terminal that can move its cursor."""
     console = Console(file=stream)
     if not console.is_terminal or console.is_dumb_terminal:
         yield _Lines(stream)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator nightly``: measure, compare with the last good night, tell."""
+"""``orchestrator nightly``: measure, compare with the last good nightly run, report."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pydantic import TypeAdapter
 
 from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.cli import options
-from orchestrator.cli.compared import compared
-from orchestrator.cli.measuring import Measuring
+from orchestrator.cli.compared import load_comparison
+from orchestrator.cli.measuring import Measurer
 from orchestrator.cli.options import check_writable, expected_failures
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.experiment import Experiment
@@ -27,15 +27,15 @@ from orchestrator.experiment.plan import Plan, check_budgets, plan
 from orchestrator.files import write_whole
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.nightly import (
-    Night,
-    NightNote,
+    NightlyMarker,
+    NightlyResult,
     Webhook,
-    against,
-    good_night,
-    night_json,
-    night_lines,
-    night_mail,
-    only_night,
+    comparison_sentence,
+    last_good,
+    nightly_json,
+    nightly_lock,
+    nightly_mail,
+    summary_lines,
     unmeasured_json,
     unmeasured_mail,
 )
@@ -50,80 +50,80 @@ from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.runner import Runner, check_resumable
 
 
-def night_run(experiment: Experiment, measuring: Measuring, note: NightNote) -> Run:
-    """Measure what the night has not measured yet. Raises LabError where nothing can be measured."""
-    found = measuring.found(experiment)
+def nightly_run(experiment: Experiment, measurer: Measurer, marker: NightlyMarker) -> Run:
+    """Resume an interrupted nightly run, or start one. Raises LabError if nothing can be measured."""
+    found = measurer.resolve_points(experiment)
     planned = plan(found)
     check_budgets(found, planned)
 
     def work(runner: Runner) -> RunEntry:
-        for begun in note.runs(runner.store, experiment.name, [cell.id for cell in planned.cells]):
-            ended = _ended(runner, begun, found, planned)
-            if ended is not None:
-                return ended
-        note.begin()
+        for interrupted in marker.runs(runner.store, experiment.name, [cell.id for cell in planned.cells]):
+            finished = _resumed(runner, interrupted, found, planned)
+            if finished is not None:
+                return finished
+        marker.begin()
         return runner.run(found, planned, None)
 
-    entry, record = measuring.done(work)
+    entry, record = measurer.run(work)
     return Run(record, entry.directory)
 
 
-def _ended(runner: Runner, begun: RunEntry, experiment: Experiment, planned: Plan) -> RunEntry | None:
-    """The run with all its outcomes; None where it was begun with something else than what is there now."""
+def _resumed(runner: Runner, interrupted: RunEntry, experiment: Experiment, planned: Plan) -> RunEntry | None:
+    """The completed run; None if it cannot be resumed because something has changed since it began."""
     try:
-        check_resumable(begun, experiment, kinds())
-        if begun.status == "complete":
-            print(f"run {begun.id} was measured, and not reported yet", file=sys.stderr)
-            return begun
-        print(f"going on with run {begun.id}, which was interrupted", file=sys.stderr)
-        return runner.resume(begun, experiment, planned)
+        check_resumable(interrupted, experiment, kinds())
+        if interrupted.status == "complete":
+            print(f"run {interrupted.id} is complete, but not reported yet", file=sys.stderr)
+            return interrupted
+        print(f"resuming interrupted run {interrupted.id}", file=sys.stderr)
+        return runner.resume(interrupted, experiment, planned)
     except UsageError as error:
-        print(f"run {begun.id} is not gone on with: {error}", file=sys.stderr)
+        print(f"not resuming run {interrupted.id}: {error}", file=sys.stderr)
         return None
 
 
 MAIL = "night.eml"
 
 _REASON = TypeAdapter(Reason)
-"""An error quotes what others printed, such as a compiler: control characters are not allowed in XML."""
+"""Escapes control characters, which XML does not allow: an error may quote a compiler."""
 
 
 @dataclass(frozen=True)
-class NightReport:
-    """Files that a night's report goes to beside its run's own, and who is posted to; None for those not wanted."""
+class NightlyReport:
+    """Where the report goes besides the terminal and the run's directory; None for those not wanted."""
 
     mail: Path | None
     junit: Path | None
     webhook: Webhook | None
 
     def check(self) -> None:
-        """Refuse what could not be written or posted to before anything is measured. Raises UsageError."""
+        """Raise UsageError for a file that cannot be written and for a wrong URL."""
         check_writable(self.mail, self.junit)
         if self.webhook is not None:
             self.webhook.check()
 
     def unmeasured(self, experiment: str, error: LabError) -> None:
-        """Tell everybody but the terminal that nothing was measured."""
+        """Report, except on the terminal, that nothing was measured."""
         reason = _REASON.validate_python(str(error))
         self._write(self.mail, unmeasured_mail(experiment, reason, datetime.now(UTC)))
         self._write(self.junit, unmeasured_junit(experiment, reason))
         self._post(unmeasured_json(experiment, reason))
 
-    def send(self, night: Night) -> None:
-        origin = origin_of(night.run.directory)
-        mail = night_mail(night, origin, reports(), datetime.now(UTC))
-        own = night.run.directory / MAIL
+    def send(self, result: NightlyResult) -> None:
+        origin = origin_of(result.run.directory)
+        mail = nightly_mail(result, origin, reports(), datetime.now(UTC))
+        own = result.run.directory / MAIL
         for file in (own, self.mail):
             self._write(file, mail)
         if self.junit is not None:
-            consoles = last_lines(night.run.directory, [cell.id for cell in night.failed])
-            wrong = {one.pair.first.id: one.beyond for one in night.beyond}
-            wrong |= {"comparison": (against(night),)} if night.doubt else {}
-            self._write(self.junit, render_junit(night.run.record, origin, consoles, wrong))
-        for line in (*night_lines(night, reports()), f"report: {own}"):
+            consoles = last_lines(result.run.directory, [cell.id for cell in result.failed])
+            wrong = {one.pair.first.id: one.beyond for one in result.beyond}
+            wrong |= {"comparison": (comparison_sentence(result),)} if result.not_compared else {}
+            self._write(self.junit, render_junit(result.run.record, origin, consoles, wrong))
+        for line in (*summary_lines(result, reports()), f"report: {own}"):
             typer.echo(line)
         sys.stdout.flush()
-        self._post(night_json(night))
+        self._post(nightly_json(result))
 
     def _write(self, file: Path | None, text: str) -> None:
         if file is not None:
@@ -131,7 +131,7 @@ class NightReport:
                 write_whole(file, text)
 
     def _post(self, content: Mapping[str, Any]) -> None:
-        """A server that does not answer does not fail the night."""
+        """Post to the webhook, and only warn if the server does not answer."""
         if self.webhook is None:
             return
         try:
@@ -152,51 +152,50 @@ def nightly(
     jobs: options.Jobs = None,
     fleet: options.Fleet = None,
     mail: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report there, too, as a mail without a recipient.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the report there, as a mail without a recipient.")
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write JUnit XML, in which cells beyond budget fail.")
+        Path | None, typer.Option(metavar="FILE", help="Write JUnit XML, in which cells beyond their budget fail.")
     ] = None,
     webhook: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", envvar="ORCHESTRATOR_WEBHOOK", show_envvar=True, help="Post a summary there, as JSON."
+            metavar="URL", envvar="ORCHESTRATOR_WEBHOOK", show_envvar=True, help="Post a JSON summary there."
         ),
     ] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Measure, compare with the last good night, and tell how it went.
+    """Measure, compare with the last good nightly run, and report.
 
-    A night that was interrupted is resumed. Exits with 0 after a good night, and with 1 where a cell failed or is
-    beyond its budget.
+    Resumes an interrupted run. Exits with 0 if the run is good, 1 if a cell failed or is beyond its budget.
     """
-    report = NightReport(mail, junit, Webhook(webhook) if webhook else None)
+    report = NightlyReport(mail, junit, Webhook(webhook) if webhook else None)
     report.check()
     file = config or data_dir("configs") / "nightly.yaml"
     with _reporting_unmeasured(report, file.stem):
         experiment = load_experiment(file, kinds(), overrides or [], qemu_cpu_names)
-    with only_night(lab_dir(), experiment.name) as note:
+    with nightly_lock(lab_dir(), experiment.name) as marker:
         with _reporting_unmeasured(report, experiment.name):
-            measuring = Measuring(jobs, offline=offline, verbose=verbose, fleet=fleet)
-            measuring.check()
-            run = night_run(experiment, measuring, note)
+            measurer = Measurer(jobs, offline=offline, verbose=verbose, fleet=fleet)
+            measurer.check()
+            run = nightly_run(experiment, measurer, marker)
         try:
-            night = _compared(run)
-            report.send(night)
-            if night.is_good:
-                _keep_as_good(night)
+            result = _compared(run)
+            report.send(result)
+            if result.is_good:
+                _keep_as_good(result)
         except Exception:
-            # It would fail again every night, and nothing would be measured any more.
-            note.end()
+            # Without this every later nightly run would resume this one and fail again.
+            marker.end()
             raise
-        note.end()
-    raise typer.Exit(0 if night.is_good else 1)
+        marker.end()
+    raise typer.Exit(0 if result.is_good else 1)
 
 
 @contextmanager
-def _reporting_unmeasured(report: NightReport, experiment: str) -> Iterator[None]:
-    """Report to everybody where the body fails to measure, or to find out what there is to measure."""
+def _reporting_unmeasured(report: NightlyReport, experiment: str) -> Iterator[None]:
+    """Report an error of the body as a nightly run without measurements."""
     try:
         yield
     except LabError as error:
@@ -204,17 +203,17 @@ def _reporting_unmeasured(report: NightReport, experiment: str) -> Iterator[None
         raise
 
 
-def _compared(run: Run) -> Night:
+def _compared(run: Run) -> NightlyResult:
     with Store.open(lab_dir()) as store:
-        good = store.baselines().get(good_night(run.record.experiment))
+        good = store.baselines().get(last_good(run.record.experiment))
     if good is None or good.run == run.record.run:
-        return Night(run)
+        return NightlyResult(run)
     try:
-        return Night(run, compared([good.run, run.record.run], []))
-    except LabError as error:  # another experiment by now, or scipy is missing
-        return Night(run, doubt=str(error))
+        return NightlyResult(run, load_comparison([good.run, run.record.run], []))
+    except LabError as error:  # such as another experiment, or a missing scipy
+        return NightlyResult(run, not_compared=str(error))
 
 
-def _keep_as_good(night: Night) -> None:
+def _keep_as_good(result: NightlyResult) -> None:
     with Store.open(lab_dir()) as store:
-        store.set_baseline(good_night(night.experiment), night.run.record.run)
+        store.set_baseline(last_good(result.experiment), result.run.record.run)

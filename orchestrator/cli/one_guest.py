@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What ``exec`` and ``shell`` have in common: a guest chosen on the command line, its modules, its logs."""
+"""Shared by ``exec`` and ``shell``: options that choose a guest, its modules, its logs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Modules = Annotated[
     typer.Option(
         metavar="PATH",
         help="A module to load first: a .c, .c.j2 or .ko file, or a folder with a Kbuild or Makefile (FOLDER:NAME "
-        "where it makes several); may be repeated.",
+        "if it builds several); may be repeated.",
     ),
 ]
 Parameters = Annotated[
@@ -53,20 +53,20 @@ Parameters = Annotated[
     typer.Option(
         "--param",
         metavar="[MODULE.]NAME=VALUE",
-        help="A parameter of a module, as on a kernel's command line. Without MODULE. it is for the only --module.",
+        help="A parameter of a module, as on a kernel's command line; MODULE. may be left out with one --module.",
     ),
 ]
 Values = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="NAME=VALUE", help="A value for modules' templates, or a variable for make in their folders."
+        "--set", metavar="NAME=VALUE", help="A value for modules' templates, or a make variable for their folders."
     ),
 ]
 
 
 @dataclass
 class GuestModules:
-    """The modules asked for on the command line: checked at once, built for a kernel, loaded into a guest."""
+    """The modules of a command line: check the options, build them for a kernel, load them into a guest."""
 
     paths: Sequence[str] = ()
     parameters: Sequence[str] = ()
@@ -74,13 +74,13 @@ class GuestModules:
     _built: list[tuple[Module, Mapping[str, str]]] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raise UsageError for what is wrong with the options, before anything is fetched or built."""
+        """Raise UsageError for wrong options, before anything is fetched or built."""
         for given in self.paths:
             _check_path(given)
         for option, assignments in (("--param", self.parameters), ("--set", self.values)):
             for assignment in assignments:
                 if not self.paths:
-                    raise UsageError(f"{option} {assignment}: there is no --module that it could be for")
+                    raise UsageError(f"{option} {assignment}: needs a --module")
                 if not assignment.partition("=")[0] or "=" not in assignment:
                     raise UsageError(f"{option}: found {assignment!r}; expected NAME=VALUE")
             _assigned(assignments, option)
@@ -90,12 +90,12 @@ class GuestModules:
                 raise UsageError(f"--param: {wrong}")
         if self.values and not any(takes_values(_split(given)[0]) for given in self.paths):
             hint = "a module's parameters: --param NAME=VALUE"
-            raise UsageError(f"--set {self.values[0]}: no --module is a template or a folder", hint=hint)
+            raise UsageError(f"--set {self.values[0]}: needs a --module that is a template or a folder", hint=hint)
 
     def build(self, context: BuildContext, kernel: Kernel) -> None:
-        """Build them. Raises UsageError for a parameter that no module has; see ``user_modules``."""
+        """Build the modules. Raises UsageError for an unknown parameter; see ``user_modules``."""
         wanted: dict[str, Module] = {}
-        asked_for: list[str] = []
+        requested: list[str] = []
         assigned = _assigned(self.values, "--set")
         values = {name: int(value) if _NUMBER.fullmatch(value) else value for name, value in assigned.items()}
         for given in self.paths:
@@ -103,30 +103,30 @@ class GuestModules:
             modules = user_modules(context, kernel, path, name=name, values=values if takes_values(path) else {})
             for module in modules:
                 if wanted.setdefault(module.name, module).file != module.file:
-                    raise UsageError(f"--module {given}: another module is called {module.name}", hint="rename one")
-            asked_for.append(modules[-1].name)
-        parameters = self._parameters(asked_for, list(wanted))
+                    raise UsageError(f"--module {given}: another module is named {module.name}", hint="rename one")
+            requested.append(modules[-1].name)
+        parameters = self._parameters(requested, list(wanted))
         for loaded, own in parameters.items():
             check_parameter_names(wanted[loaded], own)
         self._built = [(module, parameters.get(name, {})) for name, module in wanted.items()]
 
     def load(self, guest: Guest, time_limit: float) -> None:
-        """Load them in the order given, each within ``time_limit`` host seconds.
+        """Load the modules in the order given, each within ``time_limit`` host seconds.
 
         Raises RefusedError with the kernel's message, GuestHang, CommandTimeout.
         """
         for module, parameters in self._built:
             load(guest, module.name, module.file, parameters=parameters, time_limit=time_limit, insmod=WATCHED)
 
-    def _parameters(self, asked_for: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+    def _parameters(self, requested: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
         for key, value in _assigned(self.parameters, "--param").items():
             module, dot, name = key.partition(".")
             if not dot:
-                module, name = asked_for[0], key
-                if len(set(asked_for)) > 1:
+                module, name = requested[0], key
+                if len(set(requested)) > 1:
                     hint = f"--param {module}.{key}={value}"
-                    raise UsageError(f"--param {key}: for which of the modules {', '.join(asked_for)}?", hint=hint)
+                    raise UsageError(f"--param {key}: name one of the modules {', '.join(requested)}", hint=hint)
             module = module.replace("-", "_")
             if module not in names:
                 raise UsageError(f"--param {key}: {unknown('module', module, names)}")
@@ -137,25 +137,24 @@ class GuestModules:
 def _check_path(given: str) -> None:
     path, _ = _split(given)
     if not given:
-        raise UsageError("--module: found nothing; expected the path of a file or folder of a module")
+        raise UsageError("--module: found nothing; expected the path of a module's file or folder")
     if not path.exists():
-        raise UsageError("no such file or folder of a module", where=given, hint=_meant(given, path))
+        raise UsageError("this module does not exist", where=given, hint=_hint_for_missing(given, path))
     if not path.is_dir():
         find_module(given)
 
 
-def _meant(given: str, path: Path) -> str:
-    """A hint at what may be meant by a path at which nothing is."""
+def _hint_for_missing(given: str, path: Path) -> str:
     file, parameters = split_path(given)
     if parameters:
-        return f"the parameters of a module are an option of their own: --module {file} --param {parameters}"
+        return f"give parameters as a separate option: --module {file} --param {parameters}"
     if given in templates():
-        return f"a module of the lab's is built first: {PROGRAM} build module {given} --out ."
+        return f"build the lab's module first: {PROGRAM} build module {given} --out ."
     return similar_file(path, SUFFIXES)
 
 
 def _split(given: str) -> tuple[Path, str | None]:
-    """A path, and the module's name behind the colon where a folder stands before it."""
+    """The path, and the module's name of ``FOLDER:NAME``."""
     folder, colon, name = given.rpartition(":")
     if colon and not user_path(given).exists() and user_path(folder).is_dir():
         return user_path(folder), name
@@ -167,7 +166,7 @@ def _assigned(given: Sequence[str], option: str) -> dict[str, str]:
     for assignment in given:
         name, _, value = assignment.partition("=")
         if name in assigned:
-            raise UsageError(f"{option} {name}: it is given twice")
+            raise UsageError(f"{option} {name}: found twice; give it once")
         assigned[name] = value
     return assigned
 
@@ -175,11 +174,11 @@ def _assigned(given: Sequence[str], option: str) -> dict[str, str]:
 _USER = r"[A-Za-z_][A-Za-z0-9_.-]{0,31}"
 _PASSWORD_MAX = 255
 LOADING_LIMIT = 60.0
-"""Seconds that the init function of a module may take where nobody asks for more."""
+"""Default time limit of a module's init function in seconds."""
 
 
 class Channel(StrEnum):
-    """How commands get in."""
+    """How commands reach the guest."""
 
     FRAMED = "framed"
     SSH = "ssh"
@@ -188,11 +187,11 @@ class Channel(StrEnum):
 
 Accel = StrEnum("Accel", "AUTO KVM TCG INSTRUCTIONS")
 USUAL_MIB = 256
-"""A guest's memory where nothing else is said."""
+"""A guest's default memory."""
 
 
 def _memory_mib(value: str | int) -> int:
-    """A size in MiB; of the default, the default."""
+    """A size, or the default, in MiB."""
     mib = guest_mib(value)
     if mib is None:
         raise typer.BadParameter(f"found {str(value)!r}; {GUEST_SIZES}")
@@ -202,8 +201,8 @@ def _memory_mib(value: str | int) -> int:
 KernelOption = Annotated[
     str | None,
     typer.Option(
-        help=f"Kernel name ({PROGRAM} list kernels), or the path of a build tree of your own; default: debian-686, "
-        "or debian-amd64 for a 64-bit image.",
+        help=f"Kernel name ({PROGRAM} list kernels), or the path of your own build tree; default: debian-686, or "
+        "debian-amd64 for a 64-bit image.",
         autocompletion=options.kernels,
     ),
 ]
@@ -221,12 +220,12 @@ Memory = Annotated[
         help="Memory, such as 256M or 1G; a number alone is in MiB.",
     ),
 ]
-AccelOption = Annotated[Accel, typer.Option(help="auto: KVM where it is really fast; instructions: exact clock.")]
+AccelOption = Annotated[Accel, typer.Option(help="auto: KVM if it is fast; instructions: exact clock.")]
 Image = Annotated[
     str | None,
     typer.Option(
-        help=f"Root file system: an image ({PROGRAM} build images), or the path of a recipe or a disk of your own. "
-        "The guest writes to an overlay that is thrown away.",
+        help=f"Root file system: an image ({PROGRAM} build images), or the path of your own recipe or disk. "
+        "The guest's changes are discarded.",
         autocompletion=options.images,
     ),
 ]
@@ -234,29 +233,29 @@ Data = Annotated[
     list[Path] | None, typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated.")
 ]
 KernelModules = Annotated[
-    bool, typer.Option("--kernel-modules", help="Have the kernel's own modules in the guest, for modprobe.")
+    bool, typer.Option("--kernel-modules", help="Add the kernel's own modules to the guest, for modprobe.")
 ]
 AllowOops = Annotated[
     list[str] | None,
     typer.Option(
         metavar="REGEX",
-        help="The kernel may report trouble that this matches; may be repeated. Any other report is a failure; "
-        "docs/reference/guest.md lists what counts as one.",
+        help="Allow kernel reports (oopses, warnings, stalls) that match this; may be repeated. Any other report is a "
+        "failure; docs/reference/guest.md lists the reports.",
     ),
 ]
 Fresh = Annotated[
-    bool, typer.Option("--fresh", help="Boot the guest, also where a saved one of its kind could be restored.")
+    bool, typer.Option("--fresh", help="Boot the guest, even if a saved one could be restored.")
 ]
 ConsoleLog = Annotated[
-    Path | None, typer.Option(help="Keep the guest's console log and the log of steps in this folder.")
+    Path | None, typer.Option(help="Keep the guest's console log and the step log in this folder.")
 ]
 
 
 @dataclass(frozen=True)
-class Choice:
+class GuestChoice:
     """A guest chosen on the command line; ``user`` and ``password_file`` are for the console of an image.
 
-    ``expected`` is what its kernel may report. With ``kernel_modules`` the kernel's own modules are in the guest.
+    ``expected`` are the reports that its kernel may print. ``kernel_modules`` adds the kernel's own modules.
     """
 
     kernel: str | None
@@ -274,30 +273,24 @@ class Choice:
     kernel_modules: bool = False
 
     def machine(self, context: BuildContext) -> Machine:
-        """The machine, its parts and modules fetched and built.
-
-        Raises UsageError for a choice that cannot be, HostError, BuildError.
-        """
+        """Fetch and build the machine and its modules. Raises UsageError, HostError, BuildError."""
         wanted = self._wanted()
         spec = kernel_spec(usual_kernel(self.image) if self.kernel is None else self.kernel)
         name = usual_cpu(spec) if self.cpu is None else self.cpu
         if name not in cpus() and name not in qemu_cpu_names():
-            hint = "or a CPU model of QEMU's own: qemu-system-x86_64 -cpu help"
+            hint = "or a CPU model of QEMU: qemu-system-x86_64 -cpu help"
             raise UsageError(unknown("CPU", name, cpus()), hint=hint)
         check_possible(spec, cpu_model(name), wanted)
         self.modules.check()
         if self.accel is Accel.INSTRUCTIONS and self.smp != 1:
-            raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or take --accel tcg")
+            raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or use --accel tcg")
         timing = timing_named(self.accel.value)
         kernel = ready_kernel(context, spec)
         self.modules.build(context, kernel)
         return machine_for(context, kernel, Hardware(cpu_model(name), self.smp, self.memory, timing), wanted)
 
     def prepare(self, guest: Guest, time_limit: float = LOADING_LIMIT) -> None:
-        """Tell the guest what is expected, and load the modules, each within ``time_limit`` host seconds.
-
-        Raises RefusedError with the kernel's message, GuestHang.
-        """
+        """Set the guest's expected reports, and load the modules as ``GuestModules.load`` does."""
         guest.expected_reports = self.expected
         self.modules.load(guest, time_limit)
 
@@ -309,7 +302,7 @@ class Choice:
             raise UsageError(f"--user: found {self.user!r}; a user's name has letters, digits, '_', '.' and '-'")
         if self.channel is not Channel.SERIAL and (self.user != "root" or self.password_file is not None):
             raise UsageError(
-                f"--user and --password-file are for a login on the console; over {self.channel} all is done as root",
+                f"--user and --password-file are for a login on the console; {self.channel} always logs in as root",
                 hint="--channel serial",
             )
         login = Login(self.user, self._password())
@@ -323,7 +316,7 @@ class Choice:
                 password = file.read(_PASSWORD_MAX + 1).removesuffix("\n")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise UsageError(f"the password cannot be read: {why}", where=str(self.password_file)) from None
+            raise UsageError(f"cannot read the password: {why}", where=str(self.password_file)) from None
         if not password.isprintable() or len(password) > _PASSWORD_MAX:
             what = f"a password is one line of at most {_PASSWORD_MAX} printable characters"
             raise UsageError(what, where=str(self.password_file))
@@ -333,19 +326,19 @@ class Choice:
 def _no_data(folder: Path) -> UsageError:
     if folder.exists():
         hint = f"name the folder that has it: --data {shlex.quote(str(folder.absolute().parent))}"
-        return UsageError("it is no folder, and --data needs one", where=str(folder), hint=hint)
+        return UsageError("--data needs a folder, and this is a file", where=str(folder), hint=hint)
     before, _, _ = str(folder).partition(":")
     if before != str(folder) and Path(before).is_dir():
-        hint = f"its place in the guest is always /data/NAME: --data {shlex.quote(before)}"
+        hint = f"the guest always has it at /data/NAME: --data {shlex.quote(before)}"
     else:
         hint = similar_file(folder, ("",))
-    return UsageError("no such folder", where=str(folder), hint=hint)
+    return UsageError("this folder does not exist", where=str(folder), hint=hint)
 
 
 def check_log_folder(wanted: Path | None) -> None:
-    """Raise UsageError where ``--console`` names something that is no folder."""
+    """Raise UsageError if ``--console`` names a file."""
     if wanted is not None and wanted.exists() and not wanted.is_dir():
-        raise UsageError("it is no folder, and --console needs one", where=str(wanted))
+        raise UsageError("--console needs a folder, and this is a file", where=str(wanted))
 
 
 def expected_reports(regexes: Sequence[str]) -> tuple[re.Pattern[str], ...]:
@@ -357,26 +350,23 @@ def expected_reports(regexes: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 
 
 def unexpected_trouble(guest: Guest) -> GuestOops | None:
-    """The trouble that the guest's kernel has reported since it booted, or that has tainted it, as an error for a user.
-
-    What was expected is none.
-    """
+    """The error for unexpected reports of the guest's kernel since boot, or for its taint; None without any."""
     try:
         guest.check_console()
         guest.check_taint(has_reported=bool(guest.reports()))
     except GuestOops as trouble:
-        return reported(trouble, guest.console.path)
+        return with_console_log(trouble, guest.console.path)
     return None
 
 
-def reported(trouble: GuestOops, console: Path) -> GuestOops:
-    """What a kernel has reported, with the console's log, which is kept then, and with what the user can do."""
-    hint = "--allow-oops REGEX permits a report that is expected" if trouble.detail else trouble.hint
+def with_console_log(trouble: GuestOops, console: Path) -> GuestOops:
+    """The error with the path of the console log, which is then kept, and a hint for the user."""
+    hint = "--allow-oops REGEX allows an expected report" if trouble.detail else trouble.hint
     return GuestOops(trouble.what, where=str(console), detail=trouble.detail, hint=hint)
 
 
-def with_trouble(error: GuestError, guest: Guest) -> GuestError:
-    """The error to raise for ``error``: it quotes what the guest's kernel has reported besides."""
+def with_kernel_reports(error: GuestError, guest: Guest) -> GuestError:
+    """The error with the reports of the guest's kernel."""
     trouble = None if isinstance(error, GuestPanic) else unexpected_trouble(guest)
     if trouble is None:
         return error
@@ -388,9 +378,9 @@ def with_trouble(error: GuestError, guest: Guest) -> GuestError:
 
 @contextmanager
 def log_folder(wanted: Path | None) -> Iterator[Path]:
-    """The folder for the console's log and the log of steps, which is open meanwhile.
+    """The folder for the console log and the step log, which is open in the context.
 
-    Without ``--console`` it is a temporary one, kept only when an error names a file in it.
+    Without ``--console`` it is a temporary folder, kept only if an error names a file in it.
     """
     directory = wanted or Path(tempfile.mkdtemp(prefix="orchestrator-"))
     directory.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What commands share: options, completion, and the forms they print in."""
+"""Shared by commands: options, completion, output formats."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from orchestrator.steps import step_echo
 
 T = TypeVar("T")
 
-# What a shell offers for the beginning of a word; it begins a program each time, so nothing is loaded in advance.
+# Shell completion. It starts a program each time, so modules are imported late.
 
 
 def _words(source: str, words: Callable[[Any], Iterable[str]] = lambda found: found()) -> Callable[[str], list[str]]:
-    """Complete by the ``words`` of ``MODULE:NAME``, by default a function's."""
+    """Complete with the ``words`` of ``MODULE:NAME``, by default the result of a function."""
 
     def complete(incomplete: str) -> list[str]:
         return [str(word) for word in words(loaded(source)) if word.startswith(incomplete)]
@@ -44,7 +44,7 @@ def _words(source: str, words: Callable[[Any], Iterable[str]] = lambda found: fo
 
 
 def _stored(words: Callable[[Store], Iterable[object]]) -> Callable[[str], list[str]]:
-    """Complete by what the lab's store has; by nothing where it cannot be read."""
+    """Complete with words of the lab's store, or with nothing if it cannot be read."""
 
     def complete(incomplete: str) -> list[str]:
         try:
@@ -72,7 +72,7 @@ metrics = _stored(known_metrics)
 
 @contextlib.contextmanager
 def opened_store() -> Iterator[Store | None]:
-    """The lab's store; None before its first run, since a command that only reads makes none."""
+    """The lab's store, or None before the first run: a command that only reads does not create it."""
     if not (lab_dir() / FILE_NAME).exists():
         yield None
         return
@@ -81,11 +81,8 @@ def opened_store() -> Iterator[Store | None]:
 
 
 def no_run_yet() -> UsageError:
-    """The error of a command that needs a store."""
-    return UsageError("there is no run yet", where=str(lab_dir()), hint=f"Make one: {PROGRAM} run CONFIG")
+    return UsageError("there is no run yet", where=str(lab_dir()), hint=f"start one: {PROGRAM} run CONFIG")
 
-
-# Options that several commands share, and what they open: ``--offline`` the cache, ``--verbose`` the log of steps.
 
 Kernel = Annotated[str, typer.Option(help=f"Kernel name; see: {PROGRAM} list kernels.", autocompletion=kernels)]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each step and its duration on stderr.")]
@@ -93,12 +90,12 @@ Offline = Annotated[bool, typer.Option("--offline", help="Use only what is in th
 KernelConfig = Annotated[
     Path | None,
     typer.Option(
-        "--kconfig", readable=False, metavar="FILE", help="A kernel tree's configuration; default: its own .config."
+        "--kconfig", readable=False, metavar="FILE", help="The kernel tree's configuration; default: its .config."
     ),
 ]
 MakeVariables = Annotated[
     list[str] | None,
-    typer.Option("--make", metavar="NAME=VALUE", help="A variable for a kernel tree's make: CC=gcc-12."),
+    typer.Option("--make", metavar="NAME=VALUE", help="A make variable for the kernel tree: CC=gcc-12."),
 ]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as run does.")
@@ -108,42 +105,42 @@ ConfigOverrides = Annotated[
 ]
 Only = Annotated[
     list[str] | None,
-    typer.Option(metavar="FILTER", help="Only these cells: list12, probe=djprobe, or another name or pattern."),
+    typer.Option(metavar="FILTER", help="Only matching cells: list12, probe=djprobe, or another name or pattern."),
 ]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Guests side by side; default: 1.")
+    int | None, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Parallel guests; default: 1.")
 ]
 Fleet = Annotated[
     str | None,
     typer.Option(
         "--fleet",
         metavar="NAME",
-        help="Let a fleet's workers run the guests: local, another name, or tls://HOST:PORT.",
+        help="Run the guests on a fleet: local, another name, or tls://HOST:PORT.",
         autocompletion=fleets,
     ),
 ]
 OutputFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the files.")]
 Symbol = Annotated[str | None, typer.Option(help="Function to probe; default: the benchmark's, gettimeofday.")]
-Offset = Annotated[int | None, typer.Option(help="Bytes behind the symbol; default: behind the ftrace nop.", min=0)]
+Offset = Annotated[int | None, typer.Option(help="Bytes after the symbol; default: after the ftrace nop.", min=0)]
 
 
 def open_context(*, offline: bool) -> BuildContext:
-    """The context of a command: the user's cache, progress and warnings on stderr."""
+    """The build context of a command: the user's cache, with progress and warnings on stderr."""
     return BuildContext(Cache(cache_dir()), offline, say, say)
 
 
 def printed_steps(*, verbose: bool) -> contextlib.AbstractContextManager[None]:
-    """Print the steps of what follows on stderr where the user asked for it."""
+    """Print the steps of the context on stderr if ``verbose``."""
     return step_echo(say) if verbose else contextlib.nullcontext()
 
 
 def say(text: str) -> None:
-    """Print on stderr what goes on; a guest or a compiler may have written some of it."""
+    """Print progress on stderr, with control characters escaped: it may quote a guest or a compiler."""
     print(plain_text(text), file=sys.stderr, flush=True)
 
 
 def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under a header, each column as wide as its widest entry; numbers to the right."""
+    """Print rows under a header in aligned columns, numbers to the right."""
     table = [[plain_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(header), *table]) for i in range(len(header))]
     typer.secho(_line(header, widths), bold=True)
@@ -159,45 +156,46 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 Form = StrEnum("Form", "TABLE MARKDOWN JSON")
 FormOption = Annotated[
-    Form, typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs, whole.")
+    Form,
+    typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs, complete."),
 ]
 Limit = Annotated[
-    int, typer.Option(min=0, metavar="N", help="List N symbols, and the rest in one line; 0: all of them.")
+    int, typer.Option(min=0, metavar="N", help="List N symbols, and the rest in one line; 0: list all.")
 ]
-Depth = Annotated[int, typer.Option(min=0, max=256, metavar="N", help="With --tree: calls up to N below the program.")]
+Depth = Annotated[int, typer.Option(min=0, max=256, metavar="N", help="With --tree: calls up to N levels deep.")]
 Share = Annotated[
     float,
     typer.Option(
-        "--share", min=0, max=100, metavar="PERCENT", help="With --tree: calls of less than this in one line."
+        "--share", min=0, max=100, metavar="PERCENT", help="With --tree: group calls below this share in one line."
     ),
 ]
 
 
 def check_one(given: Mapping[str, bool]) -> None:
-    """Refuse two options of which each asks for something else; ``given`` says which are there. Raises UsageError."""
-    there = [option for option, is_given in given.items() if is_given]
-    if len(there) > 1:
-        raise UsageError(f"{' and '.join(there)} do not go together", hint="name one of them")
+    """Raise UsageError if more than one of these options is given."""
+    found = [option for option, is_given in given.items() if is_given]
+    if len(found) > 1:
+        raise UsageError(f"{' and '.join(found)} exclude each other", hint="name one of them")
 
 
 def check_writable(*files: Path | None) -> None:
-    """Refuse files that could not be written, before anything is measured for them. Raises UsageError."""
+    """Raise UsageError for files that cannot be written."""
     for file in files:
         if file is None:
             continue
         folder = file.absolute().parent
         if file.is_dir():
-            raise UsageError("it is a folder, and a file is to be written", where=str(file))
+            raise UsageError("expected a file to write, and this is a folder", where=str(file))
         if not folder.is_dir():
-            raise UsageError("there is no such folder to write a file in", where=str(folder))
+            raise UsageError("this folder does not exist", where=str(folder))
         if not os.access(file if file.exists() else folder, os.W_OK):
-            raise UsageError("it may not be written", where=str(file))
+            raise UsageError("no permission to write it", where=str(file))
 
 
 def print_profiles(
     title: str, form: Form, found: Sequence[T], sheets: Callable[[T], Iterable[Sheet]], content: Callable[[T], Any]
 ) -> None:
-    """Print the tables of what was ``found``, under a ``title`` where the form has one; for programs the contents."""
+    """Print the ``sheets`` of each item ``found``, under a ``title`` in Markdown; or its ``content`` as JSON."""
     tables = [] if form is Form.JSON else [sheet for one in found for sheet in sheets(one)]
     match form:
         case Form.JSON:
@@ -208,20 +206,17 @@ def print_profiles(
             print_sheets(tables, Console())
 
 
-# Where a page goes: a named file, the run's own directory, or stdout.
-
-
 def check_page_file(file: Path) -> None:
-    """Refuse a file that a page cannot replace. Raises UsageError."""
+    """Raise UsageError for a file that a page cannot replace."""
     check_writable(file)
     if file.exists() and not file.is_file():
-        raise UsageError("it is no regular file, and a page would replace it", where=str(file), hint="leave out --out")
+        raise UsageError("a page can only replace a regular file", where=str(file), hint="leave out --out")
 
 
 def show_page(make: Callable[[str | None], Page], out: Path | None, default: Path) -> None:
-    """Make a page, and write it to ``out``, or to stdout; to the file ``default`` where that is a terminal.
+    """Write a page to ``out``, else to stdout, or to the file ``default`` if stdout is a terminal.
 
-    ``make`` is as ``write_page_to`` has it. On stdout there is no folder.
+    ``make`` is as in ``write_page_to``; on stdout it gets None.
     """
     if out is None and not sys.stdout.isatty():
         typer.echo(make(None).text, nl=False)
@@ -230,9 +225,9 @@ def show_page(make: Callable[[str | None], Page], out: Path | None, default: Pat
 
 
 def write_page_to(file: Path, make: Callable[[str | None], Page]) -> None:
-    """Make a page, and write it. ``make`` takes the name of the folder beside the page for what is too large for it."""
+    """Make and write a page. ``make`` gets the name of the folder for the page's large files."""
     page = make(beside(file))
     write_page(page, file)
     print(f"page: {file}", file=sys.stderr)
     if page.files:
-        print(f"with {len(page.files)} files in {file.parent / page.folder}, which belongs to it", file=sys.stderr)
+        print(f"the page's other {len(page.files)} files: {file.parent / page.folder}", file=sys.stderr)

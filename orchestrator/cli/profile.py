@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator profile`` and ``disasm``: where instructions went, what differs between two, where probes can be."""
+"""``orchestrator profile`` and ``disasm``: profiles, their differences, and the probes of a function's instructions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import one_guest, options
-from orchestrator.cli.commits import Wanted, profiled_on_kernels
-from orchestrator.cli.compared import RunCell, cells_of_run, difference_of, named, stored_pairs
-from orchestrator.cli.measuring import Measuring, outcome
+from orchestrator.cli.commits import ExperimentRequest, profiled_on_kernels
+from orchestrator.cli.compared import RunCell, cells_of_run, difference_of, find_named, stored_pairs
+from orchestrator.cli.measuring import Measurer, outcome
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.paths import lab_dir
@@ -49,7 +49,7 @@ def profile(
         str,
         typer.Argument(
             metavar="A",
-            help="A run's directory, its id, or 'latest'; or cells of it, RUN:CELL. With --config a kernel.",
+            help="A run's directory, its id, or 'latest'; or cells, RUN:CELL. With --config, a kernel.",
             autocompletion=options.runs,
         ),
     ] = "latest",
@@ -58,21 +58,21 @@ def profile(
         typer.Argument(
             metavar="CELL|B",
             help="A cell of A, by its id or parts of it, such as kprobe; default: all. "
-            "Or another run, or RUN:CELL, or kernel: what B's calls execute more than A's.",
+            "Or another run, RUN:CELL or kernel, to print what B's calls execute more than A's.",
             autocompletion=options.runs,
         ),
     ] = None,
     form: options.FormOption = options.Form.TABLE,
     limit: options.Limit = 20,
     tree: Annotated[
-        bool, typer.Option("--tree", help="Calls, each with all that it calls; profiles need stacks.")
+        bool, typer.Option("--tree", help="Print the tree of calls; needs a profile of stacks.")
     ] = False,
     depth: options.Depth = 24,
     share: options.Share = 1.0,
     annotate: Annotated[
         str | None,
         typer.Option(
-            "--annotate", "--symbol", metavar="FUNCTION", help="The function's instructions, each with its counts."
+            "--annotate", "--symbol", metavar="FUNCTION", help="Print the function's instructions with their counts."
         ),
     ] = None,
     callgrind: Annotated[
@@ -85,7 +85,7 @@ def profile(
     config: Annotated[
         Path | None,
         typer.Option(
-            readable=False, metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."
+            readable=False, metavar="CONFIG", help="Measure this experiment on the kernels A and B, and compare them."
         ),
     ] = None,
     overrides: options.ConfigOverrides = None,
@@ -95,8 +95,8 @@ def profile(
 ) -> None:
     """Print where instructions went, or what B executes more than A.
 
-    By symbol, by class of instruction, and what missed in caches; of two by symbol, the largest change first. With
-    --config, exits with 1 when a cell failed.
+    One profile is printed by symbol, by class of instruction, and with its cache misses; a difference by symbol, the
+    largest change first. With --config, exits with 1 if a cell failed.
     """
     given = {"--callgrind": (callgrind, flames.callgrind_text), "--folded": (folded, flames.folded_text)}
     given["--flame-graph"] = (flame_graph, flames.flame_graph)
@@ -104,12 +104,11 @@ def profile(
     others = {"--annotate": annotate is not None, ", ".join(files): bool(files)}
     options.check_one({"--tree": tree, **others})
     other = second if second is not None and (config is not None or _is_other(first, second)) else None
-    if other is None:  # the instructions of two have all forms
+    if other is None:  # differences with --annotate have all formats
         options.check_one({f"--format {form}": form is not options.Form.TABLE, **others})
     options.check_writable(*(file for file, _ in files.values()))
     if config is None and (only or overrides):
-        what = "--only and --set are for what --config measures"
-        raise UsageError(what, hint="of stored cells RUN:CELL names one")
+        raise UsageError("--only and --set need --config", hint="select a stored cell by RUN:CELL")
     if other is None:
         if config is not None:
             raise UsageError("--config needs two kernels", hint=f"{PROGRAM} profile --config CONFIG A B")
@@ -120,24 +119,25 @@ def profile(
             _print_profiles(profiles, form, limit or None, profile_sheets.Cut(depth, share) if tree else None, annotate)
         return
     if tree or files:
-        raise UsageError(f"{', '.join(files) or '--tree'}: of one cell, not of two", hint="name RUN:CELL alone")
+        raise UsageError(f"{', '.join(files) or '--tree'} needs one cell, not two", hint="name one RUN:CELL")
     missing: Sequence[CellRecord] = ()
     if config is None:
         pairs = stored_pairs(first, other)
     else:
-        wanted = Wanted(config, Measuring(offline=offline, verbose=verbose), overrides or (), only or ())
-        pairs, missing = profiled_on_kernels(wanted, (first, other))
+        measurer = Measurer(offline=offline, verbose=verbose)
+        request = ExperimentRequest(config, measurer, overrides or (), only or ())
+        pairs, missing = profiled_on_kernels(request, (first, other))
     _print_differences(pairs, form, limit or None, annotate)
     for cell in missing:
         print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
-    if not pairs:  # of stored cells there are some
+    if not pairs:
         raise LabError("no cell has a number on both kernels")
     raise typer.Exit(1 if any(cell.status == "failed" for cell in missing) else 0)
 
 
 def _is_other(first: str, second: str) -> bool:
-    """Whether the second name is that of a run, or of a cell of one, and not of a cell of the first."""
-    if ":" in first and not Path(first).is_dir():  # it names its own cells
+    """Whether the second name is a run or RUN:CELL, not a cell of the first."""
+    if ":" in first and not Path(first).is_dir():  # RUN:CELL
         return True
     is_cell = ":" in second and not Path(second).is_dir()
     try:
@@ -150,7 +150,7 @@ def _is_other(first: str, second: str) -> bool:
 def _write(profiles: Sequence[CellProfile], files: Mapping[str, tuple[Path, Callable[[CellProfile], str]]]) -> None:
     if len(profiles) != 1:
         cells = [one.cell for one in profiles[:20]]
-        raise UsageError(f"{len(profiles)} cells do not go into one file", detail=cells, hint="name one of them: CELL")
+        raise UsageError(f"a file has one cell, found {len(profiles)}", detail=cells, hint="name one of them: CELL")
     for file, text in files.values():
         with storage_faults(file):
             file.write_text(text(profiles[0]))
@@ -163,7 +163,7 @@ def _print_profiles(
     cut: profile_sheets.Cut | None,
     function: str | None,
 ) -> None:
-    """Where the instructions of each cell went: as trees of calls that are ``cut``, or in one function."""
+    """Print the instructions of each cell, as trees of calls with ``cut``, or in one ``function``."""
     if function is not None:
         typer.echo(annotated(profiles, function))
     elif cut is not None:
@@ -186,7 +186,7 @@ def _print_profiles(
 
 
 def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
-    chosen = named(run) if cell is None else cells_of_run(run, cell)
+    chosen = find_named(run) if cell is None else cells_of_run(run, cell)
     cells = chosen.run.record.cells if chosen.cells is None else chosen.cells
     wanted = [one for one in cells if one.profile is not None] or cells[:1]
     return [load_profile(chosen.run.directory, one) for one in wanted]
@@ -226,20 +226,20 @@ def disasm(
         str,
         typer.Argument(
             metavar="KERNEL",
-            help="A kernel's name, or the path of a build tree of your own.",
+            help="A kernel's name, or the path of your own build tree.",
             autocompletion=options.kernels,
         ),
     ],
-    function: Annotated[str, typer.Argument(metavar="FUNCTION", help="A function of it, such as vfs_read.")],
+    function: Annotated[str, typer.Argument(metavar="FUNCTION", help="A kernel function, such as vfs_read.")],
     cpu: one_guest.Cpu = None,
-    no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest: what only it knows is ?.")] = False,
+    no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest; print ? for its answers.")] = False,
     form: options.FormOption = options.Form.TABLE,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Print a function's instructions and the probes each can take.
 
-    A guest of the kernel is asked which.
+    The lab tries the probes in a guest of the kernel.
     """
     symbol = function.partition("+")[0]
     if symbol != function or not symbol:
@@ -251,47 +251,47 @@ def disasm(
         kernel = ready_kernel(context, spec)
     code = _code(kernel, symbol)
     places = places_of(code, kernel.config, symbol)
-    assert places is not None  # _code() has asked
+    assert places is not None  # _code() has checked
     found = Disassembly.of(spec.name, kernel.release, code, places)
     if not no_guest:
         try:
             with options.printed_steps(verbose=verbose):
-                answers, guest = _answered(context, kernel, name, cpu, found.function)
+                answers, guest = _answers(context, kernel, name, cpu, found.function)
             found = replace(found, function=answers, source=f"Answered by a guest of this kernel on {guest}.")
         except UsageError:
             raise
         except LabError as error:
-            found = replace(found, source=f"No guest could be asked: {error.what}. ? is not known before a boot.")
+            found = replace(found, source=f"No guest has answered: {error.what}. ? is known only after a boot.")
     options.print_profiles("Disassembly", form, [found], lambda one: [one.sheet()], lambda one: one.json())
 
 
-def _answered(
+def _answers(
     context: BuildContext, kernel: Kernel, name: str, cpu: str | None, function: FunctionPlaces
 ) -> tuple[FunctionPlaces, str]:
-    """The places with the answers of a guest, restored where one can be, and the guest's CPU. Raises LabError."""
+    """The places with the answers of a guest, and the guest's CPU. Raises LabError."""
     (module,) = build_modules(context, kernel, [render("places", {})])
     if isinstance(module, BuildError):
         raise module
-    choice = one_guest.Choice(name, cpu, 1, one_guest.USUAL_MIB, one_guest.Accel.AUTO, one_guest.GuestModules())
+    choice = one_guest.GuestChoice(name, cpu, 1, one_guest.USUAL_MIB, one_guest.Accel.AUTO, one_guest.GuestModules())
     machine = choice.machine(context)
     with ScratchFolder("orchestrator-disasm-") as directory, started(context, machine, directory) as guest:
         return answered(guest, module, function), machine.cpu.name
 
 
 def _code(kernel: Kernel, symbol: str) -> KernelCode:
-    """The image that has a function. Raises HostError where there is no image, UsageError for no function of it."""
+    """The code of a kernel with a function. Raises HostError without an image, UsageError for an unknown function."""
     code = kernel.code
     if code is None:
         raise HostError(
-            f"the code of kernel {kernel.spec.name} is not at hand",
+            f"the code of kernel {kernel.spec.name} is not available",
             where=str(kernel.spec.tree or kernel.image),
-            hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
+            hint="your own build tree needs vmlinux and System.map, or a bzImage compressed by gzip, xz or zstd",
         )
     reason = wrong_point_reason(code, symbol, None)
     if reason is not None:
         types = [one.type for one in code.named(symbol)]
         hint = "" if types else "a module's function is not in the image"
         if sum(one in FUNCTION_TYPES for one in types) > 1:
-            hint = "name a function whose name the kernel has once"
+            hint = "name a function whose name is unique in the kernel"
         raise UsageError(f"kernel {kernel.spec.name}: {reason}", hint=hint)
     return code

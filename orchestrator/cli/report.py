@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator report``, ``site`` and ``model``: results, for people or for programs."""
+"""``orchestrator report``, ``site`` and ``model``."""
 
 from __future__ import annotations
 
@@ -58,33 +58,33 @@ def report(
         typer.Option(
             "--format",
             help="table: for people; markdown: the same for GitHub; csv: a row per cell; json: the result contract; "
-            "junit: for CI systems; html: a page with all that the run has.",
+            "junit: for CI systems; html: a page with everything.",
         ),
     ] = Format.TABLE,
     clock: Annotated[
         ReportClock,
-        typer.Option(help="measured: as the run did; modelled: what CPUs would take for what its profiles counted."),
+        typer.Option(help="measured: the run's figures; modelled: times computed from the instructions of profiles."),
     ] = ReportClock.MEASURED,
     costs: Annotated[
-        list[str] | None, typer.Option(metavar="PATH", help="A cost table of your own, for modelled times.")
+        list[str] | None, typer.Option(metavar="PATH", help="Your own cost table, for modelled times.")
     ] = None,
     charts: Annotated[
-        bool, typer.Option("--charts", help="Draw charts too, as PNG and SVG in the run's directory.")
+        bool, typer.Option("--charts", help="Also draw charts, as PNG and SVG in the run's directory.")
     ] = False,
     claims: Annotated[
-        bool, typer.Option("--claims", help="Print every claim of the documents with its figures, undecided ones too.")
+        bool, typer.Option("--claims", help="Print all claims of the documents with figures, even undecided ones.")
     ] = False,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of --format json, of no run.")
+        bool, typer.Option("--schema", help="Print the JSON schema of --format json, and stop.")
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where --format html goes; default: stdout, of a terminal report.html."),
+        typer.Option(metavar="FILE", help="File for --format html; default: stdout, or report.html on a terminal."),
     ] = None,
 ) -> None:
     """Print a run's results.
 
-    Exits with 1 when a cell failed or has no outcome yet.
+    Exits with 1 if a cell failed or has no outcome yet.
     """
     options = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
     given = [name for name, value in options.items() if value]
@@ -120,11 +120,11 @@ def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
     is_modelled = clock is ReportClock.MODELLED
     others = [name for name in given if name != "--schema"]
     wrong = [
-        ("--schema", bool(others), "a schema is of all runs", f"leave out {', '.join(others)}"),
-        ("--schema", form not in (Format.TABLE, Format.JSON), "a schema is of JSON", f"leave out --format {form}"),
-        ("--costs", not is_modelled, "measured times have no costs", "add --clock modelled"),
-        ("--charts", is_modelled, "charts have measured times only", "leave out --clock modelled"),
-        ("--claims", form not in (Format.TABLE, Format.MARKDOWN), f"{form} has no claims", "leave out --claims"),
+        ("--schema", bool(others), "the schema is the same for all runs", f"leave out {', '.join(others)}"),
+        ("--schema", form not in (Format.TABLE, Format.JSON), "the schema is for JSON", f"leave out --format {form}"),
+        ("--costs", not is_modelled, "measured figures need no costs", "add --clock modelled"),
+        ("--charts", is_modelled, "charts show measured figures only", "leave out --clock modelled"),
+        ("--claims", form not in (Format.TABLE, Format.MARKDOWN), f"{form} prints no claims", "leave out --claims"),
         ("--out", form is not Format.HTML, f"{form} goes to stdout", f"--format {form} >FILE, or --format html"),
     ]
     for option, is_wrong, what, hint in wrong:
@@ -177,16 +177,16 @@ def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: Claims
 @expected_failures
 def site(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The site's folder: a new one, or one that a site was made in.")
+        Path, typer.Argument(metavar="DIR", help="The site's folder: a new one, or that of an earlier site.")
     ],
     runs: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Pages of the N newest runs only; default: of all.")
+        int | None, typer.Option(min=1, metavar="N", help="Pages of the N newest runs only; default: all.")
     ] = None,
 ) -> None:
-    """Make pages of all results that work without a network.
+    """Write all results as static pages that need no network.
 
-    Each run has one, and each metric with its history. Writes the pages that differ from those that are there. Prints
-    the first page's file.
+    Each run has a page, and each metric one with its history. Rewrites only pages that changed. Prints the path of the
+    first page.
     """
     with opened_store() as store, _display() as progress:
         if store is None:
@@ -194,7 +194,7 @@ def site(
         built = build_site(store, directory, reports(), runs, progress)
     if built.lacking:
         print(f"warning: {built.lacking}: pip install 'probe-lab[statistics]'", file=sys.stderr)
-    print(f"{built.pages} pages, {built.written} of them written, {built.removed} others removed", file=sys.stderr)
+    print(f"{built.pages} pages, {built.written} written, {built.removed} removed", file=sys.stderr)
     typer.echo(built.index)
 
 
@@ -207,12 +207,12 @@ def _display() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, pages: bar.update(task, completed=done, total=pages)
 
 
-model_app = typer.Typer(help="Modelled time: the costs that published figures give.", no_args_is_help=True)
+model_app = typer.Typer(help="Modelled time: cost tables and their fit to published figures.", no_args_is_help=True)
 
 _Costs = Annotated[
     str,
     typer.Argument(
-        metavar="CPU", help="A CPU, or the path of a cost table of your own.", autocompletion=options.cost_tables
+        metavar="CPU", help="A CPU, or the path of your own cost table.", autocompletion=options.cost_tables
     ),
 ]
 
@@ -227,11 +227,11 @@ def show(
     form: Annotated[
         CostTableForm,
         typer.Option(
-            "--format", help="table: for people; yaml: the file, for a table of your own; json: for programs."
+            "--format", help="table: for people; yaml: the file, to edit as your own table; json: for programs."
         ),
     ] = CostTableForm.TABLE,
 ) -> None:
-    """Print what a CPU takes for what is counted, its frequency and its caches, each with its source."""
+    """Print a CPU's costs, frequency and caches, with their sources."""
     file = cost_file(costs)
     match form:
         case CostTableForm.TABLE:
@@ -249,17 +249,17 @@ def fit(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...", help="Runs with profiles of its calibration cells.", autocompletion=options.runs
+            metavar="RUN...", help="Runs with profiles of the calibration cells.", autocompletion=options.runs
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the table there, instead of printing it.")
+        Path | None, typer.Option(metavar="FILE", help="Write the table there instead of printing it.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE where it exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
 ) -> None:
-    """Fit the costs of a CPU to the published figures that its cost table declares; print the new table."""
+    """Fit a CPU's costs to the published figures that its cost table declares, and print the new table."""
     if force and out is None:
-        raise UsageError("nothing is written", where="--force", hint="name a file: --out FILE")
+        raise UsageError("needs --out", where="--force", hint="name a file: --out FILE")
     file = cost_file(costs)
     fitted = calibrated(file, [find_run(run, lab_dir()) for run in runs])
     if out is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator run``: an experiment file from beginning to table."""
+"""``orchestrator run``: run experiment files and print their tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.cli import options
-from orchestrator.cli.measuring import Measuring
+from orchestrator.cli.measuring import Measurer
 from orchestrator.cli.options import expected_failures, write_page_to
 from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile
@@ -51,25 +51,25 @@ def run(
     ] = None,
     only: options.Only = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The run's directory; of several files, a folder for theirs.")
+        Path | None, typer.Option(metavar="DIR", help="The run's directory; for several files, their parent folder.")
     ] = None,
     jobs: options.Jobs = None,
     fleet: options.Fleet = None,
     events: Annotated[
-        bool, typer.Option("--events", help="Keep what recording handlers wrote, as CSV in the run's directory.")
+        bool, typer.Option("--events", help="Keep the recorded events, as CSV in the run's directory.")
     ] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Boot every guest, also where a saved one of its kind could be restored.")
+        bool, typer.Option("--fresh", help="Boot every guest, even if a saved one could be restored.")
     ] = False,
     profile: Annotated[
         list[str] | None,
-        typer.Option(metavar="PART", help="Where instructions go, too: symbols, classes, stacks, caches, purposes."),
+        typer.Option(metavar="PART", help="Profile cells by symbols, classes, stacks, caches or purposes."),
     ] = None,
     html: Annotated[
-        bool, typer.Option("--html", help="Write a page of the run, report.html in the run's directory.")
+        bool, typer.Option("--html", help="Write a page, report.html in the run's directory.")
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the experiment's latest unfinished run.")
+        bool, typer.Option("--resume", help="Resume the experiment's latest unfinished run.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print cells and QEMU command lines; run nothing.")
@@ -79,9 +79,9 @@ def run(
 ) -> None:
     """Run experiments, one after the other, and print their tables.
 
-    Exits with 1 when a cell failed.
+    Exits with 1 if a cell failed.
     """
-    # All files are checked before the first one runs.
+    # Check all files before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
     if profile:
         without = [sentence for experiment in experiments for sentence in unprofiled(experiment, profile)]
@@ -90,34 +90,34 @@ def run(
             print(sentence, file=sys.stderr)
     _check_names(configs, experiments)
     directories = _directories(out, experiments, resume=resume)
-    at_hand = BuildContext(Cache(cache_dir()), offline=True)
-    measuring = Measuring(jobs, events, fresh, offline, verbose, fleet)
+    cached = BuildContext(Cache(cache_dir()), offline=True)
+    measurer = Measurer(jobs, events, fresh, offline, verbose, fleet)
     if dry_run:
-        experiments = [resolve_from_cache(at_hand, experiment, kinds()) for experiment in experiments]
+        experiments = [resolve_from_cache(cached, experiment, kinds()) for experiment in experiments]
     else:
-        measuring.check()
-        experiments = [measuring.found(experiment) for experiment in experiments]
+        measurer.check()
+        experiments = [measurer.resolve_points(experiment) for experiment in experiments]
     plans = [_planned(experiment, only or []) for experiment in experiments]
-    unchecked = [] if resume else [_check(*both, at_hand) for both in zip(experiments, plans, strict=True)]
+    unchecked = [] if resume else [_check(*both, cached) for both in zip(experiments, plans, strict=True)]
     if dry_run:
         for experiment, planned, kernels in zip_longest(experiments, plans, unchecked):
-            _print_plan(planned, at_hand)
+            _print_plan(planned, cached)
             for unknown in (one.table.unknown for one in experiment.tables if one.table.unknown is not None):
                 typer.echo(f"# {unknown}")
             for name in kernels or ():
-                typer.echo(f"# points were not checked: kernel {name} is not in the cache, or its code cannot be read")
+                typer.echo(f"# points not checked: kernel {name} is not in the cache, or its code is unreadable")
         return
     valid = True
     for experiment, planned, directory in zip(experiments, plans, directories, strict=True):
         work = partial(_run_one, experiment=experiment, planned=planned, directory=directory, resume=resume)
-        entry, record = measuring.done(work)
+        entry, record = measurer.run(work)
         _show(record, entry, charts=experiment.charts, html=html)
         valid = all_ok(record) and valid
     raise typer.Exit(0 if valid else 1)
 
 
 def _directories(out: Path | None, experiments: Sequence[Experiment], *, resume: bool) -> Sequence[Path | None]:
-    """The directories of the runs; None is one that the store chooses. A new run's belongs to no other."""
+    """The directories of the runs, None for one that the store chooses. Raises UsageError for another run's."""
     directories = [out / one.name if out is not None and len(experiments) > 1 else out for one in experiments]
     for directory in directories:
         if directory is not None and not resume:
@@ -131,12 +131,12 @@ def _planned(experiment: Experiment, only: Sequence[str]) -> Plan:
     return select(whole, only)
 
 
-def _check(experiment: Experiment, planned: Plan, at_hand: BuildContext) -> list[str]:
-    """Check a plan with the kernels that are at hand; the names of kernels whose points could not be checked."""
+def _check(experiment: Experiment, planned: Plan, cached: BuildContext) -> list[str]:
+    """Check a plan with the cached kernels. Returns the kernels whose points could not be checked."""
 
     def find(name: str) -> Kernel | None:
         try:
-            return ready_kernel(at_hand, kernel(name))
+            return ready_kernel(cached, kernel(name))
         except HostError:
             return None
 
@@ -144,14 +144,14 @@ def _check(experiment: Experiment, planned: Plan, at_hand: BuildContext) -> list
 
 
 def _check_names(configs: Sequence[Path], experiments: Sequence[Experiment]) -> None:
-    """Results of two experiments of one name would be taken for each other."""
+    """Raise UsageError for two experiments of one name, whose results would be mixed up."""
     first: dict[str, Path] = {}
     for config, experiment in zip(configs, experiments, strict=True):
         other = first.setdefault(experiment.name, config)
         if other is not config:
             raise UsageError(
                 f"{other} and {config} are both named '{experiment.name}'",
-                hint="give one of them another name, or run them one at a time",
+                hint="rename one of them, or run them one at a time",
             )
 
 
@@ -178,11 +178,11 @@ def _show(record: RunRecord, entry: RunEntry, *, charts: bool, html: bool) -> No
 def _draw(record: RunRecord, entry: RunEntry) -> None:
     try:
         drawn = draw_charts(record, entry.directory, reports())
-    except HostError as error:  # the numbers are there all the same
+    except HostError as error:  # the figures are already stored
         print(f"no charts: {error}", file=sys.stderr)
     else:
         where = f"charts: {entry.directory / 'charts'} ({counted(len(drawn), 'file')})"
-        print(where if drawn else "no charts: these cells have none", file=sys.stderr)
+        print(where if drawn else "no charts: none exist for these cells", file=sys.stderr)
 
 
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:
@@ -190,12 +190,12 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
         entry = store.latest(experiment.name, unfinished=True)
         if entry is None:
             raise UsageError(
-                f"there is no unfinished run of experiment '{experiment.name}'", hint="leave out --resume to begin one"
+                f"experiment '{experiment.name}' has no unfinished run", hint="leave out --resume to start one"
             )
     else:
         entries = [e for e in store.runs() if e.directory.resolve() == directory.resolve()]
         if not entries:
-            hint = f"leave out --resume to begin one; see: {PROGRAM} list runs"
+            hint = f"leave out --resume to start one; see: {PROGRAM} list runs"
             raise UsageError("this lab has no run in that directory", where=str(directory), hint=hint)
         entry = entries[0]
     check_resumable(entry, experiment, kinds())
@@ -208,11 +208,11 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
         spec = boot.spec
         refused: Mapping[str, str] = {}
         try:
-            at_hand = ready_kernel(context, spec)
-            possible, refused = checked_cells(kinds().named(boot.kind), at_hand, boot)
-            machine = machine_of(context, at_hand, possible)
+            cached = ready_kernel(context, spec)
+            possible, refused = checked_cells(kinds().named(boot.kind), cached, boot)
+            machine = machine_of(context, cached, possible)
         except HostError:
-            image, root = (Path(f"({what} of {spec.name}, not there yet)") for what in ("kernel", "initramfs"))
+            image, root = (Path(f"({what} of {spec.name}, not built)") for what in ("kernel", "initramfs"))
             machine = Machine(
                 cpu(boot.cpu),
                 image,

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Results: their contract, the store that keeps them, and statistics."""
+"""Results: their contract, their store, and statistics."""

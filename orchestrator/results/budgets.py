@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Budgets, how much a cell may cost, and the filters that select cells by their names."""
+"""Budgets of cells, and the filters that select cells by their names."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from orchestrator.results.parameters import AT
 
 KEYS = ("table", "cpu", "kernel", "point", "probe", "handler", "benchmark", "id")
 
-_OF_COMMAS = (
-    "conditions with a comma between them must all hold; to select more cells repeat the option: "
-    "--only A --only B; '?' stands for a comma in a name"
+_ABOUT_COMMAS = (
+    "a cell must match all conditions separated by commas; to select more cells repeat the option: "
+    "--only A --only B; write '?' for a comma in a name"
 )
 
 NameOf = Callable[[str], str]
-"""A cell's name by each of ``KEYS``; empty where it has none."""
+"""A cell's value for each of ``KEYS``, or an empty text."""
 
 
 class FilterError(ValueError):
-    """The text is no filter; the message says why, ``example`` is one. ``hint`` is what to do with ``--only``."""
+    """An invalid filter; ``example`` is a valid one, ``hint`` one for ``--only``."""
 
     def __init__(self, what: str, *, example: str = "", hint: str = "") -> None:
         super().__init__(what)
@@ -36,9 +36,9 @@ class FilterError(ValueError):
 
 @dataclass(frozen=True)
 class CellFilter:
-    """Terms that must all hold: ``probe=djprobe,cpu=pentium4``; a bare pattern is for any key.
+    """Terms that must all match: ``probe=djprobe,cpu=pentium4``; a bare pattern may match any key.
 
-    A term is a pattern of file names (``*``, ``?``, ``[...]``), behind the keys of which any may match it.
+    A term is a sequence of keys, one of which must match, and a pattern of file names (``*``, ``?``, ``[...]``).
     """
 
     text: str
@@ -46,7 +46,7 @@ class CellFilter:
 
     @classmethod
     def of(cls, text: str) -> CellFilter:
-        """Read a filter. Raises FilterError."""
+        """Parse a filter. Raises FilterError."""
         terms: list[tuple[Sequence[str], str]] = []
         for part in text.split(","):
             key, equals, pattern = (piece.strip() for piece in part.partition("="))
@@ -55,48 +55,48 @@ class CellFilter:
             if not pattern:
                 raise FilterError("expected PATTERN or KEY=PATTERN", example="probe=djprobe,cpu=pentium4")
             if equals and key not in KEYS:
-                raise FilterError(unknown("key", key, KEYS), hint=_OF_COMMAS if "," in text else "")
+                raise FilterError(unknown("key", key, KEYS), hint=_ABOUT_COMMAS if "," in text else "")
             terms.append(((key,) if equals else KEYS, pattern))
         return cls(text, terms)
 
     @property
     def remark(self) -> str:
-        """What to say of a filter that matches nothing; empty where it is one pattern."""
-        return _OF_COMMAS if len(self.terms) > 1 else ""
+        """The hint for a filter of several terms that matches nothing."""
+        return _ABOUT_COMMAS if len(self.terms) > 1 else ""
 
     def matches(self, name_of: NameOf) -> bool:
         return all(any(fnmatchcase(name_of(key), pattern) for key in keys) for keys, pattern in self.terms)
 
 
 def names_of(cell: CellRecord) -> NameOf:
-    """The names of a stored cell."""
+    """A stored cell's values for the keys of filters."""
     own = {key: str(getattr(cell, key) or "") for key in KEYS if key != "point"}
     return {**own, "point": AT.of(cell) or ""}.__getitem__
 
 
 def only(cells: Iterable[CellRecord]) -> list[str]:
-    """Options of ``run`` that select exactly these cells; a comma in an id would part the filter."""
+    """Options of ``run`` that select exactly these cells; ``?`` stands for a comma, which would split the filter."""
     return [word for cell in cells for word in ("--only", f"id={cell.id.replace(',', '?')}")]
 
 
 KEY = "budgets"
-"""The key of an experiment that has them."""
+"""The key in an experiment."""
 
 _FIGURES = ("value", "overhead")
 _MOST = 1000
 _ALLOWANCE = re.compile(r"(?P<sign>\+|<= ?|)(?P<amount>[0-9]{1,12}(?:\.[0-9]{1,3})?) ?(?P<percent>%?)")
-_EXPECTED = "expected +N or +N% for so much more than before, or <=N for at most N, such as +5, +2.5% or <=300"
+_EXPECTED = "expected +N or +N% to allow such an increase, or <=N to allow at most N, such as +5, +2.5% or <=300"
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """How much more a figure may be than before: ``amount`` in its unit, or in percent of it."""
+    """The allowed increase of a figure: ``amount`` in its unit or in percent."""
 
     amount: float
     percent: bool
 
     def of(self, before: float) -> float:
-        """The allowed increase in the figure's unit; nothing of percent of a figure that is not positive."""
+        """The allowed increase in the figure's unit; in percent of a figure that is not positive, 0."""
         return max(0.0, before) * self.amount / 100 if self.percent else self.amount
 
     def __str__(self) -> str:
@@ -105,12 +105,12 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Limit:
-    """What a figure may be at most, in its unit, whatever it was before."""
+    """The largest allowed figure, in its unit."""
 
     amount: float
 
     def of(self, before: float) -> float:
-        """The allowed increase in the figure's unit; negative for a figure that was above the limit."""
+        """The allowed increase in the figure's unit; negative if it was above the limit."""
         return self.amount - before
 
     def __str__(self) -> str:
@@ -119,14 +119,14 @@ class Limit:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a cell's value and its overhead may be, or grow by; None for a figure that may be anything."""
+    """Limits of a cell's value and overhead; None is no limit."""
 
     value: Allowance | Limit | None = None
     overhead: Allowance | Limit | None = None
 
 
 class BudgetError(ValueError):
-    """What is wrong with budgets: a sentence for each place, which is the path of a key below ``budgets``."""
+    """Invalid budgets: ``problems`` has a sentence for each path of keys below ``budgets``."""
 
     def __init__(self, problems: Sequence[tuple[tuple[str, ...], str]]) -> None:
         super().__init__("; ".join(sentence for _, sentence in problems))
@@ -135,16 +135,13 @@ class BudgetError(ValueError):
 
 @dataclass(frozen=True)
 class Budgets:
-    """Budgets by filters of cells; where several match a cell, the last one counts."""
+    """Budgets by filters of cells; of several that match a cell, the last one counts."""
 
     entries: Sequence[tuple[CellFilter, Budget]] = ()
 
     @classmethod
     def of(cls, data: object) -> Budgets:
-        """Read what an experiment has: ``{FILTER: +N}``, or ``{FILTER: {value: <=N, overhead: +N%}}``.
-
-        Raises BudgetError, which lists all that is wrong.
-        """
+        """Parse ``{FILTER: +N}`` or ``{FILTER: {value: <=N, overhead: +N%}}``. Raises BudgetError with all problems."""
         if not isinstance(data, dict) or len(data) > _MOST:
             expected = f"expected a mapping of at most {_MOST} filters of cells to budgets, such as {{kprobe: +5}}"
             raise BudgetError([((), expected)])
@@ -167,7 +164,7 @@ class Budgets:
         return next((budget for wanted, budget in reversed(self.entries) if wanted.matches(names)), None)
 
     def plain(self) -> Mapping[str, Any]:
-        """The budgets as an experiment has them, each in one spelling."""
+        """The budgets as in an experiment, in canonical spelling."""
         return {wanted.text: _plain(budget) for wanted, budget in self.entries}
 
 
@@ -189,13 +186,13 @@ def _allowance(content: object, path: tuple[str, ...]) -> Allowance | Limit:
         raise BudgetError([(path, f"found {shown}; {_EXPECTED}")])
     amount, percent = found["amount"], found["percent"]
     if not found["sign"]:
-        more = f"'+{amount}{percent}' for {amount}{' %' if percent else ''} more than before"
-        most = "'<=N' for at most N in the cell's unit" if percent else f"'<={amount}' for at most {amount}"
-        raise BudgetError([(path, f"found {content!r}, a limit or an increase? Write {most}, or {more}")])
+        more = f"'+{amount}{percent}' to allow an increase of {amount}{' %' if percent else ''}"
+        most = "'<=N' to allow at most N in the cell's unit" if percent else f"'<={amount}' to allow at most {amount}"
+        raise BudgetError([(path, f"found {content!r}; write {most}, or {more}")])
     if found["sign"] == "+":
         return Allowance(float(amount), bool(percent))
     if percent:
-        raise BudgetError([(path, f"found {content!r}; a limit is in the cell's unit, as <={amount}; {_EXPECTED}")])
+        raise BudgetError([(path, f"found {content!r}; a limit is in the cell's unit: <={amount}; {_EXPECTED}")])
     return Limit(float(amount))
 
 
@@ -212,9 +209,9 @@ _IS_FILTER = re.compile(r"[*?=\[,]")
 
 
 def cells_named(run: RunRecord, name: str) -> Sequence[CellRecord]:
-    """The cell with this id, the cells whose ids have all of its parts, or those that a filter selects.
+    """The cell with this id, the cells whose ids have all of its parts, or those that a filter matches.
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is none.
     """
     ids = [cell.id for cell in run.cells]
     if _IS_FILTER.search(name) and not _with_parts(ids, name):
@@ -229,9 +226,9 @@ def cells_named(run: RunRecord, name: str) -> Sequence[CellRecord]:
 
 
 def ids_named(ids: Sequence[str], name: str, where: str) -> Sequence[str]:
-    """The id of this name, or the ids that have all of its parts, patterns among them; ``where`` says what has them.
+    """The id ``name``, or the ids with all of its parts, which may be patterns.
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is none; ``where`` names the owner of the ids.
     """
     found = _with_parts(ids, name)
     if not found:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The result contract: ``report --format json`` prints these models, and the store keeps them.
 
-They refuse contradictory records, so that no number exists without the evidence that it measures what it claims to.
+The models reject contradictory records, so that no number exists without the evidence for it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from orchestrator.plain_text import cut, plain_text
 from orchestrator.results.statistics import mean, median
 
 LONGEST_REASON = 4000
-"""Characters kept of a reason; a compiler or a console may print far more."""
+"""The most characters kept of a reason; a compiler or a console may print more."""
 
 CONTRACT: Literal[1] = 1
-"""The contract's version. A key that goes or means something else makes a new one; a further key does not."""
+"""The contract's version. Removing or redefining a key needs a new version; adding a key does not."""
 
 Status = Literal["ok", "failed", "skipped", "unsupported"]
 Clock = Literal["instructions", "wall"]
@@ -44,11 +44,11 @@ UNITS: dict[Clock, Unit] = {"instructions": "instructions", "wall": "ns"}
 PER_CALL = "cost per call"
 PER_RUN = "cost per run"
 PER_LOOP = "cost per loop"
-"""Metrics: of calls in batches that nothing fell into, of whole runs with their timer ticks, and of a loop's rounds."""
+"""Metrics: of calls in batches without an interrupt, of whole runs with their timer ticks, of a loop's rounds."""
 
 
 def centre_of(clock: Clock, metric: str) -> Callable[[Sequence[float]], float]:
-    """The function that gives a cell's value: the mean of exact samples, which are equal, or the median of others."""
+    """The function that computes a cell's value: the mean of exact samples, which are equal, else the median."""
     return mean if clock == "instructions" and metric != PER_RUN else median
 
 
@@ -66,14 +66,14 @@ Symbol = Annotated[
     ),
 ]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-# SQLite and most JSON readers hold 64 bits.
+# The limit of SQLite and most JSON readers.
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Instructions = Annotated[int, Field(gt=-(2**63), lt=2**63)]
-"""Executed, without those of an empty batch; a purpose may lack what the empty batch had."""
+"""Executed instructions less those of an empty batch, so the count of a purpose may be negative."""
 
 
 def _printable(text: object) -> object:
-    """Make a sentence safe to store and to print: reasons quote the guest's output, which is untrusted."""
+    """Escape and shorten a sentence: reasons quote the guest's output, which is untrusted."""
     if not isinstance(text, str):
         return text
     return cut(plain_text(text.expandtabs()), LONGEST_REASON)
@@ -90,80 +90,80 @@ Interval = Annotated[tuple[Number, Number], AfterValidator(_ordered)]
 
 
 class Record(BaseModel):
-    """A part of a result: it never changes, and has no key that this version does not know."""
+    """A part of a result: frozen, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Evidence(Record):
-    """The proof that a cell measured what its name states."""
+    """The proof that a cell measured the probe it names."""
 
     mechanism: Name
-    """How the probe point was reached, as its live bytes show: ``none``, ``int3``, ``jump``, ``ftrace``, ``jmp``."""
+    """The mechanism that the live bytes at the probe point show: ``none``, ``int3``, ``jump``, ``ftrace``, ``jmp``."""
     probe_bytes: HexBytes
-    """The live bytes at the probe point while the timed calls ran."""
+    """The live bytes at the probe point during the timed calls."""
     hits: Count
-    """How often the handler ran in the counting pass."""
+    """Runs of the handler in the counting pass."""
     calls: Count
-    """How many calls that pass made."""
+    """Calls of the counting pass."""
     restored: bool
-    """Whether the original bytes were back after the module had been unloaded."""
+    """Whether the original bytes were back after the module was unloaded."""
     clocksource: Phrase
-    """The guest kernel's clocksource while it was measured."""
+    """The guest kernel's clocksource during the measurement."""
     int3: Count | None
-    """Breakpoint traps in the counting pass, counted by QEMU; None under KVM, and where others' may be among them."""
+    """Breakpoint traps in the counting pass, counted by QEMU; None under KVM, or if others' traps may be included."""
     original_bytes: HexBytes
     """The bytes at the probe point before the module was loaded."""
     address: Address
-    """The probe point."""
+    """The address of the probe point."""
     symbol: Symbol
-    """By name: ``__ia32_sys_gettimeofday+0x5``; in the calling program ``program:workload``, ``libc.so.6:malloc``."""
+    """The probe point: ``__ia32_sys_gettimeofday+0x5``; in user space ``program:workload``, ``libc.so.6:malloc``."""
     flag: Phrase
     """The probe's flags in the guest's kprobes/list, or empty."""
     detour: AddressRange | None = None
-    """The detour buffer a jump landed in."""
+    """The detour buffer that a jump leads to."""
     recorded: Count | None = None
     """Events of the counting pass that were read back and checked; of recording handlers only."""
     taint: Count
     """The guest kernel's taint mask."""
     batches: Count
-    """Timed batches that count."""
+    """Timed batches that were used."""
     disturbed: Count
-    """Timed batches that an interrupt fell into and that were repeated."""
+    """Timed batches that were repeated because of an interrupt."""
     hits_per_call: Count = 1
-    """Expected hits of each call."""
+    """Expected hits per call."""
     others: Count | None = None
-    """Hits by processes other than the one that made the calls; None where they were not counted."""
+    """Hits by other processes than the calling one; None if they were not counted."""
 
 
 class WorkEvidence(Record):
-    """The proof that each run of a whole-system workload did the same work, with or without a module beside it."""
+    """The proof that each run of a whole-system workload did the same work, with or without a module."""
 
     mechanism: Name
-    """How events were recorded (``int3``, ``jmp``, ``jump``, ``marker``), ``module`` for a user's own, or ``none``."""
+    """How events were recorded (``int3``, ``jmp``, ``jump``, ``marker``), ``module`` for a user's, or ``none``."""
     runs: Count
-    """Runs that did the same work: the cold one and the warm ones."""
+    """Runs of the same work: one cold run and the warm runs."""
     done: Count
-    """The work of each run: objects compiled, packets answered, or 1 for a command that succeeded."""
+    """The work of each run: objects compiled, packets answered, or 1 for a successful command."""
     digest: HexBytes
-    """SHA-256 of each run's result; empty where it has none."""
+    """SHA-256 of each run's result; empty without one."""
     restored: bool | None
-    """Whether all probe points had their original bytes again; None where the lab had none."""
+    """Whether the original bytes were back at all probe points; None without probe points."""
     clocksource: Phrase
     """The guest kernel's clocksource after the work."""
     taint: Count
     """The guest kernel's taint mask."""
     places: Count = 0
-    """Probe points that were armed during all runs."""
+    """Probe points armed during all runs."""
     recorded: Count | None = None
     """Events recorded; None without a recorder."""
     lost: Count | None = None
-    """Events that occurred and were not recorded."""
+    """Events that were not recorded."""
     overwritten: Count | None = None
-    """Recorded events that later ones have replaced."""
+    """Recorded events that later ones overwrote."""
 
     def contradiction(self, *, baseline: bool, samples: int) -> str | None:
-        """Why the evidence contradicts a cell with this number of samples; None where it does not."""
+        """Why the evidence contradicts a cell with this number of samples, or None."""
         if baseline != (self.mechanism == "none"):
             return f"a cell with{'out' if baseline else ''} a probe cannot have the mechanism {self.mechanism}"
         if not self.done or self.runs <= samples:
@@ -171,19 +171,19 @@ class WorkEvidence(Record):
         if (self.recorded is None) != (self.mechanism in ("none", "module")):
             return "only probes record events"
         if self.recorded is not None and not self.restored:
-            return "the original bytes did not come back"
+            return "the original bytes were not restored"
         if self.recorded is not None and not (self.recorded and self.places):
             return f"{self.recorded} events at {self.places} places are no evidence of recording"
         return None
 
 
 class SwitchedBranch(Record):
-    """A static branch in the kernel's text that the kernel switched: between a nop and a jump."""
+    """A static branch in the kernel's text that the kernel switched between a nop and a jump."""
 
     place: Symbol
-    """Where in the kernel it is."""
+    """Its place in the kernel."""
     key: Phrase
-    """The static key that decides about it, by its name, or by its address on kernels that do not list data."""
+    """Its static key: the name, or the address on kernels that do not list data symbols."""
     before: HexBytes
     """The bytes before the cell."""
     after: HexBytes
@@ -191,58 +191,58 @@ class SwitchedBranch(Record):
 
 
 class TextEvidence(Record):
-    """The proof that a cell left the kernel's text as it was; QEMU reads it from outside."""
+    """The proof that a cell left the kernel's text unchanged, as read by QEMU."""
 
     digest: HexBytes
     """SHA-256 of the text after the cell: of the kernel (``_stext`` to ``_etext``), then of ``modules``."""
     size: Count
-    """Bytes of it."""
+    """The size of the text in bytes."""
     modules: tuple[Phrase, ...] = ()
-    """The modules that were loaded before the first cell."""
+    """The modules loaded before the first cell."""
     switched: tuple[SwitchedBranch, ...] = ()
-    """The static branches that differ from the text before the cell."""
+    """The static branches that the kernel switched during the cell."""
     patched: dict[Phrase, Count] | None = None
-    """Of earlier runs' guests that worked unattended: what a boot had patched in the image's text, by kind."""
+    """Only in runs of earlier versions, of unattended guests: patches of the image's text at boot, by type."""
 
 
 class ProfileEvidence(Record):
-    """The proof of a cell's profile, which is a file of its own in the run's folder ``profiles``."""
+    """The proof of a cell's profile, which is a file in the run's folder ``profiles``."""
 
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    """Of the file."""
+    """The digest of the file."""
     calls: Annotated[int, Field(ge=1, lt=2**63)]
-    """The calls that were counted."""
+    """The counted calls."""
     instructions: Count
-    """All that these calls executed, as QEMU counted them one by one."""
+    """The instructions of these calls, as QEMU counted them one by one."""
     int3: Count
     """Breakpoint instructions among them."""
     repetitions: Count | None = None
     """Repetitions of string instructions (``rep stos``) among them, which a CPU's counter leaves out."""
     purposes: dict[Name, Instructions] | None = None
-    """The instructions by what they are for, where that was asked for: see ``catalog.purposes``."""
+    """The instructions by purpose (see ``catalog.words.purposes``), if requested."""
     ticks: Count | None = None
-    """What the clock says of the same work, where that is timed as a whole, with ticks and faults; None of calls."""
+    """The instructions of the same work by the clock, of whole systems, which include timer ticks and faults."""
     faults: Count = 0
-    """How often an instruction may have been counted twice, since a fault's handler was entered, in such work."""
+    """Faults in a whole system's work, each of which may have counted an instruction twice."""
     halts: Count = 0
-    """How often the CPU slept in such work, and the clock went on to the next timer."""
+    """Halts of the CPU in a whole system's work, after which the clock jumps to the next timer."""
 
     def contradiction(self, samples: Sequence[float], evidence: Evidence | None) -> str | None:
-        """Why the profile is not that of a cell with these samples and this evidence; None where it may be."""
+        """Why the profile contradicts a cell with these samples and this evidence, or None."""
         if self.ticks is not None:
             possible = (0 if self.halts else self.ticks) <= self.instructions <= self.ticks + self.faults
-            found = f"{self.instructions} instructions, and the clock says {self.ticks}"
+            found = f"{self.instructions} instructions, the clock {self.ticks}"
             return None if possible else f"the profile has {found}, with {self.faults} faults and {self.halts} halts"
         if evidence is None:
-            return "a profile of a whole system has no ticks of the clock"
+            return "a profile of a whole system lacks the clock's count"
         if len(set(samples)) == 1 and self.instructions / self.calls != samples[0]:
             found = f"{self.instructions} instructions in {self.calls} calls"
-            return f"the profile has {found}, and the samples are {', '.join(f'{one:.10g}' for one in samples[:4])}"
+            return f"the profile has {found}, but the samples are {', '.join(f'{one:.10g}' for one in samples[:4])}"
         if evidence.int3 is not None and self.int3 * evidence.calls != evidence.int3 * self.calls:
             traps = f"{evidence.int3} traps in {evidence.calls} calls"
-            return f"the profile has {self.int3} int3 in {self.calls} calls, and QEMU took {traps}"
+            return f"the profile has {self.int3} int3 in {self.calls} calls, but QEMU took {traps}"
         if self.purposes is not None and sum(self.purposes.values()) != self.instructions:
-            return f"the purposes have {sum(self.purposes.values())} instructions, and the profile {self.instructions}"
+            return f"the purposes have {sum(self.purposes.values())} instructions, but the profile {self.instructions}"
         return None
 
     @model_serializer(mode="wrap")
@@ -256,78 +256,78 @@ class ProfileEvidence(Record):
 
 
 class ReferenceValue(Record):
-    """The published figures for the same cell, in their own unit."""
+    """The published figures for the same cell."""
 
     table: CellId
     """The published table."""
     value: Number | None = None
-    """What was published of a call with the probe; null where only the overhead was."""
+    """The published cost of a call with the probe; null if only the overhead was published."""
     overhead: Number
-    """The probe's part of the published figure."""
+    """The published overhead of the probe."""
     unit: Name
-    """The document's own, such as ``ns``."""
+    """The document's unit, such as ``ns``."""
 
 
 class CellRecord(Record):
     """One cell's outcome: a number with its evidence, or the reason why there is none."""
 
     id: CellId
-    """Names the cell within its run, and the same cell in other runs of the experiment."""
+    """The cell's id within its run, and in other runs of the experiment."""
     table: Name | None = None
-    """The experiment's table that the cell belongs to, if it has several."""
+    """The cell's table, in an experiment with several."""
     cpu: Name
     """The CPU model of the guest."""
     smp: Annotated[int, Field(ge=1, le=1024)]
-    """Its virtual CPUs."""
+    """The guest's virtual CPUs."""
     kernel: Name
-    """The kernel, by its name in the experiment; of one of your own, its folder's or file's."""
+    """The kernel's name in the experiment, or a name derived from the path of your own kernel."""
     probe: Name
-    """The kind of probe, a row of the benchmark or a module; ``none`` in a baseline."""
+    """The probe, a row of the benchmark or a module; ``none`` in a baseline."""
     handler: Name
-    """What a hit did: ``noop``, ``count`` or ``record``. In a baseline there was no hit."""
+    """The action of a hit: ``noop``, ``count`` or ``record``. In a baseline there was no hit."""
     benchmark: Name
     """The benchmark's name."""
     metric: Phrase
-    """What a sample is: ``cost per call``, ``cost per run``, ``cost per loop``, or a metric of the benchmark."""
+    """The metric of a sample: ``cost per call``, ``cost per run``, ``cost per loop``, or one of the benchmark's."""
     clock: Clock
-    """What was measured: instructions, or times of the guest's clock."""
+    """The clock: counted instructions, or times of the guest's clock."""
     unit: Unit
-    """Of samples, value, overhead and interval: ``instructions``, or ``ns``."""
+    """The unit of samples, value, overhead and interval: ``instructions``, or ``ns``."""
     status: Status
     """``ok`` has a number; ``failed``, ``skipped`` and ``unsupported`` have a reason."""
     reason: Reason | None = None
-    """Why there is no number; not there in a cell that is ``ok``."""
+    """Why there is no number; absent if the status is ``ok``."""
     notes: tuple[Reason, ...] = ()
-    """Notes on the number: a mechanism re-created by the module, why there is no verdict."""
+    """Notes on the number, such as a mechanism re-created by the module, or why there is no verdict."""
     samples: tuple[Number, ...] = ()
-    """Each repetition's result, in the order of measuring."""
+    """The result of each repetition, in the order of measurement."""
     value: Number | None = None
-    """The mean of samples that are counted exactly, else their median."""
+    """The mean of exactly counted samples, else their median."""
     overhead: Number | None = None
-    """The value less that of the cell compared with; 0 in a baseline, null without one."""
+    """The value less the baseline's; 0 in a baseline, null without one."""
     interval: Interval | None = None
-    """The 95 % interval of the overhead, where samples scatter: its low and its high end.
+    """The 95 % interval of the overhead as its low and high end, if samples scatter.
 
-    Of a baseline whose calls are counted and differ it is how far samples are from the value.
+    For a baseline of counted calls that scatter, the largest deviation of its samples.
     """
     parameters: dict[Name, Phrase | bool | Count | Number] = {}
     """Further facts that distinguish cells. ``kernel_release`` is printed in place of the kernel's name."""
     verdict: Literal["none"] | None = None
-    """``none`` where the difference is too small to decide; a note says why."""
+    """``none`` if the difference is too small to decide; a note says why."""
     purposes: dict[Name, Number] = {}
-    """The overhead by what it is spent on, where that was asked for; nothing is 0."""
+    """The overhead by purpose, if requested; a purpose that is absent costs 0."""
     evidence: Evidence | None = None
-    """What proves the mechanism, in a cell that has a number."""
+    """The proof of the mechanism, in a cell with a number."""
     work: WorkEvidence | None = None
-    """In place of ``evidence`` where a whole system's work was measured; not there otherwise."""
+    """The proof of a whole system's work, in place of ``evidence``; absent otherwise."""
     text: TextEvidence | None = None
-    """What proves that the kernel's text is as before; not there in records of earlier versions."""
+    """The proof that the kernel's text is unchanged; absent in records of earlier versions."""
     profile: ProfileEvidence | None = None
-    """What proves the cell's profile; not there where none was made."""
+    """The proof of the cell's profile; absent without one."""
     worker: Name | None = None
-    """The worker of a fleet that measured the cell; not there where the run's own machine did."""
+    """The worker of a fleet that measured the cell; absent without a fleet."""
     reference: ReferenceValue | None = None
-    """The published figures of the same cell, where there are some."""
+    """The published figures of the same cell, if any."""
 
     @property
     def first_line(self) -> str:
@@ -362,7 +362,7 @@ class CellRecord(Record):
             raise ValueError("a cell without a verdict needs a note with the reason")
         spent = sum(self.purposes.values())
         if self.purposes and not isclose(spent, self.overhead or 0.0, rel_tol=1e-9):
-            raise ValueError(f"the purposes add up to {spent:.10g}, and the overhead is {self.overhead}")
+            raise ValueError(f"the purposes add up to {spent:.10g}, but the overhead is {self.overhead}")
 
     def _require_evidence(self) -> None:
         baseline = self.probe == BASELINE
@@ -374,18 +374,18 @@ class CellRecord(Record):
         if self.work is not None and self.evidence is None:
             return
         if self.evidence is None or self.work is not None:
-            raise ValueError("a number is kept only with its evidence, of one kind")
+            raise ValueError("a number needs either the evidence of a probe or that of a whole system's work")
         if baseline != (self.evidence.mechanism == "none"):
             raise ValueError(f"probe {self.probe} cannot have the mechanism {self.evidence.mechanism}")
         if not self.evidence.calls or not self.evidence.probe_bytes:
             raise ValueError("no call was made, or no bytes were read at the probe point")
         if baseline and self.evidence.probe_bytes != self.evidence.original_bytes:
-            raise ValueError("without a probe, the bytes at the probe point are not the original ones")
+            raise ValueError("without a probe, the bytes at the probe point differ from the original ones")
         expected_hits = 0 if baseline else self.evidence.calls * self.evidence.hits_per_call
         if self.evidence.hits != expected_hits:
             raise ValueError(f"{self.evidence.hits} hits in {self.evidence.calls} calls, expected {expected_hits}")
         if not (baseline or self.evidence.restored):
-            raise ValueError("the original bytes did not come back")
+            raise ValueError("the original bytes were not restored")
 
     @model_serializer(mode="wrap")
     def _only_what_there_is(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -397,21 +397,21 @@ class CellRecord(Record):
 
 
 class RunRecord(Record):
-    """One run: every cell that has an outcome so far, in the plan's order."""
+    """One run and its cells."""
 
     contract: Literal[1] = CONTRACT
-    """The contract's version; not there in records of earlier versions."""
+    """The contract's version; absent in records of earlier versions."""
     run: Name
     """The run's id."""
     experiment: Name
     """The experiment's name."""
     cells: tuple[CellRecord, ...]
-    """All cells that have an outcome so far, in the plan's order."""
+    """The cells with an outcome so far, in the plan's order."""
 
     @model_validator(mode="before")
     @classmethod
     def _of_a_known_contract(cls, fields: Any) -> Any:
-        # Before all else: a newer record has keys that say nothing here.
+        # First of all: a newer record has unknown keys.
         version = fields.get("contract") if isinstance(fields, dict) else None
         if isinstance(version, int) and version > CONTRACT:
             raise ValueError(f"a newer version of this program wrote it: contract {version}, known up to {CONTRACT}")
@@ -425,28 +425,25 @@ class RunRecord(Record):
 
 
 def all_ok(record: RunRecord) -> bool:
-    """Whether no cell failed and at least one has a number.
-
-    A cell that this machine or kernel does not support is no failure; a run of only such cells is one.
-    """
+    """Whether no cell failed and at least one has a number; an unsupported cell is not a failure."""
     states = {cell.status for cell in record.cells}
     return "failed" not in states and "ok" in states
 
 
 def json_text(record: RunRecord) -> str:
-    """Return the contract as text: stable order, ASCII only, one newline at the end."""
+    """The contract as JSON: stable order, ASCII only, one newline at the end."""
     return json.dumps(record.model_dump(mode="json"), indent=2) + "\n"
 
 
 def json_schema(of: type[Record] = RunRecord) -> dict[str, Any]:
-    """Return the contract, or another record's, as a JSON schema (draft 2020-12), which its text as JSON satisfies."""
+    """The JSON schema (draft 2020-12) of the contract or of another record."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **of.model_json_schema()}
 
 
 @contextmanager
 def valid_result() -> Iterator[None]:
-    """Make a result of what a guest reported; EvidenceError where the type of the result refuses it."""
+    """Turn a ValidationError of a result made from a guest's report into an EvidenceError."""
     try:
         yield
     except ValidationError as error:
-        raise EvidenceError("what the guest reported makes no valid result", detail=str(error).splitlines()) from None
+        raise EvidenceError("the guest's report is not a valid result", detail=str(error).splitlines()) from None

@@ -14,25 +14,24 @@ from orchestrator.files import found_no_room, is_full, room_left
 
 
 def damaged(path: Path, why: str) -> LabError:
-    """The error for a store that is none, or is damaged."""
     return LabError(
-        f"this is no result store, or a damaged one: {why}",
+        f"not a result store, or a damaged one: {why}",
         where=str(path),
-        hint="Nothing in it was changed. Move it away and a new one is made.",
+        hint="Nothing in it was changed. Move it away; the lab then makes a new one.",
     )
 
 
 def _full(path: Path) -> LabError:
     return HostError(
-        f"there is no room left to keep results: {room_left(path)}",
+        f"no space left for results: {room_left(path)}",
         where=str(path),
-        hint="Free some space, then go on with --resume: everything recorded before is safe.",
+        hint="Free some space, then resume with --resume: all recorded results are safe.",
     )
 
 
 def _forbidden(path: Path, words: str) -> LabError:
     return HostError(
-        f"results cannot be kept here: {words}",
+        f"cannot store results here: {words}",
         where=str(path),
         hint="Make the folder writable, or name another one in ORCHESTRATOR_LAB.",
     )
@@ -41,30 +40,30 @@ def _forbidden(path: Path, words: str) -> LabError:
 def _from_sqlite(path: Path, error: sqlite3.Error) -> LabError | None:
     extended = getattr(error, "sqlite_errorcode", None)
     if not isinstance(extended, int):
-        # The Python module has raised it itself: where text is no UTF-8, else for a mistake of the caller's.
+        # Python's own error: for text that is not UTF-8, else for a mistake of the caller.
         return damaged(path, str(error)) if isinstance(error, sqlite3.OperationalError) else None
-    match extended & 0xFF:  # the low byte is the primary code
+    match extended & 0xFF:  # the primary code
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
             return _forbidden(path, str(error))
         case (sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR) as code if code == sqlite3.SQLITE_FULL or is_full(path):
-            # In WAL mode a file that cannot grow is often reported as a plain I/O error.
+            # In WAL mode SQLite often reports a file that cannot grow as an I/O error.
             return _full(path)
         case sqlite3.SQLITE_IOERR:
             return HostError(
-                f"results could not be read or written: {error} ({error.sqlite_errorname})",
+                f"cannot read or write results: {error} ({error.sqlite_errorname})",
                 where=str(path),
-                hint="Check that the disk is neither full nor failing, then go on with --resume.",
+                hint="Check that the disk is neither full nor failing, then resume with --resume.",
             )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return LabError(
-                "another process keeps the results locked",
+                "another process has locked the results",
                 where=str(path),
-                hint="Wait for it to end, then go on with --resume.",
+                hint="Wait for it to end, then resume with --resume.",
             )
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return damaged(path, str(error))
-        case sqlite3.SQLITE_ERROR if "malformed JSON" not in str(error):  # whoever asks for JSON knows of what it is
-            # Our own queries are right: there is an error in one where the file's description of its tables is damaged.
+        case sqlite3.SQLITE_ERROR if "malformed JSON" not in str(error):  # the caller handles malformed JSON
+            # The lab's queries are right, so the file's schema is damaged.
             return damaged(path, str(error))
     return None
 
@@ -76,8 +75,8 @@ def _from_system(path: Path, error: OSError) -> LabError:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return _forbidden(path, words)
     if error.errno in (errno.EEXIST, errno.ENOTDIR):
-        return _forbidden(path, f"'{error.filename or path}' is a file, and a folder is needed")
-    return HostError(f"results could not be read or written: {words}", where=str(path))
+        return _forbidden(path, f"'{error.filename or path}' is a file; expected a folder")
+    return HostError(f"cannot read or write results: {words}", where=str(path))
 
 
 @contextmanager
@@ -93,17 +92,17 @@ def storage_faults(path: Path) -> Iterator[None]:
     except OSError as error:
         raise _from_system(path, error) from error
     except UnicodeDecodeError as error:
-        raise LabError("damaged: what should be text is none", where=str(path)) from error
+        raise LabError("damaged: not UTF-8 text", where=str(path)) from error
     except UnicodeEncodeError as error:
         printable = str(path).encode("utf-8", "backslashreplace").decode()
         raise UsageError(f"the path is not valid UTF-8: {printable}", hint="Choose another folder.") from error
 
 
 def check_room(folder: Path) -> None:
-    """Raise HostError where next to nothing can be written any more into a run's folder.
+    """Raise HostError if the disk of a run's folder is full.
 
-    Whoever writes need not say so: QEMU 7.2 drops what it cannot write of a guest's console, and stops a guest whose
-    disk's overlay cannot grow.
+    QEMU 7.2 does not report it: it drops console output that it cannot write, and stops a guest whose disk overlay
+    cannot grow.
     """
     if is_full(folder):
         raise _full(folder)

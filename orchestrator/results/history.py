@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a cell has cost in one run after the other: its metrics by name, and how far equal boots are apart.
+"""The history of metrics, the costs of a cell from run to run, and the differences between equal boots.
 
-Only the cell's own records are read, and no samples. They were validated when they were stored; a thousand of them are
-read in 10 ms so.
+Only some fields of the cell's records are read, and no samples: a thousand records take 10 ms.
 """
 
 from __future__ import annotations
@@ -26,19 +25,15 @@ from orchestrator.results.budgets import ids_named
 from orchestrator.results.contract import PER_RUN, Clock, Interval, Number, Status, Unit
 from orchestrator.results.store import Store
 
-# How far apart boots of the same work are, run by run: how exact a whole system's baseline is.
-#
-# Other cells are compared with the baseline and its A/A boots, and have an interval. The baseline itself has none.
-
 _FAMILY = ("table", "cpu", "smp", "benchmark")
-"""What cells have in common that are compared with one baseline."""
+"""The fields that cells compared with the same baseline have in common."""
 
 
 def between_boots(store: Store, experiment: str, cell: str, since: str) -> Mapping[str, float]:
-    """By run, from ``since`` on, the largest difference that boots of the cell's work have without a cause.
+    """The largest difference between boots of the cell's work by run, since ``since``, in the cells' unit.
 
-    In the cells' unit: half of the widest interval of the cells that are compared with the same baseline, or the
-    largest overhead of a further boot of the cell's own kernel without a probe. Runs with neither are not there.
+    It is half of the widest interval of the cells compared with the same baseline, or the largest overhead of an A/A
+    boot without a probe. Runs with neither are absent. The baseline itself has no interval.
     """
     same = " AND ".join(
         f"json_extract(other.record, '$.{name}') IS json_extract(own.record, '$.{name}')" for name in _FAMILY
@@ -68,15 +63,15 @@ def between_boots(store: Store, experiment: str, cell: str, since: str) -> Mappi
 Quantity = Literal["value", "overhead"]
 
 _FIELDS = ("status", "unit", "clock", "metric", "value", "overhead", "interval", "verdict", "reason")
-_TOLD = ("run", "started", "digest")
+_COLUMNS = ("run", "started", "digest")
 _PATHS = ", ".join(f"'$.{name}'" for name in _FIELDS)
 _RECORD = f"json_extract(record, {_PATHS})"
-"""A record's fields as a JSON array: a whole record takes twice as long to read."""
+"""A record's fields as a JSON array; whole records take twice as long to read."""
 
 
 @dataclass(frozen=True, order=True)
 class Metric:
-    """A cell of an experiment, by its id: what has a history."""
+    """A cell of an experiment, by its id."""
 
     experiment: str
     cell: str
@@ -89,8 +84,8 @@ class Metric:
 class Point:
     """A cell's outcome in a run that ``started`` then (ISO 8601, UTC).
 
-    ``value``, ``overhead`` and ``interval`` (of the overhead) are in ``unit``, and None where there is no number.
-    ``digest`` is the resolved experiment's.
+    ``value``, ``overhead`` and ``interval`` (of the overhead) are in ``unit``, None without a number. ``digest`` is
+    that of the resolved experiment.
     """
 
     run: str
@@ -106,14 +101,11 @@ class Point:
     verdict: str | None = None
     reason: str | None = None
     between_boots: float | None = None
-    """Of a whole system without a resolution of its own: how far boots of the same work are apart in the run."""
+    """The largest difference between boots of the same work in the run, for a whole system without an interval."""
 
     @property
     def resolution(self) -> float | None:
-        """What a difference must exceed that is not the boots', in ``unit``; None where that is unknown.
-
-        A baseline is compared with itself: its interval has no width.
-        """
+        """The largest difference that may be scatter, in ``unit``; None if unknown."""
         low, high = self.interval or (0.0, 0.0)
         return (high - low) / 2 or self.between_boots
 
@@ -123,10 +115,10 @@ _POINTS = TypeAdapter(list[Point])
 
 @dataclass(frozen=True)
 class History:
-    """A metric's points of one unit, oldest first, of which there is one at least.
+    """A metric's points of one unit, oldest first; at least one.
 
-    ``quantity`` says what of a point is looked at. ``other_units`` runs measured something else than the newest
-    with a number, or in another unit.
+    ``quantity`` is the figure of interest. ``other_units`` counts the runs with another metric or unit than the newest
+    one with a number.
     """
 
     metric: Metric
@@ -136,7 +128,7 @@ class History:
 
     @property
     def newest(self) -> Point:
-        """The newest point with a number, or without where none has one."""
+        """The newest point with a number, else the newest."""
         return next((point for point in reversed(self.points) if point.value is not None), self.points[-1])
 
     @property
@@ -145,10 +137,7 @@ class History:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every difference is real: calls and loops are counted without anything that falls between them.
-
-        Not where calls scatter: their interval has a width.
-        """
+        """Whether every difference is real: counted calls and loops that do not scatter."""
         newest = self.newest
         return newest.clock == "instructions" and newest.metric != PER_RUN and not newest.resolution
 
@@ -162,8 +151,8 @@ class History:
 
 
 def metrics(store: Store, experiment: str | None = None, *, with_outcome: bool = False) -> Sequence[Metric]:
-    """Every metric of an experiment, or of all, in order; those that have an outcome, or all that a run plans."""
-    # CROSS JOIN keeps the order of the tables: the runs first, of which each leads to its cells by the primary key.
+    """The metrics of an experiment, or of all, in order; with ``with_outcome`` only those with an outcome."""
+    # CROSS JOIN keeps the order of the tables, so that SQLite finds each run's cells by the primary key.
     rows = store.select(
         "SELECT DISTINCT runs.experiment AS experiment, cells.id AS id FROM runs CROSS JOIN cells"
         " ON cells.run = runs.id WHERE (?1 IS NULL OR runs.experiment = ?1) AND (NOT ?2 OR cells.status != 'planned')",
@@ -174,7 +163,7 @@ def metrics(store: Store, experiment: str | None = None, *, with_outcome: bool =
 
 
 def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since: str = "") -> History | None:
-    """A metric's history in the runs that started at ``since`` (ISO 8601, UTC) or later; None where it has no outcome.
+    """A metric's history in the runs since ``since`` (ISO 8601, UTC); None without an outcome.
 
     Raises LabError for a store that another program has changed.
     """
@@ -184,13 +173,13 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
 
 
 def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, since: str = "") -> Sequence[History]:
-    """The histories of all metrics in the newest ``runs`` runs of the store, by metric; ``since`` as above."""
+    """The histories of all metrics in the newest ``runs`` runs of the store, in order; ``since`` as above."""
     newest = "(SELECT * FROM run_entries ORDER BY number DESC LIMIT ?1) AS runs"
     return _histories(store, quantity, newest, "runs.started >= ?2", runs, since)
 
 
 def _histories(store: Store, quantity: Quantity, runs: str, wanted: str, *values: object) -> Sequence[History]:
-    """The histories of the cells of ``runs``, a table of them, that are ``wanted``, by metric."""
+    """The histories of the cells that the conditions ``wanted`` select from the table ``runs``."""
     try:
         rows = store.select(
             "SELECT runs.experiment AS experiment, cells.id AS cell, runs.id AS run, runs.started AS started,"  # noqa: S608 (constants)
@@ -199,7 +188,7 @@ def _histories(store: Store, quantity: Quantity, runs: str, wanted: str, *values
             *values,
         )
     except sqlite3.OperationalError as error:
-        # The store translates all but what json_extract() says: malformed JSON.
+        # The store translates all errors but that of json_extract(), malformed JSON.
         raise _contradiction(store.path, "a run", str(error)) from error
     found: dict[Metric, list[Point]] = {}
     for row, point in zip(rows, _points(rows, store.path), strict=True):
@@ -214,7 +203,7 @@ def _history(metric: Metric, points: Sequence[Point], quantity: Quantity) -> His
 
 
 def _with_boots(store: Store, history: History) -> History:
-    """The history, with how far boots are apart where that is all that tells a whole system's changes from scatter."""
+    """The history, with the differences between boots if a whole system's points lack an interval."""
     if history.newest.metric != PER_RUN or history.newest.clock != "instructions":
         return history
     if all(point.resolution for point, _ in history.numbers):
@@ -225,12 +214,12 @@ def _with_boots(store: Store, history: History) -> History:
 
 
 def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[Point]:
-    """The points of these rows; one call of the parser and of the validator takes half as long as one for each."""
+    """The points of these rows, parsed and validated at once, which takes half the time."""
     try:
         fields = json.loads(f"[{','.join(row['fields'] for row in rows)}]")
         return _POINTS.validate_python(
             [
-                {**dict(zip(_FIELDS, one, strict=True)), **{name: row[name] for name in _TOLD}}
+                {**dict(zip(_FIELDS, one, strict=True)), **{name: row[name] for name in _COLUMNS}}
                 for row, one in zip(rows, fields, strict=True)
             ]
         )
@@ -241,7 +230,7 @@ def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[Point]:
 
 def _contradiction(store: Path, what: str, why: str) -> LabError:
     return LabError(
-        f"what is stored of {what} contradicts itself",
+        f"the stored results of {what} contradict each other",
         where=str(store),
         hint="Another program has changed the store.",
         detail=why.splitlines()[:20],
@@ -252,29 +241,29 @@ _SHOWN = 20
 
 
 def metrics_named(store: Store, name: str) -> Sequence[Metric]:
-    """The metrics of ``EXPERIMENT:CELL``, an id or parts of one, or of ``EXPERIMENT``. Raises UsageError for none."""
+    """The metrics of ``EXPERIMENT:CELL``, an id or parts of one, or of ``EXPERIMENT``. Raises UsageError."""
     experiment, colon, cell = name.partition(":")
     known = metrics(store, experiment)
     if not known:
-        raise _no_such(store, name, experiment)
+        raise _unknown_experiment(store, name, experiment)
     if not colon:
         return known
     found = ids_named([metric.cell for metric in known], cell, f"experiment {experiment}")
     return [Metric(experiment, one) for one in found]
 
 
-def _no_such(store: Store, name: str, experiment: str) -> UsageError:
+def _unknown_experiment(store: Store, name: str, experiment: str) -> UsageError:
     experiments = list(dict.fromkeys(entry.experiment for entry in store.runs()))
     if not experiments:
-        return UsageError("there is no run yet", where=str(store.path), hint=f"Make one: {PROGRAM} run CONFIG")
+        return UsageError("there is no run yet", where=str(store.path), hint=f"start one: {PROGRAM} run CONFIG")
     meant = next((one for one in experiments if one.startswith(experiment)), nearest(experiment, experiments))
     if meant is None or ":" in name:
-        # A cell alone, such as ``kprobe``, is looked for in the newest experiment.
+        # Look for a cell alone, such as ``kprobe``, in the newest experiment.
         place, cell = meant or experiments[0], name.rpartition(":")[2]
         known = (metric.cell.split("/") for metric in metrics(store, place))
         meant = f"{place}:{cell}" if any(set(cell.split("/")) <= set(parts) for parts in known) else meant
     return UsageError(
-        f"no run of this lab is of the experiment '{experiment}'",
+        f"this lab has no run of experiment '{experiment}'",
         where=str(store.path),
         detail=["experiments:", *shown(experiments, _SHOWN, "...")],
         hint="METRIC is EXPERIMENT:CELL" + (f"; did you mean '{meant}'?" if meant else ""),

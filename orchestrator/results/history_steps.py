@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The steps of a history: between which runs a cost changed, and what those were not made with alike.
+"""The steps of a history, where a cost changed between two runs, and the differences between those runs.
 
 - An exact count: each change is a step.
-- A whole system on the exact clock: a change is a step where it exceeds what its A/A boots resolve.
-- The wall clock, and whole systems without A/A boots: a penalised fit decides, of a series that is long enough.
+- A whole system on the exact clock: a change is a step if it exceeds the resolution of its A/A boots.
+- The wall clock, and whole systems without A/A boots: a penalised fit decides, if the series is long enough.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from orchestrator.results.store import Store
 # Where the level of a noisy series changes: a penalised fit of steps, by the library ruptures.
 #
 # PELT (R. Killick, P. Fearnhead, I. Eckley, "Optimal detection of changepoints with a linear computational cost", JASA
-# 107, 2012) minimises the squared deviations from the segments' means plus a penalty for each step. What it is given
-# is in units of the noise, so that the penalty is a number of its own:
+# 107, 2012) minimises the squared deviations from the segments' means plus a penalty for each step. The input is in
+# units of the noise, so that the penalty has no unit:
 #
 # - **Noise** is estimated from differences, which a step changes in one place only: their median absolute deviation
 #   (1.4826 of it is the standard deviation of normal noise) divided by the square root of 2.
-# - **Outliers**, more than ``_FAR`` deviations from a running median, are replaced by it: one slow run is no step.
+# - **Outliers**, more than ``_FAR`` deviations from a running median, are replaced by it: a slow run is not a step.
 # - **Autocorrelation**, such as that of a host's slow drift, makes means scatter more than independent points do, by
 #   (1 + r) / (1 - r) in their variance. r comes from the medians of the differences over two points and over one (S.
 #   Chakar, E. Lebarbier, C. Levy-Leduc, S. Robin, "A robust approach for estimating change-points in the mean of an
@@ -61,16 +61,16 @@ _ABRUPT = 3.5
 
 
 def steps_of_times(values: Sequence[float]) -> Sequence[int]:
-    """The places, each of the first value after a step, in order; none in a series shorter than ``FEWEST_POINTS``.
+    """The indices of the first value after each step, in order; none in a series shorter than ``FEWEST_POINTS``.
 
-    Raises HostError where the library is not installed.
+    Raises HostError if the library is not installed.
     """
     if len(values) < FEWEST_POINTS:
         return []
     noise = noise_of(values)
     if not noise:
         return []
-    # At the ends the window is moved, not cut: two outliers there would be half of a short one.
+    # At the ends the window is shifted, not cut: two outliers would be half of a cut window.
     starts = [min(max(0, at - _WINDOW // 2), len(values) - _WINDOW) for at in range(len(values))]
     centres = [median(values[start : start + _WINDOW]) for start in starts]
     pairs = zip(values, centres, strict=True)
@@ -78,7 +78,7 @@ def steps_of_times(values: Sequence[float]) -> Sequence[int]:
     if not _has_abrupt_place(cleaned):
         return []
     try:
-        # Half a second of CPU to import: only here.
+        # Imported late: it takes half a second of CPU.
         import numpy
         from ruptures import KernelCPD
     except ImportError as error:
@@ -96,29 +96,29 @@ def steps_of_times(values: Sequence[float]) -> Sequence[int]:
 
 
 def noise_of(values: Sequence[float]) -> float:
-    """The standard deviation of a series around its level, in its unit, steps and outliers apart; 0 for a constant."""
+    """The standard deviation of a series around its level, in its unit, without steps and outliers; 0 if constant."""
     differences = [after - before for before, after in pairwise(values)]
     if not differences:
         return 0.0
     centre = median(differences)
     deviations = [abs(one - centre) for one in differences]
-    # More than half are equal where a coarse clock was read: then their mean, of which a normal's is 0.798 deviations.
+    # With a coarse clock more than half are equal. Then use the mean, which is 0.798 standard deviations of a normal.
     deviation = _NORMAL * median(deviations) or sum(deviations) / len(deviations) / 0.798
     return deviation / math.sqrt(2)
 
 
 def _mean_square_difference(values: Sequence[float], lag: int) -> float:
-    """Of the values that are ``lag`` places apart; those that outliers and large steps make are left out."""
+    """The mean over values ``lag`` places apart, without the squares due to outliers and large steps."""
     squares = [(after - before) ** 2 for before, after in zip(values, values[lag:], strict=False)]
     limit = (_TRIM * _NORMAL) ** 2 * median(squares)
     return mean(square for square in squares if square <= limit)
 
 
 def _has_abrupt_place(values: Sequence[float]) -> bool:
-    """Whether there is one at all: of the places that a fit finds, only those count."""
+    """Whether any place is abrupt; the fit is needed only then."""
     width = _width(values)
     changes = sorted(_change(values, place, width) for place in range(width, len(values) - width + 1))
-    # Around a place 2 * width - 1 are left out. The median of the others is least where those are the largest ones.
+    # 2 * width - 1 changes around a place are left out. The median of the others is least if those are the largest.
     others = len(changes) - 2 * width + 1
     if others <= 0:
         return True
@@ -139,7 +139,7 @@ def _is_abrupt(values: Sequence[float], place: int) -> bool:
 
 
 def _change(values: Sequence[float], place: int, width: int) -> float:
-    """How far the means of ``width`` values before and after a place are apart."""
+    """The difference of the means of ``width`` values before and after a place."""
     return abs(fmean(values[place : place + width]) - fmean(values[max(place - width, 0) : place]))
 
 
@@ -147,8 +147,7 @@ def _change(values: Sequence[float], place: int, width: int) -> float:
 class Step:
     """A change from ``old`` to ``new``, in the history's unit, between the runs of two points.
 
-    Of counts these are the points' own; of others the medians on either side. ``missing`` runs between the two have no
-    number.
+    ``old`` and ``new`` are medians of the values on either side. ``missing`` runs between the two have no number.
     """
 
     before: Point
@@ -164,7 +163,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """A history with the steps that were found in it, oldest first, and a sentence on how."""
+    """A history with its steps, oldest first, and a sentence on the method."""
 
     history: History
     found: Sequence[Step]
@@ -172,24 +171,24 @@ class Steps:
 
 
 def steps_of(history: History) -> Steps:
-    """The steps of a history. Raises HostError where the fit's library is needed and not there."""
+    """The steps of a history. Raises HostError if the fit needs a missing library."""
     numbers = history.numbers
     if history.is_exact:
         places = [at + 1 for at, ((_, one), (_, other)) in enumerate(pairwise(numbers)) if one != other]
         return Steps(history, _steps(history, places), "The count is exact: each change is a step.")
     if history.newest.clock == "instructions" and any(point.resolution for point, _ in numbers):
-        how = "A change is a step where it exceeds what A/A boots of the same work resolve."
+        how = "A change is a step if it exceeds the resolution of A/A boots of the same work."
         return Steps(history, _steps(history, list(_beyond_resolution(numbers))), how)
     if len(numbers) < FEWEST_POINTS:
         runs = counted(len(numbers), "run")
-        how = f"{runs} with a number: of fewer than {FEWEST_POINTS}, no step can be distinguished from noise."
+        how = f"{runs} with a number: finding steps in noise needs {FEWEST_POINTS}."
         return Steps(history, [], how)
-    how = f"Steps are fitted, each with {SHORTEST_SEGMENT} runs or more on either side: a newer one does not show yet."
+    how = f"Steps are fitted, with at least {SHORTEST_SEGMENT} runs on either side: a newer step does not show yet."
     return Steps(history, _steps(history, steps_of_times([value for _, value in numbers])), how)
 
 
 def _steps(history: History, places: Sequence[int]) -> Sequence[Step]:
-    """The steps at these places of the points with a number, of which each segment has a level."""
+    """The steps at these indices of the points with a number."""
     numbers = history.numbers
     ends = [0, *places, len(numbers)]
     levels = [sample_median([value for _, value in numbers[start:end]]) for start, end in pairwise(ends) if places]
@@ -202,7 +201,7 @@ def _steps(history: History, places: Sequence[int]) -> Sequence[Step]:
 
 
 def _beyond_resolution(numbers: Sequence[tuple[Point, float]]) -> Iterator[int]:
-    """Where a number differs from the median since the last step by more than either run resolves.
+    """The indices of numbers that differ from the median since the last step by more than the runs' resolutions.
 
     A run without A/A boots has no resolution and makes no step.
     """
@@ -224,10 +223,9 @@ _KEPT = 16
 
 
 class Origins:
-    """What the runs of a store were made with; the last ones that were asked for are not read again.
+    """The provenance of a store's runs, with a cache; ``of`` raises as ``origin_of`` does.
 
-    A provenance of 10 000 cells has 3 MB, and the metrics of an experiment have their steps at the same runs. ``of``
-    raises as ``origin_of`` does.
+    The provenance of 10 000 cells has 3 MB, and the metrics of an experiment often have steps at the same runs.
     """
 
     def __init__(self, store: Store) -> None:
@@ -236,16 +234,16 @@ class Origins:
 
 
 def causes(origins: Origins, step: Step, metric: Metric) -> Sequence[OriginDifference]:
-    """What differs, the host too where a clock was read; what cannot be read of a run is said in place of it.
+    """The differences between the runs of a step, with the host's for the wall clock, or a note on unreadable ones.
 
-    Other kernels and other cells' modules are left out: a run has many, and those did not change this cell's cost.
+    Other kernels and other cells' modules are left out, since they did not change this cell's cost.
     """
     before, after = step.before, step.after
     changed = [OriginDifference("experiment", detail=(EXPERIMENT_FILE,))] if before.digest != after.digest else []
     try:
         first, second = (_origin(origins, point, metric.cell) for point in (before, after))
     except LabError as error:
-        return [*changed, OriginDifference("what a run was made with", detail=(f"{error.where}: {error.what}",))]
+        return [*changed, OriginDifference("unreadable provenance", detail=(f"{error.where}: {error.what}",))]
     host = host_differences(first, second) if after.clock == "wall" else []
     return [*changed, *origin_differences(first, second), *host]
 
@@ -257,9 +255,9 @@ def _origin(origins: Origins, point: Point, cell: str) -> Origin:
     boots = []
     for boot in origin.boots:
         if boot.kernel.name == kernel:
-            # Of several modules of one cell, each has its name behind the cell's.
+            # Several modules of a cell are named CELL: MODULE.
             modules = {name: one for name, one in boot.modules.items() if f"{name}: ".startswith(f"{cell}: ")}
             inputs = {name: one for name, one in boot.inputs.items() if name == cell}
             boots.append(boot.model_copy(update={"modules": modules, "inputs": inputs}))
-    # A record names the kernel as its boot does. Where none has that name, another version has written the file.
+    # If no boot has the record's kernel, another version has written the file.
     return origin.model_copy(update={"boots": tuple(boots)}) if boots else origin

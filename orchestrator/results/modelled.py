@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Modelled times: ``report --clock modelled --format json`` prints these models.
 
-They follow from the exact cells of a run and from cost tables. None is measured, and none is kept in the store.
+Modelled times are computed from exact cells and cost tables. None is measured or stored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Role = Literal["calibration", "predicted", "excluded"]
 
 
 class ModelEvidence(Record):
-    """What a modelled time follows from."""
+    """The inputs of a modelled time."""
 
     cost_table: Phrase
     """The CPU of the cost table."""
@@ -38,13 +38,13 @@ class ModelEvidence(Record):
     """The cell without a probe."""
     baseline_profile_sha256: Digest
     instructions: Number
-    """What a call executes more than one without a probe: the sum of both profiles, and the exact overhead."""
+    """What the probe adds to a call, by the profiles and by the exact overhead."""
     counts: dict[Phrase, Number]
-    """The same by what has a cost."""
+    """The same by cost."""
 
 
 class ModelledCell(Record):
-    """The modelled overhead of a probe in nanoseconds, with the band that it is in; or the reason why there is none."""
+    """The modelled overhead of a probe in nanoseconds with its band, or the reason why there is none."""
 
     id: CellId
     table: Name | None = None
@@ -60,9 +60,9 @@ class ModelledCell(Record):
     cycles: Number | None = None
     reason: Reason | None = None
     role: Role | None = None
-    """What the published figure is for; None where nothing is published."""
+    """The use of the published figure; None if nothing is published."""
     calibration_kernel: Name | None = None
-    """The kernel with whose counts the costs are fitted to the published figure, where this cell is of another one."""
+    """The kernel whose counts are used to fit the published figure, if it is not this cell's."""
     exclusion: Reason | None = None
     """Why the published figure is excluded, as declared before fitting."""
     reference: ReferenceValue | None = None
@@ -72,7 +72,7 @@ class ModelledCell(Record):
 
     @property
     def error(self) -> float | None:
-        """What the model misses of the published figure, as a part of it; None for one that is not above zero."""
+        """The relative error of the model; None without a positive published figure."""
         if self.overhead is None or self.published is None or self.published <= 0:
             return None
         return (self.overhead - self.published) / self.published
@@ -85,20 +85,20 @@ class ModelledCell(Record):
                 raise ValueError("a cell with a reason has no modelled time")
             return self
         if None in figures or self.overhead is None or self.interval is None:
-            raise ValueError("a modelled time comes with its band and its evidence, or there is a reason")
+            raise ValueError("a cell needs a modelled time with band and evidence, or a reason")
         if not self.interval[0] <= self.overhead <= self.interval[1]:
-            raise ValueError("a modelled time is in its band")
+            raise ValueError("a modelled time must be in its band")
         if (self.role is None) != (self.published is None):
-            raise ValueError("a published figure has a role")
+            raise ValueError("a published figure needs a role")
         if (self.role == "excluded") != (self.exclusion is not None):
-            raise ValueError("a published figure is excluded for a reason")
+            raise ValueError("an excluded figure needs a reason")
         if self.calibration_kernel is not None and (self.role != "predicted" or self.calibration_kernel == self.kernel):
-            raise ValueError("a published figure is fitted to with another kernel's counts where it is predicted")
+            raise ValueError("only a predicted figure can have another kernel for calibration")
         return self
 
 
 class Cost(Record):
-    """What one of a kind takes, in cycles, the range that it is in, and where the figure is from."""
+    """A cost in cycles with its range and source."""
 
     name: Phrase
     value: Number
@@ -109,23 +109,23 @@ class Cost(Record):
 
 
 class Costs(Record):
-    """The costs of a CPU, its frequency in MHz among them, and its caches and TLBs."""
+    """The costs of a CPU, including its frequency in MHz, and its caches and TLBs."""
 
     cpu: Name
     sha256: Digest
-    """Of the cost table's file."""
+    """The digest of the cost table's file."""
     declared: Phrase | None = None
-    """The day on which it was decided what is fitted, and to what; None for a CPU that cannot be calibrated."""
+    """The day of the decision what to fit; None for a CPU that cannot be calibrated."""
     reason: Reason | None = None
-    """Why no time follows from them."""
+    """Why the costs give no times."""
     costs: tuple[Cost, ...]
     remarks: tuple[Reason, ...]
     caches: CpuCaches | None = None
-    """As the catalogue has them. Misses are not priced."""
+    """The catalogue's caches and TLBs, for information: misses have no cost."""
 
 
 class ModelledRun(Record):
-    """The modelled times of a run's probed cells, in its order, and the costs that they follow from."""
+    """The modelled times of a run's probed cells, in its order, and the costs used."""
 
     run: Name
     experiment: Name
@@ -134,5 +134,5 @@ class ModelledRun(Record):
 
 
 def json_text(modelled: ModelledRun | Costs) -> str:
-    """As text: stable order, ASCII only, one newline at the end."""
+    """JSON in stable order, ASCII only, with one newline at the end."""
     return json.dumps(modelled.model_dump(mode="json", exclude_none=True), indent=2) + "\n"

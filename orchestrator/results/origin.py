@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What two runs were made with and what of it differs; commits that a bisection has found.
+"""The provenance of runs, how that of two runs differs, and the result of a bisection.
 
-Guests, programs and modules are compared where both runs have one of the same name: another selection of cells is no
-difference. The host is apart (``host_differences``): nothing of it reaches a number of the exact clock.
+Guests, programs and modules are compared by name if both runs have them: a different selection of cells is not a
+difference. Hosts are compared separately (``host_differences``), since they do not affect the exact clock.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ FILE_NAME = "provenance.json"
 _LARGEST_FILE = 64 << 20  # 10 000 cells with a module each take some 3 MB
 _LONGEST = 300
 _QEMU_OPTIONS = {"-append": "kernel command line", "-cpu": "CPU", "-machine": "machine", "-icount": "instruction clock"}
-"""Options that a number may depend on. Others are paths and sockets, or part of the cell: memory, number of CPUs."""
+"""Options that may affect a number. Others are paths and sockets, or part of the cell: memory, number of CPUs."""
 
 
 def _plain(value: object) -> str:
-    """A value as a sentence quotes it: short and printable, since the file may come from elsewhere."""
+    """A short and printable text: the file may come from another machine."""
     return cut(plain_line(str(value)), _LONGEST)
 
 
@@ -43,7 +43,7 @@ class _Part(BaseModel):
 
 
 class _Session(_Part):
-    """What one process worked with; a run that was resumed has several, with the same tools."""
+    """The tools of one process; a resumed run has several sessions with the same tools."""
 
     orchestrator: Text = ""
     qemu: Text = ""
@@ -61,10 +61,7 @@ class _Kernel(_Part):
 
     @property
     def version(self) -> str:
-        """The release, and the versions of its packages or sources: ``6.1.0-50-686 (6.1.176-1)``.
-
-        The suite that a package came from is left out: another one may have the same package.
-        """
+        """The release and the versions of its packages or sources, without suites: ``6.1.0-50-686 (6.1.176-1)``."""
         packages = self.packages or {name: version.partition(" (")[0] for name, version in self.origin.items()}
         versions = ", ".join(dict.fromkeys(packages[name] for name in sorted(packages)))
         return f"{self.release} ({versions})" if versions else self.release
@@ -83,14 +80,14 @@ class _Module(_Part):
 
 
 class _Input(_Part):
-    """Something of the user's: a file by its name, or a line of the experiment."""
+    """A user's file, by its name, or a line of the experiment."""
 
     name: Text = ""
     key: Text = ""
 
 
 class Boot(_Part):
-    """A guest that was booted: its ``name`` is its files' without suffix, ``qemu`` its command line."""
+    """A booted guest: ``name`` is that of its files without suffix, ``qemu`` its command line."""
 
     name: Text = ""
     qemu: Annotated[tuple[str, ...], Field(max_length=1000)] = ()
@@ -99,15 +96,15 @@ class Boot(_Part):
     work: Texts = {}
     initramfs_sha256: Text = ""
     modules: dict[str, _Module] = {}
-    """By cell; of several of one cell, each has its name behind the cell's."""
+    """By cell, or by ``CELL: MODULE`` if a cell has several."""
     inputs: dict[str, dict[Text, _Input]] = {}
     sources: dict[Text, Texts] = {}
     cells: tuple[str, ...] = ()
-    """The cells of the guest; empty in runs of earlier versions, whose modules name those that have one."""
+    """The cells of the guest; empty in runs of earlier versions."""
 
     @property
     def machine(self) -> str:
-        """The guest's name without its number, ``pentium4-debian-686``: boots are numbered in a plan's order."""
+        """The guest's name without its number: ``pentium4-debian-686``."""
         return PurePath(self.name).name.partition("-")[2]
 
     @cached_property
@@ -118,30 +115,30 @@ class Boot(_Part):
         return found
 
     def has(self, cell: CellRecord) -> bool:
-        """Whether the cell was, or may have been, measured in this guest."""
+        """Whether the cell was or, in a run of an earlier version, may have been measured in this guest."""
         if self.cells:
             return cell.id in self.cells
         return cell.id in self.keys or (cell.probe == "none" and self.name.endswith(f"-{cell.cpu}-{cell.kernel}"))
 
 
 class Origin(_Part):
-    """What a run was made with: ``provenance.json``, or as much of it as there is."""
+    """The provenance of a run: the content of ``provenance.json``, as far as known."""
 
     sessions: tuple[_Session, ...] = ()
     boots: tuple[Boot, ...] = ()
 
     @property
     def session(self) -> _Session:
-        """The last one; an empty one where none is known."""
+        """The last session, or an empty one."""
         return self.sessions[-1] if self.sessions else _Session()
 
 
 @dataclass(frozen=True)
 class OriginDifference:
-    """One thing that two runs were not made with alike.
+    """A difference in the provenance of two runs.
 
-    ``before`` and ``after`` are its versions. They are empty where only its content tells them apart: ``detail`` has
-    the files or packages that differ, where those are known.
+    ``before`` and ``after`` are versions. If both are empty, only the content differs, in the files or packages of
+    ``detail``, if known.
     """
 
     what: str
@@ -156,14 +153,13 @@ class OriginDifference:
             return f"{self.what}: {self.before or 'none'} -> {self.after or 'none'}"
         if self.detail:
             return f"{self.what}: {', '.join(self.detail)} changed"
-        return f"{self.what}: not the same"
+        return f"{self.what}: changed"
 
 
 def origin_of(directory: Path, facts: Mapping[str, Any] | None = None) -> Origin:
-    """What the run in ``directory`` was made with.
+    """The provenance of the run in ``directory``; without its file that of the store (``facts``), or an empty one.
 
-    Where the file is gone, what the store has of it (``facts``, as ``Store.provenance`` returns them), or nothing.
-    Raises LabError for a damaged file, HostError for one that may not be read.
+    Raises LabError for a damaged file, HostError for an unreadable one.
     """
     path = directory / FILE_NAME
     if not path.exists():
@@ -175,20 +171,20 @@ def origin_of(directory: Path, facts: Mapping[str, Any] | None = None) -> Origin
             return Origin.model_validate_json(content)
     except ValidationError:
         pass
-    raise LabError("damaged: it does not say what the run was made with", where=str(path))
+    raise LabError("damaged: not the provenance of a run", where=str(path))
 
 
 def kernel_versions(origin: Origin) -> Mapping[str, str]:
-    """The versions of the kernels that were measured, by name."""
+    """The versions of the measured kernels, by name."""
     return {boot.kernel.name: boot.kernel.version for boot in origin.boots}
 
 
 def origin_differences(
     before: Origin, after: Origin, pairs: Iterable[tuple[str, str]] | None = None
 ) -> Sequence[OriginDifference]:
-    """What differs that a number of any clock may depend on: sources, this program, QEMU, compiler, kernels, modules.
+    """Differences that may affect numbers of any clock: sources, this program, QEMU, compiler, kernels, modules.
 
-    The sources come first, of the ``pairs`` of cells that are compared: by default those of one id.
+    Users' sources come first, of the compared ``pairs`` of cells, by default those of equal ids.
     """
     first, second = before.session, after.session
     tools = [
@@ -197,7 +193,7 @@ def origin_differences(
         ("compiler of guests' programs", first.compiler, second.compiler),
         ("release of guests' packages", first.guests, second.guests),
     ]
-    # An earlier version did not record each of them.
+    # Earlier versions did not record all of them.
     found = [OriginDifference(what, one, other) for what, one, other in tools if one != other and one and other]
     named = None if pairs is None else list(pairs)
     return [
@@ -210,7 +206,7 @@ def origin_differences(
 
 
 def host_differences(before: Origin, after: Origin) -> Sequence[OriginDifference]:
-    """What differs of the hosts, which only times of the wall clock depend on."""
+    """Differences between the hosts, which only affect the wall clock."""
     first, second = before.session.host, after.session.host
     return [
         OriginDifference(f"host's {name}", first[name], second[name])
@@ -220,7 +216,7 @@ def host_differences(before: Origin, after: Origin) -> Sequence[OriginDifference
 
 
 def _both(before: Origin, after: Origin, name: Callable[[Boot], str | None]) -> Iterator[tuple[str, Boot, Boot]]:
-    """The first boot of both runs by what ``name`` makes of it; one that has no name is left out."""
+    """The first boots of both runs with the same ``name``, without boots that have none."""
     first, second = ({name(boot): boot for boot in reversed(origin.boots)} for origin in (before, after))
     names = dict.fromkeys(map(name, before.boots))
     return ((key, first[key], second[key]) for key in names if key and key in second)
@@ -255,7 +251,7 @@ def _machines(before: Origin, after: Origin) -> Iterator[OriginDifference]:
 
 
 def _inputs(before: Origin, after: Origin, pairs: Sequence[tuple[str, str]] | None) -> Iterator[OriginDifference]:
-    """The user's files and lines that differ between cells; an earlier version did not record them."""
+    """The users' files and lines that differ between cells; earlier versions did not record them."""
     first, second = (
         {cell: (boot, inputs) for boot in origin.boots for cell, inputs in boot.inputs.items()}
         for origin in (before, after)
@@ -287,12 +283,12 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
         (boot, one), (other_boot, other) = first[cell], second[cell]
         own, others_own = (at.inputs.get(cell, {}).get("probe") for at in (boot, other_boot))
         if own is not None and others_own is not None and own != others_own:
-            continue  # the user's own file is named by itself
+            continue  # _inputs reports the user's file
         sources, others = boot.sources.get(one.key), other_boot.sources.get(other.key)
         if sources and others:
             changed = [_source_title(name, one.name) for name in _differing(sources, others)]
         else:
-            # A key is that of sources, kernel and compiler. Earlier versions did not record the sources by themselves.
+            # A key covers sources, kernel and compiler. Earlier versions did not record the sources separately.
             rebuilt = one.key != other.key and same_tools and boot.kernel == other_boot.kernel
             changed = ["its sources"] if rebuilt else []
         if changed:
@@ -301,7 +297,7 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
 
 
 def _source_title(file: str, module: str) -> str:
-    """A module's source as a person knows it: what was rendered is called after the module, whatever its file is."""
+    """A module's source file for messages: the main file is rendered from a template of another name."""
     if file != f"{module}_main.c":
         return file
     return "its template" if module.startswith("lab_") else "its main file"
@@ -312,7 +308,7 @@ def _differing(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[str
 
 
 def _options(command: Sequence[str]) -> Mapping[str, str]:
-    """The values of options that count. Where a guest's memory is kept does not: a restored guest has it in a file."""
+    """The values of ``_QEMU_OPTIONS``, without the memory backend, which is a file in a restored guest."""
     return {
         option: ",".join(part for part in _plain(value).split(",") if not part.startswith("memory-backend="))
         for option, value in pairwise(command)
@@ -322,7 +318,7 @@ def _options(command: Sequence[str]) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a commit costs: its value, and the half-width of its interval, 0 on the exact clock."""
+    """The cost at a commit, and the half-width of its interval, 0 on the exact clock."""
 
     value: float
     scatter: float = 0.0
@@ -330,7 +326,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit by its hash, with its first line, its author and its date."""
+    """A commit with the first line of its message."""
 
     hash: str
     subject: str
@@ -344,7 +340,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Tried:
-    """A commit that was looked at: what it costs, or why it was skipped."""
+    """A commit of a bisection: its cost, or why it was skipped."""
 
     commit: Commit
     measured: Measured | None
@@ -353,9 +349,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class Found:
-    """How a bisection ended: the ``candidates``, of which there is one unless skipped commits hide it, oldest last.
+    """The result of a bisection: one of the ``candidates``, oldest last; several if commits were skipped.
 
-    ``tried`` are the commits in the order in which they were measured, both ends first.
+    ``tried`` has the commits in the order of measurement, both ends first.
     """
 
     candidates: Sequence[Commit]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a run's directory has beside its results: consoles, the C of modules, how long cells took.
+"""Files of a run's directory besides its results: consoles, sources of modules, the log with the durations of cells.
 
-The directory may come from another machine: parts may be missing, and what is there is read with bounds, as text, and
-never through a link that leads out of the directory.
+The directory may come from another machine: files may be missing, and are read with bounds, as text, and never through
+a link that leads out of the directory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+@-]*")
 
 @dataclass(frozen=True)
 class KeptFile:
-    """A text of the run: ``path`` in its directory, and its content, of which ``left_out`` bytes are not there."""
+    """A text file of the run, by its ``path`` in the run's directory; ``left_out`` bytes were cut."""
 
     path: str
     content: bytes
@@ -38,7 +38,7 @@ class KeptFile:
 
 
 def provenance(directory: Path) -> Origin:
-    """Read what the run was made with; what is missing or damaged is unknown, as a guest without a plain name is."""
+    """The run's provenance, empty if missing or damaged, without guests of unsafe names."""
     try:
         found = Origin() if _inside(directory, directory / FILE_NAME) is None else origin_of(directory)
     except LabError:
@@ -48,7 +48,7 @@ def provenance(directory: Path) -> Origin:
 
 
 def kept_file(directory: Path, path: str, most: int) -> KeptFile | None:
-    """The last ``most`` bytes of a file in the run's directory, such as a console; None where it is not there."""
+    """The last ``most`` bytes of a file in the run's directory, such as a console; None without the file."""
     file = _inside(directory, directory / path)
     if file is None:
         return None
@@ -62,7 +62,7 @@ def kept_file(directory: Path, path: str, most: int) -> KeptFile | None:
 
 
 def module_folders(directory: Path, boot: Boot, cell: CellRecord) -> Iterator[str]:
-    """The folders of the cell's modules, and of what else is the user's, in the run's directory, as far as kept."""
+    """The folders of the sources of the cell's modules and other user files, in the run's directory."""
     for one in boot.inputs.get(cell.id, {}).values():
         if _PLAIN.fullmatch(one.key):
             own = sorted((directory / _OWN).glob(f"*-{one.key[:8]}"))
@@ -74,7 +74,7 @@ def module_folders(directory: Path, boot: Boot, cell: CellRecord) -> Iterator[st
 
 
 def module_source(directory: Path, folder: str, most: int) -> KeptFile | None:
-    """The C of a module as one text, the file that is named after it first; at most ``most`` bytes of each file."""
+    """A module's sources as one text, the main file first; at most ``most`` bytes of each file."""
     own = Path(folder).name.rpartition("-")[0]
     files = [file for file in (directory / folder).iterdir() if file.name.endswith(_SOURCES)]
     text = b""
@@ -86,7 +86,7 @@ def module_source(directory: Path, folder: str, most: int) -> KeptFile | None:
 
 
 def _inside(directory: Path, file: Path) -> Path | None:
-    """The file, where it is a regular one in the directory."""
+    """The resolved file, if it is a regular file in the directory."""
     try:
         whole = file.resolve(strict=True)
         return whole if whole.is_file() and whole.is_relative_to(directory.resolve()) else None
@@ -95,7 +95,7 @@ def _inside(directory: Path, file: Path) -> Path | None:
 
 
 LAST_LINES = 40
-"""A panic has thirty to fifty, with its trace and registers; the cell's reason quotes the first of them."""
+"""A panic has thirty to fifty lines; the cell's reason quotes the first of them."""
 _TAIL_BYTES = 16 << 10
 _LARGEST_LOG = 64 << 20
 _GUEST_LINE = re.compile(
@@ -105,9 +105,9 @@ _GUEST_LINE = re.compile(
 
 
 def consoles(directory: Path) -> Mapping[str, str]:
-    """Console logs by cells' ids, as paths in a run's directory; of cells in its log, in guests a channel reached.
+    """Paths of console logs in a run's directory by cell id, from the run's log; empty without a log.
 
-    A cell of an interrupted run has its last guest. Empty where there is no log.
+    A cell measured again after an interruption has its last guest's console. Unattended guests are left out.
     """
     try:
         lines = _log_lines(directory, _LARGEST_LOG)
@@ -127,7 +127,7 @@ def consoles(directory: Path) -> Mapping[str, str]:
 
 
 def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
-    """The last lines of the console of each of these cells, where it is still there."""
+    """The last lines of these cells' consoles, if kept."""
     wanted = list(cells)
     known = consoles(directory) if wanted else {}
     tails = {}
@@ -140,32 +140,32 @@ def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
 
 
 _RUNS = 3
-"""Runs that are looked at, of the experiment and of all: the latest ones, as the host and the lab are now."""
+"""The number of latest runs used, of the experiment and of all."""
 _LARGEST_TIMED_LOG = 8 << 20
 _TIMED_LINE = re.compile(
     r" *(?P<at>\d+\.\d{3})  (?P<boot>boot\d+): "
     r"(?:(?P<begins>boot .+ \.\.\.$)|boot .+ \(\d"
     r"| +measure (?P<cell>\S+)(?: FAILED)? \(\d| +store (?P<stored>\S+) \(\d)"
 )
-"""A boot begins, one of its cells was measured or stored, or it ends: steps of the boot's own are indented."""
+"""Lines at which a boot begins, a cell was measured or stored, or a boot ends; other steps are indented further."""
 
 
 @dataclass(frozen=True)
 class Durations:
-    """Medians in seconds, with its share of its guest's start: by a cell's id, and by benchmark."""
+    """Median durations in seconds by cell id and by benchmark, including a share of the guest's start."""
 
     cells: Mapping[str, float]
     benchmarks: Mapping[str, float]
 
     def of(self, cell: str, benchmark: str) -> float | None:
-        """What a cell will probably take; None where neither it nor another of its benchmark was measured here."""
+        """The expected duration of a cell; None if neither it nor its benchmark was measured before."""
         return self.cells.get(cell, self.benchmarks.get(benchmark))
 
 
 def durations(store: Store, experiment: str) -> Durations:
-    """How long cells took in the latest complete runs: of the experiment by cell, of all by benchmark.
+    """Durations in the latest complete runs: of the experiment by cell, of all by benchmark.
 
-    A run whose log or record cannot be read tells nothing.
+    Runs with an unreadable log or record are left out.
     """
 
     def latest(wanted: str | None) -> list[RunEntry]:
@@ -196,7 +196,7 @@ def _log_lines(directory: Path, most: int) -> Sequence[str]:
 
 @dataclass
 class _Boot:
-    """A boot while its log is read: until when its time is counted, its last measured cell, and those stored."""
+    """The state of a boot while its log is read: the time counted so far, its last measured cell, its stored cells."""
 
     last: float
     measured: str | None = None
@@ -204,10 +204,9 @@ class _Boot:
 
 
 def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
-    """Seconds of each cell by a run's log: since the one before it ended, or its guest's start began.
+    """Seconds of each cell by a run's log: since the end of the previous cell, or since the guest's start.
 
-    The last one of a guest has that guest's end. Cells of a guest that works by itself end together: each has an equal
-    part of its boot.
+    The last cell of a guest includes the guest's end. The cells of an unattended guest share its time equally.
     """
     found: dict[str, float] = defaultdict(float)
     boots: dict[str, _Boot] = {}

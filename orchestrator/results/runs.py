@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The run that a directory, an id, the beginning of an id, ``latest``, or a baseline's name means.
+"""Find a run by a directory, an id, the beginning of an id, ``latest``, or a baseline's name.
 
-A run's directory names the run (``run.json``) and holds its results (``results.json``, the contract), so that it can
-be reported on a machine whose store does not contain the run.
+A run's directory has its identity (``run.json``) and its results (``results.json``, the contract), so that another
+machine can report it without the store.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ RESULTS_FILE = "results.json"
 EXPERIMENT_FILE = "experiment.yaml"
 _RUN_IS = "RUN is a run's directory, a run's id or its beginning, 'latest', or a baseline's name"
 
-_COPY_AGAIN = "copy the directory again from where it was made, or name another run"
+_COPY_AGAIN = "copy the directory again from the original, or name another run"
 
 _LARGEST_FILE = 256 << 20  # 10 000 cells of 100 samples take some 20 MB
 _SHOWN = 5
 
 
 class UnknownRun(UsageError):
-    """The name is of no run that is there; the lab has others. ``guess`` is the run that it is most like, if any."""
+    """The lab has runs, but none of this name; ``guess`` is the most similar name, if any."""
 
     guess: str | None = None
 
 
 class RunIdentity(Record):
-    """The content of ``run.json``: the run that the directory belongs to."""
+    """The content of ``run.json``."""
 
     run: Name
     experiment: Name
@@ -54,10 +54,9 @@ _Model = TypeVar("_Model", RunIdentity, RunRecord)
 
 @dataclass(frozen=True)
 class Run:
-    """A run that was found: its results so far, where its files are, and how many cells have no outcome yet.
+    """A stored run: its results so far, its directory, and the number of ``unfinished`` cells without an outcome.
 
-    A directory from another machine has outcomes only, so none of its cells counts as missing. ``is_running`` while a
-    living process works on it.
+    A directory from another machine does not show unfinished cells. ``is_running`` while a process works on it.
     """
 
     record: RunRecord
@@ -67,7 +66,7 @@ class Run:
 
     @property
     def unfinished_sentence(self) -> str:
-        """How many cells have no outcome yet, and why; empty where all have one."""
+        """The number of cells without an outcome, and why; empty if all have one."""
         if not self.unfinished:
             return ""
         has = "has" if self.unfinished == 1 else "have"
@@ -76,21 +75,21 @@ class Run:
 
 
 def find_run(name: str, lab: Path) -> Run:
-    """Return the run that ``name`` (RUN on the command line) means, with the store in ``lab`` if there is one.
+    """The run of this ``name`` (RUN on the command line), from its directory or the store in ``lab``.
 
-    Raises ``UsageError`` when nothing or more than one run is meant; ``LabError`` for damaged results.
+    Raises ``UsageError`` for an unknown or ambiguous name, ``LabError`` for damaged results.
     """
     directory = Path(name)
     try:
         is_run = (directory / RUN_FILE).is_file()
-    except OSError as error:  # a name that is too long, a folder that may not be entered
+    except OSError as error:  # such as a name that is too long
         raise UsageError(f"not readable: {(error.strerror or str(error)).lower()}", where=name) from error
     if is_run:
         return _run_of_directory(directory, lab)
     if os.sep in name or name in (".", ".."):
-        missing = "a file, and no run's directory" if directory.is_file() else "no such directory"
+        missing = "a file; expected a run's directory" if directory.is_file() else "this directory does not exist"
         raise UsageError(
-            f"no run's directory: it has no {RUN_FILE}" if directory.is_dir() else missing,
+            f"not a run's directory: it has no {RUN_FILE}" if directory.is_dir() else missing,
             where=name,
             hint=f"{_RUN_IS}; see: {PROGRAM} list runs",
         )
@@ -104,17 +103,14 @@ def find_run(name: str, lab: Path) -> Run:
 
 
 def check_directory(directory: Path) -> None:
-    """Raise UsageError for a directory that no new run can have."""
+    """Raise UsageError for a directory that a new run cannot use."""
     _check_owner(directory, None)
     if directory.exists() and not directory.is_dir():
-        raise UsageError("a file, where a directory is to be", where=str(directory), hint="name another directory")
+        raise UsageError("a file; expected a directory", where=str(directory), hint="name another directory")
 
 
 def prepare_directory(directory: Path, identity: RunIdentity) -> None:
-    """Make a run's directory and write ``run.json``; one that this run has already is left as it is.
-
-    Raises ``UsageError`` for a directory of another run.
-    """
+    """Make a run's directory and write ``run.json``. Raises ``UsageError`` for another run's directory."""
     _check_owner(directory, identity.run)
     with storage_faults(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -122,16 +118,16 @@ def prepare_directory(directory: Path, identity: RunIdentity) -> None:
 
 
 def _check_owner(directory: Path, run: str | None) -> None:
-    """Raise UsageError for a directory of another run than this one."""
+    """Raise UsageError for a directory of another run."""
     if (directory / RUN_FILE).exists():
         owner = _load(directory / RUN_FILE, RunIdentity).run
         if owner != run:
-            hint = "name another one with --out, or go on with that run: --resume"
+            hint = "name another directory with --out, or resume that run: --resume"
             raise UsageError(f"this directory belongs to run {owner}", where=str(directory), hint=hint)
 
 
 def write_results(directory: Path, record: RunRecord) -> None:
-    """Write ``results.json``, the contract; a reader finds the old file or the new one, never half of one."""
+    """Write ``results.json``, the contract, atomically."""
     file = directory / RESULTS_FILE
     with storage_faults(file):
         write_whole(file, json_text(record))
@@ -139,7 +135,7 @@ def write_results(directory: Path, record: RunRecord) -> None:
 
 def _run_of_directory(directory: Path, lab: Path) -> Run:
     identity = _load(directory / RUN_FILE, RunIdentity)
-    # The store comes first: a run that was killed is in there up to its last cell.
+    # Prefer the store, which also has the last cells of a killed run.
     if (lab / FILE_NAME).exists():
         with Store.open(lab) as store:
             for entry in store.runs():
@@ -148,9 +144,9 @@ def _run_of_directory(directory: Path, lab: Path) -> Run:
     results = directory / RESULTS_FILE
     if not results.exists():
         raise UsageError(
-            f"run {identity.run} has no {RESULTS_FILE} here, and this lab's store does not know it",
+            f"run {identity.run} has no {RESULTS_FILE} and is not in this lab's store",
             where=str(directory),
-            hint=f"It was probably interrupted. Go on with it where it began: --resume --out {directory}",
+            hint=f"It was probably interrupted. Resume it on the machine where it began: --resume --out {directory}",
         )
     record = _load(results, RunRecord)
     if record.run != identity.run:
@@ -174,7 +170,7 @@ def _choose(name: str, entries: Sequence[RunEntry], baselines: Iterable[str], la
         return meant[0]
     if meant:
         raise UsageError(
-            f"'{name}' begins the ids of {len(meant)} runs", detail=_listed(meant), hint="Give more of the id."
+            f"'{name}' begins the ids of {len(meant)} runs", detail=_listed(meant), hint="give more of the id"
         )
     guess = nearest(name, [LATEST, *baselines]) or nearest(name, [entry.id for entry in entries])
     question = f"; did you mean '{guess}'?" if guess else ""
@@ -193,13 +189,12 @@ def _listed(entries: Sequence[RunEntry]) -> list[str]:
 
 def _no_runs_yet(lab: Path) -> UsageError:
     if lab.is_file():
-        what = "a file, where the folder of the lab's results is to be"
-        return UsageError(what, where=str(lab), hint="name a folder in ORCHESTRATOR_LAB")
-    return UsageError("there is no run yet", where=str(lab), hint=f"Make one: {PROGRAM} run CONFIG")
+        return UsageError("a file; expected the results folder", where=str(lab), hint="name a folder: ORCHESTRATOR_LAB")
+    return UsageError("there is no run yet", where=str(lab), hint=f"start one: {PROGRAM} run CONFIG")
 
 
 def _load(path: Path, model: type[_Model]) -> _Model:
-    """Read one of a run's files and validate it: it may come from another machine."""
+    """Read and validate a file of a run, which may come from another machine."""
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
@@ -217,14 +212,14 @@ def _load(path: Path, model: type[_Model]) -> _Model:
 
 
 def _fault(details: ErrorDetails) -> str:
-    """What is wrong with a part of a file, in our words for pydantic's."""
+    """A plain sentence for an error of pydantic."""
     match details["type"]:
         case "json_invalid":
-            return "no JSON, or cut off" + details["msg"][details["msg"].rfind(" at line") :].replace(" at", " in")
+            return "not JSON, or cut off" + details["msg"][details["msg"].rfind(" at line") :].replace(" at", " in")
         case "missing":
             return "missing"
         case "extra_forbidden":
             return "unknown key"
-        case "value_error":  # a sentence of the contract's own
+        case "value_error":  # a sentence of the contract
             return str(details["ctx"]["error"])
-    return f"another value than this version writes: {details['input']!r:.80}"
+    return f"invalid value: {details['input']!r:.80}"

@@ -12,26 +12,25 @@ from itertools import combinations
 
 
 def mean(samples: Sequence[float]) -> float:
-    """Return the arithmetic mean, in the samples' unit, correctly rounded.
+    """The arithmetic mean, in the samples' unit, correctly rounded. Raises ``ValueError`` for no samples.
 
-    Equal samples give exactly that sample, which a sum in floating point does not promise: an exact clock's
-    value has to be the count itself. Raises ``ValueError`` for no samples.
+    The mean of equal samples is exactly that sample, which a floating-point sum does not guarantee.
     """
     return float(statistics.mean(samples))
 
 
 def median(samples: Sequence[float]) -> float:
-    """Return the middle sample, or the mean of the two middle ones. Raises ``ValueError`` for no samples."""
+    """The middle sample, or the mean of the two middle ones. Raises ``ValueError`` for no samples."""
     return float(statistics.median(samples))
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Return an interval that holds the median of what was sampled, in the samples' unit.
+    """A confidence interval of the median, in the samples' unit, for any distribution.
 
-    The narrowest pair of order statistics, equally far from both ends, that covers it with at least ``confidence``;
-    nothing is assumed of the distribution (W. J. Conover, "Practical Nonparametric Statistics", 3rd ed., 3.2: between
-    the k-th smallest and k-th largest of n with probability 1 - 2 * P(B(n, 1/2) < k)). Too few samples for that
-    confidence (under six for 95 %) give smallest and largest. Raises ``ValueError`` for no samples.
+    The narrowest pair of order statistics, equally far from both ends, that covers the median with at least
+    ``confidence`` (W. J. Conover, "Practical Nonparametric Statistics", 3rd ed., 3.2: it is between the k-th smallest
+    and k-th largest of n with probability 1 - 2 * P(B(n, 1/2) < k)). With too few samples for that confidence (under
+    six for 95 %), the smallest and the largest. Raises ``ValueError`` for no samples.
     """
     ordered = sorted(samples)
     count = len(ordered)
@@ -48,7 +47,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 
 
 def spread_without_extremes(samples: Sequence[float]) -> float:
-    """Return the distance between second smallest and second largest sample: one outlier on either side is no drift.
+    """The distance between the second smallest and the second largest sample, to ignore an outlier on either side.
 
     Of fewer than four samples, the distance between the outermost. Raises ``ValueError`` for no samples.
     """
@@ -60,11 +59,7 @@ def spread_without_extremes(samples: Sequence[float]) -> float:
 
 
 def ratio(value: float, base: float) -> float | None:
-    """Return how many times ``base`` fits into ``value``; None where ``base`` is not positive.
-
-    Published tables contain overheads below zero (a probed kernel that was faster): a ratio to such a figure is
-    meaningless.
-    """
+    """``value / base``; None unless ``base`` is positive, as some published overheads are not."""
     return value / base if base > 0 else None
 
 
@@ -75,7 +70,7 @@ _NORMAL_95 = 1.959964
 
 @dataclass(frozen=True)
 class Growth:
-    """y is proportional to x to the power of ``exponent``; ``interval`` its 95 % interval, None of too few points."""
+    """y is proportional to x ** ``exponent``; ``interval`` is its 95 % interval, None for too few points."""
 
     exponent: float
     interval: tuple[float, float] | None
@@ -84,11 +79,10 @@ class Growth:
 def growth(points: Sequence[tuple[float, float]]) -> Growth | None:
     """Fit a power law to points (x, y), all above zero; None for fewer than two different x.
 
-    The median of the slopes between all pairs of logarithms, which is robust against outliers, and its interval
-    (P. K. Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", JASA 63, 1968), for points whose
-    errors are independent; those of running sums are not. Equal values of x, and of y, make it narrower, as in
-    ``scipy.stats.theilslopes``. With fewer than five points even the range of all slopes covers the exponent with less
-    than 95 %.
+    The exponent is the median of the slopes between all pairs of logarithms, which is robust against outliers, with
+    the interval of P. K. Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", JASA 63, 1968. The
+    errors of the points must be independent; those of running sums are not. Ties make the interval narrower, as in
+    ``scipy.stats.theilslopes``. Even the range of all slopes of fewer than five points covers less than 95 %.
     """
     logs = sorted((math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0)
     slopes = sorted((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(logs, 2) if x2 > x1)
@@ -97,7 +91,7 @@ def growth(points: Sequence[tuple[float, float]]) -> Growth | None:
     count = len(logs)
     if count < _FEWEST:
         return Growth(statistics.median(slopes), None)
-    # Kendall's statistic, whose variance equal values make less.
+    # The variance of Kendall's statistic, reduced by ties.
     tied = sum(_pairs_weight(equal) for values in zip(*logs, strict=True) for equal in Counter(values).values())
     variance = (_pairs_weight(count) - tied) / 18
     reach = _NORMAL_95 * math.sqrt(variance)
@@ -113,12 +107,12 @@ def _pairs_weight(count: int) -> int:
 Interval = tuple[float, float]
 
 FEWEST_RUNS = 3
-"""Runs of each: a fourth difference of the same scatter exceeds the largest of three in about one case of twenty."""
+"""Runs per boot: a fourth difference of the same scatter exceeds the largest of three in about one case of twenty."""
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """A difference to a baseline, and the largest difference between boots of the same work (A/A).
+    """The difference to a baseline, and the smallest significant one, from boots of the same work (A/A).
 
     ``runs`` is the number of samples, ``overhead`` the difference of the medians, ``smallest`` the difference that it
     must exceed, ``aa_difference`` the largest difference of an A/A boot's median to the baseline's. The last three are
@@ -136,10 +130,9 @@ class Resolution:
     ) -> Resolution:
         """Compare samples with those of the baseline and of its repetitions, both of which may be missing.
 
-        Each is of the same number of runs, which are compared in order: work that only the first run of a boot does is
-        no scatter. ``smallest`` is the largest difference between a run of the baseline and the same run of a
-        repetition, or between a run's own difference and the overhead. Raises ValueError without samples, or for
-        unequal numbers of them.
+        All have the same number of runs, which are compared in order, since the first run of a boot does extra work.
+        ``smallest`` is the largest difference between a run of the baseline and the same run of a repetition, or
+        between a run's difference and the overhead. Raises ValueError without samples, or for unequal numbers of them.
         """
         if not baseline:
             return cls(len(samples), None, None, None)
@@ -154,22 +147,22 @@ class Resolution:
 
     @property
     def interval(self) -> Interval | None:
-        """The interval of the difference; None where its scatter is unknown."""
+        """The interval of the difference; None if its scatter is unknown."""
         if self.overhead is None or self.smallest is None:
             return None
         return self.overhead - self.smallest, self.overhead + self.smallest
 
     def why_undecided(self, unit: str) -> str | None:
-        """Why the difference allows no verdict; None where it does."""
+        """Why the difference allows no verdict, or None."""
         if self.runs < FEWEST_RUNS:
-            return f"no verdict: with fewer than {FEWEST_RUNS} runs their scatter is unknown"
+            return f"no verdict: the scatter of fewer than {FEWEST_RUNS} runs is unknown"
         if self.overhead is None:
             return "no verdict: the baseline has no number"
         if self.smallest is None:
             return "no verdict: without an A/A boot of the baseline the smallest significant difference is unknown"
         if abs(self.overhead) <= self.smallest:
             return (
-                f"no verdict: the difference of {self.overhead:.0f} {unit} does not exceed the smallest that can be "
-                f"resolved, {self.smallest:.0f}"
+                f"no verdict: the difference of {self.overhead:.0f} {unit} does not exceed the resolution, "
+                f"{self.smallest:.0f}"
             )
         return None

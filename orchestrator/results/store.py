@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The store of a lab's runs: its database, its named baselines, and which runs a process works on.
+"""The store of a lab's runs: its database, its baselines, and the ownership of runs by processes.
 
-One SQLite file in WAL mode: readers and one writer work at once, and a process killed at any point leaves the last
-committed cell in place.
+One SQLite file in WAL mode: readers and one writer work at once, and a killed process loses no committed cell.
 """
 
 from __future__ import annotations
@@ -31,25 +30,24 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.faults import damaged, storage_faults
 
-# Which runs of a store does a living process work on? Each run has a byte of a file, which that process has locked.
+# Each run has a byte in a file, which the process that works on the run locks.
 #
-# The system releases a lock with its holder, however that ends, so that a run whose process was killed is known at
-# once, by a reader who may write nothing. Looking takes no lock (``F_OFD_GETLK``): a reader never keeps a process from
-# a run.
+# The kernel releases the lock when its holder ends in any way, so that even a read-only reader sees that a run's
+# process was killed. Readers take no lock (``F_OFD_GETLK``), so they never block a process.
 #
-# The lock is of an open file (Linux 3.15), with no process number in it. It holds between containers and pid
-# namespaces that share the store's folder, and between hosts where the file system carries locks to its server: NFS
-# does, without ``nolock`` and ``local_lock``. SQLite needs as much of that folder for the store itself. Where locks
-# stay on one host, a run of another host is shown as interrupted while it goes on.
+# The lock belongs to an open file (Linux 3.15), not to a process number. It works between containers and pid namespaces
+# that share the store's folder, and between hosts if the file system sends locks to its server, as NFS does without
+# ``nolock`` and ``local_lock``. SQLite needs the same of the folder. If locks stay on one host, a run of another host
+# is shown as interrupted while it is running.
 
 _FLOCK = "hhqqi0q"  # struct flock of fcntl(2): type, whence, start, length, process
 _TYPE = struct.Struct("h")
 
 
 class Ownership:
-    """The runs, by their numbers, that this process has taken through it, and a view of who has the others.
+    """Takes runs, by their numbers, for this process, and tells which runs have an owner.
 
-    ``file`` is beside ``store``, and as readable: who may read the results may know who makes them.
+    ``file`` is in the folder of ``store`` and has its mode.
     """
 
     def __init__(self, file: Path, store: Path) -> None:
@@ -58,9 +56,9 @@ class Ownership:
         self._taken: set[int] = set()
 
     def take(self, number: int) -> bool:
-        """Take a run until it is released or this process ends; False where another process has it.
+        """Take a run until it is released or this process ends; False if another process has it.
 
-        Raises HostError where the file cannot be written.
+        Raises HostError if the file cannot be written.
         """
         with storage_faults(self._file):
             try:
@@ -77,7 +75,7 @@ class Ownership:
             self._taken.discard(number)
 
     def has_owner(self, number: int) -> bool:
-        """Whether a living process has taken the run; also where the file is another user's and may not be read."""
+        """Whether a process has taken the run; true if the file is unreadable because it is another user's."""
         if number in self._taken:
             return True
         try:
@@ -110,14 +108,11 @@ def _byte(kind: int, number: int) -> bytes:
     return struct.pack(_FLOCK, kind, os.SEEK_SET, number, 1, 0)
 
 
-# How a store is opened that can be read and not written: a read-only file system, a folder of another user's.
-
-
 def read_only_name(path: Path) -> str | None:
-    """The URI by which SQLite reads such a store; None for one that can be written, and for one that is not there."""
+    """The URI for SQLite to open a store that cannot be written; None for a writable or missing one."""
     if not path.is_file() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return None
-    # Beside a database in WAL mode SQLite makes files, if only to read it; with a log that is left there it reads both.
+    # Even to read a database in WAL mode SQLite makes files next to it, unless its log exists or it is immutable.
     log = path.with_name(f"{path.name}-wal")
     has_log = log.exists() and log.stat().st_size > 0
     return f"{path.absolute().as_uri()}?{'mode=ro' if has_log else 'immutable=1'}"
@@ -130,10 +125,10 @@ _PATIENCE_SECONDS = 30
 
 @contextmanager
 def connected(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the store at ``path``, for this thread; file and folder are made, for their owner only, where missing.
+    """Open the store at ``path`` for this thread; a missing file or folder is made, for its owner only.
 
-    One that cannot be written is opened to be read. A file of an earlier version is upgraded; a program of that version
-    refuses it then. Raises ``HostError`` when the disk is full or not writable, and ``LabError`` for a file that is no
+    A store that cannot be written is opened read-only. A file of an earlier version is upgraded, after which that
+    version rejects it. Raises ``HostError`` if the disk is full or not writable, ``LabError`` for a file that is not a
     store, is damaged, or was written by a newer version.
     """
     with storage_faults(path):
@@ -150,7 +145,7 @@ def connected(path: Path) -> Iterator[sqlite3.Connection]:
                 _create(connection, path)
             _upgrade(connection)
             connection.execute("PRAGMA foreign_keys = ON")
-            # In WAL mode this loses at most the last commits, and only when the machine itself crashes.
+            # In WAL mode this loses at most the last commits, and only if the machine crashes.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.row_factory = sqlite3.Row
         yield connection
@@ -158,7 +153,7 @@ def connected(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-    """Commit what the body does, or nothing of it. A body that only reads begins with plain ``BEGIN``."""
+    """Commit all of the body or nothing. A body that only reads uses plain ``BEGIN``."""
     connection.execute(begin)
     try:
         yield
@@ -170,10 +165,10 @@ def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") 
 
 
 def _make(path: Path) -> None:
-    """Make the file where it is missing: SQLite makes one that all may read. Its companions (-wal, -shm) get its mode.
+    """Make a missing file for its owner only: SQLite would make it readable for all. Its -wal and -shm get its mode.
 
-    One that is there is not opened. To close it would release the locks of all connections that this process has to it
-    (fcntl(2)); the next process that leaves the store would take itself for the last one and remove the log of commits.
+    An existing file is not opened: closing it would release the locks of all connections of this process to it
+    (fcntl(2)), and the next process to leave the store would believe to be the last and remove the log of commits.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -184,7 +179,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the file's schema version, 0 for an empty file."""
+    """The file's schema version, 0 for an empty file."""
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     version = _pragma(connection, "user_version")
     if tables == version == 0:
@@ -205,18 +200,17 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    """Bring the file to today's version, one version after the other, each completely or not at all."""
+    """Upgrade the file to the current version, one version per transaction."""
     for version in range(_pragma(connection, "user_version") + 1, SCHEMA_VERSION + 1):
         with transaction(connection):
-            # Another process may have done so while this one waited for the lock.
+            # Another process may have upgraded it while this one waited for the lock.
             if _pragma(connection, "user_version") == version - 1:
                 connection.execute(Path(__file__).with_name(f"lab_{version}.sql").read_text("utf-8"))
                 connection.execute(f"PRAGMA user_version = {version}")
 
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:
-    # The switch to WAL needs exclusive access, and SQLite does not wait for that: two processes that create the store
-    # at once would collide.
+    # Switching to WAL needs exclusive access, for which SQLite does not wait: two processes would collide.
     try:
         with FileLock(f"{path}.lock", timeout=_PATIENCE_SECONDS, mode=0o600):
             if _version(connection, path) == 0:
@@ -228,15 +222,15 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
                         connection.execute("ROLLBACK")
     except Timeout as error:
         raise LabError(
-            "another process has been making this store for too long",
+            "timeout while another process creates this store",
             where=str(path),
-            hint=f"If there is no such process, remove {path}.lock.",
+            hint=f"If no such process is running, remove {path}.lock.",
         ) from error
 
 
 LATEST = "latest"
 DEFAULT = "default"
-"""The baseline that a run is compared with where no other is named."""
+"""The baseline that a run is compared with by default."""
 
 _LONGEST = 80
 _NAME = re.compile(rf"[a-z][a-z0-9-]{{0,{_LONGEST - 1}}}")
@@ -244,7 +238,7 @@ _NAME = re.compile(rf"[a-z][a-z0-9-]{{0,{_LONGEST - 1}}}")
 
 @dataclass(frozen=True)
 class Baseline:
-    """A name, the id of its run, and since when it is that run's (ISO 8601, UTC)."""
+    """A name for a run's id, and the time when it was set (ISO 8601, UTC)."""
 
     name: str
     run: str
@@ -252,28 +246,26 @@ class Baseline:
 
 
 def is_baseline_name(name: str) -> bool:
-    """Whether a baseline may be called so: no run's id begins like it, since an id begins with its year."""
+    """Whether a baseline may have this name. It cannot begin like a run's id, which begins with a year."""
     return name != LATEST and _NAME.fullmatch(name) is not None
 
 
 def check_baseline_name(name: str) -> None:
-    """Raise UsageError for what is no name of a baseline."""
+    """Raise UsageError for an invalid name."""
     if not is_baseline_name(name):
         short = cut(name, _LONGEST, "...")
         shown = short if short.isprintable() else ascii(short)[1:-1]
         hint = (
-            f"a small letter, then small letters, digits and hyphens, at most {_LONGEST} in all: before-the-patch; "
-            "'latest' is the newest run"
+            f"use a small letter, then small letters, digits and hyphens, at most {_LONGEST} in all: before-the-patch; "
+            "'latest' is reserved for the newest run"
         )
-        raise UsageError(f"'{shown}' is no name for a baseline", hint=hint)
+        raise UsageError(f"'{shown}' is not a valid name for a baseline", hint=hint)
 
 
 def unknown_baseline(name: str, known: Mapping[str, Baseline]) -> UsageError:
-    """The error for a baseline that is not there."""
     if not known:
-        return UsageError(
-            f"unknown baseline '{name}'", hint=f"there is none yet: {PROGRAM} compare --set-baseline NAME RUN"
-        )
+        hint = f"there is no baseline yet; set one: {PROGRAM} compare --set-baseline NAME RUN"
+        return UsageError(f"unknown baseline '{name}'", hint=hint)
     return UsageError(unknown("baseline", name, known))
 
 
@@ -286,9 +278,9 @@ _NEVER_NULL = ("id", "experiment", "directory", "started", "status", "digest")
 
 @dataclass(frozen=True)
 class RunEntry:
-    """One run as the store lists it. ``started`` and ``finished`` are ISO 8601, UTC.
+    """One run of the store. ``started`` and ``finished`` are ISO 8601, UTC.
 
-    It is "running" only while a living process works on it: one that was killed leaves an interrupted run.
+    The status is "running" only while a process works on the run, and "interrupted" after that process was killed.
     """
 
     id: str
@@ -301,11 +293,10 @@ class RunEntry:
 
 
 class Store:
-    """A lab's results. Get one from ``Store.open``; it belongs to the thread that opened it.
+    """A lab's results. ``Store.open`` returns one; only the thread that opened it may use it.
 
-    Each write is one transaction. Every method raises ``HostError`` when the disk is full or not writable, ``LabError``
-    when the file is damaged or another process keeps it locked, and ``UsageError`` for the id of an unknown run;
-    nothing stored before is lost then.
+    Each write is one transaction. Every method raises ``HostError`` if the disk is full or not writable, ``LabError``
+    if the file is damaged or locked by another process, and ``UsageError`` for an unknown run.
     """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
@@ -317,19 +308,16 @@ class Store:
     @classmethod
     @contextmanager
     def open(cls, directory: Path) -> Iterator[Store]:
-        """Open the store in ``directory``; both are made, for their owner only, where they are missing.
-
-        Raises ``LabError`` also for a file that is no store or that a newer version wrote.
-        """
+        """Open the store in ``directory``, as ``connected`` does."""
         with connected(directory / FILE_NAME) as connection:
             store = cls(directory, connection)
             with closing(store._ownership):
                 yield store
 
     def check_writable(self) -> None:
-        """Raise HostError where no run can be kept: to be known before anything is built for one."""
+        """Raise HostError if no run can be stored."""
         with self._writing() as connection:
-            # To begin a transaction is no write yet: SQLite 3.40 begins one in a file that can only be read.
+            # SQLite 3.40 can begin a transaction in a read-only file, so write.
             connection.execute("DELETE FROM runs WHERE 0")
 
     def begin_run(
@@ -343,9 +331,9 @@ class Store:
     ) -> RunEntry:
         """Store a new run and the ids of all its cells, in the plan's order.
 
-        ``digest`` identifies the resolved experiment; ``provenance`` is anything JSON can hold. Without
-        ``directory`` the run's files belong into ``runs/<id>`` beside the store. Nothing is made there yet. The run is
-        this process's from its first moment, until ``working_on`` ends or the store is closed.
+        ``digest`` identifies the resolved experiment; ``provenance`` is any JSON. The run's ``directory`` is by default
+        ``runs/<id>`` in the store's folder, and is not made here. This process owns the run until ``working_on`` ends
+        or the store is closed.
         """
         with ExitStack() as on_failure:
             with self._writing() as connection:
@@ -364,7 +352,7 @@ class Store:
                     "INSERT INTO cells (run, position, id, status) VALUES (?, ?, ?, 'planned')",
                     ((run, position, cell) for position, cell in enumerate(cells)),
                 )
-                # Nobody sees the run before the transaction's end, so no other process has taken it.
+                # Other processes cannot see the run before the end of the transaction, so this succeeds.
                 number = cast(int, inserted.lastrowid)
                 self._ownership.take(number)
                 on_failure.callback(self._ownership.release, number)
@@ -373,13 +361,13 @@ class Store:
 
     @contextmanager
     def working_on(self, run: str) -> Iterator[None]:
-        """Own a run, so that it counts as running. Raises ``UsageError`` where another process is working on it."""
+        """Own a run, so that it counts as running. Raises ``UsageError`` if another process owns it."""
         number = self._number(run)
         if not self._ownership.take(number):
             raise UsageError(
                 f"another process is working on run {run}",
                 where=str(self.entry(run).directory),
-                hint="Wait for it to end; without --resume a new run begins.",
+                hint="Wait for it to end, or start a new run without --resume.",
             )
         try:
             yield
@@ -387,10 +375,7 @@ class Store:
             self._ownership.release(number)
 
     def record(self, run: str, cell: CellRecord) -> None:
-        """Store a planned cell's outcome: samples and evidence together, or neither.
-
-        Raises ``LabError`` for a cell that was not planned or already has an outcome, which is kept.
-        """
+        """Store a planned cell's outcome. Raises ``LabError`` for a cell that was not planned or has an outcome."""
         with self._writing() as connection:
             updated = connection.execute(
                 "UPDATE cells SET status = ?, record = ? WHERE run = ? AND id = ? AND status = 'planned'",
@@ -400,7 +385,7 @@ class Store:
                 raise LabError(
                     f"cell {cell.id} of run {run} was not planned, or already has an outcome",
                     where=str(self.path),
-                    hint="If another process is working on the same run, let only one go on with it.",
+                    hint="If another process works on the same run, end one of the two.",
                 )
             connection.executemany(
                 "INSERT INTO samples (run, cell, position, value) VALUES (?, ?, ?, ?)",
@@ -408,31 +393,31 @@ class Store:
             )
 
     def resume_run(self, run: str) -> None:
-        """Mark a run as running again, for the process that works on it."""
+        """Mark a run as running again."""
         self._set_status(run, "running", None)
 
     def finish_run(self, run: str, status: RunStatus) -> None:
         self._set_status(run, status, datetime.now(UTC).isoformat())
 
     def forget_run(self, run: str) -> None:
-        """Remove a run that could not begin: of its cells none has an outcome."""
+        """Remove a run without any outcome."""
         number = self._number(run)
         with self._writing() as connection:
-            # Before the end of the transaction: the next run may get the number.
+            # Before the end of the transaction, since the next run may get the number.
             self._ownership.release(number)
             connection.execute("DELETE FROM cells WHERE run = ? AND status = 'planned'", (run,))
-            # Refused by the database while a cell is left.
+            # The database refuses this if a cell is left.
             connection.execute("DELETE FROM runs WHERE id = ?", (run,))
 
     def unfinished_cells(self, run: str) -> list[str]:
-        """Return the ids of the cells without an outcome, in the plan's order."""
+        """The ids of the cells without an outcome, in the plan's order."""
         with self._reading():
             self.entry(run)
             rows = self.select("SELECT id FROM cells WHERE run = ? AND status = 'planned' ORDER BY position", run)
         return [row["id"] for row in rows]
 
     def load_run(self, run: str) -> RunRecord:
-        """Return every cell of a run that has an outcome, in the plan's order."""
+        """The cells of a run with an outcome, in the plan's order."""
         with self._reading():
             entry = self.entry(run)
             cells = self.select("SELECT id, record FROM cells WHERE run = ? AND record NOT NULL ORDER BY position", run)
@@ -444,11 +429,11 @@ class Store:
             records = [{**json.loads(row["record"]), "samples": samples[row["id"]]} for row in cells]
             return RunRecord.model_validate({"run": entry.id, "experiment": entry.experiment, "cells": records})
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            # Every record satisfied the contract when it was written: another program has changed the file.
+            # All records were valid when written, so another program has changed the file.
             raise LabError(
-                f"what is stored of run {run} contradicts itself",
+                f"the stored results of run {run} contradict each other",
                 where=str(self.path),
-                hint="The run's own directory may still hold its results.json: report that directory.",
+                hint="The run's directory may still have its results.json: report that directory.",
                 detail=str(error).splitlines()[:20],
             ) from error
 
@@ -459,7 +444,7 @@ class Store:
         return self._entry(rows[0])
 
     def provenance(self, run: str) -> dict[str, object]:
-        """Return what a run was made with, as ``begin_run`` got it."""
+        """A run's provenance, as given to ``begin_run``."""
         self.entry(run)
         row = self.select("SELECT provenance FROM runs WHERE id = ?", run)[0]
         try:
@@ -467,34 +452,31 @@ class Store:
         except (ValueError, TypeError, RecursionError):
             facts = None
         if not isinstance(facts, dict):
-            raise damaged(self.path, f"it does not say what run {run} was made with")
+            raise damaged(self.path, f"it has no provenance of run {run}")
         return cast(dict[str, object], facts)
 
     def runs(self) -> list[RunEntry]:
         return [self._entry(row) for row in self.select("SELECT * FROM run_entries ORDER BY number DESC")]
 
     def select(self, query: str, *values: object) -> list[sqlite3.Row]:
-        """Return the rows of a query; for the modules beside this one, that need little of many runs."""
+        """The rows of a query, for modules that read few fields of many runs."""
         with storage_faults(self.path):
             return self._connection.execute(query, values).fetchall()
 
     def cell_counts(self) -> Mapping[str, Counter[str]]:
-        """Return how many cells of each run, by its id, have each status; "planned" are those without an outcome."""
+        """The number of cells by run id and status; "planned" are those without an outcome."""
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for row in self.select("SELECT run, status, count(*) AS cells FROM cells GROUP BY run, status"):
             counts[row["run"]][row["status"]] = row["cells"]
         return counts
 
     def latest(self, experiment: str | None = None, *, unfinished: bool = False) -> RunEntry | None:
-        """Return the newest run, of one experiment or of any.
-
-        ``unfinished`` leaves out the runs that have come to their end: one killed behind its last cell has not.
-        """
+        """The newest run, of one experiment or of any, with ``unfinished`` the newest that is not complete."""
         wanted = "(?1 IS NULL OR experiment = ?1) AND (NOT ?2 OR status != 'complete')"
         return self._newest(wanted, experiment, unfinished)
 
     def previous(self, run: str) -> RunEntry | None:
-        """Return the newest complete run of the same experiment that began before this one."""
+        """The newest complete run of the same experiment that began before this one."""
         experiment = self.entry(run).experiment
         return self._newest(
             "experiment = ? AND status = 'complete' AND number < (SELECT number FROM runs WHERE id = ?)",
@@ -512,7 +494,7 @@ class Store:
         return {row["name"]: Baseline(row["name"], row["run"], row["since"]) for row in rows}
 
     def set_baseline(self, name: str, run: str) -> None:
-        """Give a run a name, which another run has no longer then. Raises ``UsageError`` for a word that is no name."""
+        """Give a run a name, and take it from another run. Raises ``UsageError`` for an invalid name."""
         check_baseline_name(name)
         with self._writing() as connection:
             self.entry(run)
@@ -520,7 +502,7 @@ class Store:
             connection.execute("INSERT OR REPLACE INTO baselines (name, run, since) VALUES (?, ?, ?)", (name, run, now))
 
     def remove_baseline(self, name: str) -> None:
-        """Remove a name; its run stays. Raises ``UsageError`` for an unknown one."""
+        """Remove a name, but not its run. Raises ``UsageError`` for an unknown name."""
         with self._writing() as connection:
             known = self.baselines()
             if name not in known:
@@ -530,7 +512,7 @@ class Store:
     def _set_status(self, run: str, status: RunStatus, finished: str | None) -> None:
         with self._writing() as connection:
             self.entry(run)
-            # Not before its beginning, where the host's clock was set back meanwhile; NULL stays NULL.
+            # Not before its start, if the host's clock was set back; NULL stays NULL.
             connection.execute(
                 "UPDATE runs SET status = ?, finished = max(started, ?) WHERE id = ?", (status, finished, run)
             )
@@ -543,7 +525,7 @@ class Store:
         stored = self._whole(row)
         abandoned = stored["status"] == "running" and not self._ownership.has_owner(stored["number"])
         if abandoned:
-            # Its process may have come to the run's end, and released it, since the row was read.
+            # Its process may have completed and released the run since the row was read.
             again = self.select("SELECT * FROM run_entries WHERE id = ?", stored["id"])
             stored = self._whole(again[0]) if again else stored
             abandoned = stored["status"] == "running"
@@ -554,7 +536,7 @@ class Store:
     def _whole(self, row: sqlite3.Row) -> dict[str, Any]:
         stored: dict[str, Any] = dict(row)
         if not all(isinstance(stored.get(name), str) for name in _NEVER_NULL):
-            raise damaged(self.path, "a run lacks what each has")
+            raise damaged(self.path, "a run lacks a required field")
         return stored
 
     @contextmanager
@@ -564,6 +546,6 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Several queries that see the same moment."""
+        """A transaction in which several queries see the same state."""
         with storage_faults(self.path), transaction(self._connection, "BEGIN"):
             yield

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A cell's profile as it is stored: instructions by symbol, misses, trees of calls, and differences.
+"""Stored profiles of cells: instructions by symbol, cache misses, trees of calls, and differences.
 
-One file for each cell, JSON compressed with gzip, in the run's folder ``profiles``. A cell's record has the file's name
-and digest, and the figures that prove it.
+Each cell has one file, JSON compressed with gzip, in the run's folder ``profiles``. Its record has the file's digest
+and the figures that prove the profile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from orchestrator.results.faults import storage_faults
 
 
 class Misses(NamedTuple):
-    """How often something was not in a cache: fetches, loads and stores in level 1, all of them in level 2, TLBs."""
+    """Cache misses: of fetches, loads and stores in level 1, of all in level 2, and in the TLBs."""
 
     l1i: Count = 0
     l1d_loads: Count = 0
@@ -47,12 +47,11 @@ NO_MISSES = Misses()
 
 
 def sum_of(all_misses: Iterable[Misses]) -> Misses:
-    """All of them together."""
     return Misses(*(sum(kind) for kind in zip(NO_MISSES, *all_misses, strict=True)))
 
 
 class InstructionMisses(NamedTuple):
-    """What an instruction, ``offset`` bytes behind its symbol, missed in all calls together."""
+    """The misses of an instruction, ``offset`` bytes after its symbol, in all calls."""
 
     offset: Annotated[int, Field(ge=0, lt=2**64)]
     code: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){1,15}$")]
@@ -60,9 +59,9 @@ class InstructionMisses(NamedTuple):
 
 
 class CacheProfile(Record):
-    """A cache that was modelled: bytes, lines of a set, bytes of a line; a TLB's lines are pages.
+    """A modelled cache: its size in bytes, lines per set, bytes per line; a TLB's lines are pages.
 
-    ``accesses`` and ``misses`` are of all calls; ``repeated`` are the misses of as many calls again.
+    ``accesses`` and ``misses`` are of all calls; ``repeated`` are the misses of a second pass of the same calls.
     """
 
     name: CacheName
@@ -86,7 +85,7 @@ class CacheProfile(Record):
 
 FOLDER = "profiles"
 LARGEST_FILE = 16 << 20
-"""Bytes of a profile's file; one of a system call has ten thousand."""
+"""Bytes of a profile's file; that of a system call has some ten thousand."""
 _LARGEST_TEXT = 256 << 20
 
 Place = Literal["kernel", "module", "user", "generated"]
@@ -100,15 +99,14 @@ Unit = Literal["call", "run", "round", "probe"]
 
 _PREFIX = "26|2e|36|3e|64|65|66|67"
 _REPEATED = re.compile(rf"(?:{_PREFIX})*f[23](?:{_PREFIX}|f[23])*(?:4[0-9a-f])?(?:a[4-7a-f]|6[c-f])")
-"""A string instruction with a prefix that repeats it, and REX before its opcode."""
+"""A string instruction with a repeat prefix, and an optional REX prefix before its opcode."""
 
 
 class Instruction(NamedTuple):
-    """An instruction ``offset`` bytes behind its symbol, and how often it was executed in all calls together.
+    """An instruction ``offset`` bytes after its symbol, and its executions in all calls, less those of the clock.
 
-    ``loads`` and ``stores`` are 0 where they were not counted, as ``taken`` (executions that went on elsewhere than
-    behind it) in profiles of earlier versions. What the clock itself executes is subtracted. Without ``code`` it is all
-    of user space, counted together.
+    ``taken`` counts the executions that continued elsewhere than at the next instruction. ``loads`` and ``stores`` are
+    0 if not counted, as is ``taken`` in profiles of earlier versions. Without ``code`` it is the sum of user space.
     """
 
     offset: Offset
@@ -120,18 +118,15 @@ class Instruction(NamedTuple):
 
     @property
     def repetitions(self) -> int:
-        """Executions of a string instruction (``rep stos``) that went on at itself.
-
-        QEMU's clock counts each of them, and a CPU's counter the whole instruction as one.
-        """
+        """Repetitions of a string instruction (``rep stos``), which QEMU counts, unlike a CPU's counter."""
         return self.taken if _REPEATED.fullmatch(self.code) else 0
 
 
 class SymbolProfile(Record):
-    """A function of the kernel or of ``module``, a program in user space, or code that was made while the guest ran.
+    """A function of the kernel or of ``module``, a program in user space, or code generated at run time.
 
-    ``address`` is where it begins, from the module's text on for a module's; 0 for a program and for generated code,
-    whose offsets are addresses.
+    ``address`` is its start, relative to the module's text in a module; 0 for a program and for generated code, whose
+    offsets are addresses.
     """
 
     name: FunctionName
@@ -140,7 +135,7 @@ class SymbolProfile(Record):
     address: Offset
     instructions: tuple[Instruction, ...]
     misses: tuple[InstructionMisses, ...] = ()
-    """Of those instructions that missed in a cache, where caches were modelled."""
+    """The instructions with misses, if caches were modelled."""
 
     @cached_property
     def executed(self) -> int:
@@ -156,19 +151,20 @@ class SymbolProfile(Record):
 
     @property
     def title(self) -> str:
-        """The name as it is printed: ``kprobe_func [lab_kprobe]``."""
+        """The name with its module: ``kprobe_func [lab_kprobe]``."""
         return self.name if self.module is None else f"{self.name} [{self.module}]"
 
     @property
     def placed_title(self) -> str:
-        """The same with where it is in its module: ``kprobe_func [lab_kprobe+0x40]``."""
+        """The same with the offset in the module: ``kprobe_func [lab_kprobe+0x40]``."""
         return self.title if self.module is None else f"{self.name} [{self.module}+{self.address:#x}]"
 
 
 class CellProfile(Record):
-    """All that ``calls`` calls of a cell executed, the largest symbol first. ``has_details`` where all was counted.
+    """The instructions of ``calls`` calls of a cell, the largest symbol first.
 
-    ``unit`` is what is counted as a call: of a whole system it is a run.
+    ``has_details`` if loads, stores and taken branches were counted. ``unit`` is the unit of work that counts as a
+    call, such as a run of a whole system.
     """
 
     cell: CellId
@@ -178,13 +174,13 @@ class CellProfile(Record):
     has_details: bool
     symbols: tuple[SymbolProfile, ...]
     stacks: tuple[tuple[Folded, Instructions], ...] = ()
-    """Folded: names with semicolons between, the program first, and the instructions of the last one in all calls."""
+    """Folded stacks: names separated by semicolons, the program first, and the last one's instructions in all calls."""
     caches: tuple[CacheProfile, ...] = ()
-    """The caches that were modelled."""
+    """The modelled caches."""
     names: dict[str, dict[Offset, FunctionPlace]] = Field(default={})
     """The functions that instructions jump or refer to, by address: ``get_kprobe``, ``get_kprobe+0x5``.
 
-    Of each module what its own instructions jump to, from its text on; under "" all others.
+    Under a module's name those of its own text, by offset in it; under "" all others.
     """
 
     @property
@@ -221,7 +217,7 @@ class CellProfile(Record):
         return Fraction(count, self.calls)
 
     def as_json(self, classes: Mapping[str, Fraction]) -> dict[str, Any]:
-        """For programs, as docs/profiles.md has it: figures per call by symbol, the largest first, and by class."""
+        """JSON as in docs/profiles.md: figures per call, by symbol, the largest first, and by class."""
 
         def figure(count: int) -> float:
             return float(self.per_call(count))
@@ -256,13 +252,13 @@ class CellProfile(Record):
 
 
 def file_name(cell: str) -> str:
-    """The name of a cell's file; an id may have slashes in it, and nothing else special."""
+    """The file name for a cell's id, whose only special characters are slashes."""
     return f"{cell.replace('/', '.')}.json.gz"
 
 
 def write_profile(profile: CellProfile, file: Path) -> str:
-    """Write a profile, and return its digest. Raises HostError when the disk is full."""
-    # Without the time of day, equal profiles are equal files.
+    """Write a profile, and return its digest. Raises HostError if the disk is full."""
+    # Without the time, equal profiles are equal files.
     content = gzip.compress(profile.model_dump_json().encode(), mtime=0)
     with storage_faults(file):
         file.parent.mkdir(exist_ok=True)
@@ -273,19 +269,19 @@ def write_profile(profile: CellProfile, file: Path) -> str:
 def load_profile(directory: Path, record: CellRecord) -> CellProfile:
     """The profile of a cell of the run in ``directory``.
 
-    Raises UsageError where the cell has none, LabError where the file is not the one that the record names.
+    Raises UsageError if the cell has none, LabError for a missing, changed or damaged file.
     """
     if record.profile is None:
-        hint = f"measure with one: {PROGRAM} run CONFIG --profile symbols"
+        hint = f"measure one: {PROGRAM} run CONFIG --profile symbols"
         raise UsageError(f"cell {record.id} has no profile", hint=hint)
     file = directory / FOLDER / file_name(record.id)
     if not file.exists():
-        hint = "a run puts them there when the boot of their cells ends: wait for it, or go on with --resume"
-        raise LabError(f"the profile of cell {record.id} is not there", where=str(file), hint=hint)
+        hint = "a run writes profiles at the end of a boot: wait for it, or resume the run with --resume"
+        raise LabError(f"the profile of cell {record.id} is missing", where=str(file), hint=hint)
     with storage_faults(file), file.open("rb") as opened:
         content = opened.read(LARGEST_FILE + 1)
     if hashlib.sha256(content).hexdigest() != record.profile.sha256:
-        raise LabError(f"this is not the profile of cell {record.id} that the run has recorded", where=str(file))
+        raise LabError(f"the profile of cell {record.id} differs from the recorded one", where=str(file))
     try:
         text = zlib.decompressobj(wbits=31).decompress(content, _LARGEST_TEXT)
         return CellProfile.model_validate_json(text)
@@ -297,22 +293,19 @@ _SUFFIXES = re.compile(r"(\.(isra|constprop|part|cold|lto_priv|localalias|llvm)(
 
 
 def stem(title: str) -> str:
-    """A function's name without what a compiler adds in one build, ``.isra.0``; its module, or its offset, stays."""
+    """A function's title without the compiler's suffixes, such as ``.isra.0``; a module or offset stays."""
     return _SUFFIXES.sub("", title)
 
 
 def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | None, str | None]]:
-    """Names of two sides, those of one function together, and None for what a side lacks.
-
-    Equal names belong together. What is left does where a function has one clone on each side.
-    """
+    """Pair the names of two profiles: equal names, then the single clones of a function; None for a missing one."""
     first, second = dict.fromkeys(before), dict.fromkeys(after)
     found: list[tuple[str | None, str | None]] = [(name, name) for name in first if name in second]
     left: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
-    for side, (names, others) in enumerate([(first, second), (second, first)]):
+    for index, (names, others) in enumerate([(first, second), (second, first)]):
         for name in names:
             if name not in others:
-                left[stem(name)][side].append(name)
+                left[stem(name)][index].append(name)
     for ours, theirs in left.values():
         if len(ours) == len(theirs) == 1:
             found.append((ours[0], theirs[0]))
@@ -323,16 +316,16 @@ def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | 
 
 
 DEEPEST = 256
-"""Names of a stack; the plugin follows 128 calls."""
+"""The most names of a stack; the plugin follows 128 calls."""
 
 ZERO = Fraction(0)
 
 
 @dataclass(frozen=True)
 class CallCost:
-    """A function as it was called from another one: instructions per call, its own and all with what it called.
+    """A function in the tree of calls: instructions per call, its ``own`` and the ``total`` with its callees.
 
-    What it called is in the order of its names.
+    The callees are in the order of their names.
     """
 
     name: str
@@ -341,7 +334,7 @@ class CallCost:
     called: Sequence[CallCost]
 
     def as_json(self) -> dict[str, Any]:
-        """For programs: its calls, each behind its caller; ``stack`` has semicolons between them."""
+        """JSON with a list of calls, each after its caller; ``stack`` has names separated by semicolons."""
 
         def calls(caller: CallCost, above: str) -> Iterator[dict[str, Any]]:
             for one in caller.called:
@@ -353,15 +346,15 @@ class CallCost:
 
 
 def call_tree(profile: CellProfile) -> CallCost:
-    """The tree of a profile with stacks; what is called first is the program, below a root named after the cell.
+    """The tree of calls of a profile: a root named after the cell, then the program.
 
-    Raises UsageError for a profile without stacks, LabError where one is too deep.
+    Raises UsageError for a profile without stacks, LabError for a stack that is too deep.
     """
     check_stacks(profile)
     stacks = [(folded.split(";"), count) for folded, count in profile.stacks]
     longest = max(len(names) for names, _ in stacks)
     if longest > DEEPEST:
-        raise LabError(f"a stack of cell {profile.cell} has {longest} calls, more than the {DEEPEST} there can be")
+        raise LabError(f"a stack of cell {profile.cell} has {longest} calls, more than the possible {DEEPEST}")
 
     def cost(name: str, below: Sequence[tuple[Sequence[str], int]], depth: int) -> CallCost:
         called: dict[str, list[tuple[Sequence[str], int]]] = defaultdict(list)
@@ -378,11 +371,11 @@ def call_tree(profile: CellProfile) -> CallCost:
 def check_stacks(profile: CellProfile) -> None:
     """Raise UsageError for a profile without stacks."""
     if not profile.stacks:
-        hint = f"measure with them: {PROGRAM} run CONFIG --profile stacks"
+        hint = f"measure stacks: {PROGRAM} run CONFIG --profile stacks"
         raise UsageError(f"the profile of cell {profile.cell} has no stacks", hint=hint)
 
 
-class _Sides:
+class _Change:
     before: Fraction | None
     after: Fraction | None
 
@@ -392,28 +385,27 @@ class _Sides:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        sides = {"before": self.before, "after": self.after, "change": self.change}
-        return {name: None if side is None else float(side) for name, side in sides.items()}
+        figures = {"before": self.before, "after": self.after, "change": self.change}
+        return {name: None if one is None else float(one) for name, one in figures.items()}
 
 
 @dataclass(frozen=True)
-class SymbolDifference(_Sides):
-    """A symbol's instructions per call in two profiles; None where it executed nothing."""
+class SymbolDifference(_Change):
+    """A symbol's instructions per call in two profiles; None in a profile without it."""
 
     title: str
     before: Fraction | None
     after: Fraction | None
 
     def as_json(self) -> dict[str, Any]:
-        """For programs; null where a side does not execute it."""
         return {"symbol": self.title, **self.figures}
 
 
 @dataclass(frozen=True)
-class InstructionDifference(_Sides):
-    """An instruction of a function, ``text`` with the names of what it jumps to, and its executions per call.
+class InstructionDifference(_Change):
+    """An instruction of a function, its ``text`` with the names of jump targets, and its executions per call.
 
-    None stands for the side that does not execute it. Offsets are bytes behind the function.
+    None stands for a profile that does not execute it. Offsets are in bytes from the function's start.
     """
 
     text: str
@@ -429,7 +421,7 @@ class InstructionDifference(_Sides):
 
 @dataclass(frozen=True)
 class FunctionDifference:
-    """A function compared by instruction: those that differ, in their order; ``equal`` is how many do not."""
+    """A function compared by instruction: those that differ, in order, and the number of ``equal`` ones."""
 
     symbol: SymbolDifference
     instructions: Sequence[InstructionDifference]
@@ -442,10 +434,10 @@ class FunctionDifference:
 
 @dataclass(frozen=True)
 class ProfileDifference:
-    """Two profiles compared: the symbols that differ, the largest change first; ``equal`` is how many do not.
+    """Two profiles compared: the symbols that differ, the largest change first, and the number of ``equal`` ones.
 
-    ``other_code`` has those that execute as many instructions, but not the same ones; they are not among the ``equal``.
-    ``notes`` are sentences on what was compared.
+    ``other_code`` has the symbols that execute as many instructions, but different ones; they are not ``equal``.
+    ``notes`` are sentences on the comparison.
     """
 
     before: CellProfile
@@ -460,39 +452,38 @@ class ProfileDifference:
         return self.before.per_call(self.before.executed), self.after.per_call(self.after.executed)
 
     def as_json(self, function: FunctionDifference | None = None) -> dict[str, Any]:
-        """For programs, as docs/profiles.md has it: by symbol, or of one function by instruction."""
+        """JSON as in docs/profiles.md: by symbol, or one function by instruction."""
         before, after = self.totals
-        sides = {
+        both = {
             "before": {"cell": self.before.cell, "instructions": float(before)},
             "after": {"cell": self.after.cell, "instructions": float(after)},
         }
         if function is not None:
-            return {**sides, "notes": list(self.notes), **function.as_json()}
+            return {**both, "notes": list(self.notes), **function.as_json()}
         equal = {"equal": self.equal, "other_code": list(self.other_code), "notes": list(self.notes)}
-        return {**sides, "change": float(after - before), **equal, "symbols": [one.as_json() for one in self.symbols]}
+        return {**both, "change": float(after - before), **equal, "symbols": [one.as_json() for one in self.symbols]}
 
 
 @dataclass(frozen=True)
 class SymbolPair:
-    """The symbols that are one function in two profiles; those of one name are taken together."""
+    """The symbols of one function in two profiles, with all symbols of the same name."""
 
     before: Sequence[SymbolProfile]
     after: Sequence[SymbolProfile]
 
     @property
     def title(self) -> str:
-        """The name; both where a compiler has changed it: ``f -> f.isra.0``."""
-        return " -> ".join(dict.fromkeys(side[0].title for side in (self.before, self.after) if side))
+        """The name, or both if the compiler changed it: ``f -> f.isra.0``."""
+        return " -> ".join(dict.fromkeys(symbols[0].title for symbols in (self.before, self.after) if symbols))
 
 
 def symbol_pairs(before: CellProfile, after: CellProfile) -> Sequence[SymbolPair]:
-    """The symbols of two profiles by name."""
     first, second = _by_title(before), _by_title(after)
     return [SymbolPair(first.get(one or "", ()), second.get(other or "", ())) for one, other in paired(first, second)]
 
 
 def difference(before: CellProfile, after: CellProfile) -> ProfileDifference:
-    """Compare two profiles by the names of their symbols: code that only moved is equal."""
+    """Compare two profiles by symbol names, so that code that only moved is equal."""
     found = [symbol_difference(pair, before.calls, after.calls) for pair in symbol_pairs(before, after)]
     differing = [one for one in found if one.before != one.after]
     differing.sort(key=lambda one: (-abs(one.change), one.title))
@@ -500,7 +491,6 @@ def difference(before: CellProfile, after: CellProfile) -> ProfileDifference:
 
 
 def symbol_difference(pair: SymbolPair, calls_before: int, calls_after: int) -> SymbolDifference:
-    """How much a symbol executed of two profiles with so many calls."""
     return SymbolDifference(pair.title, _per_call(pair.before, calls_before), _per_call(pair.after, calls_after))
 
 
