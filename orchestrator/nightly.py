@@ -30,7 +30,7 @@ from orchestrator import __version__
 from orchestrator.comparison.comparison import CellChange, ComparedRuns
 from orchestrator.comparison.forms import CellNames, comparison_sheet, difference_figures
 from orchestrator.comparison.forms import summary as comparison_summary
-from orchestrator.comparison.verdicts import is_exact, resolvable
+from orchestrator.comparison.verdicts import is_exact, resolution
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.plain_text import counted, cut, shown
@@ -142,6 +142,7 @@ def nightly_lock(lab: Path, experiment: str) -> Iterator[NightlyMarker]:
 
 
 def good_or_bad(result: NightlyResult) -> str:
+    """``good`` or ``bad``."""
     return "good" if result.is_good else "bad"
 
 
@@ -214,7 +215,7 @@ def repeatability(result: NightlyResult) -> Iterator[str]:
 
 
 def _whole_systems(table: str | None, cells: list[CellRecord], by_id: Mapping[str, CellRecord]) -> str:
-    known = [(level, cell) for cell in cells if (level := resolvable(cell, by_id)) is not None]
+    known = [(level, cell) for cell in cells if (level := resolution(cell, by_id)) is not None]
     name = table or cells[0].benchmark
     if not known:
         return f"{name}: unknown, without a further boot of the baseline"

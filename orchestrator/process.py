@@ -229,4 +229,5 @@ def _start_errors(program: str) -> Iterator[None]:
 
 
 def not_installed(program: str) -> HostError:
+    """The error for a missing program."""
     return HostError(f"{program} is not installed", hint=f"`{PROGRAM} doctor` says what is missing and how to get it")

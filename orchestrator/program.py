@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""This program's name as the user called it, and the programs that the host must have."""
+"""The program's name as the user called it, and the programs that the host must have."""
 
 from __future__ import annotations
 

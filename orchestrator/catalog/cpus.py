@@ -37,6 +37,7 @@ class CpuModel(Fact):
 
 @lru_cache(maxsize=1)
 def cpus() -> Mapping[str, CpuModel]:
+    """The catalogue's CPU models by name."""
     return named(CpuModel, read("cpus.yaml")["cpus"])
 
 

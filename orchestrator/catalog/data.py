@@ -82,7 +82,7 @@ def choices_sentence(word: str, choices: Iterable[str]) -> str:
 
 
 def unknown(kind: str, word: str, choices: Iterable[str]) -> str:
-    """``unknown <kind> 'word'; allowed: ...; did you mean '...'?``"""
+    """The sentence ``unknown <kind> 'word'; allowed: ...; did you mean '...'?``."""
     return f"unknown {kind} '{word}'; {choices_sentence(word, choices)}"
 
 

@@ -306,4 +306,5 @@ class DebianRelease(Suites):
 
 @lru_cache(maxsize=1)
 def debian() -> DebianRelease:
+    """The release of ``debian.yaml``."""
     return DebianRelease.model_validate(read("debian.yaml"))

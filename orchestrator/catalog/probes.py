@@ -24,7 +24,8 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)+")
 
 class Change(Fact):
     """A change of Linux: the first ``release`` that has it (``6.6``, or ``6.1.28``), its ``commit``, and the ``arch``
-    that it is limited to."""
+    that it is limited to.
+    """
 
     release: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(\.\d+)*$")]
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
@@ -74,6 +75,7 @@ _COLUMN, _END = 60, 16
 
 
 def is_one_liner(name: str) -> bool:
+    """Whether a probe's name is a bpftrace one-liner."""
     return name.startswith(PREFIX)
 
 

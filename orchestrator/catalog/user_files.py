@@ -45,7 +45,7 @@ def named_modinfo(file: Path) -> Mapping[str, str]:
 
 
 def modinfo(file: Path) -> dict[str, str]:
-    """A module's information, as modinfo(8) prints it, with the last value of each key. Raises ConfigError."""
+    """The output of modinfo(8) for a module by key, with the last value of each. Raises ConfigError."""
     try:
         if file.stat().st_size > LARGEST:
             raise ConfigError(f"is larger than {LARGEST >> 20} MiB", where=str(file))

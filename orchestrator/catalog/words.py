@@ -28,6 +28,7 @@ class SystemCall(Fact):
 
 @lru_cache(maxsize=1)
 def system_calls() -> Mapping[str, SystemCall]:
+    """The system calls by name."""
     return named(SystemCall, read("system_calls.yaml"))
 
 

@@ -159,9 +159,7 @@ def nightly(
     ] = None,
     webhook: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL", envvar="ORCHESTRATOR_WEBHOOK", show_envvar=True, help="Post a JSON summary there."
-        ),
+        typer.Option(metavar="URL", envvar="ORCHESTRATOR_WEBHOOK", show_envvar=True, help="Post a JSON summary there."),
     ] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,

@@ -243,12 +243,8 @@ AllowOops = Annotated[
         "failure; docs/reference/guest.md lists the reports.",
     ),
 ]
-Fresh = Annotated[
-    bool, typer.Option("--fresh", help="Boot the guest, even if a saved one could be restored.")
-]
-ConsoleLog = Annotated[
-    Path | None, typer.Option(help="Keep the guest's console log and the step log in this folder.")
-]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Boot the guest, even if a saved one could be restored.")]
+ConsoleLog = Annotated[Path | None, typer.Option(help="Keep the guest's console log and the step log in this folder.")]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.program import PROGRAM
-from orchestrator.report.html.frame import Page, beside, write_page
+from orchestrator.report.html.frame import Page, page_folder, write_page
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets, render_sheets
 from orchestrator.results.history import metrics as known_metrics
@@ -81,6 +81,7 @@ def opened_store() -> Iterator[Store | None]:
 
 
 def no_run_yet() -> UsageError:
+    """The error of a command that needs a run."""
     return UsageError("there is no run yet", where=str(lab_dir()), hint=f"start one: {PROGRAM} run CONFIG")
 
 
@@ -159,9 +160,7 @@ FormOption = Annotated[
     Form,
     typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs, complete."),
 ]
-Limit = Annotated[
-    int, typer.Option(min=0, metavar="N", help="List N symbols, and the rest in one line; 0: list all.")
-]
+Limit = Annotated[int, typer.Option(min=0, metavar="N", help="List N symbols, and the rest in one line; 0: list all.")]
 Depth = Annotated[int, typer.Option(min=0, max=256, metavar="N", help="With --tree: calls up to N levels deep.")]
 Share = Annotated[
     float,
@@ -226,7 +225,7 @@ def show_page(make: Callable[[str | None], Page], out: Path | None, default: Pat
 
 def write_page_to(file: Path, make: Callable[[str | None], Page]) -> None:
     """Make and write a page. ``make`` gets the name of the folder for the page's large files."""
-    page = make(beside(file))
+    page = make(page_folder(file))
     write_page(page, file)
     print(f"page: {file}", file=sys.stderr)
     if page.files:

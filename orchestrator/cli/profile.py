@@ -64,9 +64,7 @@ def profile(
     ] = None,
     form: options.FormOption = options.Form.TABLE,
     limit: options.Limit = 20,
-    tree: Annotated[
-        bool, typer.Option("--tree", help="Print the tree of calls; needs a profile of stacks.")
-    ] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Print the tree of calls; needs a profile of stacks.")] = False,
     depth: options.Depth = 24,
     share: options.Share = 1.0,
     annotate: Annotated[

@@ -74,9 +74,7 @@ def report(
     claims: Annotated[
         bool, typer.Option("--claims", help="Print all claims of the documents with figures, even undecided ones.")
     ] = False,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of --format json, and stop.")
-    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of --format json, and stop.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File for --format html; default: stdout, or report.html on a terminal."),

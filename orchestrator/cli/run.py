@@ -65,12 +65,8 @@ def run(
         list[str] | None,
         typer.Option(metavar="PART", help="Profile cells by symbols, classes, stacks, caches or purposes."),
     ] = None,
-    html: Annotated[
-        bool, typer.Option("--html", help="Write a page, report.html in the run's directory.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume the experiment's latest unfinished run.")
-    ] = False,
+    html: Annotated[bool, typer.Option("--html", help="Write a page, report.html in the run's directory.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the experiment's latest unfinished run.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print cells and QEMU command lines; run nothing.")
     ] = False,

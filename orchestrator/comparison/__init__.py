@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Two runs, kernels or commits compared: pairs of cells, how much they differ, and how that is printed."""
+"""Comparisons of runs, kernels or commits: pairs of cells, verdicts, output formats."""

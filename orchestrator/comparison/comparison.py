@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Two runs compared cell by cell, with what can be compared and what explains a difference."""
+"""Compare two runs cell by cell."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Literal, get_args
 from orchestrator.comparison.verdicts import (
     Difference,
     Figure,
+    difference_to_zero,
     exact_difference,
-    from_nothing,
     is_exact,
     overhead_difference,
-    resolvable,
+    resolution,
     scattered_differences,
     shown_interval,
     work_difference,
@@ -42,12 +42,12 @@ _WORK = (
     parameters.KERNEL_MODULES,
     parameters.ROUNDS,
 )
-"""Parameters that say what a cell does; an earlier version may have recorded fewer of them."""
+"""Parameters that define a cell's work; earlier versions recorded fewer of them."""
 
 
 def why_not_compared(before: CellRecord, after: CellRecord) -> str | None:
-    """Why the difference of two numbers means nothing: another unit, or other work; None where it does."""
-    # Two benchmarks that make one call are the same: ``gtodbench``, and ``syscall`` of gettimeofday.
+    """Why two numbers cannot be compared, such as different units or work; None if they can."""
+    # Benchmarks that make the same call are equal: ``gtodbench``, and ``syscall`` of gettimeofday.
     are_calls = parameters.CALL in before.parameters and parameters.CALL in after.parameters
     facts: dict[str, tuple[object, object]] = {
         "clocks": (before.clock, after.clock),
@@ -67,20 +67,20 @@ def why_not_compared(before: CellRecord, after: CellRecord) -> str | None:
 
 
 def record_notes(before: CellRecord, after: CellRecord) -> Iterator[str]:
-    """Sentences on what else differs between two cells, as they were recorded."""
+    """Sentences on differences between two cells' records that do not prevent a comparison."""
     yield from _different("calls", calls_of(before), calls_of(after))
     for what, fact in (("entries into the kernel", parameters.ENTRY), ("results of the calls", parameters.OUTCOME)):
         yield from _different(what, fact.of(before) or "", fact.of(after) or "")
 
 
 def notes(before: tuple[CellRecord, CellProfile], after: tuple[CellRecord, CellProfile]) -> Iterator[str]:
-    """Sentences on what else differs between two cells than a probe, a handler, a kernel or a machine."""
+    """``record_notes``, and a difference of architectures."""
     yield from _different("architectures", before[1].arch, after[1].arch)
     yield from record_notes(before[0], after[0])
 
 
 def calls_of(record: CellRecord) -> str:
-    """What a cell's calls are: ``gettimeofday({"buffer": 16}, 0)``, or a user's file."""
+    """A cell's calls: ``gettimeofday({"buffer": 16}, 0)``, or a user's file."""
     call = parameters.CALL.of(record)
     if call is not None:
         return f"{call}({(parameters.ARGUMENTS.of(record) or '').removeprefix('[').removesuffix(']')})"
@@ -94,15 +94,15 @@ def _different(what: str, first: str, second: str) -> Iterator[str]:
 
 Change = Literal["failed", "vanished", "dearer", "cheaper", "undecided", "mended", "appeared", "unchanged"]
 CHANGES: tuple[Change, ...] = get_args(Change)
-"""In the order in which they are reported; dearer and cheaper cells are mixed, the largest difference first."""
+"""In the order of reporting; dearer and cheaper cells are mixed, the largest difference first."""
 
 UNBUDGETED = Budget(value=Allowance(0, percent=False))
-"""What holds for a cell without a budget: an exact value may not grow, an interval may not lie above 0."""
+"""For cells without a budget: an exact value may not grow, and the interval of a difference may not be above 0."""
 
 
 @dataclass(frozen=True)
 class CellPair:
-    """The two cells that are compared; None where a run has none."""
+    """The two cells to compare; None for a missing one."""
 
     before: CellRecord | None
     after: CellRecord | None
@@ -114,17 +114,17 @@ class CellPair:
 
     @property
     def first(self) -> CellRecord:
-        """The cell after, or the one before where there is no other."""
+        """The cell after, else the cell before."""
         cell = self.after if self.after is not None else self.before
         assert cell is not None
         return cell
 
 
 @dataclass(frozen=True)
-class HeldFigure:
-    """A cell's ``value`` or ``overhead`` beside its budget; ``is_own`` unless it is what holds without one.
+class BudgetedFigure:
+    """A cell's ``value`` or ``overhead`` with its budget; ``is_own`` if the experiment has a budget for the cell.
 
-    ``difference`` is that to the cell before; for a limit that to nothing.
+    ``difference`` is to the cell before, for a limit to 0.
     """
 
     figure: Figure
@@ -134,21 +134,21 @@ class HeldFigure:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it is decided that it is, or grew by, more than is allowed."""
+        """Whether the figure is decidedly beyond its budget."""
         return self.difference.exceeds(self.allowance.of(self.difference.before))
 
     @property
     def figures(self) -> str:
-        """What is held: the figure beside a limit, else its increase."""
+        """The figure, for a limit its amount, else its increase."""
         sign = "" if isinstance(self.allowance, Limit) else "+"
         return f"{self.figure} {self.difference.value:{sign}.15g}"
 
 
 @dataclass(frozen=True)
 class CellChange:
-    """How a pair of cells changed. ``reason`` is a sentence, empty where there is nothing to say.
+    """The change of a pair of cells. ``reason`` is a sentence or empty.
 
-    ``value`` and ``overhead`` are None where a cell has no number. ``held`` are the figures that have a budget.
+    ``value`` and ``overhead`` are None if a cell has no number. ``budgeted`` are the figures with a budget.
     """
 
     pair: CellPair
@@ -156,11 +156,11 @@ class CellChange:
     reason: str = ""
     value: Difference | None = None
     overhead: Difference | None = None
-    held: tuple[HeldFigure, ...] = ()
+    budgeted: tuple[BudgetedFigure, ...] = ()
 
     @property
     def has_no_number(self) -> bool:
-        """Whether the cell had no number and has none, as ``reason`` says; one that failed now is not meant."""
+        """Whether neither cell has a number, unless the cell failed only now."""
         no_number = all(cell is None or cell.value is None for cell in (self.pair.before, self.pair.after))
         return no_number and self.change == "unchanged"
 
@@ -170,7 +170,7 @@ class CellChange:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the cell failed, or had a number that vanished; one without a number loses nothing."""
+        """Whether the cell failed, or had a number that vanished."""
         before = self.pair.before
         return self.change == "failed" or (
             self.change == "vanished" and before is not None and before.value is not None
@@ -178,26 +178,23 @@ class CellChange:
 
     @property
     def beyond(self) -> tuple[str, ...]:
-        """What is beyond its budget, as sentences; a cell that failed, or whose number vanished, is beyond any."""
+        """Sentences on figures beyond their budgets; a lost cell is beyond any budget."""
         if self.is_lost:
             return (f"it {self.change}",)
         unit = self.pair.first.unit
-        return tuple(f"{one.figures} {unit}, allowed {one.allowance}" for one in self.held if one.is_beyond)
+        return tuple(f"{one.figures} {unit}, allowed {one.allowance}" for one in self.budgeted if one.is_beyond)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs of cells, the largest relative difference first in each kind of change.
-
-    ``not_compared`` are those whose difference would mean nothing, and why.
-    """
+    """All pairs of cells by change, the largest relative difference first; ``not_compared`` with the reasons."""
 
     cells: Sequence[CellChange]
     not_compared: Sequence[tuple[CellPair, str]] = ()
 
     @property
     def counts(self) -> Mapping[Change, int]:
-        """How many cells changed in each way, in the order of ``CHANGES``; only those that there are."""
+        """The number of cells by change, in the order of ``CHANGES``, without zeros."""
         found = Counter(one.change for one in self.cells)
         return {change: found[change] for change in CHANGES if found[change]}
 
@@ -215,24 +212,26 @@ class Comparison:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no pair of cells that could be compared: one has no cell, or both have no number."""
+        """Whether no pair of cells could be compared: a cell is missing, or both have no number."""
         return all(one.pair.before is None or one.pair.after is None or one.has_no_number for one in self.cells)
 
 
 def pairs_by_id(before: Sequence[CellRecord], after: Sequence[CellRecord]) -> Sequence[CellPair]:
-    """The cells of two runs by their ids, those of the second run first."""
+    """Pair the cells of two runs by their ids, in the order of the second run."""
     first, second = ({cell.id: cell for cell in cells} for cells in (before, after))
     return [CellPair(first.get(id_), second.get(id_)) for id_ in {**second, **first}]
 
 
 def pairs_by_kernel(cells: Sequence[CellRecord], before: str, after: str) -> Sequence[CellPair]:
-    """The cells of one run that differ in their kernel only: those of ``before`` and of ``after``."""
-    first, second = ({but_kernel(cell): cell for cell in cells if cell.kernel == name} for name in (before, after))
+    """Pair the cells of one run that differ in their kernel only."""
+    first, second = (
+        {id_without_kernel(cell): cell for cell in cells if cell.kernel == name} for name in (before, after)
+    )
     return [CellPair(first.get(key), second.get(key)) for key in {**second, **first}]
 
 
-def but_kernel(cell: CellRecord) -> tuple[str, ...]:
-    """The parts of a cell's id that it has on another kernel, too."""
+def id_without_kernel(cell: CellRecord) -> tuple[str, ...]:
+    """The parts of a cell's id without its kernel."""
     return tuple(part for part in cell.id.split("/") if part != cell.kernel)
 
 
@@ -242,9 +241,9 @@ def compare(
     before: Sequence[CellRecord],
     after: Sequence[CellRecord],
 ) -> Comparison:
-    """Compare pairs of cells; ``before`` and ``after`` are all cells of the runs that they are of.
+    """Compare pairs of cells; ``before`` and ``after`` are all cells of their runs.
 
-    Raises HostError where times scatter and scipy, which judges them, is not there.
+    Raises HostError if times scatter and scipy is not installed.
     """
     runs = ({cell.id: cell for cell in before}, {cell.id: cell for cell in after})
     done: list[CellChange] = []
@@ -259,7 +258,7 @@ def compare(
         elif is_exact(one) and is_exact(other):
             done.append(_judged(pair, (one, other), exact_difference(one.value, other.value), budgets))
         elif one.work is not None and other.work is not None:
-            noise = [resolvable(cell, run) for cell, run in zip((one, other), runs, strict=True)]
+            noise = [resolution(cell, run) for cell, run in zip((one, other), runs, strict=True)]
             done.append(_judged(pair, (one, other), work_difference(one, other, noise), budgets))
         else:
             scattered.append((pair, one, other))
@@ -270,41 +269,43 @@ def compare(
 
 
 def _without_number(pair: CellPair, budgets: Budgets) -> CellChange:
-    """The change of a cell that lacks a number on one side, or on both; one that has a number has its limits."""
+    """The change of a pair without two numbers; limits apply to the number of the cell after."""
     before, after = pair.before, pair.after
-    held = () if after is None else _held(after, budgets.of_cell(after), {"value": None, "overhead": None})
+    budgeted = () if after is None else _budgeted(after, budgets.of_cell(after), {"value": None, "overhead": None})
     was, now = (None if cell is None else cell.status for cell in (before, after))
     had = "" if before is None else f"it was {before.status}: {before.first_line}"
     has = "" if after is None else f"{after.status}: {after.first_line}"
     if now == "failed" and was != "failed":
         return CellChange(pair, "failed", has)
     if was is None:
-        return CellChange(pair, "appeared", "" if now == "ok" else has, held=held)
+        return CellChange(pair, "appeared", "" if now == "ok" else has, budgeted=budgeted)
     if now is None:
         return CellChange(pair, "vanished", "" if was == "ok" else had)
     if now == "ok":
-        return CellChange(pair, "mended" if was == "failed" else "appeared", had, held=held)
+        return CellChange(pair, "mended" if was == "failed" else "appeared", had, budgeted=budgeted)
     if was == "ok":
         return CellChange(pair, "vanished", has)
     return CellChange(pair, "unchanged", f"no number in both: {has or had}")
 
 
-def _held(after: CellRecord, own: Budget | None, found: Mapping[Figure, Difference | None]) -> tuple[HeldFigure, ...]:
-    """A cell's figures beside its budget: an increase by the difference, a limit by the cell after alone."""
+def _budgeted(
+    after: CellRecord, own: Budget | None, found: Mapping[Figure, Difference | None]
+) -> tuple[BudgetedFigure, ...]:
+    """A cell's figures with their budgets: for an increase the difference, for a limit the cell after alone."""
     budget = own or UNBUDGETED
     allowances: Mapping[Figure, Allowance | Limit | None] = {"value": budget.value, "overhead": budget.overhead}
-    held = []
+    budgeted = []
     for figure, allowance in allowances.items():
-        difference = from_nothing(after, figure) if isinstance(allowance, Limit) else found[figure]
+        difference = difference_to_zero(after, figure) if isinstance(allowance, Limit) else found[figure]
         if allowance is not None and difference is not None:
-            held.append(HeldFigure(figure, difference, allowance, own is not None))
-    return tuple(held)
+            budgeted.append(BudgetedFigure(figure, difference, allowance, own is not None))
+    return tuple(budgeted)
 
 
 def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Difference, budgets: Budgets) -> CellChange:
     overhead = overhead_difference(*both)
     unit = both[1].unit
-    held = _held(both[1], budgets.of_cell(both[1]), {"value": value, "overhead": overhead})
+    budgeted = _budgeted(both[1], budgets.of_cell(both[1]), {"value": value, "overhead": overhead})
     change: Change = "unchanged"
     reasons = list(record_notes(*both))
     interval = value.interval
@@ -316,29 +317,29 @@ def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Differen
     elif interval is not None and interval[1] < 0:
         change = "cheaper"
     elif interval is not None and interval != (0, 0):
-        reasons.insert(0, f"no difference is shown: it lies {shown_interval(interval, unit)}")
-    return CellChange(pair, change, "; ".join(reasons), value, overhead, held)
+        reasons.insert(0, f"no significant difference: it is {shown_interval(interval, unit)}")
+    return CellChange(pair, change, "; ".join(reasons), value, overhead, budgeted)
 
 
 def _order(one: CellChange) -> tuple[int, float, str]:
-    """Failed and vanished cells first, then the largest relative difference, in the direction of more before less."""
+    """The sort key: failed and vanished cells first, then the largest relative difference."""
     rank = CHANGES.index("dearer" if one.change == "cheaper" else one.change)
     relative = 0.0 if one.value is None or not one.value.value else one.value.relative
     return rank, -math.inf if relative is None else -abs(relative), one.pair.title
 
 
 MOST_REPEATS = 100
-"""The most samples that a cell may have: ``benchmark.repeats``."""
+"""The largest ``benchmark.repeats``."""
 
 _NAMED_CELLS = 5
 
 
 @dataclass(frozen=True)
 class ComparedRuns:
-    """Two runs, or one run twice for cells of its own, with their comparison.
+    """Two runs, or one run twice, with the comparison of their cells.
 
-    ``origin`` is what they were not made with alike. ``again`` are the words, behind the program's name, of a command
-    that measures both again; empty where that is the experiment of ``after``.
+    ``origin`` has the differences in their provenance. ``again`` are the arguments of a command that measures both
+    again; empty if running the experiment of ``after`` does.
     """
 
     before: Run
@@ -348,21 +349,21 @@ class ComparedRuns:
     again: Sequence[str] = ()
 
     def symbols(self, changes: Iterable[CellChange]) -> Mapping[str, ProfileDifference]:
-        """What differs by symbol of those changes whose cells both have a profile, by the titles of their pairs."""
+        """The differences by symbol of changes whose cells both have profiles, by the titles of their pairs."""
         found: dict[str, ProfileDifference] = {}
         for one in changes:
             before, after = one.pair.before, one.pair.after
             if before is None or after is None or before.profile is None or after.profile is None:
                 continue
             if one.value is not None and one.value.value:
-                with suppress(LabError):  # the file is gone or another: the comparison itself does not depend on it
+                with suppress(LabError):  # a missing or changed file; the comparison does not depend on it
                     profiles = load_profile(self.before.directory, before), load_profile(self.after.directory, after)
                     found[one.pair.title] = difference(*profiles)
         return {title: one for title, one in found.items() if one.symbols}
 
 
 def differing_origin(before: Origin, after: Origin, comparison: Comparison) -> Sequence[OriginDifference]:
-    """What two runs were not made with alike; of the hosts only where times were compared."""
+    """The differences in the provenance of two runs, with those of the hosts if times were compared."""
     pairs = [(one.pair.before, one.pair.after) for one in comparison.cells]
     cells = [(one.id, other.id) for one, other in pairs if one is not None and other is not None]
     found = list(origin_differences(before, after, cells))
@@ -372,7 +373,7 @@ def differing_origin(before: Origin, after: Origin, comparison: Comparison) -> S
 
 
 def next_run(compared: ComparedRuns) -> str | None:
-    """A command that measures the undecided cells again, with as many samples as would decide; None without any."""
+    """A command that repeats the undecided cells with enough samples for a verdict; None without such cells."""
     wanted = [
         (one.pair.first, one.value.repeats)
         for one in compared.comparison.cells

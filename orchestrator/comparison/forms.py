@@ -47,15 +47,15 @@ _SHOWN = 5
 
 
 class CellNames:
-    """Names of compared cells without the parts that all of them have: ``kprobe`` of ``pentium4/debian-686/kprobe``.
+    """Names of compared cells without the parts that all share: ``kprobe`` for ``pentium4/debian-686/kprobe``.
 
-    What differs between the two cells of a pair is ``kprobe -> djprobe``. ``common`` has the parts that are left out.
+    Parts that differ within a pair are ``kprobe -> djprobe``. ``common`` has the shared parts.
     """
 
     def __init__(self, comparison: Comparison) -> None:
         parts = [_parts(one) for one in comparison.cells]
         alike = shared_parts(parts)
-        if all(alike) and alike:  # a single cell keeps its name, or what is compared
+        if all(alike) and alike:  # a single cell keeps its name, or the parts that differ
             alike = [" -> " not in part for part in parts[0]] if " -> " in "".join(parts[0]) else []
         self._left_out = alike
         self.common = tuple(part for part, out in zip(parts[0], alike, strict=True) if out) if alike else ()
@@ -68,23 +68,23 @@ class CellNames:
 
 
 def _parts(change: CellChange) -> tuple[str, ...]:
-    """The parts of a cell's id; of two cells ``one -> other`` where they differ."""
+    """The parts of a cell's id, ``one -> other`` for parts that differ."""
     cells = (change.pair.before, change.pair.after)
     ids = [cell.id.split("/") for cell in cells if cell is not None]
     if len({len(one) for one in ids}) > 1:
         return (change.pair.title,)
-    return tuple(" -> ".join(dict.fromkeys(sides)) for sides in zip(*ids, strict=True))
+    return tuple(" -> ".join(dict.fromkeys(both)) for both in zip(*ids, strict=True))
 
 
-def side(cell: CellRecord | None) -> str:
-    """A cell's value; its status where it has none, a dash where there is no cell."""
+def value_or_status(cell: CellRecord | None) -> str:
+    """A cell's value, else its status; a dash for a missing cell."""
     if cell is None:
         return NOTHING
     return cell.status if cell.value is None else figure(cell.value, cell.unit)
 
 
 def difference_figures(difference: Difference | None, unit: str) -> tuple[str, str, str]:
-    """A difference with its sign, in percent of what was before, and its interval where it is not exact."""
+    """A difference with its sign, its percentage, and its interval unless it is exact."""
     if difference is None:
         return "", "", ""
     percent = interval = ""
@@ -97,53 +97,53 @@ def difference_figures(difference: Difference | None, unit: str) -> tuple[str, s
 
 
 def budget_figure(change: CellChange) -> str:
-    """Whether a cell is beyond its budget: ``beyond +0``, ``within +1% of overhead``; empty without one of its own."""
+    """``beyond +0`` or ``within +1% of overhead``; empty without a budget of the cell's own."""
     if change.is_lost:
         return "beyond"
-    beyond = [one for one in change.held if one.is_beyond]
-    shown = beyond or [one for one in change.held if one.is_own and one.difference.value]
+    beyond = [one for one in change.budgeted if one.is_beyond]
+    shown = beyond or [one for one in change.budgeted if one.is_own and one.difference.value]
     allowed = [f"{one.allowance}{' of overhead' if one.figure == 'overhead' else ''}" for one in shown]
     return f"{'beyond' if beyond else 'within'} {', '.join(allowed)}" if allowed else ""
 
 
 def summary(compared: ComparedRuns) -> str:
-    """What all cells come to, in one sentence."""
+    """The number of cells by change, and whether all are within budget, as one sentence."""
     comparison = compared.comparison
     counts = ", ".join(f"{count} {change}" for change, count in comparison.counts.items())
     beyond = len(comparison.beyond)
-    decided = not any(held.difference.undecided for one in comparison.cells for held in one.held)
+    decided = not any(budgeted.difference.undecided for one in comparison.cells for budgeted in one.budgeted)
     verdict = ""
     if beyond:
         verdict = f"; {beyond} beyond budget"
-    elif any(held.is_own for one in comparison.cells for held in one.held):
+    elif any(budgeted.is_own for one in comparison.cells for budgeted in one.budgeted):
         verdict = "; within budget" if decided else "; none is known to be beyond budget"
     return f"{counted(len(comparison.cells), 'cell')} compared: {counts or 'none'}{verdict}."
 
 
 def runs_sentence(compared: ComparedRuns) -> list[str]:
-    """Which runs were compared, where they are two."""
+    """The compared runs, if they are two."""
     runs = dict.fromkeys(run.record.run for run in (compared.before, compared.after))
     return [f"runs {' -> '.join(runs)}"] if len(runs) > 1 else []
 
 
 def experiments(compared: ComparedRuns) -> str:
-    """The experiment of both runs, or the two of them."""
+    """The experiment of both runs, or both experiments."""
     return " -> ".join(dict.fromkeys(run.record.experiment for run in (compared.before, compared.after)))
 
 
 def common_parts(compared: ComparedRuns) -> list[str]:
-    """What all cells' names leave out, such as the machine, and the two kernels of one run."""
+    """The parts that all cells' names share, such as the machine."""
     common = CellNames(compared.comparison).common
     return [f"all cells: {', '.join(common)}"] if common else []
 
 
 def origin_sentences(compared: ComparedRuns) -> list[str]:
-    """What else differs between the runs."""
+    """The differences in the provenance of the runs."""
     return [f"different {one.sentence}" for one in compared.origin]
 
 
 def remarks(compared: ComparedRuns) -> Iterator[str]:
-    """What is not in the table: cells that were not compared or had failed before, what would decide undecided ones."""
+    """Remarks on cells that are not in the table, and on undecided cells."""
     refused = [f"Not compared: {pair.title}: {why}." for pair, why in compared.comparison.not_compared]
     yield from shown(refused, _SHOWN, "Not compared: {} more.")
     failed = [one.pair for one in compared.comparison.cells if one.failed_in_both]
@@ -154,25 +154,26 @@ def remarks(compared: ComparedRuns) -> Iterator[str]:
     undecided = [one.value for one in compared.comparison.cells if one.change == "undecided" and one.value]
     hopeless = sum((difference.repeats or 0) > MOST_REPEATS for difference in undecided)
     if hopeless:
-        yield f"{counted(hopeless, 'cell')} would need more than {MOST_REPEATS} samples: their scatter is too large."
+        needs = "needs" if hopeless == 1 else "need"
+        yield f"{counted(hopeless, 'cell')} {needs} more than {MOST_REPEATS} samples for a verdict: too much scatter."
 
 
 _SYMBOLS = 5
-"""Symbols of a cell that are listed; the rest are one row."""
+"""Listed symbols of a cell; the rest share a row."""
 _HEADINGS = ("before", "after", "change", "", "95 %", "", "budget")
 _ALWAYS = 3
-"""The first columns, which are there even without a figure."""
+"""The first columns, which are printed even if empty."""
 _STYLES = {"dearer": "red", "failed": "red", "vanished": "red", "cheaper": "green", "mended": "green"}
 
 
 def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
-    """The changed cells, the largest relative change first; those behind the first ``limit`` share a row."""
+    """The changed cells, the largest relative change first; those after the first ``limit`` share a row."""
     changed = compared.comparison.changed
     listed = changed if limit is None or len(changed) <= limit + 1 else changed[:limit]
     names = CellNames(compared.comparison)
-    said = list(dict.fromkeys(one.reason for one in listed if one.reason))
+    reasons = list(dict.fromkeys(one.reason for one in listed if one.reason))
     symbols = compared.symbols(listed)
-    rows = [row for one in listed for row in _rows(one, names.of(one), symbols.get(one.pair.title), said)]
+    rows = [row for one in listed for row in _rows(one, names.of(one), symbols.get(one.pair.title), reasons)]
     if len(listed) < len(changed):
         rows.append(Row(others(len(changed) - len(listed)), [""] * len(_HEADINGS)))
     next_command = next_run(compared)
@@ -184,16 +185,16 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
         facts=[summary(compared), *runs_sentence(compared), *origin_sentences(compared), *common_parts(compared)],
         grid=grid if rows else Grid(["cells"], [[unchanged]]),
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
-        footnotes=[Footnote(number, text) for number, text in enumerate(said, start=1)],
+        footnotes=[Footnote(number, text) for number, text in enumerate(reasons, start=1)],
     )
 
 
-def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said: Sequence[str]) -> Iterator[Row]:
+def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, reasons: Sequence[str]) -> Iterator[Row]:
     unit = change.pair.first.unit
-    noted = f" [{said.index(change.reason) + 1}]" if change.reason else ""
+    noted = f" [{reasons.index(change.reason) + 1}]" if change.reason else ""
     figures = [
-        side(change.pair.before),
-        side(change.pair.after),
+        value_or_status(change.pair.before),
+        value_or_status(change.pair.after),
         *difference_figures(change.value, unit),
         f"{change.change}{noted}",
         budget_figure(change),
@@ -201,8 +202,8 @@ def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said
     yield Row(name, figures, _STYLES.get(change.change, "") if change.beyond or change.change == "mended" else "")
     overhead = change.overhead
     if overhead is not None and (overhead.before or overhead.after):
-        sides = [figure(one, unit) for one in (overhead.before, overhead.after)]
-        yield Row("overhead", [*sides, *difference_figures(overhead, unit), "", ""], depth=2)
+        both = [figure(one, unit) for one in (overhead.before, overhead.after)]
+        yield Row("overhead", [*both, *difference_figures(overhead, unit), "", ""], depth=2)
     rest = [""] * (len(_HEADINGS) - _ALWAYS)
     listed = symbols.symbols if symbols is not None else []
     for one in listed[:_SYMBOLS]:
@@ -215,11 +216,11 @@ def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said
 
 _BEYOND, _WITHIN = "❌", "✅"
 _LISTED = 100
-"""Unchanged cells that are named: a comment on GitHub has at most 65536 characters."""
+"""Named unchanged cells: a comment on GitHub has at most 65536 characters."""
 
 
 def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
-    """Return the comparison as GitHub-flavoured Markdown, without a heading: a comment has its own context."""
+    """The comparison as GitHub-flavoured Markdown without a heading, for a comment."""
     mark = _BEYOND if compared.comparison.beyond else _WITHIN
     parts = [f"{mark} **{escaped(summary(compared))}**"]
     if compared.comparison.changed:
@@ -227,13 +228,13 @@ def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
         parts.append(grid_table(sheet.grid))
         parts += [f"\\[{note.mark}\\] {escaped(note.text)}" for note in sheet.footnotes]
     rest = "\n\n".join(_rest(compared))
-    parts.append(f"<details><summary>What was compared</summary>\n\n{rest}\n\n</details>")
+    parts.append(f"<details><summary>Details</summary>\n\n{rest}\n\n</details>")
     return "\n\n".join(parts) + "\n"
 
 
 def _rest(compared: ComparedRuns) -> Iterator[str]:
-    sides = [compared.before.record.run, compared.after.record.run]
-    runs = [f"run: `{sides[0]}`"] if sides[0] == sides[1] else [f"before: `{sides[0]}`", f"after: `{sides[1]}`"]
+    before, after = compared.before.record.run, compared.after.record.run
+    runs = [f"run: `{before}`"] if before == after else [f"before: `{before}`", f"after: `{after}`"]
     cells = [escaped(sentence) for sentence in common_parts(compared)]
     yield "  \n".join([f"experiment {escaped(experiments(compared))}", *runs, *cells])
     for sentences in (origin_sentences(compared), list(remarks(compared))):
@@ -244,14 +245,11 @@ def _rest(compared: ComparedRuns) -> Iterator[str]:
         yield f"{len(unchanged)} unchanged: " + ", ".join(escaped(one.pair.title) for one in unchanged[:_LISTED])
     next_command = next_run(compared)
     if next_command:
-        yield f"To decide what is undecided:\n\n{quoted(next_command.splitlines(), 'sh')}"
-
-
-# A comparison for programs, as docs/comparing.md has it. Figures are in the cell's unit.
+        yield f"To decide the undecided cells:\n\n{quoted(next_command.splitlines(), 'sh')}"
 
 
 def comparison_text(compared: ComparedRuns) -> str:
-    """All cells, the largest relative change of each kind first, as JSON with one newline at the end."""
+    """The comparison as JSON (docs/comparing.md), with one newline at the end; figures are in the cell's unit."""
     comparison = compared.comparison
     symbols = compared.symbols(comparison.changed)
     before, after = (
@@ -272,16 +270,16 @@ def comparison_text(compared: ComparedRuns) -> str:
 
 
 def _cell(change: CellChange, symbols: ProfileDifference | None) -> dict[str, Any]:
-    sides = (change.pair.before, change.pair.after)
+    both = (change.pair.before, change.pair.after)
     return {
         **_ids(change.pair),
         "change": change.change,
         "reason": change.reason,
         "unit": change.pair.first.unit,
-        "value": _figure(change.value, *(None if one is None else one.value for one in sides)),
-        "overhead": _figure(change.overhead, *(None if one is None else one.overhead for one in sides)),
+        "value": _figure(change.value, *(None if one is None else one.value for one in both)),
+        "overhead": _figure(change.overhead, *(None if one is None else one.overhead for one in both)),
         "budgets": [
-            {"figure": one.figure, "allowed": str(one.allowance), "beyond": one.is_beyond} for one in change.held
+            {"figure": one.figure, "allowed": str(one.allowance), "beyond": one.is_beyond} for one in change.budgeted
         ],
         "beyond": change.beyond,
         "symbols": [one.as_json() for one in (symbols.symbols if symbols is not None else ())],
@@ -289,11 +287,11 @@ def _cell(change: CellChange, symbols: ProfileDifference | None) -> dict[str, An
 
 
 def _ids(pair: CellPair) -> dict[str, str | None]:
-    return {side: None if cell is None else cell.id for side, cell in (("before", pair.before), ("after", pair.after))}
+    return {name: None if cell is None else cell.id for name, cell in (("before", pair.before), ("after", pair.after))}
 
 
 def _figure(found: Difference | None, before: float | None, after: float | None) -> dict[str, Any]:
-    """A figure in both runs, and what is known of its difference; null where there is none."""
+    """A figure in both runs with its difference; null if unknown."""
     return {
         "before": before,
         "after": after,
@@ -310,18 +308,18 @@ _PAGE_HEADINGS = ("before", "after", "change", "", "95 %", "superiority", "p", "
 
 @dataclass(frozen=True)
 class ChangePart:
-    """A pair of cells with what the page adds; ``name`` is what it is called among the others."""
+    """A pair of cells on a page; ``name`` is its short name."""
 
     change: CellChange
     anchor: str
     name: str
     symbols: Sheet | None
     commands: Mapping[str, str]
-    """By what they are for."""
+    """Commands by purpose."""
 
     @property
     def grid(self) -> Grid | None:
-        """Value and overhead, each with its difference, its test and its budget; None without numbers."""
+        """Value and overhead with their differences, tests and budgets; None without numbers."""
         unit = self.change.pair.first.unit
         rows = []
         for name, one in (("value", self.change.value), ("overhead", self.change.overhead)):
@@ -330,7 +328,7 @@ class ChangePart:
             figures = [figure(one.before, unit), figure(one.after, unit), *difference_figures(one, unit)]
             larger = "" if one.superiority is None else f"{one.superiority:.2f}"
             p = "" if one.p is None else f"{one.p:.2g}"
-            held = next((held for held in self.change.held if held.figure == name), None)
+            held = next((budgeted for budgeted in self.change.budgeted if budgeted.figure == name), None)
             budget = ["", ""] if held is None else [str(held.allowance), "beyond" if held.is_beyond else "within"]
             rows.append(Row(name, [*figures, larger, p, *budget]))
         if not rows:
@@ -344,24 +342,24 @@ def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[tuple[str,
     if before is not None and after is not None:
         names = [f"{run.record.run}:{cell.id}" for run, cell in ((compared.before, before), (compared.after, after))]
         if before.profile is not None and after.profile is not None:
-            yield "Every symbol that differs", command("profile", *names, "--limit", "0")
+            yield "List all symbols that differ", command("profile", *names, "--limit", "0")
     if compared.again:
-        yield "Measure it again", command(*compared.again, *only([change.pair.first]))
+        yield "Repeat the measurement", command(*compared.again, *only([change.pair.first]))
         return
     for which, run, cell in (("before", compared.before, before), ("after", compared.after, after)):
         again = None if cell is None else repeat_command(run.directory, cell)
         if again is not None:
-            yield f"Measure it again as {which}", again
+            yield f"Repeat the measurement {which}", again
 
 
 MOST_ROWS = 30
-"""Cells of a chart: those that are listed first."""
+"""The most cells of a chart."""
 _LONGEST = 60
 _TONES: Mapping[Change, Tone] = {"dearer": "worse", "cheaper": "better"}
 
 
 def comparison_chart(comparison: Comparison) -> IntervalChart | None:
-    """Return the chart of the changed cells; None where none of them has a number on both sides."""
+    """The chart of the changed cells; None if none of them has two numbers."""
     names = CellNames(comparison)
     rows = []
     for one in comparison.changed:
@@ -376,17 +374,17 @@ def comparison_chart(comparison: Comparison) -> IntervalChart | None:
     if not rows:
         return None
     scatter = ", with its 95 % interval" if any(row.bounds for row in rows) else ""
-    more = f"; {len(rows) - MOST_ROWS} more are in the table" if len(rows) > MOST_ROWS else ""
+    more = f"; {len(rows) - MOST_ROWS} more in the table" if len(rows) > MOST_ROWS else ""
     return IntervalChart(
         title="Changed cells",
-        subtitle=f"change in percent of what was before{scatter}{more}",
+        subtitle=f"change in percent of the value before{scatter}{more}",
         across="percent",
         rows=rows[:MOST_ROWS],
     )
 
 
 def comparison_page(compared: ComparedRuns) -> str:
-    """Return the page. Profiles that are not there are left out."""
+    """The comparison as a page, without missing profiles."""
     comparison = compared.comparison
     before, after = compared.before.record, compared.after.record
     names = CellNames(comparison)
@@ -397,7 +395,8 @@ def comparison_page(compared: ComparedRuns) -> str:
         sheet = None if found is None else difference_sheet(found, _PAGE_SYMBOLS)
         changes.append(ChangePart(one, f"change-{place}", names.of(one), sheet, dict(_commands(compared, one))))
     unchanged = [
-        Row(names.of(one), [side(one.pair.first), one.pair.first.unit, one.reason]) for one in comparison.unchanged
+        Row(names.of(one), [value_or_status(one.pair.first), one.pair.first.unit, one.reason])
+        for one in comparison.unchanged
     ]
     chart = comparison_chart(comparison)
     drawable = can_draw()
@@ -411,7 +410,7 @@ def comparison_page(compared: ComparedRuns) -> str:
         facts=[*runs_sentence(compared), *common_parts(compared)],
         pictures=[chart_picture(chart, "chart-1")] if chart is not None and drawable else [],
         changes=changes,
-        side=side,
+        value_or_status=value_or_status,
         figures=difference_figures,
         budget=budget_figure,
         any_scatters=any(difference_figures(one.change.value, "")[2] for one in changes),

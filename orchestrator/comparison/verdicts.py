@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How much two numbers of one cell differ, and whether that decides anything.
+"""The difference of two numbers of a cell, and the verdict on it.
 
 - Exact counts (calls and loops on the clock ``instructions``): any difference is real.
-- Whole systems: the difference between boots of the same work (A/A) is what a real one must exceed.
-- What scatters otherwise (the wall clock, programs with timer ticks): the 95 % interval of the difference decides,
-  then a test that is corrected for the number of cells. Where the drift, the number of samples or an interval that
-  shows neither a difference nor that there is none forbid a verdict, there is none, and ``repeats`` says how many
-  samples would allow one.
+- Whole systems: a real difference must exceed the difference between boots of the same work (A/A).
+- Other scattering figures (the wall clock, programs with timer ticks): the 95 % interval of the difference decides,
+  then a test that is corrected for the number of cells. There is no verdict with too much drift, too few samples or an
+  interval that neither shows nor excludes a difference; ``repeats`` is then the number of samples for one.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from orchestrator.results.statistics import FEWEST_RUNS, Interval, Resolution, m
 Figure = Literal["value", "overhead"]
 
 FEWEST_SAMPLES = 6
-"""With fewer no interval of order statistics covers a median with 95 %: 1 - 2 / 2**5 is 94 % (``median_interval``)."""
+"""No interval of fewer samples covers a median with 95 %: 1 - 2 / 2**5 is 94 % (``median_interval``)."""
 
 LARGEST_UNSHOWN = 0.05
-"""Of the value before: an interval that contains 0 and reaches further to a side does not show that nothing changed.
+"""The part of the value up to which an interval around 0 may reach to show that nothing changed.
 
 Two runs of a call that takes 389 ns under plain TCG had the interval -384 to +395 ns.
 """
@@ -41,11 +40,11 @@ _AA_BOOT = re.compile(r"/again[0-9]+$")
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of two numbers in their unit, and its ``interval``; None where that is unknown.
+    """The difference of two numbers in their unit, and its ``interval``, None if unknown.
 
-    ``undecided`` says why it allows no verdict, and is empty where it does. ``p`` is the test's, corrected for all
-    cells that were compared; ``superiority`` the probability that a sample after is larger. Both are None where
-    nothing was tested. ``repeats`` is how many samples would decide, None where more would not help.
+    ``undecided`` says why there is no verdict, or is empty. ``p`` is the test's, corrected for all compared cells;
+    ``superiority`` is the probability that a sample after is larger. Both are None without a test. ``repeats`` is the
+    number of samples for a verdict, None if more do not help.
     """
 
     before: float
@@ -62,16 +61,16 @@ class Difference:
 
     @property
     def relative(self) -> float | None:
-        """The difference to the first; None where that is not positive."""
+        """The difference divided by the first number; None unless that is positive."""
         return self.value / self.before if self.before > 0 else None
 
     def exceeds(self, allowed: float) -> bool:
-        """Whether it is decided that the second is larger by more than that."""
+        """Whether the second number is decidedly larger by more than ``allowed``."""
         return not self.undecided and self.interval is not None and self.interval[0] > allowed
 
 
 def is_exact(cell: CellRecord) -> bool:
-    """Whether its number is a count that is the same in every run: not of whole runs, nor of calls that scatter."""
+    """Whether the cell's number is a count that is equal in every run: not of whole runs, nor of scattering calls."""
     scatters = cell.metric == PER_CALL and len(set(cell.samples)) > 1
     return cell.clock == "instructions" and cell.metric != PER_RUN and not scatters
 
@@ -81,35 +80,36 @@ def exact_difference(before: float, after: float) -> Difference:
     return Difference(before, after, (after - before, after - before))
 
 
-def from_nothing(cell: CellRecord, figure: Figure) -> Difference | None:
-    """A cell's figure by itself, with the interval that its own samples allow; None where it has none."""
+def difference_to_zero(cell: CellRecord, figure: Figure) -> Difference | None:
+    """A cell's figure with the interval of its samples; None without a figure."""
     amount = cell.value if figure == "value" else cell.overhead
     if amount is None or is_exact(cell):
         return None if amount is None else exact_difference(0, amount)
     fewest = FEWEST_SAMPLES if cell.work is None else FEWEST_RUNS
     if len(cell.samples) < fewest:
-        return Difference(0, amount, None, f"no verdict: {len(cell.samples)} samples, of {fewest} that are needed")
+        return Difference(0, amount, None, f"no verdict: found {len(cell.samples)} samples, {fewest} are needed")
     if figure == "overhead":
         return Difference(0, amount, cell.interval, "" if cell.interval else "no verdict: its scatter is unknown")
     return Difference(0, amount, median_interval(cell.samples))
 
 
 def work_difference(before: CellRecord, after: CellRecord, noise: Sequence[float | None]) -> Difference:
-    """The difference of a whole system's work; ``noise`` is what each run can resolve (``resolvable``)."""
+    """The difference of a whole system's work; ``noise`` has the resolution of each run (``resolution``)."""
     one, other = _values(before, after)
     known = [level for level in noise if level is not None]
     if len(known) < len(noise):
-        return Difference(one, other, None, "no verdict: without an A/A boot the smallest real difference is unknown")
+        what = "no verdict: without an A/A boot the smallest significant difference is unknown"
+        return Difference(one, other, None, what)
     difference, smallest = other - one, max(known)
     found = _shown(Difference(one, other, (difference - smallest, difference + smallest)), before.unit)
     doubt = _few_samples(before, after)
     return replace(found, undecided=doubt, repeats=FEWEST_RUNS) if doubt else found
 
 
-def resolvable(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
-    """The smallest difference of a whole system's work that its own run, cells by id, can resolve; None if unknown.
+def resolution(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
+    """The smallest significant difference of a whole system's work within its run, cells by id; None if unknown.
 
-    A cell that was compared with its baseline has it. For the baseline itself and its A/A boots it follows from these.
+    It is recorded for a cell with a baseline, and computed for the baseline itself and its A/A boots.
     """
     stored = RESOLVABLE.of(cell)
     if stored is not None:
@@ -124,7 +124,7 @@ def resolvable(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
 
 
 def scattered_differences(pairs: Sequence[tuple[CellRecord, CellRecord]]) -> Sequence[Difference]:
-    """The differences of cells whose samples scatter, judged together. Raises HostError without scipy."""
+    """The differences of scattering cells, with verdicts corrected for their number. Raises HostError without scipy."""
     found = [_scattered(before, after) for before, after in pairs]
     tested = [index for index, one in enumerate(found) if one.p is not None]
     corrected = dict(zip(tested, holm([one.p for one in found if one.p is not None]), strict=True))
@@ -132,9 +132,9 @@ def scattered_differences(pairs: Sequence[tuple[CellRecord, CellRecord]]) -> Seq
 
 
 def overhead_difference(before: CellRecord, after: CellRecord) -> Difference | None:
-    """The difference of the overheads; None where a cell has none.
+    """The difference of the overheads; None if a cell has none.
 
-    Where they scatter, its interval is the widest that both cells' own intervals allow.
+    Its interval is the widest that the intervals of both cells allow.
     """
     if before.overhead is None or after.overhead is None:
         return None
@@ -144,13 +144,13 @@ def overhead_difference(before: CellRecord, after: CellRecord) -> Difference | N
     if one is None or other is None:
         return Difference(before.overhead, after.overhead, None, "no verdict: an overhead's scatter is unknown")
     interval = (other[0] - one[1], other[1] - one[0])
-    # Of two overheads that are equal, one of two samples lies above the other in one case of six.
+    # With two samples each, one of two equal overheads lies above the other in one case of six.
     doubt = _few_samples(before, after) or own_doubt(before, after)
     return Difference(before.overhead, after.overhead, interval, doubt)
 
 
 def own_doubt(before: CellRecord, after: CellRecord) -> str:
-    """Why a cell has no verdict in its own run, and then none here; empty where both have one."""
+    """Why a cell has no verdict in its own run, and so none here; empty if both have one."""
     for cell in (before, after):
         if cell.verdict is not None:
             return next((note for note in cell.notes if note.startswith("no verdict")), "no verdict in its own run")
@@ -170,7 +170,7 @@ def _scattered(before: CellRecord, after: CellRecord) -> Difference:
 
 
 def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int) -> Difference:
-    """The difference with the reason why it decides nothing, if there is one."""
+    """The difference with its verdict."""
     doubt = _few_samples(*pair) or own_doubt(*pair)
     if doubt:
         return replace(found, undecided=doubt)
@@ -178,8 +178,8 @@ def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int)
     away = interval is not None and not interval[0] <= 0 <= interval[1]
     if away and (found.p is None or found.p > SIGNIFICANCE):
         p = "unknown" if found.p is None else f"{found.p:.2g}"
-        why = f"no verdict: among {tested} compared cells chance alone makes such a difference (p = {p} after Holm)"
-        # The fewest samples of each with which one of so many cells can be significant after Holm's correction.
+        why = f"no verdict: among {tested} compared cells such a difference may be chance (p = {p} after Holm)"
+        # The fewest samples with which one of so many cells can be significant after Holm's correction.
         fewest = next(count for count in range(1, 100) if can_resolve(count, count, SIGNIFICANCE / tested))
         return replace(found, undecided=why, repeats=max(found.repeats or 0, fewest))
     shown = _shown(replace(found, repeats=None), pair[0].unit)
@@ -192,27 +192,25 @@ def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int)
 
 
 def _few_samples(before: CellRecord, after: CellRecord) -> str:
-    """Why there are too few samples for a verdict; empty where there are enough."""
+    """Why there are too few samples for a verdict; empty if there are enough."""
     counts = [len(cell.samples) for cell in (before, after)]
     if before.work is not None and after.work is not None:
-        few = f"no verdict: with fewer than {FEWEST_RUNS} runs their scatter is unknown"
+        few = f"no verdict: the scatter of fewer than {FEWEST_RUNS} runs is unknown"
         return few if min(counts) < FEWEST_RUNS else ""
     if min(counts) >= FEWEST_SAMPLES:
         return ""
-    return f"no verdict: {counts[0]} and {counts[1]} samples; an interval of 95 % needs {FEWEST_SAMPLES} of each"
+    return f"no verdict: found {counts[0]} and {counts[1]} samples; a 95 % interval needs {FEWEST_SAMPLES} of each"
 
 
 def _shown(found: Difference, unit: str) -> Difference:
-    """The difference, undecided where its interval contains 0 and much else."""
+    """The difference, undecided if its interval contains 0 and is wide."""
     if found.interval is None or not found.interval[0] <= 0 <= found.interval[1]:
         return found
     if max(-found.interval[0], found.interval[1]) <= LARGEST_UNSHOWN * abs(found.before):
         return found
     percent = f"{100 * LARGEST_UNSHOWN:.0f} %"
     where = shown_interval(found.interval, unit)
-    return replace(
-        found, undecided=f"no verdict: the difference lies {where}, which is more than {percent} of the value"
-    )
+    return replace(found, undecided=f"no verdict: the difference is {where}, which is more than {percent} of the value")
 
 
 def _values(before: CellRecord, after: CellRecord) -> tuple[float, float]:
@@ -222,35 +220,34 @@ def _values(before: CellRecord, after: CellRecord) -> tuple[float, float]:
 
 
 def shown_interval(interval: Interval, unit: str) -> str:
-    """An interval in a sentence: ``between -3 and +5 ns``, whole figures whole."""
+    """``between -3 and +5 ns``."""
     low, high = (f"{end:+.0f}" if math.fabs(end) >= 100 or end.is_integer() else f"{end:+.3g}" for end in interval)
     return f"between {low} and {high} {unit}"
 
 
-# How two groups of samples that scatter differ: the size of the difference and its interval first, a p-value last.
-#
-# From scipy, which is imported where it is used: that takes half a second, and exact counts need none of it.
+# Statistics of two groups of scattering samples. scipy is imported late: it takes half a second, and exact counts do
+# without.
 
 SIGNIFICANCE = 0.05
 
 _RESAMPLES = 2000
 """B. Efron and R. J. Tibshirani, "An Introduction to the Bootstrap", 1993, 14.3: for intervals at least 1000."""
 _SEED = 2005
-"""Fixed, so that the same samples always give the same interval."""
+"""Fixed, so that equal samples give equal intervals."""
 
 
 def difference_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the difference of the medians by the BCa bootstrap.
+    """The 95 % interval of the difference of the medians by the BCa bootstrap, else by the percentile bootstrap.
 
-    That of percentiles where BCa has none, because the jackknife's medians are all equal. Raises ValueError for fewer
-    than two samples in one, HostError without scipy.
+    BCa has none if the jackknife's medians are all equal. Raises ValueError for fewer than two samples in one,
+    HostError without scipy.
     """
     if min(len(before), len(after)) < 2:
-        raise ValueError("fewer than two samples have no interval")
+        raise ValueError("an interval needs at least two samples")
     numpy, stats = _libraries()
     for method in ("BCa", "percentile"):
         with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # degenerate data are what the second method is for
+            warnings.simplefilter("ignore")  # the second method handles degenerate data
             interval = stats.bootstrap(
                 [before, after],
                 lambda first, second, axis: numpy.median(second, axis=axis) - numpy.median(first, axis=axis),
@@ -263,14 +260,14 @@ def difference_interval(before: Sequence[float], after: Sequence[float]) -> tupl
         low, high = float(interval.low), float(interval.high)
         if math.isfinite(low) and math.isfinite(high):
             return low, high
-    raise ValueError("the samples have no interval: they are not finite")
+    raise ValueError("the samples are not finite")
 
 
 def superiority(before: Sequence[float], after: Sequence[float]) -> float:
-    """The probability that a sample after is larger than one before, with half of those that are equal.
+    """The probability that a sample after is larger than one before, counting half of the ties.
 
     A. Vargha and H. D. Delaney, "A Critique and Improvement of the CL Common Language Effect Size Statistics of McGraw
-    and Wong", JEBS 25, 2000: U of Mann and Whitney, to the number of pairs.
+    and Wong", JEBS 25, 2000: U of Mann and Whitney divided by the number of pairs.
     """
     larger = sum((other > one) + (other == one) / 2 for one in before for other in after)
     return larger / (len(before) * len(after))
@@ -287,9 +284,9 @@ def can_resolve(before: int, after: int, significance: float = SIGNIFICANCE) -> 
 
 
 def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """The two-sided p-value of the Mann-Whitney test; None where so few samples cannot come below 5 %.
+    """The two-sided p-value of the Mann-Whitney test; None if so few samples cannot reach 5 %.
 
-    It is exact where no samples are equal and one group has at most eight, as scipy chooses.
+    scipy computes it exactly without ties if one group has at most eight samples.
     """
     if not can_resolve(len(before), len(after)):
         return None
@@ -297,10 +294,10 @@ def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float | Non
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values corrected for being several, in the same order: each is significant where it is below 5 %.
+    """The p-values corrected for multiple tests, in the same order; each is significant below 5 %.
 
     S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6, 1979.
-    scipy 1.17 has none for the family-wise error.
+    scipy 1.17 has no correction of the family-wise error.
     """
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     scaled = (min(1.0, (len(p_values) - rank) * p_values[index]) for rank, index in enumerate(order))
@@ -309,9 +306,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def repeats_to_resolve(difference: float, interval: Interval, samples: int) -> int | None:
-    """About how many samples of each group have an interval of half the difference; None without a difference.
+    """The approximate number of samples per group for an interval as wide as the difference; None without one.
 
-    An interval's width falls with the square root of the number of samples.
+    The width of an interval falls with the square root of the number of samples.
     """
     width = interval[1] - interval[0]
     return math.ceil(samples * (width / abs(difference)) ** 2) if difference and width else None
@@ -323,7 +320,7 @@ def _libraries() -> tuple[ModuleType, ModuleType]:
         from scipy import stats
     except ImportError:
         raise HostError(
-            "times of the wall clock are compared with scipy, which is not installed",
+            "comparing times of the wall clock needs scipy, which is not installed",
             hint="pip install 'probe-lab[statistics]'",
         ) from None
     return numpy, stats

@@ -106,10 +106,12 @@ class Whole:
 
 
 def one_of(choices: Callable[[], Iterable[str]]) -> BeforeValidator:
+    """A validator for one of these words."""
     return BeforeValidator(OneOf(choices))
 
 
 def whole(low: int, high: int, unit: str = "") -> BeforeValidator:
+    """A validator for a whole number from ``low`` to ``high``."""
     return BeforeValidator(Whole(low, high, unit))
 
 
@@ -214,6 +216,7 @@ def kernel_module(value: object) -> object:
 
 
 def benchmark(value: object, info: ValidationInfo) -> object:
+    """A benchmark's name."""
     known = surroundings(info).benchmarks
     if not isinstance(value, str) or (known and value not in known):
         raise mismatch(value, choices_sentence(str(value), known))

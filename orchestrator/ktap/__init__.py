@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the kernel's own tests print, as results: KTAP, TAP and ftracetest."""
+"""Parsers of the output of the kernel's own tests: KTAP, TAP and ftracetest."""

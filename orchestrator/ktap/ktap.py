@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The output of tests as results: KTAP 1, TAP 13 and 14, and ftracetest.
+"""Parse the output of tests: KTAP 1, TAP 13 and 14, and ftracetest.
 
-KTAP is described in the kernel's Documentation/dev-tools/ktap.rst. Groups of tests are nested by indentation, of
-whatever width, as KUnit does it, or by the "# " that kselftest's runner puts before a program's lines. The result that
-a group belongs to comes after the group::
+KTAP is described in the kernel's Documentation/dev-tools/ktap.rst. Groups of tests are nested by indentation of any
+width, as in KUnit, or by the "# " that kselftest's runner puts before a program's lines. The result of a group comes
+after the group::
 
     KTAP version 1
     1..1
@@ -13,9 +13,9 @@ a group belongs to comes after the group::
         not ok 2 test_kretprobe
     not ok 1 kprobes_test
 
-What stands between ``---`` and ``...``, farther in than the result above them, is YAML about that result, and data.
-KUnit's parametrised tests have no plan, and the files of its debugfs had neither version nor plan at first: that there
-is no plan is a problem only where a version line begins an output.
+Lines between ``---`` and ``...``, indented further than the result above them, are YAML data about that result.
+KUnit's parametrised tests have no plan, and its debugfs files once had neither version nor plan: a missing plan is a
+problem only if the output begins with a version line.
 """
 
 from __future__ import annotations
@@ -29,52 +29,49 @@ from enum import Enum, auto
 from orchestrator.ktap.results import KEPT_LINES, NAME_MAX, PROBLEMS_MAX, RESULTS_MAX, Outcome, TestResult, TestRun
 from orchestrator.plain_text import plain_text
 
-# The lines that a guest printed, without what the kernel's log puts before them.
+# The lines of a guest's output, without the prefixes of the kernel's log.
 #
-# On a serial console the kernel prints its messages wherever a program's output has got to, also inside a line::
+# On a serial console the kernel may print a message inside a program's line::
 #
 #     not [    1.234567] random: crng init done
 #     ok 1 - the test
 #
-# The pieces are put together again, and the line is marked as cut.
+# The pieces of such a line are joined, and the line is marked as cut.
 
 LINE_MAX = 4096
 LINES_MAX = 500_000
-"""Characters of a line, and lines, that are looked at."""
+"""The most parsed characters of a line, and lines."""
 
-# What info_print_prefix() of kernel/printk/printk.c prints: the level with console_msg_format=syslog, the time with
+# The prefix of info_print_prefix() in kernel/printk/printk.c: the level with console_msg_format=syslog, the time with
 # CONFIG_PRINTK_TIME, and with CONFIG_PRINTK_CALLER the thread or CPU, in at least six characters. A space follows the
 # last two.
 _LEVEL = r"<\d{1,3}>"
 _TIME = r"\[ {0,12}\d{1,12}\.\d{6}\](?:\[ {0,12}[TC]\d{1,10}\])?"
 _CALLER = r"\[(?=[ TC\d]{6,})[ ]{0,4}[TC]\d{1,10}\]"
 _PREFIX = re.compile(rf"(?:{_LEVEL})?(?:{_TIME}|{_CALLER}) ?|{_LEVEL}")
-# A level alone begins a message only where words follow: "vector<3>::at" does not.
+# A level alone begins a message only if words follow, unlike in "vector<3>::at".
 _INSIDE = re.compile(rf"(?:{_LEVEL})?(?:{_TIME}|{_CALLER})(?= |$)|{_LEVEL}(?=[^\s:,.;>)\]}}])")
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class TooManyLinesError(Exception):
-    """More was printed than is looked at."""
+    """The output has more than LINES_MAX lines."""
 
 
 class Cut(Enum):
-    """What a message of the kernel's inside a line is."""
+    """How a kernel message inside a line affects the line."""
 
     NONE = auto()
-    """The line quotes it."""
+    """The line quotes the message."""
     JOINED = auto()
-    """It was printed inside the line, whose other piece is the next line."""
+    """The message was printed inside the line, which continues on the next line."""
     APART = auto()
-    """It was printed behind the line, and the next one is whole."""
+    """The message was printed after the line, and the next line is whole."""
 
 
 @dataclass(frozen=True)
 class PrintedLine:
-    """A line with its indentation. ``is_logged``: the kernel's log has it, with a prefix.
-
-    ``cut_at`` is where a message of the kernel's was printed inside the line; None where none was.
-    """
+    """A line with its indentation; ``is_logged`` if it had a log prefix, ``cut_at`` is a kernel message's place."""
 
     text: str
     is_logged: bool = False
@@ -82,22 +79,22 @@ class PrintedLine:
 
 
 Judge = Callable[[str, str | None], Cut]
-"""What is a message, by the line's text before it and the next line? None: there is no next one that is a program's."""
+"""Classifies a message by the line's text before it and by the next line, None if no program line follows."""
 
 
 def printed_lines(text: str, judge: Judge) -> Iterator[PrintedLine]:
     """The lines without log prefixes and control characters. Raises TooManyLinesError.
 
-    ``judge`` is asked about a line when all lines before it have been taken.
+    ``judge`` is called for a line after all lines before it were consumed.
     """
-    held: tuple[PrintedLine, int] | None = None  # waits for the line that follows, with the place of the message in it
+    held: tuple[PrintedLine, int] | None = None  # a line that waits for the next one, and the place of its message
     for line in _lines(text):
         start = 0 if line.is_logged else 1
         if held is not None and (held[0].is_logged or not line.is_logged):
             before, message = held[0].text[: held[1]], held[0].text[held[1] :]
             cut = judge(before, None if line.is_logged else line.text)
             if cut is Cut.JOINED and line.text.startswith(before) and _INSIDE.match(line.text, len(before)):
-                cut = Cut.NONE  # one more line that quotes one
+                cut = Cut.NONE  # the next line quotes a message, too
             if cut is Cut.JOINED and not line.is_logged:
                 yield PrintedLine(_PREFIX.sub("", message, count=1), is_logged=True)
                 line = PrintedLine((before + line.text)[:LINE_MAX], held[0].is_logged, cut_at=len(before))
@@ -114,17 +111,17 @@ def printed_lines(text: str, judge: Judge) -> Iterator[PrintedLine]:
 
 
 def _lines(text: str) -> Iterator[PrintedLine]:
-    """One at a time: as a list, 16 MiB of short lines take half a gigabyte."""
+    """An iterator, because a list of 16 MiB of short lines takes half a gigabyte."""
     for number, whole in enumerate(io.StringIO(text, newline="\n")):
         if number == LINES_MAX:
-            raise TooManyLinesError(f"it has more than {LINES_MAX} lines; the others were not looked at")
+            raise TooManyLinesError(f"it has more than {LINES_MAX} lines; the others were not parsed")
         line = plain_text(_CONTROL.sub("", whole.rstrip("\n")[:LINE_MAX]).rstrip())
         prefix = _PREFIX.match(line)
         yield PrintedLine(line[prefix.end() :], is_logged=True) if prefix else PrintedLine(line)
 
 
 def _parts(held: tuple[PrintedLine, int], cut: Cut) -> Iterator[PrintedLine]:
-    """The whole line, or its text and then the message that was printed behind it."""
+    """The whole line, or its text and then the message after it."""
     line, end = held
     if cut is Cut.NONE:
         yield line
@@ -133,7 +130,7 @@ def _parts(held: tuple[PrintedLine, int], cut: Cut) -> Iterator[PrintedLine]:
         yield PrintedLine(_PREFIX.sub("", line.text[end:], count=1), is_logged=True)
 
 
-# Output in KTAP 1 and in TAP 13 and 14, as results.
+# KTAP 1, TAP 13 and 14.
 
 DEPTH_MAX = 12
 """Levels of nesting; KUnit has three, kselftest's runner adds one."""
@@ -149,10 +146,10 @@ _HASHES = re.compile(r"(?:# ){0,3}")
 _BEGINNINGS = ("not ok", "ok", "1..", "TAP version", "KTAP version", "Bail out!")
 _ESCAPED = re.compile(r"\\([\\#])")
 _HIDDEN = {"\\": "\0", "#": "\1"}
-"""What stands for an escaped character while a line is taken apart: no line has these."""
+"""Placeholders of escaped characters during parsing; no line contains them."""
 
 Place = tuple[int, int]
-"""Where a line's words begin: behind this many "# ", and then this many characters of indentation."""
+"""The start of a line's words: after this many "# " and this many characters of indentation."""
 
 
 @dataclass
@@ -168,7 +165,7 @@ class _Node:
 
 @dataclass
 class _Block:
-    """A block of YAML that has begun at a place: it is about a result."""
+    """An open YAML block about a result."""
 
     node: _Node
     place: Place
@@ -176,10 +173,10 @@ class _Block:
 
 @dataclass
 class _Level:
-    """What stands at one place, up to a line that stands farther out.
+    """The lines of one indentation, up to a line with less.
 
-    ``has_escapes`` is None where no version line says whether a backslash escapes, as it does in TAP 14. ``remark`` is
-    the plan's.
+    ``has_escapes`` says whether a backslash escapes, as in TAP 14; None without a version line. ``remark`` is that of
+    the plan.
     """
 
     place: Place
@@ -192,11 +189,11 @@ class _Level:
     lines: list[str] = field(default_factory=list)
     number: int = 0
     group: _Level | None = None
-    """The group that ended last; the next result at this place is its own."""
+    """The group that ended last; the next result at this level is the group's."""
 
 
 def parse_ktap(text: str) -> TestRun:
-    """The tests in a program's or a kernel's output; what is wrong with it is among the problems."""
+    """Parse a program's or a kernel's output; malformed output gives problems."""
     parser = _Parser()
     try:
         for line in printed_lines(text, parser.cut):
@@ -208,30 +205,30 @@ def parse_ktap(text: str) -> TestRun:
 
 
 class _Parser:
-    """``_levels`` are the places that are open, farther in each time; the first only collects what has ended."""
+    """``_levels`` are the open levels by indentation; the first only collects ended ones."""
 
     def __init__(self) -> None:
         self._levels = [_Level((-1, 0))]
         self._problems: list[str] = []
         self._results = 0
-        self._title: tuple[Place, str] | None = None  # of the group whose first line is still to come
+        self._title: tuple[Place, str] | None = None  # of the next group
         self._block: _Block | None = None
-        self._last: _Block | None = None  # a result line that a block may follow, and its place
+        self._last: _Block | None = None  # a result that a block may follow
 
     def problem(self, sentence: str) -> None:
         if len(self._problems) < PROBLEMS_MAX:
             self._problems.append(sentence)
 
     def take(self, line: PrintedLine) -> bool:
-        """Take a line; False where it is the last one that counts."""
+        """Parse a line; False if parsing ends with it."""
         place, words = self._placed(line.text)
         if line.cut_at is not None:
-            self.problem(f"a message of the kernel cuts the line {_bounded(words)!r}: it may be damaged")
+            self.problem(f"a kernel message cuts the line {_bounded(words)!r}: it may be damaged")
         if self._block is not None and self._is_data(self._block, line):
             return True
         if bail_out := _BAIL_OUT.match(words):
-            self.problem(f"the tests were given up: {self._bounded(bail_out[1]) or 'no reason is given'}")
-            return place[0] > 0  # behind "# " only one program has given up
+            self.problem(f"the tests bailed out: {self._bounded(bail_out[1]) or 'without a reason'}")
+            return place[0] > 0  # after "# " only one program bailed out
         if self._title is not None and self._is_structure(line.text):
             self._titled(*self._title, place)
         if version := _VERSION.fullmatch(words):
@@ -244,7 +241,7 @@ class _Parser:
             self._planned(place, int(plan[1]), plan[2] or "")
         elif found := self._result_in(place, words):
             if self._results == RESULTS_MAX:
-                self.problem(f"it has more than {RESULTS_MAX} results; the others were not looked at")
+                self.problem(f"it has more than {RESULTS_MAX} results; the others were not parsed")
                 return False
             self._result(place, found, is_cut=line.cut_at is not None)
         else:
@@ -252,13 +249,13 @@ class _Parser:
         return True
 
     def cut(self, before: str, following: str | None) -> Cut:
-        """Whether a message of the kernel's behind ``before`` has cut a line, which ``following`` goes on with.
+        """Whether a kernel message after ``before`` has cut a line that continues with ``following``.
 
-        A line that cannot be a result, a plan or the like may also quote a message: the next one is then whole.
+        A line that cannot be a result, a plan or the like may also quote a message; the next line is then whole.
         """
         place, words = self._placed(before)
         if self._block is not None and place >= self._block.place and (words or place > self._block.place):
-            # A block's lines may quote anything; what stands outside is seen.
+            # A block's lines may quote anything.
             return Cut.JOINED if words and following == "" else Cut.NONE
         if following is None and not words:
             return Cut.NONE
@@ -270,12 +267,12 @@ class _Parser:
         if self._is_structure(before):
             return Cut.APART
         if place[0] and not words:
-            return Cut.NONE  # a program below the runner of kselftest prints the kernel's log
+            return Cut.NONE  # a program under kselftest's runner prints the kernel's log
         may_begin = _RESULT.fullmatch(words) or any(one.startswith(words.rstrip()) for one in _BEGINNINGS)
         return Cut.JOINED if may_begin else Cut.NONE
 
     def finish(self) -> TestRun:
-        """All that was taken. Groups that are still open have no result."""
+        """The parsed results. Groups that are still open have no result."""
         if self._block is not None:
             self._broken(self._block)
         if self._title is not None:
@@ -285,8 +282,8 @@ class _Parser:
         return TestRun(tuple(_tests(self._levels[0].nodes, "")), tuple(self._problems))
 
     def _placed(self, line: str) -> tuple[Place, str]:
-        """Where a line stands, and its words. "# " begins a program's line once a version or a plan was behind it."""
-        hashes = len(_HASHES.match(line)[0]) // 2  # type: ignore[index]  # it matches what is empty, too
+        """A line's place and its words. "# " begins a program's line after one with a version or a plan."""
+        hashes = len(_HASHES.match(line)[0]) // 2  # type: ignore[index]  # it also matches an empty text
         for nesting in range(hashes, -1, -1):
             rest = line[2 * nesting :]
             words = rest.lstrip()
@@ -296,13 +293,13 @@ class _Parser:
         return (nesting, len(rest) - len(words)), words
 
     def _is_structure(self, line: str) -> bool:
-        """Whether a line is more than a remark."""
+        """Whether a line is a version, a title, a plan, a result or "Bail out!"."""
         place, words = self._placed(line)
         found = any(pattern.fullmatch(words) for pattern in (_VERSION, _SUBTEST, _PLAN, _BAIL_OUT))
         return found or self._result_in(place, words) is not None
 
     def _result_in(self, place: Place, words: str) -> re.Match[str] | None:
-        """A result line. It may have no number, as in TAP, where a version or a plan says that results stand there."""
+        """A result line. After a version or a plan at its place it may lack a number, as in TAP."""
         found = _RESULT.fullmatch(words)
         if found is None or found[2]:
             return found
@@ -310,7 +307,7 @@ class _Parser:
         return found if is_announced else None
 
     def _is_data(self, block: _Block, line: PrintedLine) -> bool:
-        """Take a line of an open block; False where it is none, and the block has ended."""
+        """Parse a line of an open block; False if the block ended before it."""
         nesting, indentation = block.place
         rest = line.text.removeprefix("# " * nesting)
         is_inside = len(line.text) - len(rest) == 2 * nesting
@@ -330,7 +327,7 @@ class _Parser:
         return True
 
     def _broken(self, block: _Block) -> None:
-        sentence = f"the block about {block.node.name} has no end where it should: the output is cut short or damaged"
+        sentence = f"the YAML block about {block.node.name} is not terminated: the output is truncated or damaged"
         if sentence not in self._problems:
             self.problem(sentence)
 
@@ -341,10 +338,10 @@ class _Parser:
         return next((one.has_escapes for one in reversed(self._levels) if one.has_escapes is not None), False)
 
     def _reach(self, place: Place) -> _Level:
-        """The level of a place, open. Those farther in have ended."""
+        """Open the level of a place, and end deeper ones."""
         while self._levels[-1].place > place:
             ended = self._levels.pop()
-            if self._levels[-1].place < place:  # the output begins inside of a group
+            if self._levels[-1].place < place:  # the output begins inside a group
                 self._levels.append(_Level(place))
             self._receive(ended)
         if self._levels[-1].place < place and len(self._levels) <= DEPTH_MAX:
@@ -352,7 +349,7 @@ class _Parser:
         return self._levels[-1]
 
     def _new_level(self, place: Place) -> _Level:
-        """A level where nothing stands yet. What stood there has ended: an output before this one, or a group."""
+        """An empty level at a place, after ending a group or an earlier output there."""
         level = self._reach(place)
         if level.is_versioned or level.plan is not None or level.nodes or level.group is not None:
             self._receive(self._levels.pop())
@@ -361,19 +358,19 @@ class _Parser:
         return level
 
     def _headed(self, place: Place) -> _Level:
-        """The level that a version or a plan begins. A header that comes again before an end is explained."""
+        """The level that a version or a plan begins. Explains a repeated header."""
         level = self._reach(place)
         if not level.title and (level.is_versioned or level.plan is not None) and level.plan != len(level.nodes):
             self.problem(
-                f"the output begins again before its end, after {len(level.nodes)} results: its header is there twice. "
-                "A program that forks without fflush() prints what its buffer holds once for each process"
+                f"the output starts again after {len(level.nodes)} results: its header is repeated. A program that "
+                "forks without fflush() prints its buffer once per process"
             )
             if not level.nodes:
                 level.plan, level.is_versioned = None, False
         return self._new_level(place)
 
     def _titled(self, place: Place, title: str, first: Place) -> None:
-        """Give a group its title, which stands where its ``first`` line does (KUnit), or farther out (TAP 14)."""
+        """Give a group its title, which has the indentation of its ``first`` line (KUnit), or less (TAP 14)."""
         self._title = None
         level = self._reach(max(place, first))
         if first <= place and (level.title or level.plan is not None or level.nodes):  # it may follow its version line
@@ -392,9 +389,9 @@ class _Parser:
         level.number += 1
         node = _node(found, level.number, has_escapes=self._has_escapes())
         if is_cut:
-            node.outcome, node.reason = Outcome.FAILED, "a message of the kernel cuts its line"
+            node.outcome, node.reason = Outcome.FAILED, "a kernel message cuts its line"
         if found[2] and int(found[2]) != level.number:
-            self.problem(f"{node.name}: its number is {int(found[2])}, and {level.number} was expected")
+            self.problem(f"{node.name}: found number {int(found[2])}, expected {level.number}")
             level.number = int(found[2])
         if level.group is not None:
             node.group, node.lines = level.group.nodes, level.group.lines
@@ -414,14 +411,14 @@ class _Parser:
             self._last = None
 
     def _receive(self, ended: _Level) -> None:
-        """Take what has ended into the level that is open: as a group, or, outermost, as results of their own."""
+        """Add an ended level to the open one: as a group, or at the outermost level as results."""
         level, is_outermost = self._levels[-1], len(self._levels) == 1
         self._give_up_group(ended)
         of = f"group {ended.title}" if ended.title else "the output"
         if ended.plan is None and ended.is_versioned and is_outermost:
-            self.problem(f"{of} has no plan: it may be cut short")
+            self.problem(f"{of} has no plan: it may be truncated")
         if ended.plan is not None and ended.plan != len(ended.nodes):
-            self.problem(f"{of}: {ended.plan} tests were planned, and there are {len(ended.nodes)} results")
+            self.problem(f"{of}: {ended.plan} tests were planned, but found {len(ended.nodes)} results")
         if ended.plan == 0 and not ended.nodes and is_outermost:
             directive = _DIRECTIVE.match(f"# {ended.remark}")
             reason = (directive[2] if directive else ended.remark) or "the plan has no test"
@@ -433,12 +430,12 @@ class _Parser:
             level.group = ended
 
     def _give_up_group(self, level: _Level) -> None:
-        """The group that ended last gets a result, which it has none of."""
+        """Add a failed result for the group that ended last, which has none."""
         if level.group is None:
             return
         name, lines = level.group.title or "unnamed group", level.group.lines
-        self.problem(f"group {name} has no result of its own: the output is cut short, or a line is lost")
-        level.nodes.append(_Node(name, Outcome.FAILED, "it has no result of its own", lines, level.group.nodes))
+        self.problem(f"group {name} has no result: the output is truncated, or a line is lost")
+        level.nodes.append(_Node(name, Outcome.FAILED, "it has no result", lines, level.group.nodes))
         level.number += 1
         level.group = None
 
@@ -461,7 +458,7 @@ def _node(found: re.Match[str], number: int, *, has_escapes: bool) -> _Node:
 
 
 def _hidden(text: str) -> str:
-    """Text whose escaped characters mean nothing."""
+    """Text with placeholders for escaped characters."""
     return _ESCAPED.sub(lambda found: _HIDDEN[found[1]], text)
 
 
@@ -477,14 +474,14 @@ def _keep(lines: list[str], words: str) -> None:
 
 
 def _tests(nodes: Sequence[_Node], path: str) -> Iterator[TestResult]:
-    """The tests that have none below them; and groups that failed though no test in them did."""
+    """The tests without nested ones, and failed groups without a failed test."""
     for node in nodes:
         name = f"{path}{node.name}"
         below = list(_tests(node.group, f"{name}/"))
         yield from below
         is_explained = any(test.outcome is Outcome.FAILED for test in below)
         if not below or (node.outcome is Outcome.FAILED and not is_explained):
-            reason = node.reason or ("the group failed, and no test in it did" if below else "")
+            reason = node.reason or ("the group failed, but none of its tests" if below else "")
             yield TestResult(name, node.outcome, reason, tuple(node.lines))
 
 
@@ -492,10 +489,10 @@ def _bounded(text: str) -> str:
     return text.strip()[:NAME_MAX]
 
 
-# The output of the kernel's tools/testing/selftests/ftrace/ftracetest, as results.
+# The output of the kernel's tools/testing/selftests/ftrace/ftracetest.
 #
-# It prints a test's number and description, then the test's own output as its options say, and behind a tab the
-# result. At the end it counts::
+# It prints a test's number and description, then, depending on its options, the test's output, and after a tab the
+# result. At the end it prints counts::
 #
 #     [1] Kprobe dynamic event - adding and removing      [PASS]
 #     [2] (instance)  Test creation and deletion of trace instances       [UNSUPPORTED]
@@ -509,10 +506,9 @@ _BEGINNING = re.compile(r"\[(\d{1,6})\]( \(instance\) )?(.*)")
 _ENDING = re.compile(r"(.*)\t\[(PASS|FAIL|UNRESOLVED|UNTESTED|UNSUPPORTED|XFAIL|UNDEFINED)\]")
 _COUNT = re.compile(r"# of (\w{1,20})(?:\(test bug\))?:\s*(\d{1,6})")
 _FIRST = re.compile(r"(?:.*\t)?\[.*|# of .*|\t")
-"""What a line of the script's own may begin with, its title apart; all else is a test's output."""
+"""The beginnings of the script's lines besides its title; all other lines are a test's output."""
 
-# By the word at a test and the one that it is counted by; as the script's own KTAP output has them: what is
-# indeterminate is not ok.
+# By the word after a test and the word in the counts; as in the script's KTAP output, indeterminate is not ok.
 _OUTCOMES = {
     ("PASS", "passed"): Outcome.PASSED,
     ("FAIL", "failed"): Outcome.FAILED,
@@ -535,9 +531,9 @@ class _Test:
     def result(self) -> TestResult:
         outcome = Outcome.FAILED
         if not self.word:
-            reason = "it has no result: the output is cut short, or a line is lost"
+            reason = "it has no result: the output is truncated, or a line is lost"
         elif self.is_cut:
-            reason = "a message of the kernel cuts its line"
+            reason = "a kernel message cuts its line"
         else:
             reason = "" if self.word in {"PASS", "FAIL", "XFAIL"} else self.word.lower()
             outcome = next(outcome for (word, _), outcome in _OUTCOMES.items() if word == self.word)
@@ -545,7 +541,7 @@ class _Test:
 
 
 def parse_ftracetest(text: str) -> TestRun:
-    """The tests of one run of the script; what is wrong with its output is among the problems."""
+    """Parse the output of one run of ftracetest; malformed output gives problems."""
     tests: list[_Test] = []
     problems: list[str] = []
     counts: dict[str, int] = {}
@@ -554,13 +550,13 @@ def parse_ftracetest(text: str) -> TestRun:
         for printed in printed_lines(text, _cut):
             line, is_cut = printed.text, _is_damaged(printed)
             if is_cut and len(problems) < PROBLEMS_MAX:
-                problems.append(f"a message of the kernel cuts the line {line[:NAME_MAX]!r}: it may be damaged")
+                problems.append(f"a kernel message cuts the line {line[:NAME_MAX]!r}: it may be damaged")
             last = tests[-1].number if tests else 0
             if line == _TITLE:
                 is_titled = True
             elif (begun := _BEGINNING.fullmatch(line)) and int(begun[1]) > last:
                 if len(tests) == RESULTS_MAX:
-                    problems.append(f"it has more than {RESULTS_MAX} results; the others were not looked at")
+                    problems.append(f"it has more than {RESULTS_MAX} results; the others were not parsed")
                     break
                 problems += _lost(last, int(begun[1]))
                 tests.append(_begun(begun))
@@ -573,12 +569,12 @@ def parse_ftracetest(text: str) -> TestRun:
     except TooManyLinesError as error:
         problems.append(str(error))
     if not is_titled:
-        problems.append("it is no output of ftracetest: its title is missing")
+        problems.append("this is not the output of ftracetest: its title is missing")
     return TestRun(tuple(test.result() for test in tests), (*problems, *_miscounted(tests, counts)))
 
 
 def _cut(before: str, following: str | None) -> Cut:
-    """Whether a message behind ``before`` has cut a line of the script's, which ``following`` goes on with."""
+    """Whether a message after ``before`` has cut a line of the script that continues with ``following``."""
     is_own = _FIRST.fullmatch(before) or any(one.startswith(before.rstrip()) for one in (_TITLE, "# of "))
     if not is_own:
         return Cut.NONE
@@ -588,7 +584,7 @@ def _cut(before: str, following: str | None) -> Cut:
 
 
 def _is_damaged(line: PrintedLine) -> bool:
-    """Whether a line is cut, other than where the script waits for a test: between its description and its result."""
+    """Whether a line is cut elsewhere than between a test's description and its result."""
     return line.cut_at is not None and not line.text.startswith("\t[", line.cut_at)
 
 
@@ -613,10 +609,10 @@ def _lost(last: int, number: int) -> list[str]:
 
 def _miscounted(tests: list[_Test], counts: dict[str, int]) -> list[str]:
     if "passed" not in counts:
-        return ["it ends before the script counts its results: it is cut short"]
+        return ["the script's counts are missing: the output is truncated"]
     wrong = []
     for word, name in _OUTCOMES:
         found = sum(1 for test in tests if test.word == word)
         if counts.get(name, found) != found:
-            wrong.append(f"the script counts {counts[name]} {name}, and {found} such results were printed")
+            wrong.append(f"the script counts {counts[name]} {name}, but printed {found} such results")
     return wrong

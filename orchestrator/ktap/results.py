@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The results of a run of somebody else's tests, and those that are expected to fail."""
+"""Results of external tests, and expected failures."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ RESULTS_MAX = 20_000
 
 NAME_MAX = 200
 KEPT_LINES = 200
-"""Characters of a name, and lines kept of what one test printed."""
+"""The most characters of a name, and kept lines of a test's output."""
 
 PROBLEMS_MAX = 100
-"""Problems of one output that are kept."""
+"""The most kept problems of one output."""
 
 
 class Outcome(StrEnum):
-    """How a test ended. ``XFAILED``: it failed, and says itself that it is known to (TODO, XFAIL)."""
+    """A test's outcome. ``XFAILED``: it failed as its own output expects (TODO, XFAIL)."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -29,12 +29,12 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class TestResult:
-    """One test. ``name`` has the names of what it is nested in before its own, with slashes.
+    """One test. ``name`` begins with the names of its groups, separated by slashes.
 
-    ``reason`` is what the output says about the outcome; ``lines`` are what was printed in its place.
+    ``reason`` is the output's reason for the outcome; ``lines`` are the test's output.
     """
 
-    __test__ = False  # for pytest, which takes what begins with Test for its own
+    __test__ = False  # keeps pytest from collecting it
 
     name: str
     outcome: Outcome
@@ -44,7 +44,7 @@ class TestResult:
 
 @dataclass(frozen=True)
 class TestRun:
-    """The results in their order, and what is wrong with the run as a whole: each problem makes it a failure."""
+    """The results in order, and problems of the whole run, each of which is a failure."""
 
     __test__ = False
 
@@ -57,13 +57,13 @@ class TestRun:
 
 
 def joined(runs: Sequence[TestRun]) -> TestRun:
-    """Several runs as one."""
+    """Join several runs."""
     results = tuple(result for run in runs for result in run.results)
     return TestRun(results, tuple(problem for run in runs for problem in run.problems))
 
 
 def uniquely_named(results: Sequence[TestResult]) -> Iterator[tuple[str, TestResult]]:
-    """The results, each with a name that no other has: a repeated one is followed by its number."""
+    """The results with unique names: a number follows a repeated name."""
     used: set[str] = set()
     repeated: dict[str, int] = {}
     for result in results:
@@ -76,22 +76,21 @@ def uniquely_named(results: Sequence[TestResult]) -> Iterator[tuple[str, TestRes
 
 
 _SHOWN = 20
-"""Names, and problems, that a complaint quotes: a guest may print thousands."""
+"""The most quoted names and problems: a guest may print thousands."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The results by names of their own, and why the run is a failure, if it is: without ``complaints`` it is none."""
+    """The results by unique names, and the ``complaints`` that make the run a failure."""
 
     results: Mapping[str, TestResult]
     complaints: tuple[str, ...]
 
 
 def judged(run: TestRun, expected: Mapping[str, str]) -> Verdict:
-    """A run beside ``expected``: tests that fail, by name, with the reason.
+    """Judge a run with ``expected`` failures, reasons by test name.
 
-    A run fails where a test fails that is not listed, a listed one passes or is not there, nothing was run, or the
-    output has a problem.
+    A run fails if an unlisted test fails, a listed one passes or is missing, no test ran, or the output has a problem.
     """
     results = {name: _beside(result, expected.get(name)) for name, result in uniquely_named(run.results)}
     failed = [name for name, result in results.items() if result.outcome is Outcome.FAILED]
@@ -99,15 +98,15 @@ def judged(run: TestRun, expected: Mapping[str, str]) -> Verdict:
     if failed:
         complaints.append(f"{len(failed)} of {len(results)} tests failed: {_listed(failed)}")
     if not results:
-        complaints.append("no test ran: there is no result in the output")
+        complaints.append("no test ran: the output has no result")
     elif all(result.outcome is Outcome.SKIPPED for result in results.values()):
         reasons = dict.fromkeys(result.reason for result in results.values() if result.reason)
         complaints.append("; ".join(["no test ran: all are skipped", *list(reasons)[:5]]))
     missing = [name for name in expected if name not in results]
     if missing:
-        complaints.append(f"expected failures are listed that no test has the name of: {_listed(missing)}")
+        complaints.append(f"no test has the name of these expected failures: {_listed(missing)}")
     more = len(run.problems) - _SHOWN
-    rest = [f"and {more} problems more"] if more > 0 else []
+    rest = [f"and {more} more problems"] if more > 0 else []
     return Verdict(results, (*complaints, *run.problems[:_SHOWN], *rest))
 
 
@@ -117,9 +116,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _beside(result: TestResult, reason: str | None) -> TestResult:
-    """A result with what the list says about it."""
+    """A result with the list's reason applied."""
     if reason is None or result.outcome in {Outcome.SKIPPED, Outcome.XFAILED}:
         return result
     if result.outcome is Outcome.FAILED:
         return replace(result, outcome=Outcome.XFAILED, reason=reason)
-    return replace(result, outcome=Outcome.FAILED, reason=f"it passes, and is listed as an expected failure: {reason}")
+    return replace(result, outcome=Outcome.FAILED, reason=f"it passes, but is listed as an expected failure: {reason}")

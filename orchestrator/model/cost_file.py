@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cost tables: their files, the sources of their costs, and the time that one gives for what was counted."""
+"""Cost tables: their files, the sources of their costs, and the time for counts."""
 
 from __future__ import annotations
 
@@ -26,35 +26,30 @@ from orchestrator.results.modelled import Cost, Costs
 
 
 def write_table(path: Path, text: str, *, replace: bool = False) -> None:
-    """Write a file whole: a reader finds the old one or the new one. Raises HostError where it cannot be written.
-
-    Unless it may ``replace`` one, raises UsageError where the file is there.
-    """
+    """Write a file atomically. Raises UsageError for an existing file unless ``replace``, HostError."""
     if not replace and (path.exists() or path.is_symlink()):
         hint = "name another file, or add --force to replace this one"
         raise UsageError("this file exists", where=str(path), hint=hint)
     try:
         write_whole(path, text)
     except OSError as error:
-        hint = "name a file in a folder of yours: --out my/cpu.yaml"
-        raise HostError(f"the cost table cannot be written: {error.strerror}", where=str(path), hint=hint) from None
+        hint = "name a file in your own folder: --out my/cpu.yaml"
+        raise HostError(f"cannot write the cost table: {error.strerror}", where=str(path), hint=hint) from None
 
 
-# The time that a cost table gives for what was counted, with its band.
-#
-# All is linear. A fitted cost is a weighted sum of what the constants leave of the calibration cells, so a time is a
-# sum of published figures and of constants, each times a number. The band has every constant anywhere within its range
-# and every calibration cell off by its uncertainty, all at once and in the worst combination: interval arithmetic, no
-# probabilities. It has nothing of what the model leaves out.
+# The time for counts, and its band, are linear. A fitted cost is a weighted sum of the calibration cells' figures less
+# the constant costs, so a time is a linear combination of published figures and constants. The band is interval
+# arithmetic without probabilities: every constant anywhere in its range, and every calibration cell off by its
+# uncertainty, in the worst combination. It does not cover what the model leaves out.
 
 _RESOLUTION = {"ns": 0.5, "us": 5.0}
-"""Half of the last digit of what the documents print, in nanoseconds: whole ns, and us to two decimals."""
+"""Half of the last printed digit of the documents' figures (whole ns, and us to two decimals), in nanoseconds."""
 _NANOSECONDS = {"ns": 1.0, "us": 1000.0}
 
 
 @dataclass(frozen=True)
 class Time:
-    """Nanoseconds, and the band that they are in."""
+    """Nanoseconds with their band."""
 
     value: float
     low: float
@@ -62,10 +57,10 @@ class Time:
 
 
 def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
-    """The time for ``counts``. The table is fitted, and has a cost for each of them."""
+    """The time for ``counts``, by a fitted table with a cost for each of them."""
     assert table.fitted is not None
     value = sum(number * cycles_of(table, name) * 1000 / table.mhz.value for name, number in counts.items() if number)
-    # How much of each calibration cell's figure is in the time.
+    # The weight of each calibration cell's figure in the time.
     by_cell = [
         sum(counts.get(name, 0.0) * cost.weights[index] for name, cost in table.fitted.costs.items())
         for index in range(len(table.fitted.cells))
@@ -81,7 +76,7 @@ def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
         high += max(ends)
     worst = max(abs(cell.residual) for cell in table.fitted.cells)
     for part, cell in zip(by_cell, table.fitted.cells, strict=True):
-        # The worst residual of all, or what the document rounds off.
+        # The worst residual of all, or the document's rounding.
         uncertainty = max(worst * abs(cell.published), _RESOLUTION[reference_table(cell.table).unit])
         low -= abs(part) * uncertainty
         high += abs(part) * uncertainty
@@ -95,7 +90,7 @@ def published_nanoseconds(table: str, column: str) -> float:
 
 
 def cycles_of(table: CostTable, name: Input) -> float:
-    """The cost of one."""
+    """A cost in cycles."""
     if name in table.constants:
         return table.constants[name].value
     assert table.fitted is not None
@@ -103,19 +98,19 @@ def cycles_of(table: CostTable, name: Input) -> float:
 
 
 def nanoseconds(constant: Constant, mhz: Constant) -> tuple[float, float, float]:
-    """A constant's least, assumed and greatest time, the frequency's range included."""
+    """A constant's least, assumed and greatest time, with the frequency's range."""
     return 1000 * constant.low / mhz.high, 1000 * constant.value / mhz.value, 1000 * constant.high / mhz.low
 
 
 _KEPT = 1e-6
-"""Relative to the terms of a sum. Figures are kept with nine significant digits."""
+"""The relative tolerance of a sum: figures have nine significant digits."""
 
 
 def contradiction(table: CostTable, fitted: Fitted) -> str | None:
-    """What does not follow: the name of a cost, or the table and column of a cell; None where all does.
+    """The first fitted cost or cell that does not follow from the table, by its name; None if all do.
 
-    A cost is the sum of its weights times what the constants leave of the published figures, and a cell's modelled time
-    the sum of its counts, each at its cost. A single edited figure breaks one of the two. No numpy is needed for it.
+    A cost is the weighted sum of the published figures less the constant costs, and a cell's modelled time is the sum
+    of its counts times their costs. A single edited figure breaks one of the two. This check needs no numpy.
     """
     nanosecond = table.mhz.value / 1000
     rests = []
@@ -140,12 +135,12 @@ def _is_sum(value: float, terms: list[float]) -> bool:
 _SUFFIX = ".yaml"
 _FITTED = "fitted"
 _PARTS: Mapping[str, type[Fact]] = {"mhz": Constant, "constants": Constant, "declared": Declaration, _FITTED: Fitted}
-"""What has keys of its own, by the key that it is below."""
+"""The models of nested keys."""
 
 
 @dataclass(frozen=True)
 class CostFile:
-    """A cost table and its file: the ``text`` of all of it, and of what was ``declared``: all above ``fitted``."""
+    """A cost table and its file: the whole ``text``, and the part above ``fitted``, ``declared``."""
 
     path: Path
     table: CostTable
@@ -162,11 +157,11 @@ class CostFile:
 
     @property
     def unusable(self) -> str | None:
-        """Why it gives no times; None where it does."""
+        """Why the table gives no times, or None."""
         if self.table.uncalibrated is not None:
             return self.table.uncalibrated
         if self.table.fitted is None:
-            return f"the cost table of {self.table.cpu} was not fitted yet"
+            return f"the cost table of {self.table.cpu} is not fitted yet"
         if self.table.fitted.declaration != self.declaration:
             return f"the cost table of {self.table.cpu} has changed since it was fitted"
         assert self.table.declared is not None
@@ -174,16 +169,15 @@ class CostFile:
         if [(one.table, one.column) for one in cells] != list(self.table.declared.cells) or not all(
             isclose(one.published, published_nanoseconds(one.table, one.column), rel_tol=1e-8) for one in cells
         ):
-            return f"the cost table of {self.table.cpu} was fitted to other figures than those that were published"
+            return f"the cost table of {self.table.cpu} was fitted to figures that differ from the published ones"
         edited = contradiction(self.table, self.table.fitted)
         if edited is not None:
-            return (
-                f"the cost table of {self.table.cpu} was edited below 'fitted': {edited} does not follow from the rest"
-            )
+            what = f"{edited} does not follow from the rest"
+            return f"the cost table of {self.table.cpu} was edited below 'fitted': {what}"
         return None
 
     def text_with(self, fitted: Fitted) -> str:
-        """The file with ``fitted`` in place of what was fitted, and all above it as it is."""
+        """The file with a new ``fitted``, and an unchanged part above."""
         part = yaml.safe_dump(
             {_FITTED: fitted.model_dump(mode="json")}, sort_keys=False, width=120, default_flow_style=None
         )
@@ -196,7 +190,7 @@ def cost_files() -> Sequence[Path]:
 
 
 def cost_file(name: str) -> CostFile:
-    """The cost table of a CPU, or of a path: with a slash in it, or to a YAML file.
+    """The cost table of a CPU, or at a path: a name with a slash, or of a YAML file.
 
     Raises ConfigError, with file and line.
     """
@@ -204,12 +198,12 @@ def cost_file(name: str) -> CostFile:
         return load_cost_file(user_path(name))
     known = {path.stem: path for path in cost_files()}
     if name not in known:
-        raise UsageError(unknown("cost table", name, known), hint="a table of your own is named by its path: ./my.yaml")
+        raise UsageError(unknown("cost table", name, known), hint="name your own table by its path: ./my.yaml")
     return load_cost_file(known[name])
 
 
 def load_cost_file(path: Path) -> CostFile:
-    """Read a cost table. Raises ConfigError, which lists all that is wrong: file, line, key, what was found."""
+    """Read a cost table. Raises ConfigError, which lists all problems: file, line, key, what was found."""
     source = read_source(path)
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
     if not isinstance(source.data, dict):
@@ -220,7 +214,7 @@ def load_cost_file(path: Path) -> CostFile:
     except ValidationError as error:
         problems = problems_of(error, _unknown_key)
         if all(problem.path[:1] == (_FITTED,) for problem in problems):
-            what = "not what 'model fit' writes: leave it out, and fit again"
+            what = "not the output of 'model fit': leave it out, and fit again"
             problems.append(Problem((_FITTED,), what))
         raise config_error(problems, origins, str(path)) from None
     try:
@@ -248,7 +242,7 @@ def _unknown_key(path: KeyPath) -> str:
 
 
 def _wrong_declaration(declared: Declaration) -> list[Problem]:
-    """Cells that no published table has; else tables that are calibrated on without a kernel, and the other way."""
+    """Report unknown published cells, else calibration tables without a kernel and kernels without a table."""
     places: list[tuple[KeyPath, str, Sequence[str]]] = [
         *((("declared", "calibration", name), name, columns) for name, columns in declared.calibration.items()),
         *((("declared", "validation", name), name, columns) for name, columns in declared.validation.items()),
@@ -267,7 +261,7 @@ def _wrong_declaration(declared: Declaration) -> list[Problem]:
         for name in calibration.keys() - kernels.keys()
     ]
     other = [
-        Problem((*key, name), "not a table that 'calibration' has") for name in kernels.keys() - calibration.keys()
+        Problem((*key, name), "this table is not in 'calibration'") for name in kernels.keys() - calibration.keys()
     ]
     return problems or [*(Problem(key, what) for what in missing), *other]
 
@@ -276,7 +270,7 @@ MHZ = "MHz"
 
 
 def cost_sources(file: CostFile) -> Costs:
-    """The costs of a table in cycles, its frequency and its caches. One that gives no times has no fitted costs."""
+    """The costs of a table in cycles, its frequency and its caches; an unusable table has no fitted costs."""
     table, declared = file.table, file.table.declared
     costs = []
     if file.unusable is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The modelled times of a stored run: what calls execute, priced, and the fit of a table's costs."""
+"""The modelled times of a stored run, and the fit of a cost table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from orchestrator.results.runs import Run
 from orchestrator.results.stored_profile import CellProfile, load_profile
 
 Counts = Mapping[Input, Fraction]
-"""What a call executes, or what it executes more than another, by what has a cost."""
+"""Instructions of a call, or the difference of two calls, by cost."""
 
 _CLASSES: Mapping[Input, str] = {
     "trap": "traps",
@@ -43,7 +43,7 @@ _CLASSES: Mapping[Input, str] = {
 
 
 def inputs(profile: CellProfile, record: CellRecord, priced: Collection[Input]) -> Counts:
-    """What a call of a cell executes; instructions without a cost in ``priced`` are plain ones."""
+    """The counts of a cell's call; instructions without a cost of their own in ``priced`` count as plain ones."""
     classes = per_call(profile)
     found = {name: classes[known] for name, known in _CLASSES.items() if name in priced}
     special = sum(found.values(), Fraction(0))
@@ -52,27 +52,27 @@ def inputs(profile: CellProfile, record: CellRecord, priced: Collection[Input]) 
     plain = Fraction(profile.executed, profile.calls) - special
     evidence = record.evidence
     if "recorded line" in priced and evidence is not None and evidence.recorded:
-        # An event (struct ring_event of kmods/lib/ring.h) has 64 bytes, as a line of all these CPUs' caches has.
+        # An event (struct ring_event of kmods/lib/ring.h) has 64 bytes, the size of a cache line of these CPUs.
         found["recorded line"] = Fraction(evidence.recorded, evidence.calls)
     return {"instruction": plain, **found}
 
 
 def difference(one: Counts, other: Counts) -> Counts:
-    """What ``one`` executes more than ``other``; what is equal is left out."""
+    """``one`` less ``other``, without zeros."""
     names = dict.fromkeys([*one, *other])
     changes = {name: one.get(name, Fraction(0)) - other.get(name, Fraction(0)) for name in names}
     return {name: change for name, change in changes.items() if change}
 
 
 _COMPARED = (AT, CALL, ARGUMENTS, WORKLOAD, IMAGE, CHANNEL, KERNEL_MODULES)
-"""Parameters that a cell and its baseline have in common."""
+"""Parameters that a cell shares with its baseline."""
 _ROUNDING = 1e-6
-"""Instructions a call: one in a million calls."""
+"""Tolerance in instructions per call: one in a million calls."""
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """A cell with its baseline, and what each of its calls executes more."""
+    """A cell with its baseline, and the counts that the probe adds to a call."""
 
     cell: CellRecord
     baseline: CellRecord
@@ -80,12 +80,12 @@ class Overhead:
 
 
 def is_probed(cell: CellRecord) -> bool:
-    """Whether a cell has an exact overhead, or failed to have one."""
+    """Whether a cell should have an exact overhead."""
     return cell.probe != BASELINE and cell.clock == "instructions" and (has_overhead(cell) or cell.status == "failed")
 
 
 def has_overhead(cell: CellRecord) -> bool:
-    """Whether a cell was measured, and compared with one without a probe."""
+    """Whether a cell was measured and compared with a baseline."""
     return cell.status == "ok" and cell.overhead is not None
 
 
@@ -95,9 +95,9 @@ def _compared(cell: CellRecord) -> tuple[object, ...]:
 
 
 def overhead_of(cell: CellRecord, run: Run, priced: Collection[Input]) -> Overhead | None:
-    """A probed cell's overhead in counts; None where the cell, or its baseline, has no profile.
+    """A probed cell's overhead in counts; None if the cell or its baseline has no profile.
 
-    Raises EvidenceError where the profiles do not add up to the overhead that was measured.
+    Raises EvidenceError if the profiles contradict the measured overhead.
     """
     baselines = (one for one in run.record.cells if one.probe == BASELINE and _compared(one) == _compared(cell))
     baseline = next(baselines, None)
@@ -109,7 +109,7 @@ def overhead_of(cell: CellRecord, run: Run, priced: Collection[Input]) -> Overhe
     if cell.overhead is None or abs(float(found - without) - cell.overhead) > _ROUNDING:
         raise EvidenceError(
             f"the profiles of {cell.id} and its baseline differ by {float(found - without):g} instructions, "
-            f"and its overhead is {cell.overhead}",
+            f"but its overhead is {cell.overhead}",
             where=str(run.directory),
         )
     counts = difference(inputs(profiles[0], cell, priced), inputs(profiles[1], baseline, priced))
@@ -122,10 +122,9 @@ def known_costs() -> Mapping[str, CostFile]:
 
 
 def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
-    """A user's cost tables by CPU.
+    """Users' cost tables by CPU.
 
-    Raises ConfigError for a file that is none or gives no times, UsageError for two of one CPU and for one that the run
-    has no use for.
+    Raises ConfigError for an invalid or unusable file, UsageError for two of one CPU and for a CPU that the run lacks.
     """
     cpus = list(dict.fromkeys(cell.cpu for cell in run.record.cells))
     found: dict[str, CostFile] = {}
@@ -136,8 +135,8 @@ def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
             what = f"{other.path} and {file.path} both have the costs of {cpu}"
             raise UsageError(what, where="--costs", hint="name one of them")
         if cpu not in cpus:
-            what = f"this has the costs of {cpu}, and the run has cells of {', '.join(cpus)} only"
-            raise UsageError(what, where=str(file.path), hint="leave it out, or put its 'cpu' right")
+            what = f"this has the costs of {cpu}, but the run has only cells of {', '.join(cpus)}"
+            raise UsageError(what, where=str(file.path), hint="leave it out, or correct its 'cpu'")
         if file.unusable is not None:
             hint = f"fit it: {PROGRAM} model fit {shlex.quote(str(file.path))} RUN --out FILE"
             raise ConfigError(file.unusable, where=str(file.path), hint=hint if file.table.declared else "")
@@ -147,15 +146,15 @@ def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
 def modelled_run(run: Run, costs: Mapping[str, CostFile]) -> ModelledRun:
     """The time of each probed cell of a run by the cost table of its CPU.
 
-    Raises UsageError where no cell has a profile to model a time from, LabError where all of them failed.
+    Raises UsageError if no cell has a profile, LabError if all failed.
     """
     cells = [cell for cell in run.record.cells if is_probed(cell)]
     if cells and not any(has_overhead(cell) for cell in cells):
-        hint = f"the reasons: {PROGRAM} report {run.record.run}"
-        raise LabError(f"run {run.record.run} has no probe's overhead: its cells failed", hint=hint)
+        hint = f"see the reasons: {PROGRAM} report {run.record.run}"
+        raise LabError(f"run {run.record.run} has no overhead of a probe: its cells failed", hint=hint)
     if not any(cell.profile is not None for cell in cells):
-        hint = f"measure with one: {PROGRAM} run CONFIG --profile symbols"
-        raise UsageError(f"run {run.record.run} has no profile of a probe's overhead", hint=hint)
+        hint = f"measure profiles: {PROGRAM} run CONFIG --profile symbols"
+        raise UsageError(f"run {run.record.run} has no profile of a probed cell", hint=hint)
     modelled = [_modelled(cell, run, costs.get(cell.cpu)) for cell in cells]
     return ModelledRun(
         run=run.record.run,
@@ -166,7 +165,7 @@ def modelled_run(run: Run, costs: Mapping[str, CostFile]) -> ModelledRun:
 
 
 def used_costs(cells: Sequence[ModelledCell], costs: Mapping[str, CostFile]) -> tuple[Costs, ...]:
-    """The costs that cells with times follow from, by CPU."""
+    """The costs of the CPUs of cells with times."""
     names = dict.fromkeys(cell.cpu for cell in cells if cell.reason is None)
     return tuple(cost_sources(costs[name]) for name in names)
 
@@ -180,7 +179,7 @@ def _modelled(cell: CellRecord, run: Run, costs: CostFile | None) -> ModelledCel
     elif costs.unusable is not None:
         reason = costs.unusable
     else:
-        reason = "the cell, or the one without a probe, has no profile"
+        reason = "the cell or its baseline has no profile"
         try:
             overhead = overhead_of(cell, run, costs.table.priced)
         except EvidenceError as error:
@@ -191,7 +190,7 @@ def _modelled(cell: CellRecord, run: Run, costs: CostFile | None) -> ModelledCel
 
 
 def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
-    """The time of a cell by a cost table that is usable."""
+    """The time of a cell by a usable cost table."""
     cell, baseline, declared = overhead.cell, overhead.baseline, costs.table.declared
     assert cell.profile is not None
     assert baseline.profile is not None
@@ -232,22 +231,22 @@ _Place = tuple[str, str]
 
 
 def _place(cell: CellRecord) -> _Place | None:
-    """The published table and column that the cell is compared with; None also for a table of another version."""
+    """The published table and column that the cell is compared with; None without one, or for an unknown table."""
     column = published_column(cell.probe)
     table = None if cell.reference is None else reference_tables().get(cell.reference.table)
     return (table.id, column) if table is not None and column is not None and column in table.columns else None
 
 
 _DIGITS = 9
-"""Significant digits that are kept: linear algebra differs between processors in the last of sixteen."""
+"""Significant digits kept: linear algebra differs between processors in the last of sixteen."""
 _DECIMALS = 12
 _INDEPENDENT = 1e-3
-"""The least singular value of columns of length 1 that are no multiples of each other."""
+"""The smallest singular value of normalised columns that count as linearly independent."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A published overhead in nanoseconds, and what the cell's calls execute more than those without a probe."""
+    """A published overhead in nanoseconds, and the counts that the probe adds to a call."""
 
     table: str
     column: str
@@ -256,29 +255,28 @@ class Target:
 
 
 def fitted(table: CostTable, declaration: str, targets: Sequence[Target]) -> Fitted:
-    """The costs that ``table`` declares to fit. ``declaration`` is its digest.
+    """Fit the costs that ``table`` declares; ``declaration`` is its digest.
 
-    Raises LabError where the cells do not determine the costs, or give one that is not positive, and HostError without
-    numpy.
+    Raises LabError if the cells do not determine the costs or give one that is not positive, HostError without numpy.
     """
     try:
         import numpy as np
     except ImportError:
         hint = "pip install 'probe-lab[model]'"
-        raise HostError("cost tables are fitted with numpy, which is not installed", hint=hint) from None
+        raise HostError("fitting cost tables needs numpy, which is not installed", hint=hint) from None
 
     assert table.declared is not None
     negative = next((one for one in targets if one.published <= 0), None)
     if negative is not None:
         where = f"{negative.table} {negative.column}"
-        raise LabError(f"no cost fits {where}, which was published as {negative.published:g} ns")
+        raise LabError(f"no cost fits {where}, published as {negative.published:g} ns")
     names = table.declared.fit
     times = {name: nanoseconds(constant, table.mhz)[1] for name, constant in table.constants.items()}
     fixed = [sum(times[name] * number for name, number in one.counts.items() if name in times) for one in targets]
     published = np.array([one.published for one in targets])
-    # Divided by what was published: an error of a tenth counts the same in a long call as in a short one.
+    # Relative to the published figures, so that an error of a tenth counts the same in a long and a short call.
     relative = np.array([[one.counts.get(name, 0.0) / one.published for name in names] for one in targets])
-    # Divided by their lengths: a call has a thousand instructions and three traps.
+    # Normalised, because a call has a thousand instructions and three traps.
     lengths = np.linalg.norm(relative, axis=0)
     if not lengths.all() or np.linalg.matrix_rank(relative / lengths, tol=_INDEPENDENT) < len(names):
         raise LabError(f"{len(targets)} calibration cells do not determine the costs of {', '.join(names)}")
@@ -289,7 +287,7 @@ def fitted(table: CostTable, declaration: str, targets: Sequence[Target]) -> Fit
         if cycles <= 0:
             raise LabError(
                 f"{table.cpu} cannot be calibrated: the published cells give {name} {cycles:g} cycles",
-                hint="state in 'uncalibrated' why, or fit fewer costs",
+                hint="give the reason in 'uncalibrated', or fit fewer costs",
             )
         costs[name] = FittedCost(cycles=cycles, weights=[_kept(float(one)) for one in row])
     cells = [
@@ -312,10 +310,10 @@ def _kept(value: float) -> float:
 
 
 def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
-    """The costs that fit a table's calibration cells, which the ``runs`` have with profiles on the declared kernels.
+    """Fit a table's costs to its calibration cells, with the profiles of ``runs`` on the declared kernels.
 
-    Raises UsageError where a cell is missing, a run has it of another kernel only, or the runs have it twice with
-    different counts; LabError where nothing fits.
+    Raises UsageError for a cell that is missing, measured on another kernel only, or measured twice with different
+    counts; LabError if nothing fits.
     """
     table = file.table
     if table.declared is None:
@@ -331,13 +329,13 @@ def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
         raise UsageError(
             f"the runs have no profile of {len(missing)} calibration cells of {table.cpu}",
             detail=[f"{name} {column} on {table.declared.kernels[name]}" for name, column in missing],
-            hint=f"measure them: {PROGRAM} run CONFIG --profile symbols; a cell that failed has no profile",
+            hint=f"measure them: {PROGRAM} run CONFIG --profile symbols; failed cells have no profile",
         )
     return fitted(table, file.declaration, [found[place] for place in table.declared.cells])
 
 
 def _counted(run: Run, file: CostFile, declared: Declaration) -> Mapping[_Place, Target]:
-    """What a run has counted for calibration cells. Raises UsageError where it has one of other kernels only."""
+    """A run's counts for calibration cells. Raises UsageError for a cell measured on other kernels only."""
     cpu = file.table.cpu
     found: dict[_Place, Target] = {}
     others: dict[_Place, tuple[str, str]] = {}
@@ -356,14 +354,14 @@ def _counted(run: Run, file: CostFile, declared: Declaration) -> Mapping[_Place,
             what = f"the run has {' '.join(place)} on kernel {wanted} twice, with different counts"
             raise UsageError(what, where=run.record.run, hint="fit to another run")
     for place, (kernel, wanted) in others.items():
-        # Each kernel executes another number of instructions for the same probe: its counts give other costs.
+        # Another kernel's counts would give other costs.
         if place not in found:
             raise UsageError(
-                f"run {run.record.run} counted {' '.join(place)} on kernel {kernel}, and the cost table of {cpu} "
+                f"run {run.record.run} counted {' '.join(place)} on kernel {kernel}, but the cost table of {cpu} "
                 f"declares {wanted}",
                 where=str(file.path),
                 hint=f"measure with that kernel: {PROGRAM} run CONFIG --set kernels=[{wanted}] --profile symbols; "
-                f"or put {kernel} into 'kernels' of a table of your own: {PROGRAM} model show {cpu} --format yaml "
+                f"or declare {kernel} in 'kernels' of your own table: {PROGRAM} model show {cpu} --format yaml "
                 ">my.yaml",
             )
     return found

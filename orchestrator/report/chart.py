@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The content of a chart, independent of the library that draws it; colours, and a line of characters."""
+"""The content of charts, independent of the library that draws them; colours, and sparklines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tone = Literal["worse", "better", "open"]
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar with its ``text``; ``value`` None: nothing to draw. ``bounds`` are the ends of its interval."""
+    """A bar with its ``text``; a ``value`` of None draws nothing. ``bounds`` are the ends of its interval."""
 
     value: float | None
     text: str
@@ -24,7 +24,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Series:
-    """Bars of one colour, one for each label; ``name`` goes into the legend."""
+    """Bars of one colour, one per label; ``name`` is for the legend."""
 
     name: str
     bars: Sequence[Bar]
@@ -32,7 +32,7 @@ class Series:
 
 @dataclass(frozen=True)
 class BarChart:
-    """Panes side by side, each an axis with its unit and the series on it, over the same ``labels``."""
+    """Panes side by side, each with a unit and the series of its axis, over the same ``labels``."""
 
     title: str
     subtitle: str
@@ -42,7 +42,7 @@ class BarChart:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points (x, y) in the order of x, joined by a line; ``name`` goes into the legend."""
+    """Points (x, y) in the order of x, joined by a line; ``name`` is for the legend."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -50,7 +50,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurvePane:
-    """An axis with its curves; with ``logarithmic`` both ways, so that a power law is a straight line."""
+    """Curves on two axes; with ``logarithmic`` axes a power law is a straight line."""
 
     across: str
     upwards: str
@@ -69,7 +69,7 @@ class CurveChart:
 
 @dataclass(frozen=True)
 class IntervalRow:
-    """A figure with its ``text``; ``bounds`` are the ends of its interval, None where it is exact or has none."""
+    """A figure with its ``text``; ``bounds`` are the ends of its interval, None without one."""
 
     label: str
     value: float
@@ -80,7 +80,7 @@ class IntervalRow:
 
 @dataclass(frozen=True)
 class IntervalChart:
-    """Figures below each other, on one axis ``across``."""
+    """Rows of figures on one axis ``across``."""
 
     title: str
     subtitle: str
@@ -89,14 +89,14 @@ class IntervalChart:
 
 
 Chart = BarChart | CurveChart | IntervalChart
-"""What a run or a comparison is drawn as; ``report.html.history_picture`` draws histories."""
+"""The charts of runs and comparisons; ``report.html.pictures`` draws histories."""
 
 
-# The colours of all pictures, named for what they show.
+# The colours of all pictures.
 #
 # Series have the colours of Okabe and Ito's palette (jfly.uni-koeln.de/color), which colour-blind readers can
-# distinguish. Ink, quiet ink, lines and paper follow the reader's theme where a picture is part of a page
-# (``report.html.inline_picture``); the other colours are legible on light and on dark paper.
+# distinguish. In pages, ink, quiet ink, lines and paper follow the reader's theme (``report.html.pictures``); the other
+# colours are legible on light and dark paper.
 
 INK, QUIET_INK, LINE, PAPER = "#000000", "#444444", "#dddddd", "#ffffff"
 """Text and axes; subtitles and the bars of intervals; grids; the background."""
@@ -106,31 +106,31 @@ PUBLISHED = ("#d55e00", "#e69f00")
 """Bars: blue is measured, orange is published."""
 
 STROKES = (("#0072b2", "-"), ("#d55e00", "--"), ("#009e73", ":"), ("#cc79a7", "-."))
-"""Curves: different strokes keep apart those that lie on each other."""
+"""Curves, with strokes that tell overlapping ones apart."""
 
 STEP = "#d55e00"
-"""A step of a history, and what failed in it."""
+"""A history's steps and failures."""
 
 TONES = {"worse": "#d55e00", "better": "#009e73", "open": QUIET_INK}
 """A change: dearer, cheaper, undecided."""
 
 USER, MODULE, KERNEL = "#9ec6e6", "#e79d7c", "#f3d98b"
-"""Boxes of a flame graph; light enough for ``BOX_INK`` on them, in both themes."""
+"""Boxes of a flame graph, light enough for ``BOX_INK`` in both themes."""
 
 BOX_INK = "#111111"
-"""Text on a coloured box; it does not follow the theme."""
+"""Text on a coloured box, in both themes."""
 
 
 BLOCKS = "▁▂▃▄▅▆▇█!"
 ASCII = "_.-~=+*#!"
-"""Levels from low to high, and last the character of what has no figure."""
+"""Levels from low to high, and a last character for a missing figure."""
 
 
 def sparkline(values: Sequence[float | None], width: int, characters: str = BLOCKS) -> str:
-    """The values in their order, in at most ``width`` characters, from the lowest to the highest.
+    """The values in their order as at most ``width`` characters, scaled from the lowest to the highest.
 
-    Where there are more values than characters, each stands for the median of as many; what has no figure is seen
-    where none of a character's values has one. Equal values are in the middle.
+    With more values than characters, a character is the median of its values, or a missing figure if all are missing.
+    Equal values are drawn in the middle.
     """
     columns = min(len(values), width)
     cuts = [len(values) * column // columns for column in range(columns + 1)] if columns else [0]

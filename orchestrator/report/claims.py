@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The documents' claims, judged by a run's figures."""
+"""Verdicts on the documents' claims by a run's figures."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _Fact = TypeVar("_Fact")
 
 @dataclass(frozen=True)
 class ClaimInputs:
-    """By kind of probe: overhead, breakpoint traps a hit, size to that of a plain probe, bytes more than it, mechanism.
+    """Figures by probe: overheads, breakpoint traps per hit, sizes relative to a plain probe, extra bytes, mechanisms.
 
-    ``undecided`` are the probes whose overhead the host's drift hides, ``bands`` those of modelled overheads.
+    ``undecided`` are probes whose overhead is hidden by scatter; ``bands`` are those of modelled overheads.
     """
 
     overheads: Mapping[str, float]
@@ -47,8 +47,8 @@ class ClaimInputs:
     bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def measured_facts(panel: Panel) -> ClaimInputs:
-    """Return the figures of the panel's valid cells."""
+def measured_inputs(panel: Panel) -> ClaimInputs:
+    """The figures of the panel's valid cells."""
     cells = {cell.probe: cell for cell in panel.cells if cell.status == "ok" and cell.probe != BASELINE}
     return ClaimInputs(
         overheads=_known(cells, lambda cell: cell.overhead),
@@ -64,16 +64,16 @@ def measured_facts(panel: Panel) -> ClaimInputs:
     )
 
 
-def modelled_facts(cells: Sequence[ModelledCell]) -> ClaimInputs:
-    """Return the modelled times of cells, in nanoseconds."""
+def modelled_inputs(cells: Sequence[ModelledCell]) -> ClaimInputs:
+    """The modelled times of cells, in nanoseconds."""
     return ClaimInputs(
         overheads={cell.probe: cell.overhead for cell in cells if cell.overhead is not None},
         bands={cell.probe: cell.interval for cell in cells if cell.interval is not None},
     )
 
 
-def published_facts(table: ReferenceTable) -> ClaimInputs:
-    """Return the document's figures."""
+def published_inputs(table: ReferenceTable) -> ClaimInputs:
+    """The document's figures."""
     names = {kind.column: kind.name for kind in probes().values() if kind.column is not None}
     return ClaimInputs(
         overheads={names[column]: table.overhead(column) for column in table.columns if column in names},
@@ -91,7 +91,7 @@ def _known(cells: Mapping[str, CellRecord], fact: Callable[[CellRecord], _Fact |
 class ClaimFigure:
     """One figure of a claim: its label, its printed text, and whether the claim holds for it.
 
-    ``holds`` is None where the figure is missing; a figure that is only printed beside others is not ``judged``.
+    ``holds`` is None for a missing figure; a figure that is only printed is not ``judged``.
     """
 
     label: str
@@ -101,7 +101,7 @@ class ClaimFigure:
 
 
 def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
-    """Return the claim's figures: the same rows for any facts."""
+    """The claim's figures, with the same rows for any inputs."""
     match claim:
         case RatioClaim():
             return [_ratio(claim, probe, facts) for probe in claim.of]
@@ -109,18 +109,18 @@ def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
             figures = []
             for probe, expected in claim.int3_per_hit.items():
                 count = facts.traps.get(probe)
-                # Only what exceeds the document's count can be the single step's.
+                # Only traps beyond the document's count can be the single step's.
                 rest = NOTHING if count is None or count <= expected else number(count - claim.single_step)
                 traps, is_expected = (NOTHING, None) if count is None else (number(count), count == expected)
-                figures.append(ClaimFigure(f"{probe}: int3 a hit", traps, is_expected))
-                figures.append(ClaimFigure(f"{probe}: less the single step's", rest, None, judged=False))
+                figures.append(ClaimFigure(f"{probe}: int3 per hit", traps, is_expected))
+                figures.append(ClaimFigure(f"{probe}: without the single step", rest, None, judged=False))
             return figures
         case SizeClaim():
             size, extra = facts.sizes.get(claim.of), facts.extra_bytes.get(claim.of)
             holds = None if size is None else claim.at_least <= size <= claim.at_most
-            times = ClaimFigure(f"{claim.of}: times the size", NOTHING if size is None else f"{size:.2f}", holds)
+            times = ClaimFigure(f"{claim.of}: relative size", NOTHING if size is None else f"{size:.2f}", holds)
             more = NOTHING if extra is None else str(extra)
-            return [times, ClaimFigure(f"{claim.of}: bytes more", more, None, judged=False)]
+            return [times, ClaimFigure(f"{claim.of}: extra bytes", more, None, judged=False)]
         case MechanismClaim():
             mechanism, count = facts.mechanisms.get(claim.probe), facts.traps.get(claim.probe)
             if mechanism is None or count is None:
@@ -137,11 +137,11 @@ def _ratio(claim: RatioClaim, probe: str, facts: ClaimInputs) -> ClaimFigure:
     if {probe, claim.to} & facts.undecided:
         return ClaimFigure(label, UNDECIDED, None)
     if probe not in facts.bands or claim.to not in facts.bands:
-        # The product, unlike the quotient, is also correct for a base below zero.
+        # Unlike the quotient, the product is also correct for a negative base.
         enough = claim.at_least is None or value >= claim.at_least * base
         small = claim.at_most is None or value <= claim.at_most * base
         return ClaimFigure(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
-    # Decided where the claim holds, or does not, for every pair of values within the two bands.
+    # Decided if the claim holds, or fails, for every pair of values within the two bands.
     (low, high), (base_low, base_high) = facts.bands[probe], facts.bands[claim.to]
     text = ratio_figure(value, base)
     if low <= 0 or base_low <= 0:
@@ -171,7 +171,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """A claim's figures for one measured table: the rows of ``published`` are those of ``measured``."""
+    """A claim's figures for one measured table; ``published`` has the same rows as ``measured``."""
 
     name: str
     table: str
@@ -185,7 +185,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A claim judged by a run; ``columns`` has the measured tables only."""
+    """A claim's verdict; ``columns`` has the measured tables only."""
 
     claim: Claim
     columns: Sequence[Column]
@@ -193,7 +193,7 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """Holds where all figures that could be judged agree, does not hold where one does not."""
+        """HOLDS if all judged figures agree, FAILS if one does not, UNKNOWN without any."""
         judged = [one.holds for column in self.columns for one in column.measured if one.holds is not None]
         if not judged:
             return Verdict.UNKNOWN
@@ -201,23 +201,23 @@ class Outcome:
 
     @property
     def undecided(self) -> Sequence[str]:
-        """The claim's tables that were not measured, or not all of them."""
+        """The claim's tables that were not, or only partly, measured."""
         decided = {column.table for column in self.columns if column.decided}
         return [table for table in self.claim.tables if table not in decided]
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """Every claim of one document, judged on one clock."""
+    """The verdicts on all claims of a document, on one clock."""
 
     title: str
     outcomes: Sequence[Outcome]
 
 
 def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | None = None) -> list[Assessment]:
-    """Judge the claims of each document that the run is compared with, on each clock the run has.
+    """Judge the claims of each document that the run is compared with, on each of its clocks.
 
-    With ``modelled`` times of the run it is the ratios that are claimed, judged by these within their bands.
+    With ``modelled`` times, judge only the claimed ratios, by these times and their bands.
     """
     times = {cell.id: cell for cell in modelled.cells if cell.overhead is not None} if modelled else {}
     groups: dict[tuple[str, ClaimClock], list[tuple[Panel, ReferenceTable, ClaimInputs]]] = {}
@@ -226,9 +226,9 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
         if table is None:
             continue
         if modelled is None:
-            groups.setdefault((table.document_id, panel.first.clock), []).append((panel, table, measured_facts(panel)))
+            groups.setdefault((table.document_id, panel.first.clock), []).append((panel, table, measured_inputs(panel)))
         elif cells := [times[cell.id] for cell in panel.cells if cell.id in times]:
-            groups.setdefault((table.document_id, "modelled"), []).append((panel, table, modelled_facts(cells)))
+            groups.setdefault((table.document_id, "modelled"), []).append((panel, table, modelled_inputs(cells)))
     assessments = []
     for (document, clock), found in groups.items():
         wanted = [claim for claim in claims().values() if claim.document == document]
@@ -245,9 +245,9 @@ def _outcome(claim: Claim, found: Sequence[tuple[Panel, ReferenceTable, ClaimInp
     names = Counter(panel.name for panel, *_ in measured)
     columns = []
     for panel, table, facts in measured:
-        # Two panels of one name differ in kernel or machine.
+        # Panels of the same name differ in kernel or machine.
         name = panel.name if names[panel.name] == 1 else f"{panel.name} {panel.first.cpu} {panel.kernel}"
-        columns.append(Column(name, table.name, compare(claim, facts), compare(claim, published_facts(table))))
+        columns.append(Column(name, table.name, compare(claim, facts), compare(claim, published_inputs(table))))
     return Outcome(claim, columns, clock)
 
 
@@ -256,12 +256,12 @@ _OPTIONS: dict[ClaimClock, str] = {
     "wall": " --set clock=wall --set benchmark.repeats=12",
     "modelled": " --profile symbols",
 }
-"""Options of ``run`` with which a document's experiment is measured for a clock."""
+"""Options of ``run`` that measure a document's experiment on a clock."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A claim with its verdict, its figures (None: there are none) and remarks on them."""
+    """A claim with its verdict, its figures, if any, and remarks."""
 
     verdict: Verdict
     sentence: str
@@ -271,7 +271,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class ClaimsPart:
-    """The claims of one document as they are printed; ``sentences`` say what is not among the statements."""
+    """The printed claims of a document; ``sentences`` are about claims that are not among the statements."""
 
     title: str
     statements: Sequence[Statement]
@@ -279,18 +279,18 @@ class ClaimsPart:
 
 
 ClaimsLayout = Callable[[Assessment, str], ClaimsPart]
-"""How a document's claims are printed, judged by the run with this id."""
+"""Lays out a document's claims for the run with this id."""
 
 
 def all_claims(assessment: Assessment, run: str = "") -> ClaimsPart:
-    """Every claim with its figures, whether it was decided or not."""
+    """All claims with their figures, decided or not."""
     del run
     statements = [Statement(one.verdict, one.claim.sentence, _grid(one), _remarks(one)) for one in assessment.outcomes]
     return ClaimsPart(assessment.title, statements, [])
 
 
 def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
-    """The claims that the run decides, with the figures of those that do not hold; how to decide the others."""
+    """The claims that the run decides, with the figures of failed ones, and how to decide the others."""
     outcomes = assessment.outcomes
     unknown = [one for one in outcomes if one.verdict is Verdict.UNKNOWN]
     elsewhere = [one for one in unknown if not one.columns]
@@ -302,10 +302,10 @@ def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
         )
     if len(unknown) > len(elsewhere):
         count = len(unknown) - len(elsewhere)
-        left_out.append(f"{count} of {len(outcomes)} claims are not decided by these tables' figures.")
+        left_out.append(f"The figures of these tables do not decide {count} of {len(outcomes)} claims.")
     if outcomes:
         clock = " --clock modelled" if outcomes[0].clock == "modelled" else ""
-        left_out.append(f"The figures of all: {PROGRAM} report {run}{clock} --claims")
+        left_out.append(f"For all figures: {PROGRAM} report {run}{clock} --claims")
     statements = [
         Statement(one.verdict, one.claim.sentence, None, [_contradiction(one)] if one.verdict is Verdict.FAILS else [])
         for one in outcomes
@@ -315,7 +315,7 @@ def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
 
 
 def _contradiction(outcome: Outcome) -> str:
-    """The first table's figures by which a claim does not hold, the other such tables, and why."""
+    """The first table's figures that contradict a claim, the names of other such tables, and the reason."""
     first, *others = [column for column in outcome.columns if any(one.holds is False for one in column.measured)]
     also = f"; also {', '.join(column.name for column in others)}" if others else ""
     wrong = []
@@ -343,7 +343,7 @@ def _remarks(outcome: Outcome) -> list[str]:
         return []
     remarks = [outcome.claim.why[outcome.clock]] if outcome.verdict is Verdict.FAILS else []
     if outcome.undecided:
-        remarks.append(f"Not measured, or not decided: {', '.join(outcome.undecided)}.")
+        remarks.append(f"Not measured or not decided: {', '.join(outcome.undecided)}.")
     if any(BELOW_ZERO in (one.text for one in (*column.measured, *column.published)) for column in outcome.columns):
-        remarks.append(f"{BELOW_ZERO}: the compared overhead is below zero there.")
+        remarks.append(f"{BELOW_ZERO}: the overhead in the denominator is below zero.")
     return remarks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Charts and intervals drawn with matplotlib. Imported only when a chart is drawn."""
+"""Draw charts and intervals with matplotlib. Imported only when a chart is drawn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from orchestrator.report.chart import (
 
 
 def draw_intervals(chart: IntervalChart, axis: Axes) -> None:
-    """Draw a row for each figure: a point with its interval, its text behind it, and a line at 0."""
+    """Draw a row per figure, a point with its interval and text, and a line at 0."""
     axis.axvline(0, color=INK, linewidth=0.8)
     for place, row in enumerate(chart.rows):
         _, high = row.bounds or (row.value, row.value)
@@ -72,7 +72,7 @@ _UNDATED = {"Date": None, "Creator": None}
 def save(chart: Chart, folder: Path, name: str) -> list[Path]:
     """Draw ``chart`` into ``folder/name.png`` and ``folder/name.svg``, and return these paths.
 
-    No display is needed, and the user's own settings of matplotlib do not apply.
+    It needs no display, and ignores the user's settings of matplotlib.
     """
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     with _own_style():
@@ -83,7 +83,7 @@ def save(chart: Chart, folder: Path, name: str) -> list[Path]:
 
 
 def svg_text(chart: Chart) -> str:
-    """Draw ``chart`` as SVG whose text is text, in whatever font its reader has."""
+    """Draw ``chart`` as SVG with text as text, not as paths."""
     content = io.StringIO()
     with _own_style():
         mpl.rc("svg", fonttype="none")
@@ -118,7 +118,7 @@ def _drawn(chart: Chart) -> Figure:
 def _titled(chart: Chart, width: float, height: float = _HEIGHT) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     lines = textwrap.wrap(chart.subtitle, _SUBTITLE_WIDTH)
-    # The title's empty lines keep the room that the subtitle stands in.
+    # The title's empty lines leave room for the subtitle.
     figure.suptitle(chart.title + "\n" * len(lines), fontsize=13, fontweight="bold")
     figure.text(0.5, 1 - _BELOW_TITLE / height, "\n".join(lines), ha="center", va="top", fontsize=9, color=QUIET_INK)
     return figure
@@ -160,7 +160,7 @@ def _pane(axis: Axes, unit: str, labels: Sequence[str], series: Sequence[Series]
     axis.tick_params(axis="x", length=0)
     axis.set_title(unit, loc="left", fontsize=10)
     axis.margins(y=0.12)
-    # Bars stand on zero, also where one of them points down.
+    # Bars start at zero, even if one of them points down.
     axis.spines["bottom"].set_visible(False)
     axis.axhline(0, color=INK, linewidth=0.8, clip_on=False)
     if len(series) > 1:
@@ -168,7 +168,7 @@ def _pane(axis: Axes, unit: str, labels: Sequence[str], series: Sequence[Series]
 
 
 def _lengths(value: float, bounds: tuple[float, float]) -> list[list[float]]:
-    """From a figure to the ends of its interval; a median may lie outside one computed from other figures."""
+    """The distances of a figure to the ends of its interval, at least 0: a median may lie outside."""
     return [[max(value - bounds[0], 0.0)], [max(bounds[1] - value, 0.0)]]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A run for other programs: CSV and JUnit XML."""
+"""Export runs as CSV and JUnit XML."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, 
 from orchestrator.results.origin import Origin
 
 _NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidence, "reference": ReferenceValue}
-"""Fields with a column for each of theirs."""
+"""Fields with one column per subfield."""
 _OPEN = ("parameters", "purposes")
-"""Fields whose names differ from run to run: each is one column, of JSON."""
+"""Fields with varying keys: each is one column of JSON."""
 _LEFT_OUT = ("text", "profile")
-"""Fields with lists, or with a file of their own, which a row has no columns for; the JSON report has them."""
+"""Fields with lists or files, which only the JSON report has."""
 _LATER = ("worker",)
-"""Fields that came later: their columns are behind all others."""
+"""Fields added later, whose columns come last."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def render_csv(run: RunRecord) -> str:
-    """Return ``run`` as RFC 4180 text with a header line, which depends on this program's version alone.
+    """``run`` as RFC 4180 text with a header line, which depends only on the program's version.
 
-    Samples are joined by blanks, notes by lines. A text that a spreadsheet would take for a formula is led by an
-    apostrophe; figures are left as they are.
+    Samples are separated by blanks, notes by line feeds. An apostrophe protects text that a spreadsheet would take for
+    a formula.
     """
     columns = ["run", "experiment"]
     for name in CellRecord.model_fields:
@@ -73,47 +73,47 @@ def _row(cell: CellRecord) -> dict[str, str]:
     return {**fields, "samples": " ".join(map(repr, cell.samples))}
 
 
-# A run for CI systems, as JUnit XML: a test case for each cell.
+# JUnit XML has one test case per cell.
 #
-# Jenkins' schema (xUnit plugin, ``junit-10.xsd``) has properties of a suite, and none of a test case: a cell's figures
-# are lines ``[[PROPERTY|name=value]]`` of its output, which test management systems read as such.
+# Jenkins' schema (xUnit plugin, ``junit-10.xsd``) has properties of a suite, but not of a test case: a cell's figures
+# are lines ``[[PROPERTY|name=value]]`` of its output, which test management systems read as properties.
 
 
 def render_junit(
     run: RunRecord, origin: Origin, consoles: Mapping[str, str], beyond: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Return ``run``, made with ``origin``, as one suite. Raises UsageError for a run without cells.
+    """``run`` with the provenance ``origin`` as one suite. Raises UsageError for a run without cells.
 
-    ``consoles`` has the last lines of failed cells' consoles, by the cells' ids; ``beyond``, in the same way, why cells
-    that were compared are beyond their budget: they fail, also those that have no number any more, or no cell.
+    ``consoles`` has the last console lines of failed cells, ``beyond`` the sentences on cells beyond their budgets,
+    both by cell id. Cells beyond their budgets fail, even vanished ones.
     """
-    if not run.cells:  # other systems take such a run for a good one
-        hint = f"go on with it: {PROGRAM} run CONFIG --resume"
+    if not run.cells:  # CI systems would accept an empty suite
+        hint = f"resume it: {PROGRAM} run CONFIG --resume"
         raise UsageError(f"no cell of run {run.run} has an outcome yet", hint=hint)
     wrong = beyond or {}
     suite = TestSuite(run.experiment)
-    with suppress(ValueError):  # by its id: a directory from another machine says it nowhere else
+    with suppress(ValueError):  # a directory from another machine has the time in the id only
         suite.timestamp = datetime.strptime(run.run[: len("20261122-142920")], "%Y%m%d-%H%M%S").isoformat()
     for name, value in _properties(run, origin):
         suite.add_property(name, value)
     for cell in run.cells:
         suite.append(_case(run, cell, consoles.get(cell.id), wrong.get(cell.id, ())))
-    gone = [id_ for id_ in wrong if id_ not in {cell.id for cell in run.cells}]
-    for id_ in gone:
-        suite.append(_dear(TestCase(id_, classname=run.experiment), wrong[id_]))
-    # Not update_statistics(): it sets a time of 0, where the cells' times are not known.
+    vanished = [id_ for id_ in wrong if id_ not in {cell.id for cell in run.cells}]
+    for id_ in vanished:
+        suite.append(_beyond_budget(TestCase(id_, classname=run.experiment), wrong[id_]))
+    # Not update_statistics(), which would set unknown times to 0.
     states = Counter(cell.status for cell in run.cells if cell.id not in wrong)
-    suite.tests, suite.errors = len(run.cells) + len(gone), 0
+    suite.tests, suite.errors = len(run.cells) + len(vanished), 0
     suite.failures = states["failed"] + len(wrong)
     suite.skipped = states["skipped"] + states["unsupported"]
     return f"{suite.tostring().decode()}\n"
 
 
 def unmeasured_junit(experiment: str, reason: str) -> str:
-    """A suite with one case, which says why nothing was measured: an earlier file would be taken for a good one."""
+    """A suite with one error that says why nothing was measured, so that an earlier file is not taken for this run."""
     suite = TestSuite(experiment)
     error = Error(reason.splitlines()[0] if reason else "", "not measured")
-    suite.append(_ended(TestCase("measurement", classname=experiment), error, reason))
+    suite.append(_with_result(TestCase("measurement", classname=experiment), error, reason))
     suite.tests, suite.failures, suite.errors, suite.skipped = 1, 0, 1, 0
     return f"{suite.tostring().decode()}\n"
 
@@ -132,22 +132,22 @@ def _properties(run: RunRecord, origin: Origin) -> Iterator[tuple[str, str]]:
 def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequence[str]) -> TestCase:
     case = TestCase(cell.id, classname=".".join(filter(None, (run.experiment, cell.table, cell.benchmark))))
     if cell.status == "failed":
-        _ended(case, Failure(cell.first_line, "failed"), cell.reason)
+        _with_result(case, Failure(cell.first_line, "failed"), cell.reason)
     elif beyond:
-        _dear(case, [*beyond, *([cell.reason] if cell.reason else [])])
+        _beyond_budget(case, [*beyond, *([cell.reason] if cell.reason else [])])
     elif cell.status != "ok":
-        _ended(case, Skipped(cell.first_line, cell.status), cell.reason)
+        _with_result(case, Skipped(cell.first_line, cell.status), cell.reason)
     case.system_out = "\n".join(f"[[PROPERTY|{name}={value}]]" for name, value in _figures(cell))
     if console is not None:
         case.system_err = console
     return case
 
 
-def _dear(case: TestCase, why: Sequence[str]) -> TestCase:
-    return _ended(case, Failure(why[0], "beyond budget"), "\n".join(why))
+def _beyond_budget(case: TestCase, why: Sequence[str]) -> TestCase:
+    return _with_result(case, Failure(why[0], "beyond budget"), "\n".join(why))
 
 
-def _ended(case: TestCase, result: Failure | Skipped | Error, text: str | None) -> TestCase:
+def _with_result(case: TestCase, result: Failure | Skipped | Error, text: str | None) -> TestCase:
     result.text = text or ""
     case.result = [result]
     return case

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Profiles for other viewers: flame graphs as SVG, folded stacks, and valgrind's callgrind.
-
-The layout is that of Brendan Gregg's FlameGraph. A box says in its title what it stands for; the picture has no script
-and refers to nothing outside.
-"""
+"""Export profiles as flame graphs (SVG), folded stacks, and valgrind's callgrind."""
 
 from __future__ import annotations
 
@@ -21,18 +17,18 @@ from orchestrator.results.stored_profile import (
     check_stacks,
 )
 
-# A profile's stacks as a flame graph: boxes for calls, what is called above its caller, each as wide as its
-# instructions. Its colours tell the program, modules and the kernel apart.
+# A flame graph in the layout of Brendan Gregg's FlameGraph, without scripts and external references. A box is a call,
+# as wide as its instructions, above its caller. The colours tell the program, modules and the kernel apart.
 
 _WIDTH, _ROW, _MARGIN = 1200, 18, 28
 _LETTER = 6.7
 """Width of a letter in the font below, in pixels."""
 _NARROWEST = 0.3
-"""Pixels below which a box is left out."""
+"""The smallest width of a box in pixels."""
 
 
 def flame_graph(profile: CellProfile) -> str:
-    """The picture as SVG. Raises UsageError for a profile without stacks."""
+    """A flame graph as SVG. Raises UsageError for a profile without stacks."""
     tree = call_tree(profile)
     programs = {symbol.name for symbol in profile.symbols if symbol.place == "user"}
     scale = _WIDTH / float(tree.total) if tree.total > 0 else 0.0
@@ -77,7 +73,7 @@ def _text(text: str, baseline: int, size: int) -> str:
 def _box(call: CallCost, left: float, top: float, width: float, colour: str) -> str:
     room = int((width - 6) / _LETTER)
     label = call.name if len(call.name) <= room else call.name[: room - 2] + ".." if room > 4 else ""
-    title = f"{call.name}: {per_call(call.total)} instructions per call, {per_call(call.own)} of its own"
+    title = f"{call.name}: {per_call(call.total)} instructions per call, {per_call(call.own)} without its calls"
     return (
         f"<g><title>{escape(title)}</title>"
         f'<rect x="{left:.2f}" y="{top:.1f}" width="{width:.2f}" height="{_ROW - 1}" fill={quoteattr(colour)} '
@@ -87,22 +83,22 @@ def _box(call: CallCost, left: float, top: float, width: float, colour: str) -> 
 
 
 def folded_text(profile: CellProfile) -> str:
-    """Names with semicolons between, and the instructions of the last one in all calls.
+    """Folded stacks: names separated by semicolons, and the last one's instructions in all calls.
 
-    Raises UsageError where there are none.
+    Raises UsageError for a profile without stacks.
     """
     check_stacks(profile)
     return "".join(f"{folded} {count}\n" for folded, count in profile.stacks)
 
 
-# A profile for KCachegrind: counts by instruction, without a call graph ("Callgrind Format Specification", version 1).
+# For KCachegrind: counts by instruction, without a call graph ("Callgrind Format Specification", version 1).
 
 _MISSES = ("I1mr", "D1mr", "D1mw", "L2m", "ITLBm", "DTLBm")
-"""Misses of fetches, loads and stores in level 1, as cachegrind names them; of all three in level 2; of the TLBs."""
+"""Misses of fetches, loads and stores in level 1, with cachegrind's names; of all in level 2; in the TLBs."""
 
 
 def callgrind_text(profile: CellProfile) -> str:
-    """All calls together. An object is the kernel, a module or the program; a module begins at its text."""
+    """The counts of all calls. An object is the kernel, a module or the program; a module begins at its text."""
     details = ["Loads", "Stores", "Taken"] if profile.has_details else []
     events = ["Ir", *details, *(_MISSES if profile.caches else ())]
     counted = [(symbol, _counted(profile, symbol)) for symbol in profile.symbols]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A history as tables, JSON and CSV; the end of a bisection as a table."""
+"""Histories as tables, JSON and CSV; the result of a bisection as a table and JSON."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from orchestrator.results.history import History, Point
 from orchestrator.results.history_steps import Step, Steps
 from orchestrator.results.origin import Commit, Found, OriginDifference
 
+EQUAL_PROVENANCE = "The provenance of both runs is equal, as far as it was recorded."
 _LINE = 80  # characters of a history's sparkline
 _SHORT_LINE = 24
 _SHOWN_CAUSES = 12
@@ -40,7 +41,7 @@ _POINT = ("run", "started", "status", "value", "overhead", "interval", "verdict"
 
 @dataclass(frozen=True)
 class ExplainedStep:
-    """A step, and what the runs on either side of it were not made with alike."""
+    """A step with the differences in the provenance of its two runs."""
 
     step: Step
     causes: Sequence[OriginDifference]
@@ -56,7 +57,7 @@ class ExplainedStep:
 def history_sheets(
     steps: Steps, newest: Sequence[ExplainedStep], limit: int | None, characters: str = BLOCKS
 ) -> Sequence[Sheet]:
-    """A history's steps, of which ``newest`` has the last ones, newest first, and its runs in ``limit`` lines."""
+    """A history's ``newest`` steps, newest first, and its runs in at most ``limit`` lines."""
     history = steps.history
     title, runs = str(history.metric), _runs_grid(history, limit)
     what = history.newest.metric if history.quantity == "value" else f"overhead, {history.newest.metric},"
@@ -65,7 +66,7 @@ def history_sheets(
     head = [facts, sparkline([history.of(point) for point in history.points], _LINE, characters)]
     how = [steps.how, *left_out(history)]
     if not newest:
-        return [Sheet(title, head, runs, ["No step.", *how])]
+        return [Sheet(title, head, runs, ["There is no step.", *how])]
     rows = []
     for mark, one in enumerate(newest, 1):
         step = one.step
@@ -75,13 +76,13 @@ def history_sheets(
     notes = [Footnote(mark, "\n".join(_explanation(one))) for mark, one in enumerate(newest, 1)]
     earlier = len(steps.found) - len(newest)
     if earlier > 0:
-        how.append(f"{counted(earlier, 'earlier step')}: --limit 0 lists all.")
+        how.append(f"{counted(earlier, 'earlier step')} not shown; --limit 0 lists all.")
     found = Sheet(title, head, Grid(["before", "after", "change", "%", ""], [rows], together=5), how, notes)
-    return [found, Sheet("Runs, the newest first", [], runs, [])]
+    return [found, Sheet("Runs, newest first", [], runs, [])]
 
 
 def overview_sheet(title: str, histories: Sequence[Steps], sentences: Sequence[str], characters: str = BLOCKS) -> Sheet:
-    """A line for each of several histories, of which there is one at least: its course and its last step."""
+    """A line per history, of at least one: its course and its last step."""
     names = [(one.history.metric.experiment, *one.history.metric.cell.split("/")) for one in histories]
     alike = shared_parts(names) if len(histories) > 1 else []
     labels = (
@@ -107,24 +108,24 @@ def overview_sheet(title: str, histories: Sequence[Steps], sentences: Sequence[s
 
 
 def left_out(history: History) -> list[str]:
-    """Sentences on runs that have no figure here."""
+    """Sentences on runs without a figure in the history."""
     other, without = history.other_units, len(history.points) - len(history.numbers)
     return [
-        *([f"{counted(other, 'run')} measured something else and are left out."] if other else []),
+        *([f"Left out: {counted(other, 'run')} with another metric or unit."] if other else []),
         *([f"{counted(without, 'run')} without a number."] if without else []),
     ]
 
 
 def _explanation(one: ExplainedStep) -> Iterator[str]:
     causes = [cause.sentence for cause in one.causes]
-    yield from shown(causes or ["What both runs were made with is the same, as far as it was recorded."], _SHOWN_CAUSES)
+    yield from shown(causes or [EQUAL_PROVENANCE], _SHOWN_CAUSES)
     if one.step.missing:
-        yield f"{counted(one.step.missing, 'run')} without a number between the two"
+        yield f"{counted(one.step.missing, 'run')} without a number in between"
     yield in_one_line(one.command)
 
 
 def _runs_grid(history: History, limit: int | None) -> Grid:
-    """Neighbours of equal outcome share a line, which names the newest of them."""
+    """A table of runs, in which neighbours with equal outcomes share a line with the newest one's name."""
     groups = [list(group) for _, group in groupby(reversed(history.points), _OUTCOME)]
     listed = groups[:limit] if limit else groups
     rows = []
@@ -141,7 +142,7 @@ def _runs_grid(history: History, limit: int | None) -> Grid:
 
 
 def interval_figure(interval: Interval | None, unit: str) -> str:
-    """Both ends; a dash for an interval without a width."""
+    """Both ends of an interval; a dash if it has no width."""
     low, high = interval or (None, None)
     return NOTHING if low == high else f"{figure(low, unit)} to {figure(high, unit)}"
 
@@ -151,7 +152,7 @@ def _day(point: Point) -> str:
 
 
 def in_one_line(command: str) -> str:
-    """A command that is not folded where it is too long for the terminal, so that it can be copied."""
+    """A command with no-break spaces, so that it is not wrapped and can be copied."""
     return command.replace(" ", "\N{NO-BREAK SPACE}")
 
 
@@ -161,7 +162,7 @@ COLUMNS = (
 
 
 def history_json(steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, Any]:
-    """A history with its points and steps, both oldest first; figures are in ``unit``."""
+    """A history as JSON, points and steps oldest first; figures are in ``unit``."""
     history = steps.history
     return {
         "metric": str(history.metric),
@@ -192,7 +193,7 @@ def history_json(steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, 
 
 
 def histories_csv(histories: Sequence[Steps]) -> str:
-    """A row for each run of each history; ``step`` is what changed at the run, empty where it is no step."""
+    """Histories as CSV with a row per run; ``step`` is the change at the run, or empty."""
     rows = []
     for steps in histories:
         history = steps.history
@@ -209,7 +210,7 @@ _LONGEST = 60
 
 
 def bisection_sheet(found: Found) -> Sheet:
-    """The first bad commit, or those among which it is, and all that were tried in the order of trying."""
+    """The first bad commit, or its candidates, and the measured commits in order."""
     good, bad = (one.measured.value for one in found.tried[:2] if one.measured is not None)
     sure = len(found.candidates) == 1
     title = f"First bad commit: {_named(found.candidates[0])}" if sure else "The first bad commit is one of these"
@@ -221,13 +222,13 @@ def bisection_sheet(found: Found) -> Sheet:
             cost = number(one.measured.value)
             judged = "bad" if abs(one.measured.value - bad) <= abs(one.measured.value - good) else "good"
         rows.append(Row(_named(one.commit)[:_LONGEST], [cost, end or judged]))
-    sentences = [f"A commit is bad from {number((good + bad) / 2)} on, halfway between both ends."]
+    sentences = [f"A cost of {number((good + bad) / 2)} or more is bad, halfway between both ends."]
     sentences += [f"{one.commit.short} was skipped: {one.why_skipped}" for one in found.skipped]
     return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences)
 
 
 def bisection_json(found: Found) -> dict[str, Any]:
-    """The same for programs."""
+    """The result of a bisection as JSON."""
     return {
         "candidates": [asdict(one) for one in found.candidates],
         "tried": [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report's interface to a kind of benchmark, and the cells that share a table."""
+"""The report's interface to a benchmark kind, and the groups of cells in a table."""
 
 from __future__ import annotations
 
@@ -39,42 +39,42 @@ from orchestrator.results.parameters import ACCELERATOR, CHANNEL, IMAGE
 
 @dataclass(frozen=True)
 class Panel:
-    """Cells that are compared with each other, on ``kernel`` except for probes that needed another one."""
+    """Cells that are compared with each other, on ``kernel`` except for probes that need another one."""
 
     cells: Sequence[CellRecord]
     kernel: str
     handler: str | None = None
-    """The handler, where it tells the panel from others of its table."""
+    """The handler, if the panels of its table differ in it."""
 
     @property
     def first(self) -> CellRecord:
-        """The cell to read the shared fields from."""
+        """A cell to read shared fields from."""
         return self.cells[0]
 
     @cached_property
     def references(self) -> Sequence[str]:
-        """The published tables the cells are compared with, by id: one as a rule."""
+        """The ids of the published tables that the cells are compared with, usually one."""
         return list(dict.fromkeys(cell.reference.table for cell in self.cells if cell.reference))
 
     @property
     def reference(self) -> ReferenceTable | None:
-        """The published table, where there is exactly one and this version knows it."""
+        """The published table, if there is exactly one and this version knows it."""
         return reference_tables().get(self.references[0]) if len(self.references) == 1 else None
 
     @property
     def name(self) -> str:
-        """The panel's short name: its table in the experiment, else the published table, else the CPU."""
+        """A short name: the experiment's table, else the published table, else the CPU."""
         if self.first.table is not None:
             return self.first.table
         return self.reference.name if self.reference else self.first.cpu
 
     def place(self, name: str | None) -> str:
-        """What a sentence calls the panel: ``name``, and the handler where that is needed; empty without both."""
+        """``name`` and, if needed, the handler, for a sentence; may be empty."""
         return ", ".join(part for part in (name, self.handler and f"handler {self.handler}") if part)
 
     @property
     def emulated(self) -> bool:
-        """Whether the samples are times of QEMU's emulator, which are not a processor's."""
+        """Whether the samples are times of QEMU's emulator, not of a processor."""
         return self.first.clock == "wall" and any(ACCELERATOR.of(cell) == "tcg" for cell in self.cells)
 
     def elsewhere(self, cell: CellRecord) -> bool:
@@ -82,11 +82,11 @@ class Panel:
 
 
 Group = Sequence[Panel]
-"""Panels of one kind that are printed as one table; never empty."""
+"""Panels of one benchmark kind that are printed as one table; at least one."""
 
 
 def by_kernel(cells: Sequence[CellRecord]) -> Iterator[Panel]:
-    """Yield a panel for each kernel; cells of a kernel that only adds probes stand in the main kernel's panel."""
+    """A panel per kernel; the cells of a kernel that only adds probes are in the main kernel's panel."""
     kernels = Counter(cell.kernel for cell in cells)
     home = kernels.most_common(1)[0][0]
     at_home = _probed(cell for cell in cells if cell.kernel == home)
@@ -103,12 +103,12 @@ def by_kernel(cells: Sequence[CellRecord]) -> Iterator[Panel]:
 
 
 def values_of(cell: CellRecord, names: Iterable[str]) -> tuple[object, ...]:
-    """Return the cell's parameters of these names, None for each that it lacks."""
+    """The cell's parameters of these names, None for missing ones."""
     return tuple(cell.parameters.get(name) for name in names)
 
 
 def file_name(group: Group) -> str:
-    """Return the name of the group's chart file, without a suffix; two groups may have the same."""
+    """The name of the group's chart file, without suffix; not unique."""
     first = group[0]
     if len(group) > 1 and first.reference is not None:
         return first.reference.document_id
@@ -123,7 +123,7 @@ def _probed(cells: Iterable[CellRecord]) -> set[str]:
 
 @dataclass(frozen=True)
 class Published:
-    """A column of a published table, in the table's unit. ``average`` is None where only the overhead was printed."""
+    """A column of a published table, in its unit; ``average`` is None if only the overhead was published."""
 
     samples: Sequence[float] = ()
     average: float | None = None
@@ -131,10 +131,10 @@ class Published:
 
 
 def published(cell: CellRecord, table_id: str) -> Published:
-    """Return the figures of the table ``table_id`` for the cell: none, if it has no such column.
+    """The figures of the table ``table_id`` for the cell, none without such a column.
 
-    They are the catalogue's, since a cell without a number has no reference in its record. For a table that this
-    version does not know they are the record's.
+    They come from the catalogue, since a cell without a number has no reference in its record; for an unknown table
+    they come from the record.
     """
     table = reference_tables().get(table_id)
     if table is None:
@@ -148,20 +148,20 @@ def published(cell: CellRecord, table_id: str) -> Published:
 
 
 def published_unit(cells: Sequence[CellRecord], table_id: str) -> str:
-    """Return the unit of the table ``table_id``, which one of the cells is compared with."""
+    """The unit of the table ``table_id``, which one of the cells is compared with."""
     return next(cell.reference.unit for cell in cells if cell.reference and cell.reference.table == table_id)
 
 
 def source(table_id: str) -> str:
-    """Return the sentence that names the source of published figures."""
+    """A sentence on the source of published figures."""
     table = reference_tables().get(table_id)
-    if table is None:  # a run of another version of this program
+    if table is None:  # a run of another version
         return f"Published: {table_id}."
     return f"Published: {table.title} ({table.id}); linux-{table.kernel}, {table.processor}."
 
 
 def published_overhead(cell: CellRecord) -> str:
-    """The overhead that was published for the cell, with its unit."""
+    """The published overhead of the cell with its unit."""
     reference = cell.reference
     return NOTHING if reference is None else f"{published_figure(reference.overhead)} {unit_name(reference.unit)}"
 
@@ -170,82 +170,82 @@ INDICATION = "an indication only"
 
 
 def processors(cell: CellRecord) -> str:
-    """Return how many processors the guest had."""
+    """``1 CPU``, ``2 CPUs``."""
     return "1 CPU" if cell.smp == 1 else f"{cell.smp} CPUs"
 
 
 def unit_meaning(panel: Panel) -> str:
-    """Return the sentence that explains what the panel's unit means."""
+    """A sentence that explains the panel's unit."""
     if panel.first.clock == "instructions":
         return "Instructions are a count, not time."
     if panel.emulated:
         return (
             f"Nanoseconds of the guest's clock in QEMU's emulator (TCG) are {INDICATION}: "
-            "they are times of the emulator on this host, not of the processor."
+            "they are times of the emulator on this host, not of a processor."
         )
     return "Nanoseconds of the guest's clock, on this host's processor."
 
 
 def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
-    """Return the remark on a valid cell that was measured on another kernel than the panel's; None for any other."""
+    """A remark on a valid cell measured on another kernel than the panel's, or None."""
     if not panel.elsewhere(cell) or cell.status != "ok":
         return None
     if cell.probe == BASELINE:
-        return f"of {cell.kernel}, for the probes measured there"
+        return f"baseline of {cell.kernel}, for the probes measured there"
     own = next(
         (one for one in panel.cells if one.kernel == cell.kernel and one.probe == BASELINE and one.value is not None),
         None,
     )
-    against = f", against that kernel's own baseline of {figure(own.value, own.unit)}" if own else ""
+    against = f", with that kernel's baseline of {figure(own.value, own.unit)}" if own else ""
     return f"measured on {cell.kernel}{against}"
 
 
 class TableReport(ABC):
-    """How the cells of one kind of benchmark are grouped, printed and drawn.
+    """How the cells of a benchmark kind are grouped, printed and drawn.
 
-    Cells with one key are split into panels; panels that join become a group; a group is one table and its charts. By
-    default each kernel has a table, of cells with equal ``APART`` parameters.
+    Cells with equal keys are split into panels; panels of the same table become a group; a group is one table and its
+    charts. By default each kernel has a table, of cells with equal ``KEY_PARAMETERS``.
     """
 
-    APART: ClassVar[Sequence[str]] = (IMAGE, CHANNEL)
+    KEY_PARAMETERS: ClassVar[Sequence[str]] = (IMAGE, CHANNEL)
 
     @abstractmethod
-    def owns(self, benchmark: str) -> bool:
-        """Whether records of the benchmark of this name are of this kind."""
+    def handles(self, benchmark: str) -> bool:
+        """Whether this kind prints records of the benchmark."""
 
-    def apart(self, cell: CellRecord) -> Hashable:
-        """Return the kind's part of the cell's key; table, machine, benchmark, metric and clock are always in it."""
-        return cell.handler, *values_of(cell, self.APART)
+    def group_key(self, cell: CellRecord) -> Hashable:
+        """The kind's part of the cell's key, besides table, machine, benchmark, metric and clock."""
+        return cell.handler, *values_of(cell, self.KEY_PARAMETERS)
 
     def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:
-        """Return cells of one key as panels: one for each kernel (``by_kernel``), or one across kernels."""
+        """Split cells of equal keys into panels: one per kernel (``by_kernel``), or one across kernels."""
         return by_kernel(cells)
 
-    def joins(self, panel: Panel, group: Group) -> bool:
-        """Whether the panel is printed in one table with the group, which is of this kind too."""
+    def same_table(self, panel: Panel, group: Group) -> bool:
+        """Whether to print the panel in the table of the group, which is of this kind, too."""
         return False
 
     @abstractmethod
     def sheet(self, group: Group) -> Sheet:
-        """Return the group as a table."""
+        """The group as a table."""
 
     @abstractmethod
     def findings(self, group: Group) -> Iterable[Finding]:
-        """Return sentences on what the group shows, of which a run prints the three most important ones."""
+        """Sentences on the group; a run prints the three most important ones of all groups."""
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
-        """Return the group's charts by their files' names, without suffixes; empty where there is nothing to draw."""
+        """The group's charts by file names without suffixes; may be empty."""
         return {}
 
 
 class PlainReport(TableReport):
-    """A row for each cell without a layout, named by its id: those of another version's benchmark."""
+    """A row per cell, named by its id, for benchmarks that this version does not know."""
 
-    def owns(self, benchmark: str) -> bool:
+    def handles(self, benchmark: str) -> bool:
         return True
 
-    def apart(self, cell: CellRecord) -> None:
-        """Return None: ids distinguish the rows."""
+    def group_key(self, cell: CellRecord) -> None:
+        """None, because ids distinguish the rows."""
 
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
         return [Panel(cells, cells[0].kernel)]
@@ -270,7 +270,7 @@ class PlainReport(TableReport):
                 [column.heading for column in columns],
                 [[cell_row(cell.id, cell, columns, footnotes, NOTHING) for cell in panel.cells]],
             ),
-            sentences=["This version has no layout for these cells: each has a row.", unit_meaning(panel)],
+            sentences=["This version does not know this benchmark: each cell has a row.", unit_meaning(panel)],
             footnotes=footnotes.all(),
             proofs=proof_lists(panel.cells, _id),
         )
@@ -285,24 +285,24 @@ _id = attrgetter("id")
 
 @dataclass(frozen=True)
 class ReportRegistry:
-    """The known kinds; a benchmark belongs to the first one that owns it."""
+    """The benchmark kinds; the first one that handles a benchmark prints it."""
 
     kinds: Sequence[TableReport]
 
     def kind_of(self, cell: CellRecord) -> TableReport:
-        """Return the record's kind, or the plain one for the benchmark of another version."""
-        return next((kind for kind in self.kinds if kind.owns(cell.benchmark)), _PLAIN)
+        """The record's kind, or the plain one for an unknown benchmark."""
+        return next((kind for kind in self.kinds if kind.handles(cell.benchmark)), _PLAIN)
 
 
 _PLAIN = PlainReport()
 
 
 def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
-    """Return the run's cells in panels, in the run's order."""
+    """The run's cells in panels, in the run's order."""
     alike: dict[Hashable, list[CellRecord]] = {}
     for cell in run.cells:
-        apart = registry.kind_of(cell).apart(cell)
-        key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, cell.clock, cell.unit, apart)
+        own = registry.kind_of(cell).group_key(cell)
+        key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, cell.clock, cell.unit, own)
         alike.setdefault(key, []).append(cell)
     found = [panel for cells in alike.values() for panel in registry.kind_of(cells[0]).panels(cells)]
     handlers: dict[str | None, set[str]] = {}
@@ -315,11 +315,11 @@ def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
 
 
 def groups(run: RunRecord, registry: ReportRegistry) -> list[tuple[TableReport, Group]]:
-    """Return the panels that are printed as one table, each with the kind that prints them, in the run's order."""
+    """The groups of panels, one per table, with the kind that prints each, in the run's order."""
     found: list[tuple[TableReport, list[Panel]]] = []
     for panel in panels(run, registry):
         kind = registry.kind_of(panel.first)
-        fitting = next((group for other, group in found if other is kind and kind.joins(panel, group)), None)
+        fitting = next((group for other, group in found if other is kind and kind.same_table(panel, group)), None)
         if fitting is None:
             found.append((kind, [panel]))
         else:
@@ -331,13 +331,13 @@ FOLDER = "charts"
 
 
 def draw_charts(run: RunRecord, directory: Path, registry: ReportRegistry) -> list[Path]:
-    """Draw the charts of the run's tables, as PNG and SVG in ``directory/charts``.
+    """Draw the charts of the run's tables as PNG and SVG in ``directory/charts``, and return the files.
 
-    Returns the files. Equal results give equal files. Raises HostError without matplotlib.
+    Equal results give equal files. Raises HostError without matplotlib.
     """
     if find_spec("matplotlib") is None:
         hint = "pip install 'probe-lab[plots]'"
-        raise HostError("charts are drawn with matplotlib, which is not installed", hint=hint)
+        raise HostError("drawing charts needs matplotlib, which is not installed", hint=hint)
     from orchestrator.report.drawing import save
 
     folder = directory / FOLDER
@@ -350,7 +350,7 @@ def draw_charts(run: RunRecord, directory: Path, registry: ReportRegistry) -> li
 
 
 def charts(run: RunRecord, registry: ReportRegistry) -> dict[str, Chart]:
-    """Return the charts' content, by the names of their files."""
+    """The charts' content by file names."""
     found: dict[str, Chart] = {}
     for kind, group in groups(run, registry):
         for name, chart in kind.charts(group).items():

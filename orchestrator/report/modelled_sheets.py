@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Modelled times as tables, with what was published, the error, and the cost table."""
+"""Modelled times as tables, with published times, errors, and cost tables."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from orchestrator.results.modelled import Costs, ModelledCell, ModelledRun
 
 @dataclass(frozen=True)
 class Agreement:
-    """Of the cells of one published table: relative errors of the predicted ones, and pairs of probes.
+    """Agreement with one published table: relative errors of predicted cells, and counts of pairs of probes.
 
-    Pairs are of cells that are not excluded. ``kept`` are in the published order; those that are not are ``disputed``
-    where another table of the document has them in the other order, else ``lost``. ``ratios`` of a pair are ``in_band``
-    where its published ratio is possible within both bands.
+    Pairs exclude the excluded cells. ``kept`` pairs are in the published order; others are ``disputed`` if another
+    table of the document has the opposite order, else ``lost``. ``in_band`` pairs have a published ratio that is
+    possible within both bands.
     """
 
     errors: Sequence[float]
@@ -44,7 +44,7 @@ class Agreement:
 
 
 def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement:
-    """The agreement of ``cells``, which have times and published figures of ``table``."""
+    """The agreement of the times of ``cells`` with ``table``."""
     judged = [
         (cell.probe, cell.overhead, cell.interval, cell.published)
         for cell in cells
@@ -73,7 +73,7 @@ def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement
 
 
 def modelled_summary(modelled: ModelledRun, assessments: Sequence[Assessment]) -> list[str]:
-    """At most three: claims that do not hold, the largest time, how far predicted ones are off, what has none."""
+    """At most three sentences: claims that fail, the largest time, the errors of predicted ones, cells without any."""
     findings = [finding for assessment in assessments for finding in contradicted(assessment)]
     times = [cell for cell in modelled.cells if cell.overhead is not None]
     if times:
@@ -87,7 +87,7 @@ def modelled_summary(modelled: ModelledRun, assessments: Sequence[Assessment]) -
         worst, cell = max(errors, key=itemgetter(0))
         middle = f"in the median by {100 * median(error for error, _ in errors):.1f} %"
         at_worst = f"at worst by {100 * worst:.1f} % ({_name(cell)})"
-        sentence = f"{len(errors)} predicted times miss the published ones {middle}, {at_worst}."
+        sentence = f"{len(errors)} predicted times differ from the published ones {middle}, {at_worst}."
         findings.append(Finding(Rank.PUBLISHED, sentence))
     without = [cell for cell in modelled.cells if cell.reason is not None]
     if without:
@@ -105,18 +105,18 @@ def _name(cell: ModelledCell) -> str:
 
 
 def cost_sheets(costs: Costs) -> list[Sheet]:
-    """All of a cost table: its costs, and its caches where it names them."""
+    """A cost table's costs, and its caches, if any."""
     return [cost_sheet(costs), *([] if costs.caches is None else [_caches(costs.cpu, costs.caches)])]
 
 
 def cost_sheet(costs: Costs) -> Sheet:
-    """The costs of a CPU, with ranges and sources; or the reason why no time follows from them."""
+    """The costs of a CPU with ranges and sources, and the reason if they give no times."""
     rows = []
     for one in costs.costs:  # from a fraction of a cycle to thousands
         figures = [f"{end:.0f}" if abs(end) >= 1000 else f"{end:.4g}" for end in (one.value, one.low, one.high)]
         rows.append(Row(one.name, [*figures, one.source]))
     declared = "not calibrated" if costs.declared is None else f"declared {costs.declared}"
-    reason = [] if costs.reason is None else [f"No time follows from them: {costs.reason}"]
+    reason = [] if costs.reason is None else [f"These costs give no times: {costs.reason}"]
     sources = _by_source((one.name, one.where) for one in costs.costs)
     return Sheet(
         title=f"Costs of {cpu(costs.cpu).title}",
@@ -136,9 +136,9 @@ def _caches(name: str, caches: CpuCaches) -> Sheet:
     return Sheet(
         title=f"Caches and TLBs of {cpu(name).title}",
         facts=[f"{caches.core}; entry {caches.name} of cpu_caches.yaml"],
-        grid=Grid(["size", "ways", "bytes of a line or page"], [rows], together=3),
+        grid=Grid(["size", "ways", "bytes per line or page"], [rows], together=3),
         sentences=[
-            "Misses are not priced; only `recorded line`, where a cost table has it, assumes one.",
+            "Misses have no cost; only `recorded line`, if the cost table has it, assumes one.",
             *_by_source(sources),
         ],
     )
@@ -152,7 +152,7 @@ def _by_source(figures: Iterable[tuple[str, str]]) -> list[str]:
 
 
 LARGE = 0.15
-"""The relative error from which a reason is due."""
+"""The relative error above which a reason is printed."""
 
 
 class ErrorReason(Fact):
@@ -164,39 +164,39 @@ class ErrorReason(Fact):
 
 @cache
 def error_reasons() -> Mapping[str, Sequence[ErrorReason]]:
-    """The known reasons, by the ids of the published tables."""
+    """The known reasons, by published table."""
     return TypeAdapter(dict[str, list[ErrorReason]]).validate_python(read("model_errors.yaml"))
 
 
 _MEANING = (
-    "Modelled time is what was counted, at the costs of a cost table; it was not measured. The band has every constant "
-    "within its range and every published cell within its uncertainty, all at once; it has nothing of what the model "
+    "Modelled time is computed from counts and a cost table; it was not measured. The band covers every constant in "
+    "its range and every published cell within its uncertainty, in the worst combination, but not what the model "
     "leaves out."
 )
-_ROLES = "calibration: the costs were fitted to this figure; excluded: not fitted to, as declared before fitting."
+_ROLES = "calibration: the costs were fitted to this figure; excluded: not used, as declared before fitting."
 _PAIRS = (
-    "Order and ratios are of all pairs of one table's cells that are not excluded; a ratio is in the band where both "
-    "bands allow it."
+    "Order and ratios are of all pairs of a table's cells that are not excluded; a ratio is in band if both bands "
+    "allow it."
 )
 _HEADINGS = ["predicted", "median error", "worst error", "in order", "ratios in band"]
 
 
 @dataclass(frozen=True)
 class _Table:
-    """One of the run's tables: cells with times, and the published table that they are compared with."""
+    """A table of the run: its cells with times, and the published table."""
 
     cells: Sequence[ModelledCell]
     published: ReferenceTable | None
 
     @property
     def name(self) -> str:
-        """Its name in the run, else the published table's, else the CPU's."""
+        """The run's name of the table, else the published table's, else the CPU's."""
         first = self.cells[0]
         return first.table or (self.published.name if self.published else first.cpu)
 
 
 def modelled_sheets(modelled: ModelledRun) -> list[Sheet]:
-    """A sheet for each of the run's tables, and one that says how well they agree with what was published."""
+    """A sheet per table of the run, one on the agreement with published times, and the cost tables."""
     tables = []
     for key, group in groupby([cell for cell in modelled.cells if cell.reason is None], _key):
         names = [cell.reference.table for cell in modelled.cells if _key(cell) == key and cell.reference is not None]
@@ -254,7 +254,7 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
     remarks = [sentence for table in tables for sentence in _remarks(table)]
     return Sheet(
         title="Modelled and published times",
-        facts=["errors of the overheads that were not fitted to"],
+        facts=["errors of the predicted overheads, which were not fitted to"],
         grid=Grid(_HEADINGS, blocks),
         sentences=[_MEANING, _ROLES, _PAIRS, *remarks, *excluded, *reasons],
     )
@@ -270,7 +270,7 @@ def _agreement_row(name: str, found: Sequence[Agreement]) -> Row:
 
 
 def _remarks(table: _Table) -> Iterator[str]:
-    """What was fitted to with another kernel's counts, predicted cells that miss by much and why, the order."""
+    """Remarks on cells fitted with another kernel's counts, on large errors, and on the order."""
     elsewhere: dict[tuple[str, str], list[ModelledCell]] = {}
     for cell in table.cells:
         if cell.calibration_kernel is not None:
@@ -289,7 +289,7 @@ def _remarks(table: _Table) -> Iterator[str]:
     explained = {column for reason in known for column in reason.columns}
     for cell in large:
         if published_column(cell.probe) not in explained and cell.calibration_kernel is None:
-            yield f"{table.name}, {_errors([cell])}: the reason is not known."
+            yield f"{table.name}, {_errors([cell])}: the reason is unknown."
     found = agreement(table.published, table.cells) if table.published else None
     if found is not None and found.lost:
         yield f"{table.name}: not in the published order: {', '.join(found.lost)}."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Profiles, trees of calls, cache misses, and differences between two, as tables."""
+"""Profiles, trees of calls, cache misses, and differences of profiles as tables."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def per_call(value: Fraction | None) -> str:
 
 
 def share(part: Fraction | int, whole: Fraction | int) -> str:
-    """A part of the whole in percent; a dash where there is nothing."""
+    """A part of the whole in percent; a dash if the whole is 0."""
     return f"{100 * float(part) / float(whole):.1f} %" if whole else NOTHING
 
 
 def change_figures(before: Fraction | None, after: Fraction | None) -> list[str]:
-    """Both sides, how much more the second has, and a word on what only one side has."""
+    """Both figures, the change, and ``new`` or ``gone`` for a figure that only one profile has."""
     change = signed_figure(float((after or ZERO) - (before or ZERO)), COUNTED)
     return [per_call(before), per_call(after), change, "new" if before is None else "gone" if after is None else ""]
 
 
 def others(count: int) -> str:
-    """The label of the row that stands for the rest."""
+    """The label of the row for the rest."""
     return "1 other" if count == 1 else f"{count} others"
 
 
@@ -48,13 +48,13 @@ _ItemT = TypeVar("_ItemT")
 
 USER = "user space"
 _NAMED = 5
-"""Names in a sentence."""
+"""The most names in a sentence."""
 
 
 def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: int | None = None) -> Sheet:
-    """A cell's instructions per call by symbol, and by class where there are ``classes``.
+    """A cell's instructions per call by symbol, and by ``classes``, if any.
 
-    Symbols behind the first ``limit`` share a row.
+    Symbols after the first ``limit`` share a row.
     """
     unit, all_repetitions = profile.unit, profile.repetitions
 
@@ -68,27 +68,27 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: 
     if rest:
         symbols.append(row(others(len(rest)), sum(one.executed for one in rest), sum(one.repetitions for one in rest)))
     sums = [row("all", profile.executed, all_repetitions, "bold")]
-    sentences = ["Inlined functions count for the function that they are in."]
+    sentences = ["An inlined function counts towards its caller."]
     headings = [f"per {unit}", "share"]
     if all_repetitions:
         headings.append("repetitions")
         sums.append(row("without repetitions", profile.executed - all_repetitions, 0))
         sentences.append(
             "Each repetition of a string instruction (rep) counts as an instruction, as on the clock; a CPU's counter "
-            "counts the whole as one."
+            "counts the instruction once."
         )
     by_class = [Row(name, [per_call(one), *[""] * (len(headings) - 1)]) for name, one in classes.items()]
     of = f"one {unit}" if profile.calls == 1 else f"mean of {profile.calls} {unit}s"
     return Sheet(
         title=profile.cell,
-        facts=[f"instructions per {unit}, {of}; each was counted by QEMU"],
+        facts=[f"instructions per {unit}, {of}; QEMU counted each one"],
         grid=Grid(headings, [block for block in (symbols, sums, by_class) if block], together=len(headings)),
         sentences=sentences,
     )
 
 
 def difference_sheet(difference: ProfileDifference, limit: int | None = None) -> Sheet:
-    """The symbols that differ, the largest change first; those behind the first ``limit`` share a row."""
+    """The symbols that differ, the largest change first; those after the first ``limit`` share a row."""
     before, after = difference.totals
     listed, rest = _split(difference.symbols, limit)
     rows = [Row(one.title, change_figures(one.before, one.after)) for one in listed]
@@ -106,7 +106,7 @@ def difference_sheet(difference: ProfileDifference, limit: int | None = None) ->
 
 
 def function_sheet(difference: ProfileDifference, function: FunctionDifference) -> Sheet:
-    """The instructions of a function that differ, in their order."""
+    """The instructions of a function that differ, in order."""
     symbol = function.symbol
     rows = []
     for one in function.instructions:
@@ -134,11 +134,11 @@ def _equal(difference: ProfileDifference) -> Iterable[str]:
     if other:
         what = "1 executes" if len(other) == 1 else f"{len(other)} execute"
         named = ", ".join(shown(other, _NAMED, "{} more"))
-        yield f"{what} as many instructions in both, but not the same ones: {named}."
+        yield f"{what} as many instructions in both, but different ones: {named}."
 
 
 def _split(items: Sequence[_ItemT], limit: int | None) -> tuple[Sequence[_ItemT], Sequence[_ItemT]]:
-    """Those that are listed, and the rest; a rest of one is listed as well."""
+    """The first ``limit`` items and the rest; a rest of one is listed, too."""
     if limit is None or len(items) <= limit + 1:
         return items, []
     return items[:limit], items[limit:]
@@ -150,14 +150,14 @@ def _symbol_title(symbol: SymbolProfile) -> str:
 
 @dataclass(frozen=True)
 class Cut:
-    """What of a tree is printed: calls up to ``depth`` below the program, with ``percent`` of the whole or more."""
+    """Limits of a printed tree: calls up to ``depth`` levels deep, with at least ``percent`` of the whole."""
 
     depth: int
     percent: float
 
 
 def tree_sheet(tree: CallCost, cut: Cut) -> Sheet:
-    """The calls of a profile; of each caller's the largest comes first, and all others share a row."""
+    """A profile's tree of calls; each caller's calls are sorted by size, and the small ones share a row."""
     least = Fraction(cut.percent) / 100 * abs(tree.total)
 
     def is_heavy(one: CallCost) -> bool:
@@ -179,11 +179,11 @@ def tree_sheet(tree: CallCost, cut: Cut) -> Sheet:
 
     return Sheet(
         title=tree.name,
-        facts=["instructions per call: of a function with all that it calls, and its own"],
+        facts=["instructions per call: of a function with its calls, and without them"],
         grid=Grid(["with calls", "own", "share"], [list(below(tree, 0))], together=3),
         sentences=[
             f"Others: less than {cut.percent:g} % of all instructions each. "
-            f"Calls more than {cut.depth} deep are left out."
+            f"Calls deeper than {cut.depth} levels are left out."
         ],
     )
 
@@ -192,7 +192,7 @@ TITLES: dict[CacheName, str] = {"l1i": "L1I", "l1d": "L1D", "l2": "L2", "itlb": 
 
 
 def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
-    """The misses per call of each symbol that has any, and its share; no sheet where no caches were modelled."""
+    """The misses per call of each symbol with misses, and its share; no sheet without modelled caches."""
     if not profile.caches:
         return []
     symbols = [one for one in profile.symbols if any(one.missed)]
@@ -203,7 +203,7 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
         Row("accesses", [cell for c in profile.caches for cell in (per_call(profile.per_call(c.accesses)), "")])
     ]
     differing = [
-        f"As many calls again missed {per_call(profile.per_call(one.repeated))} times a call in {TITLES[one.name]}."
+        f"A second pass missed {per_call(profile.per_call(one.repeated))} times per call in {TITLES[one.name]}."
         for one in profile.caches
         if one.repeated != one.misses
     ]
@@ -214,8 +214,8 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
             facts=[f"misses per call, mean of {profile.calls} calls", ", ".join(map(_geometry, profile.caches))],
             grid=Grid(headings, [block for block in (rows, sums, accesses) if block], together=2),
             sentences=[
-                "Models with LRU, without prefetching: no measurement of a processor.",
-                *(differing or ["As many calls again missed equally often."]),
+                "Models with LRU and without prefetching, not measurements of a processor.",
+                *(differing or ["A second pass had equally many misses."]),
             ],
         )
     ]

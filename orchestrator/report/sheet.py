@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A printed table in any format: grid, figures, findings, evidence, footnotes."""
+"""Tables for all output formats: grids, figures, findings, evidence, footnotes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,12 @@ from orchestrator.results.statistics import ratio
 
 GAP = "  "
 _HEADING_WIDTHS = (18, 12, 9)
-"""Widths at which headings may be wrapped, widest first."""
+"""Widths to wrap headings at, widest first."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a label and a text for each column, set in a rich ``style``.
-
-    ``depth`` is how far down a tree it is, by which its label is indented.
-    """
+    """A label and a text per column, in a rich ``style``; ``depth`` in a tree indents the label."""
 
     label: str
     cells: Sequence[str]
@@ -46,8 +43,8 @@ class Row:
 class Grid:
     """Columns under ``headings``, and ``blocks`` of rows with a rule above each.
 
-    Each run of ``together`` columns stays on one line. With ``narrowest``, labels are folded down to so many characters
-    where the columns fit on fewer lines then.
+    Each group of ``together`` columns stays on one line. With ``narrowest``, labels may be folded to so many characters
+    if the columns then fit on fewer lines.
     """
 
     headings: Sequence[str]
@@ -56,14 +53,14 @@ class Grid:
     narrowest: int | None = None
 
     def lines(self, width: int, rule: str) -> Iterator[Text]:
-        """Set the grid in ``width`` characters, with rules made of the character ``rule``.
+        """The grid in ``width`` characters, with rules of the character ``rule``.
 
-        Columns that do not fit follow below, under the same labels. Each part has at least one column.
+        Columns that do not fit follow below with the same labels. Each part has at least one column.
         """
         whole = max(len(row.indented) for block in self.blocks for row in block)
         folded = [] if self.narrowest is None else [_Fitted(self, fold, 0).needed for fold in _HEADING_WIDTHS]
         widths = [whole, *(min(whole, max(self.narrowest or 0, width - needed)) for needed in folded)]
-        # The widest labels and headings that leave the grid in the fewest parts.
+        # The widest labels and headings with the fewest parts.
         fitted = [(one, _Fitted(self, fold, width - one)) for one in widths for fold in _HEADING_WIDTHS]
         labels, fitting = min(fitted, key=lambda one: (one[1].overflows, len(one[1].parts)))
         for index, part in enumerate(fitting.parts):
@@ -76,7 +73,7 @@ class Grid:
         headings = [fitted.headings[column] for column in columns]
         height = max(len(heading) for heading in headings)
         for line in range(height):
-            # A short heading stands directly above its figures.
+            # Align headings at the bottom, next to their figures.
             words = [heading[line - height] if line - height >= -len(heading) else "" for heading in headings]
             yield _line("", words, labels, widths, "bold")
         for block in self.blocks:
@@ -88,7 +85,7 @@ class Grid:
 
 
 class _Fitted:
-    """A grid with its headings folded to ``fold`` characters, parted into lines of ``width`` behind the labels."""
+    """A grid with headings folded to ``fold`` characters, split into parts of ``width`` besides the labels."""
 
     def __init__(self, grid: Grid, fold: int, width: int) -> None:
         self.headings = [textwrap.wrap(heading, fold) for heading in grid.headings]
@@ -112,7 +109,7 @@ class _Fitted:
 
 
 def _folded(row: Row, width: int) -> list[str]:
-    """The label in lines of a width, parted behind a slash, an underscore or a dot if there is one."""
+    """The label in lines of ``width``, split after a slash, an underscore or a dot if possible."""
     if len(row.indented) <= width:
         return [row.indented]
     indent = " " * row.depth
@@ -132,7 +129,7 @@ def _line(label: str, cells: Sequence[str], labels: int, widths: Sequence[int], 
 
 NOTHING = "-"
 UNDECIDED = "none"
-"""Printed in place of a ratio where the host's drift hides the effect."""
+"""Printed in place of a ratio if the host's drift hides the effect."""
 BELOW_ZERO = "(< 0)"
 """Printed in place of a ratio to a published overhead below zero."""
 COUNTED = "instructions"
@@ -140,10 +137,9 @@ COUNTED = "instructions"
 
 
 def number(value: float) -> str:
-    """Return a measured figure: whole numbers whole, others with up to four decimals.
+    """A measured figure: whole, or with up to four decimals, which is enough for a count divided by 10 000 calls.
 
-    Four are enough for a count divided by up to 10 000 calls. A figure that only rounds to a whole number keeps its
-    zeros, so that it does not look exact.
+    A figure that only rounds to a whole number keeps its zeros, so that it does not look exact.
     """
     if value.is_integer():
         return str(int(value))
@@ -152,7 +148,7 @@ def number(value: float) -> str:
 
 
 def figure(value: float | None, unit: str) -> str:
-    """Return a measured figure in ``unit``: exact if it was counted, to a tenth if a clock was read."""
+    """A measured figure in ``unit``: exact if counted, to a tenth if timed."""
     if value is None:
         return NOTHING
     if unit == COUNTED or value.is_integer():
@@ -162,18 +158,18 @@ def figure(value: float | None, unit: str) -> str:
 
 
 def signed_figure(change: float, unit: str) -> str:
-    """Return a change in ``unit``, with its sign."""
+    """A change in ``unit`` with its sign."""
     text = figure(change, unit)
     return f"+{text}" if change > 0 else text
 
 
 def published_figure(value: float | None) -> str:
-    """Return a figure as it was published."""
+    """A published figure, or a dash."""
     return NOTHING if value is None else number(value)
 
 
 def ratio_figure(value: float | None, base: float | None) -> str:
-    """Return the ratio of ``value`` to ``base``, to two decimals; a dash where it is meaningless."""
+    """The ratio of ``value`` to ``base`` to two decimals; a dash if meaningless."""
     if value is None or base is None:
         return NOTHING
     times = ratio(value, base)
@@ -181,12 +177,12 @@ def ratio_figure(value: float | None, base: float | None) -> str:
 
 
 def unit_name(unit: str) -> str:
-    """Return a unit as the documents spell it."""
+    """A unit in the documents' spelling."""
     return "nsec" if unit == "ns" else unit
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """Return RFC 4180 text with a header line; a row lacks what it has no figure for."""
+    """RFC 4180 text with a header line; rows may lack columns."""
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, columns, restval="", lineterminator="\r\n")
     writer.writeheader()
@@ -195,33 +191,33 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> st
 
 
 _NAMED = 3
-"""Names that a sentence lists before it counts the others."""
+"""The most names that a sentence lists."""
 
 
 class Rank(IntEnum):
-    """What a sentence is about, the most important first."""
+    """The subject of a finding, the most important first."""
 
     FAILED = 0
-    """Cells without a number, because something went wrong."""
+    """Failed cells."""
     CONTRADICTED = 1
     """Figures that contradict a document."""
     DIFFERENT = 2
-    """What differs most between kernels that are compared."""
+    """The largest difference between kernels."""
     LARGEST = 3
-    """What costs most."""
+    """The largest overhead."""
     PUBLISHED = 4
-    """How the figures compare with what was published."""
+    """The comparison with published figures."""
     UNDECIDED = 5
-    """Differences that are no larger than those between equal runs."""
+    """Differences no larger than those between equal runs."""
     OTHER = 6
-    """Where there is nothing of the above: what was measured, and what could not be."""
+    """Anything else: what was measured, and what could not be."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A short sentence with its figures. Of one rank, the one with the larger ``weight`` is more important.
+    """A short sentence with figures. Within a rank, a larger ``weight`` is more important.
 
-    The weight of a cost is its ratio to the baseline, so that tables of different units compare.
+    The weight of a cost is its ratio to the baseline, which is comparable between units.
     """
 
     rank: Rank
@@ -232,9 +228,9 @@ class Finding:
 def overhead_findings(
     cells: Sequence[CellRecord], name: Callable[[CellRecord], str], place: str = ""
 ) -> Iterator[Finding]:
-    """The largest overhead, and the overheads that are not decided; the values where there is no overhead.
+    """The largest overhead and undecided overheads, or a value if there is no overhead.
 
-    ``name`` gives a cell's name in the table, ``place`` the table's name where there are several.
+    ``name`` gives a cell's name in the table; ``place`` is the table's name, if there are several.
     """
     of_place = f", {place}" if place else ""
     measured = [cell for cell in cells if cell.value is not None]
@@ -249,7 +245,7 @@ def overhead_findings(
     hidden = [cell for cell in compared if cell.verdict is not None]
     if hidden:
         names = listed([name(cell) for cell in hidden])
-        sentence = f"Not decided{of_place}: {names}; the difference is no larger than what equal runs differ by."
+        sentence = f"Not decided{of_place}: {names}; the difference is no larger than between equal runs."
         yield Finding(Rank.UNDECIDED, sentence, len(hidden) / len(compared))
     if measured and not compared:
         first = measured[0]
@@ -258,7 +254,7 @@ def overhead_findings(
 
 
 def relative(cell: CellRecord) -> float | None:
-    """A cell's overhead as a part of its baseline; None where there is none above zero."""
+    """A cell's overhead relative to its baseline; None without a positive one."""
     if cell.value is None or cell.overhead is None:
         return None
     base = cell.value - cell.overhead
@@ -266,20 +262,20 @@ def relative(cell: CellRecord) -> float | None:
 
 
 def cost(cell: CellRecord) -> str:
-    """A cell's overhead in words: ``1450 instructions a call``."""
+    """``1450 instructions per call``."""
     return f"{figure(cell.overhead, cell.unit)} {_per(cell)}"
 
 
 def percent(share: float) -> str:
-    """A part of a baseline in per cent, to three digits or whole."""
+    """A share in percent, to three digits or whole."""
     value = 100 * share
     return f"{value:+.0f} %" if abs(value) >= 100 else f"{value:+.3g} %"
 
 
 def listed(names: Iterable[str], most: int = _NAMED, rest: str = "{} others") -> str:
-    """Names in a sentence, each once: ``a, b and c``; of many the first ``most``, and how many others there are.
+    """Distinct names in a sentence: ``a, b and c``, or the first ``most`` and the number of others.
 
-    Where a name has a comma in it, semicolons part them.
+    Semicolons separate names with commas.
     """
     known = list(dict.fromkeys(names))
     *first, last = known if len(known) == most + 1 else shown(known, most, rest)
@@ -288,18 +284,18 @@ def listed(names: Iterable[str], most: int = _NAMED, rest: str = "{} others") ->
 
 
 def _per(cell: CellRecord) -> str:
-    return f"{unit_name(cell.unit)} {cell.metric.removeprefix('cost ').replace('per ', 'a ')}"
+    return f"{unit_name(cell.unit)} {cell.metric.removeprefix('cost ')}"
 
 
 UNKNOWN = "unknown"
-"""Printed in place of a count of traps that were others' as well."""
+"""Printed in place of a count of traps that includes other processes' traps."""
 
 _SHOWN_BYTES = 5  # as long as a jump
 
 
 @dataclass(frozen=True)
 class Proof:
-    """One cell's evidence: its name, the mechanism at the probe point, the live bytes there, and what was checked."""
+    """One cell's evidence: its name, the mechanism and live bytes at the probe point, and the checked facts."""
 
     name: str
     mechanism: str
@@ -309,14 +305,14 @@ class Proof:
 
 @dataclass(frozen=True)
 class ProofList:
-    """The proofs of the cells measured at one place."""
+    """The proofs of cells at one place."""
 
     place: str
     proofs: Sequence[Proof]
 
 
 def hit_facts(evidence: Evidence) -> list[str]:
-    """Return the facts of a counting pass of calls, with a probe or without."""
+    """The facts of a counting pass, with or without a probe."""
     calls = counted(evidence.calls, "call")
     if evidence.mechanism == "none":
         return [f"no probe, {calls}"]
@@ -327,7 +323,7 @@ def hit_facts(evidence: Evidence) -> list[str]:
     if evidence.recorded is not None:
         facts.append(f"{evidence.recorded} events read back")
     if evidence.int3:
-        facts.append(f"{number(evidence.int3 / evidence.hits)} int3 a hit")
+        facts.append(f"{number(evidence.int3 / evidence.hits)} int3 per hit")
     facts.append("bytes restored")
     if evidence.detour:
         facts.append(f"detour {evidence.detour}")
@@ -341,9 +337,9 @@ def proof_lists(
     name: Callable[[CellRecord], str],
     facts: Callable[[Evidence], Sequence[str]] = hit_facts,
 ) -> list[ProofList]:
-    """Return the evidence of all cells that are ok, in their order.
+    """The evidence of all cells that are ok, in their order.
 
-    ``name`` gives a cell's name in the table, ``facts`` what its evidence shows.
+    ``name`` gives a cell's name in the table, ``facts`` the facts of its evidence.
     """
     proved = [(cell, cell.evidence) for cell in cells if cell.status == "ok" and cell.evidence]
     lists = []
@@ -357,29 +353,29 @@ def proof_lists(
 
 
 def traps_per_hit(cell: CellRecord) -> float | None:
-    """Return the breakpoint traps that a hit took; None without hits or without a count of traps."""
+    """Breakpoint traps per hit; None without hits or without a count of traps."""
     evidence = cell.evidence
     if cell.status != "ok" or evidence is None or evidence.int3 is None or not evidence.hits:
         return None
     return evidence.int3 / evidence.hits
 
 
-def untold_traps(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> Iterator[str]:
-    """A sentence on the valid cells whose traps are not known because others hit the point while they were counted."""
-    hit = [cell for cell in cells if hides_traps(cell)]
+def unknown_traps(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> Iterator[str]:
+    """A sentence on the valid cells whose traps are unknown because of other processes' hits."""
+    hit = [cell for cell in cells if has_unknown_traps(cell)]
     if hit:
         others = sum(cell.evidence.others or 0 for cell in hit if cell.evidence is not None)
-        came = f"{counted(others, 'hit')} by others" if others else "hits by others"
+        hits = counted(others, "hit") if others else "hits"
         yield (
-            f"int3 a hit is {UNKNOWN} for {listed([name(cell) for cell in hit])}: {came} "
-            "came while the hits were counted, and QEMU counts the traps of all."
+            f"int3 per hit is {UNKNOWN} for {listed([name(cell) for cell in hit])}: QEMU's count of traps includes "
+            f"{hits} by other processes."
         )
 
 
-def hides_traps(cell: CellRecord) -> bool:
-    """Whether others hit a valid cell's point, so that the traps that QEMU counted are not its own alone.
+def has_unknown_traps(cell: CellRecord) -> bool:
+    """Whether QEMU's count of a valid cell's traps includes hits by other processes.
 
-    A module that does not count their hits has hidden them where its traps are no whole number a hit.
+    A module that does not count such hits has no count of traps if it is not a multiple of its hits.
     """
     evidence = cell.evidence
     if cell.status != "ok" or evidence is None or ACCELERATOR.of(cell) == "kvm":
@@ -389,19 +385,16 @@ def hides_traps(cell: CellRecord) -> bool:
 
 
 _OF_ONE_BOOT = re.compile(r"\[ *\d+\.\d+\]|\b(?:0x)?[0-9a-f]{8,16}\b|\b[0-9a-f]{24}\b")
-"""What differs between two guests whose kernels say the same: when it was said, addresses, and places in the cache."""
+"""Parts of messages that differ between guests: log times, addresses, and cache keys."""
 
 
 def shared_key(text: str) -> str:
-    """What is the same in two texts that say the same of two guests."""
+    """A text without the parts that differ between guests."""
     return _OF_ONE_BOOT.sub("", text)
 
 
 def by_reason(cells: Iterable[CellRecord]) -> list[Sequence[CellRecord]]:
-    """Return the cells without a number, those of one status and reason together; the first one's words stand for all.
-
-    In the order of each reason's first cell.
-    """
+    """The cells without a number, grouped by status and reason, in the order of the first cells."""
     groups: dict[tuple[str, str], list[CellRecord]] = {}
     for cell in cells:
         if cell.reason is not None:
@@ -411,9 +404,9 @@ def by_reason(cells: Iterable[CellRecord]) -> list[Sequence[CellRecord]]:
 
 @dataclass(frozen=True)
 class Footnote:
-    """A note; ``text`` may have several lines. Without ``mark`` it concerns every number of the table.
+    """A note of one or more lines; without ``mark`` on all numbers of the table.
 
-    ``reason`` is the end of the text that may be said of cells in other tables as well; nothing where there is none.
+    ``reason`` is the end of the text that notes of other tables may repeat, or empty.
     """
 
     mark: int | None
@@ -423,9 +416,9 @@ class Footnote:
 
 
 class Footnotes:
-    """The notes of a table's cells, numbered in the cells' order; the same sentence is printed once.
+    """The notes of a table's cells, numbered in the cells' order, without duplicates.
 
-    ``name`` gives a cell's name in the table, ``remark`` the table's own note on one.
+    ``name`` gives a cell's name in the table, ``remark`` the table's own note on a cell.
     """
 
     def __init__(
@@ -461,7 +454,7 @@ class Footnotes:
         return self._notes
 
     def marks(self, cell: CellRecord) -> str:
-        """The marks of a cell's notes, with a blank before each: `` [1] [2]``, or nothing."""
+        """The marks of a cell's notes, `` [1] [2]``, or an empty text."""
         return "".join(f" [{mark}]" for mark in self._marks[cell.id])
 
     def _add(self, cells: Sequence[CellRecord], subject: str, reason: str, *, failure: bool) -> None:
@@ -477,14 +470,14 @@ class Footnotes:
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, and what stands below it for a cell that has a number."""
+    """A heading, and the text for a cell with a number."""
 
     heading: str
     figure: Callable[[CellRecord], str]
 
 
 def cell_row(name: str, cell: CellRecord, columns: Sequence[Column], footnotes: Footnotes, otherwise: str = "") -> Row:
-    """Return a cell's row. Without a number its status stands in the first column, and ``otherwise`` in the others."""
+    """A cell's row; without a number, its status in the first column and ``otherwise`` in the others."""
     without: list[str] = [cell.status, *[otherwise] * (len(columns) - 1)]
     first, *others = without if cell.value is None else [column.figure(cell) for column in columns]
     return Row(name, [first + footnotes.marks(cell), *others])
@@ -492,7 +485,7 @@ def cell_row(name: str, cell: CellRecord, columns: Sequence[Column], footnotes: 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table with its title, what it was measured on (``facts``), sentences on how to read it, and its evidence."""
+    """A table with its title, facts on the measurement, explanations (``sentences``), footnotes and evidence."""
 
     title: str
     facts: Sequence[str]
@@ -503,14 +496,14 @@ class Sheet:
 
 
 def used_columns(headings: Sequence[str], rows: Sequence[Row], always: int) -> tuple[list[str], list[Row]]:
-    """The first columns, which are there even without a figure, and those in which a row has one."""
+    """The headings and rows without empty columns, except the first ``always``."""
     used = [place for place in range(len(headings)) if place < always or any(row.cells[place] for row in rows)]
     narrowed = [replace(row, cells=[row.cells[place] for place in used]) for row in rows]
     return [headings[place] for place in used], narrowed
 
 
 def shared_parts(names: Sequence[Sequence[str]]) -> Sequence[bool]:
-    """Of each part whether all names have the same one there; empty where they have not the same number of parts."""
+    """For each part, whether it is equal in all names; empty if the names have different numbers of parts."""
     if len({len(name) for name in names}) != 1:
         return []
     return [len(set(column)) == 1 for column in zip(*names, strict=True)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A run as text: tables for a terminal, GitHub-flavoured Markdown, and a summary of three sentences."""
+"""Runs as text: tables for a terminal, GitHub-flavoured Markdown, and a summary of three sentences."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, R
 from orchestrator.results.contract import RunRecord
 
 _LONG = 150
-"""Characters of a reason that a reader would not read twice: two lines."""
+"""The length from which a repeated reason is replaced by a reference."""
 
 
 def sheets(run: RunRecord, registry: ReportRegistry) -> list[Sheet]:
-    """Return the run's tables in its order, each in the layout of its kind of benchmark.
+    """The run's tables in order, in the layouts of their benchmark kinds.
 
-    What a note of an earlier table has said at length, a later one refers to.
+    A long reason of an earlier table's footnote is replaced by a reference to it.
     """
     tables = [kind.sheet(group) for kind, group in groups(run, registry)]
-    said: dict[str, str] = {}
-    return [replace(sheet, footnotes=_shortened(sheet, number, said)) for number, sheet in enumerate(tables, 1)]
+    references: dict[str, str] = {}
+    return [
+        replace(sheet, footnotes=_dedupe_footnotes(sheet, number, references)) for number, sheet in enumerate(tables, 1)
+    ]
 
 
-def _shortened(sheet: Sheet, number: int, said: dict[str, str]) -> list[Footnote]:
+def _dedupe_footnotes(sheet: Sheet, number: int, references: dict[str, str]) -> list[Footnote]:
     notes = []
     for note in sheet.footnotes:
         key = shared_key(note.reason)
-        if key in said:
-            note = replace(note, text=note.text.removesuffix(note.reason) + said[key])
+        if key in references:
+            note = replace(note, text=note.text.removesuffix(note.reason) + references[key])
         elif len(key) > _LONG and note.mark is not None:
-            said[key] = f"see [{note.mark}] of table {number}"
+            references[key] = f"see [{note.mark}] of table {number}"
         notes.append(note)
     return notes
 
@@ -49,21 +51,19 @@ _NAMED = 8
 
 
 def measured_by(run: RunRecord) -> str | None:
-    """``Measured by a fleet: a-1 12 cells, a-2 12 cells.``; None of a run that its own machine measured."""
+    """``Measured by a fleet: a-1 12 cells, a-2 12 cells.``; None without a fleet."""
     cells = Counter(cell.worker for cell in run.cells if cell.worker is not None)
     if not cells:
         return None
     named = [f"{name} {counted(count, 'cell')}" for name, count in sorted(cells.items())]
     here = sum(cell.worker is None for cell in run.cells)
-    own = [f"{counted(here, 'cell')} by no worker"] if here else []
+    own = [f"{counted(here, 'cell')} by this machine"] if here else []
     return f"Measured by a fleet: {', '.join([*shown(named, _NAMED, '{} more workers'), *own])}."
 
 
-# A run in its three most important sentences.
-#
-# The first of each rank, in the ranks' order: cells that failed, claims that do not hold, what differs between
-# kernels, the largest overhead, how it compares with what was published, what is not decided. Where fewer ranks have a
-# sentence, their next ones follow.
+# The summary has the first sentence of each rank, in the order of the ranks: failed cells, failed claims, differences
+# between kernels, the largest overhead, the comparison with published figures, undecided differences. If fewer than
+# three ranks have a sentence, their next ones follow.
 
 SENTENCES = 3
 _REASONS = 3
@@ -71,10 +71,7 @@ _LONGEST_REASON = 160
 
 
 def summary(run: RunRecord, registry: ReportRegistry) -> list[str]:
-    """The most important sentences on a run, at most three, the most important first; none of a run without cells.
-
-    Behind them comes which workers measured it, if a fleet did.
-    """
+    """At most three sentences on a run, the most important first, and one on the workers of a fleet."""
     workers = measured_by(run)
     sentences = most_important(
         [
@@ -87,7 +84,7 @@ def summary(run: RunRecord, registry: ReportRegistry) -> list[str]:
 
 
 def most_important(findings: Iterable[Finding]) -> list[str]:
-    """The sentences by the rule above, each once."""
+    """The distinct sentences by the rule above."""
     by_rank: dict[Rank, list[Finding]] = {}
     for finding in findings:
         by_rank.setdefault(finding.rank, []).append(finding)
@@ -99,7 +96,7 @@ def most_important(findings: Iterable[Finding]) -> list[str]:
 
 
 def contradicted(assessment: Assessment) -> Iterator[Finding]:
-    """How many of a document's claims do not hold, and the first of them with its figure."""
+    """The number of a document's claims that do not hold, and the first of them with its figure."""
     decided = [one for one in assessment.outcomes if one.verdict is not Verdict.UNKNOWN]
     failing = [one for one in decided if one.verdict is Verdict.FAILS]
     if not failing:
@@ -117,7 +114,7 @@ def contradicted(assessment: Assessment) -> Iterator[Finding]:
 
 
 def _without_number(run: RunRecord) -> Iterator[Finding]:
-    """The cells that failed, with the reason that most of them have; what could not be measured, by reason."""
+    """The failed cells with the most frequent reason; skipped and unsupported cells by reason."""
     failed = by_reason(cell for cell in run.cells if cell.status == "failed")
     if failed:
         most = max(failed, key=len)
@@ -125,7 +122,7 @@ def _without_number(run: RunRecord) -> Iterator[Finding]:
         first = most[0].id
         if count > 1:
             all_of = "all" if len(most) == count else f"{len(most)} of them"
-            first = f"the first {first}" if len(most) == 1 else f"{all_of} for one reason, the first {first}"
+            first = f"the first {first}" if len(most) == 1 else f"{all_of} for the same reason, the first {first}"
         how_many = f"Failed: {count} of {counted(len(run.cells), 'cell')}"
         yield Finding(Rank.FAILED, f"{how_many}, {first}: {cut(most[0].first_line, _LONGEST_REASON)}")
     others = by_reason(cell for cell in run.cells if cell.status in ("skipped", "unsupported"))
@@ -151,9 +148,9 @@ _UNBROKEN = "\N{NO-BREAK SPACE}"
 def print_table(
     run: RunRecord, console: Console, registry: ReportRegistry, claims: ClaimsLayout = decided_claims
 ) -> None:
-    """Print a run's tables, the outcome of the documents' claims and a summary, set for the console's width.
+    """Print a run's tables, claims and summary in the console's width.
 
-    They are plain text where the console has no colours, and plain ASCII where its encoding is not a Unicode one.
+    Prints plain text without colours, and ASCII if the console's encoding is not Unicode.
     """
     if not run.cells:
         console.print(NO_CELLS, soft_wrap=True)
@@ -169,7 +166,7 @@ def print_sheets(
     sentences: Sequence[str] = (),
     gap: str = "\n",
 ) -> None:
-    """Print sheets, the outcome of claims and a summary's sentences in the same way, with a gap between them."""
+    """Print sheets, claims and a summary's sentences with a gap between them."""
     width, rule = console.width, "-" if console.options.ascii_only else "─"
     parts = [*(_sheet(sheet, width, rule) for sheet in sheets), *(_claims(part, width, rule) for part in claims)]
     if sentences:
@@ -181,7 +178,7 @@ def print_sheets(
         for line in part:
             if console.options.ascii_only:
                 line.plain = line.plain.encode("ascii", "replace").decode("ascii")
-            # The terminal wraps a line that is too long: cutting it would lose figures.
+            # The terminal wraps long lines; cutting them would lose figures.
             console.print(line, soft_wrap=True)
 
 
@@ -252,12 +249,12 @@ def _paragraph(text: str, width: int, *, hanging: str = "", style: str = "") -> 
 
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->", "#": "#<!-- -->"}
-"""An empty comment breaks a mention of a person or an issue."""
+"""An empty comment breaks mentions of people and issues."""
 _LINKS = re.compile(r"(https?|ftp)://|www\.", re.IGNORECASE)
 
 
 def render_markdown(run: RunRecord, registry: ReportRegistry, claims: ClaimsLayout = decided_claims) -> str:
-    """Return a run's summary, tables and claims. Text from a guest appears as text: no markup, link or mention."""
+    """A run's summary, tables and claims as Markdown. Text from a guest cannot become markup, a link or a mention."""
     head = [f"Run `{run.run}`.", *([] if run.cells else [NO_CELLS])]
     parts = [claims(one, run.run) for one in assess(run, registry)]
     return render_sheets(run.experiment, sheets(run, registry), parts, summary(run, registry), head)
@@ -270,7 +267,7 @@ def render_sheets(
     sentences: Sequence[str] = (),
     head: Sequence[str] = (),
 ) -> str:
-    """Return a summary's sentences, sheets that are of no run's tables, and the outcome of claims, in the same way."""
+    """A summary's sentences, sheets and claims as Markdown."""
     parts = [f"# {escaped(title)}", *head]
     if sentences:
         parts.append("\n".join(f"- {escaped(sentence)}" for sentence in sentences))
@@ -280,7 +277,7 @@ def render_sheets(
 
 
 def escaped(text: str) -> str:
-    """Return ``text`` as one line of Markdown that shows exactly it, within a paragraph, heading or table."""
+    """One line of Markdown that shows exactly ``text`` within a paragraph, heading or table."""
     line = " ".join(text.splitlines())
     line = re.sub(r"([\\`*_\[\]|~$])", r"\\\1", line)
     line = re.sub("[&<>@#]", lambda found: _ENTITIES[found[0]], line)
@@ -288,7 +285,7 @@ def escaped(text: str) -> str:
 
 
 def paragraph(*lines: str) -> str:
-    """Set lines below each other, with a list's or a rule's first character escaped."""
+    """Escaped lines with line breaks, which cannot begin a list or a rule."""
     return "  \n".join(re.sub(r"^(\s*\d*)([-+=.)])", r"\1\\\2", escaped(line)) for line in lines)
 
 
@@ -311,7 +308,7 @@ def _markdown_sheet(sheet: Sheet) -> Iterator[str]:
 
 
 def grid_table(grid: Grid) -> str:
-    """Return a grid as a table, with an empty row between two blocks."""
+    """A grid as a Markdown table, with an empty row between blocks."""
     blank = [""] * len(grid.headings)
     rows = [["", *grid.headings], ["---", *("---:" for _ in grid.headings)]]
     for index, block in enumerate(grid.blocks):
@@ -331,7 +328,7 @@ def _table_row(cells: Sequence[str]) -> str:
 
 
 def quoted(lines: Sequence[str], language: str = "text") -> str:
-    """Set the lines as they are; the fence is longer than any in them."""
+    """A fenced code block, whose fence is longer than any in the lines."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([f"{fence}{language}", *lines, fence])

@@ -14,6 +14,7 @@ from orchestrator.files import found_no_room, is_full, room_left
 
 
 def damaged(path: Path, why: str) -> LabError:
+    """The error for a file that is not a valid store."""
     return LabError(
         f"not a result store, or a damaged one: {why}",
         where=str(path),

@@ -18,7 +18,14 @@ from statistics import NormalDist, fmean, mean, median
 from orchestrator.errors import HostError, LabError
 from orchestrator.plain_text import counted
 from orchestrator.results.history import History, Metric, Point
-from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences, origin_of
+from orchestrator.results.origin import (
+    UNREADABLE,
+    Origin,
+    OriginDifference,
+    host_differences,
+    origin_differences,
+    origin_of,
+)
 from orchestrator.results.runs import EXPERIMENT_FILE
 from orchestrator.results.statistics import median as sample_median
 from orchestrator.results.store import Store
@@ -243,7 +250,7 @@ def causes(origins: Origins, step: Step, metric: Metric) -> Sequence[OriginDiffe
     try:
         first, second = (_origin(origins, point, metric.cell) for point in (before, after))
     except LabError as error:
-        return [*changed, OriginDifference("unreadable provenance", detail=(f"{error.where}: {error.what}",))]
+        return [*changed, OriginDifference(UNREADABLE, detail=(f"{error.where}: {error.what}",))]
     host = host_differences(first, second) if after.clock == "wall" else []
     return [*changed, *origin_differences(first, second), *host]
 

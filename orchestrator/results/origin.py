@@ -25,6 +25,7 @@ FILE_NAME = "provenance.json"
 
 _LARGEST_FILE = 64 << 20  # 10 000 cells with a module each take some 3 MB
 _LONGEST = 300
+UNREADABLE = "unreadable provenance"
 _QEMU_OPTIONS = {"-append": "kernel command line", "-cpu": "CPU", "-machine": "machine", "-icount": "instruction clock"}
 """Options that may affect a number. Others are paths and sockets, or part of the cell: memory, number of CPUs."""
 
@@ -149,6 +150,8 @@ class OriginDifference:
     @property
     def sentence(self) -> str:
         """``QEMU: 7.2.22 -> 10.0.13``, or ``module lab_kprobe: kprobe.c changed``."""
+        if self.what == UNREADABLE:
+            return f"{self.what}: {', '.join(self.detail)}"
         if self.before or self.after:
             return f"{self.what}: {self.before or 'none'} -> {self.after or 'none'}"
         if self.detail:

@@ -263,6 +263,7 @@ def check_baseline_name(name: str) -> None:
 
 
 def unknown_baseline(name: str, known: Mapping[str, Baseline]) -> UsageError:
+    """The error for an unknown baseline."""
     if not known:
         hint = f"there is no baseline yet; set one: {PROGRAM} compare --set-baseline NAME RUN"
         return UsageError(f"unknown baseline '{name}'", hint=hint)

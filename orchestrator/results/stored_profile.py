@@ -47,6 +47,7 @@ NO_MISSES = Misses()
 
 
 def sum_of(all_misses: Iterable[Misses]) -> Misses:
+    """The sums of misses."""
     return Misses(*(sum(kind) for kind in zip(NO_MISSES, *all_misses, strict=True)))
 
 
@@ -478,6 +479,7 @@ class SymbolPair:
 
 
 def symbol_pairs(before: CellProfile, after: CellProfile) -> Sequence[SymbolPair]:
+    """Pair the symbols of two profiles by name."""
     first, second = _by_title(before), _by_title(after)
     return [SymbolPair(first.get(one or "", ()), second.get(other or "", ())) for one, other in paired(first, second)]
 
@@ -491,6 +493,7 @@ def difference(before: CellProfile, after: CellProfile) -> ProfileDifference:
 
 
 def symbol_difference(pair: SymbolPair, calls_before: int, calls_after: int) -> SymbolDifference:
+    """The difference of a symbol in profiles of so many calls."""
     return SymbolDifference(pair.title, _per_call(pair.before, calls_before), _per_call(pair.after, calls_after))
 
 

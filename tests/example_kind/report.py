@@ -35,7 +35,7 @@ _COLUMNS = (
 class ReadingReport(TableReport):
     """A table and a chart for each kernel."""
 
-    def owns(self, benchmark: str) -> bool:
+    def handles(self, benchmark: str) -> bool:
         return benchmark == BENCHMARK
 
     def sheet(self, group: Group) -> Sheet:

@@ -75,7 +75,7 @@ def test_a_long_text_is_cut() -> None:
 
 def on_the_command_line(text: str) -> int:
     """What the machine of ``exec --memory`` has, in MiB."""
-    with patch.object(one_guest.Choice, "machine", autospec=True, side_effect=UsageError("chosen")) as chosen:
+    with patch.object(one_guest.GuestChoice, "machine", autospec=True, side_effect=UsageError("chosen")) as chosen:
         CliRunner().invoke(app, ["exec", "--offline", f"--memory={text}", "--", "true"])
     return int(chosen.call_args.args[0].memory)
 

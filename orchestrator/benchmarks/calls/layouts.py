@@ -35,7 +35,7 @@ from orchestrator.report.sheet import (
     Row,
     Sheet,
     figure,
-    hides_traps,
+    has_unknown_traps,
     number,
     proof_lists,
     published_figure,
@@ -43,7 +43,7 @@ from orchestrator.report.sheet import (
     signed_figure,
     traps_per_hit,
     unit_name,
-    untold_traps,
+    unknown_traps,
 )
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, centre_of
@@ -293,7 +293,7 @@ def list_sheet(panel: Panel) -> Sheet:
             *(source(table) for table in panel.references),
             _comparison_meaning(panel) if panel.references else unit_meaning(panel),
             *_purpose_meaning(cells),
-            *untold_traps(cells, probe_title),
+            *unknown_traps(cells, probe_title),
         ],
         heading,
     )
@@ -326,7 +326,7 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes) -> Iterator[Row
 def _traps(cell: CellRecord) -> str:
     count = traps_per_hit(cell)
     if count is None:
-        return UNKNOWN if hides_traps(cell) else NOTHING
+        return UNKNOWN if has_unknown_traps(cell) else NOTHING
     return number(count)
 
 

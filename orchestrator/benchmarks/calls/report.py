@@ -189,17 +189,17 @@ def _subtitle(group: Group) -> str:
 class CallsReport(TableReport):
     """A table for each kernel and handler; tables of one mail stand side by side."""
 
-    APART = (CALL, WORKLOAD, AT, IMAGE, CHANNEL, KERNEL_MODULES)
+    KEY_PARAMETERS = (CALL, WORKLOAD, AT, IMAGE, CHANNEL, KERNEL_MODULES)
 
-    def owns(self, benchmark: str) -> bool:
+    def handles(self, benchmark: str) -> bool:
         return benchmark in benchmarks()
 
-    def apart(self, cell: CellRecord) -> Hashable:
+    def group_key(self, cell: CellRecord) -> Hashable:
         if POINTS in cell.parameters:
-            return cell.handler, *values_of(cell, [POINTS, *(name for name in self.APART if name != AT)])
-        return super().apart(cell)
+            return cell.handler, *values_of(cell, [POINTS, *(name for name in self.KEY_PARAMETERS if name != AT)])
+        return super().group_key(cell)
 
-    def joins(self, panel: Panel, group: Group) -> bool:
+    def same_table(self, panel: Panel, group: Group) -> bool:
         """Whether both are of one mail, and the group lacks the panel's table; or they differ only in their kernel."""
         # The cheapest test comes first: a run of 1000 points has half a million pairs of panels.
         if not panel.references:
@@ -269,7 +269,7 @@ def _differs_in_kernel_only(panel: Panel, group: Group) -> bool:
     def shared(one: Panel) -> tuple[object, ...]:
         first = one.first
         own = (first.table, first.cpu, first.smp, first.handler, first.benchmark, first.metric)
-        return *own, *values_of(first, CallsReport.APART)
+        return *own, *values_of(first, CallsReport.KEY_PARAMETERS)
 
     if AT.of(panel.first) != AT.of(group[0].first):
         return False

@@ -165,7 +165,7 @@ def _bar(cell: CellRecord, value: float | None) -> Bar:
 class MarkersReport(TableReport):
     """A table for each kernel; loops that only another kernel supports are in the same table."""
 
-    def owns(self, benchmark: str) -> bool:
+    def handles(self, benchmark: str) -> bool:
         return benchmark == BENCHMARK
 
     def sheet(self, group: Group) -> Sheet:

@@ -436,13 +436,13 @@ _MOST_TELLING = ("hit", "enable", "calls")
 class ScalingReport(TableReport):
     """A table for each machine and benchmark, with all its numbers of probes."""
 
-    APART = (parameters.PROBES, parameters.IMAGE, parameters.CHANNEL)
+    KEY_PARAMETERS = (parameters.PROBES, parameters.IMAGE, parameters.CHANNEL)
 
-    def owns(self, benchmark: str) -> bool:
+    def handles(self, benchmark: str) -> bool:
         return benchmark in kprobe_cache().benchmarks
 
-    def joins(self, panel: Panel, group: Group) -> bool:
-        """Whether they are alike, and no cell of the group has the place of a cell of the panel."""
+    def same_table(self, panel: Panel, group: Group) -> bool:
+        """Whether no cell of the group has the place (kernel, row, number of probes) of a cell of the panel."""
         first, other = panel.first, group[0].first
         names = ("benchmark", "cpu", "smp", "clock")
         are_alike = all(getattr(first, name) == getattr(other, name) for name in names)

@@ -387,13 +387,13 @@ def _signed(value: float | None) -> str:
 class SystemReport(TableReport):
     """A table for each workload and machine; kernels are compared with each other."""
 
-    APART = (IMAGE, CHANNEL, SCOPE, PACKETS, COMMAND, MEMORY_MIB)
+    KEY_PARAMETERS = (IMAGE, CHANNEL, SCOPE, PACKETS, COMMAND, MEMORY_MIB)
 
-    def owns(self, benchmark: str) -> bool:
+    def handles(self, benchmark: str) -> bool:
         return benchmark in system_workloads().benchmarks
 
-    def apart(self, cell: CellRecord) -> tuple[object, ...]:
-        return values_of(cell, self.APART)
+    def group_key(self, cell: CellRecord) -> tuple[object, ...]:
+        return values_of(cell, self.KEY_PARAMETERS)
 
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
         return [Panel(cells, cells[0].kernel)]

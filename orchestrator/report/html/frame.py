@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The frame of all pages, what a page carries with it, and how pages become files.
+"""The frame of all pages, their attachments, and writing them to files.
 
-A page needs nothing from outside. Its content security policy allows its own style and script, by their digests, and
-nothing else, so that text from a guest cannot do anything even where escaping it was forgotten.
+A page needs no network. Its content security policy allows only its own style and script, by their digests, so that
+text from a guest is harmless even if its escaping was forgotten.
 """
 
 from __future__ import annotations
@@ -28,22 +28,19 @@ from orchestrator.results.run_files import KeptFile
 
 _FOLDERS = ("html", "site")
 _MARK = re.compile(r"(?<= )\[(\d{1,4})\]")
-"""As ``report.footnotes`` sets it behind a figure."""
+"""A footnote's mark after a figure."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """An entry of the navigation: ``target`` is a fragment, ``#tables``, or another page's relative address."""
+    """A navigation entry: ``target`` is a fragment, ``#tables``, or another page's relative address."""
 
     target: str
     text: str
 
 
 def render(template: str, title: str, links: Sequence[Link], **content: object) -> str:
-    """Return the page that ``template`` makes of ``content``.
-
-    The template is of this folder or of ``report/site``, and extends ``frame.html.j2``.
-    """
+    """Render a page from a template of this folder or of ``report/site``, which extends ``frame.html.j2``."""
     style, script = _resource("page.css"), _resource("page.js")
     policy = (
         f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'; "
@@ -54,7 +51,7 @@ def render(template: str, title: str, links: Sequence[Link], **content: object) 
         title=title,
         links=links,
         policy=policy,
-        # Both are files of this package, and neither contains the end of its element.
+        # Both are files of this package without the end tag of their element.
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704
         version=__version__,
@@ -63,7 +60,7 @@ def render(template: str, title: str, links: Sequence[Link], **content: object) 
 
 
 def part(template: str, **content: object) -> Markup:
-    """Return what ``template`` of this folder makes of ``content``, as a part of a page."""
+    """Render a part of a page."""
     return Markup(_environment().get_template(template).render(**content))  # noqa: S704 (it escapes)
 
 
@@ -81,7 +78,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _with_marks(text: str, table: str) -> Markup:
-    """A cell's text; a footnote's mark, ``[1]``, leads to the note of the table with this id."""
+    """A cell's text with its footnote marks, ``[1]``, as links to the notes of the table with this id."""
     target = Markup('<a href="#{}-note-{}">[{}]</a>')
     parts = _MARK.split(text)
     return Markup().join(target.format(table, part, part) if index % 2 else part for index, part in enumerate(parts))
@@ -93,13 +90,13 @@ def _resource(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """A source of a content security policy that allows an inline element with exactly this text."""
+    """The source in a content security policy that allows an inline element with this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 @dataclass(frozen=True)
 class Attachment:
-    """A text of a run; ``id`` is the element's, ``title`` says what it is."""
+    """A text file of a run in a page, with the element's ``id`` and a ``title``."""
 
     id: str
     title: str
@@ -107,7 +104,7 @@ class Attachment:
 
     @property
     def encoded(self) -> str:
-        """Its gzip as base64, as the page's script expands it; without the time of day, equal runs are equal pages."""
+        """Its gzip as base64, for the page's script; without a time, so that equal runs give equal pages."""
         return base64.b64encode(gzip.compress(self.file.content, mtime=0)).decode()
 
     @property
@@ -116,8 +113,8 @@ class Attachment:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """A folder beside the page: what is put there becomes a file, and the page has a relative link."""
+class PageFolder:
+    """A folder next to a page for its large files; ``put`` returns the relative link."""
 
     folder: str
     files: dict[str, bytes] = field(default_factory=dict)
@@ -134,7 +131,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Page:
-    """A page's text, and the files beside it by their names in ``folder``; both are to be written together."""
+    """A page's text, and its other files by their names in ``folder``."""
 
     text: str
     folder: str = ""
@@ -142,26 +139,26 @@ class Page:
 
 
 PAGE = "report.html"
-"""The page in a run's own directory."""
+"""The page in a run's directory."""
 COMPARISON_PAGE = "comparison.html"
-"""The page of the last comparison of a run with one before it, there too."""
+"""The page of a run's last comparison, in its directory."""
 
 
-def beside(file: Path) -> str:
-    """The name of the folder for what does not fit into the page ``file``."""
+def page_folder(file: Path) -> str:
+    """The name of the folder for the large files of the page ``file``."""
     return f"{file.name}.files"
 
 
 def write_page(page: Page, file: Path) -> None:
-    """Write a page, and the files beside it first.
+    """Write a page after its other files.
 
-    Raises HostError when the disk is full or not writable, LabError where a link leads the files elsewhere.
+    Raises HostError if the disk is full or not writable, LabError if the folder is a symbolic link.
     """
     with storage_faults(file):
         if page.files:
             folder = file.parent / page.folder
             if folder.is_symlink():
-                raise LabError("this link is in the place of a page's folder", where=str(folder), hint="remove it")
+                raise LabError("the page's folder is a symbolic link", where=str(folder), hint="remove it")
             folder.mkdir(exist_ok=True)
             for name, content in page.files.items():
                 write_whole(folder / name, content)

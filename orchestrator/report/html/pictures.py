@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Pictures in pages: charts, histories, and drawn pictures that follow the page's theme."""
+"""Pictures in pages, which follow the page's theme: charts, histories, flame graphs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ _FONT = re.compile(r"(?:(bold|\d+) )?([\d.]+px) (.+)")
 
 
 def inline_picture(svg: str, name: str, title: str, description: str) -> Markup:
-    """Return ``svg`` as an element of a page, which screen readers announce as an image with a title.
+    """``svg`` as an element of a page with a title and a description for screen readers; ids begin with ``name``.
 
-    ``name`` begins all its ids. Its style attributes become attributes of their own, since the page's content security
-    policy forbids inline styles.
+    Style attributes become separate attributes, since the page's content security policy forbids inline styles.
     """
     root = ET.fromstring(svg)  # noqa: S314
     referred = set(_REFERENCE.findall(svg))
@@ -56,7 +55,7 @@ def inline_picture(svg: str, name: str, title: str, description: str) -> Markup:
         "aria-labelledby": f"{name}-title {name}-description",
         "stroke-linejoin": "round",
     }
-    # A screen reader reads the title and the description, not each label of an axis.
+    # A screen reader reads the title and the description, not every label.
     for position, (tag, text) in enumerate([("title", title), ("desc", description)]):
         element = ET.Element(tag, {"id": f"{name}-{'title' if tag == 'title' else 'description'}"})
         element.text = text
@@ -105,43 +104,41 @@ def _local(name: object) -> str:
     return str(name).rpartition("}")[2]
 
 
-NOT_DRAWN = "Charts are drawn with matplotlib, which is not installed: pip install 'probe-lab[plots]'"
+NOT_DRAWN = "Drawing charts needs matplotlib, which is not installed: pip install 'probe-lab[plots]'"
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is there."""
+    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
 def chart_picture(chart: Chart, name: str) -> Markup:
-    """Return the chart as an element whose ids begin with ``name``; matplotlib must be there."""
+    """The chart as an element whose ids begin with ``name``. Needs matplotlib."""
     from orchestrator.report.drawing import svg_text
 
     return inline_picture(svg_text(chart), name, chart.title, chart.subtitle)
 
 
-# The chart of a history as a part of a page.
-#
-# It is drawn here and not with matplotlib, which takes 0.1 s and up to 180 kB for each: one more run changes the
-# charts of all metrics of its experiment.
+# The chart of a history. matplotlib would take 0.1 s and up to 180 kB for each, and a new run changes the charts of all
+# metrics of its experiment.
 
 _WIDTH, _HEIGHT = 960, 320
 _TOP, _BOTTOM, _RIGHT = 44, 30, 16
 _LETTER = 7.0
 """Width of a digit at the size of the labels, in pixels."""
-_MANY = 100  # points from which on they are drawn small
+_MANY = 100  # more points are drawn small
 _TICKS = 6
-_ROUND = 1e6  # between labels: from there on they have an exponent
+_ROUND = 1e6  # steps between labels from which labels have an exponent
 _MARGIN = 0.1
 _LEAST = 1e-9
-"""Instructions or nanoseconds: a smaller spread is none."""
+"""The smallest spread in instructions or nanoseconds."""
 _MOST = 1e300
-"""Of the axis upwards: the difference of its ends is a number."""
+"""The limit of the vertical axis, so that the difference of its ends is finite."""
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """From the values of an axis to pixels; what is outside is at its end."""
+    """Maps values of an axis to pixels, clamped to its ends."""
 
     low: float
     high: float
@@ -156,10 +153,7 @@ class _Scale:
 
 @dataclass(frozen=True)
 class Level:
-    """The figure that holds from the run that began at ``first`` to the one at ``last``.
-
-    ``change`` is the text of the step to it; empty at the first.
-    """
+    """The level of the runs from ``first`` to ``last``; ``change`` is the text of the step to it, or empty."""
 
     first: datetime
     last: datetime
@@ -177,14 +171,14 @@ def levels(steps: Steps) -> Sequence[Level]:
     for (start, end), text in zip(pairwise(ends), texts, strict=True):
         between = numbers[start:end]
         if between:
-            # Up to the step that ends it: between two runs nothing is known, and a gap would look like a lack.
+            # Extended to the next step, because a gap would look like missing runs.
             last = numbers[end][0] if end < len(numbers) else between[-1][0]
             found.append(Level(_when(between[0][0]), _when(last), median([value for _, value in between]), text))
     return found
 
 
 def bounds(history: History, point: Point) -> Interval | None:
-    """The interval, which is of the overhead, around the figure; None of a count, where it is a point."""
+    """The interval, which is of the overhead, shifted to the figure; None for an exact count."""
     value, interval = history.of(point), point.interval
     if value is None or point.overhead is None or interval is None or interval[0] == interval[1]:
         return None
@@ -193,10 +187,7 @@ def bounds(history: History, point: Point) -> Interval | None:
 
 
 def history_picture(steps: Steps, name: str) -> Markup:
-    """Return the course of a history as SVG: runs, intervals, levels, steps, and runs without a number at the bottom.
-
-    ``name`` begins all its ids.
-    """
+    """A history as SVG: runs, intervals, levels, steps, and failures at the bottom; ids begin with ``name``."""
     history, newest, held = steps.history, steps.history.newest, levels(steps)
     moments = [_when(point) for point in history.points]
     values = [history.of(point) for point in history.points]
@@ -210,15 +201,15 @@ def history_picture(steps: Steps, name: str) -> Markup:
     known: list[tuple[float, float]] = []
     numbers = ((value, place) for value, place in zip(values, places, strict=True) if value is not None)
     for value, group in groupby(numbers, itemgetter(0)):
-        # Of neighbours that are equal, the first and the last: the level between has the others, and a file is small.
+        # Of equal neighbours only the first and the last, to keep the file small; the level line covers the others.
         alike = [place for _, place in group]
         known += [(place, upwards(value)) for place in (alike[0], alike[-1])]
     failed = dict.fromkeys(place for place, value in zip(places, values, strict=True) if value is None)
     changes = [f"{one.change} on {one.first.astimezone(UTC):%Y-%m-%d}" for one in held[1:]][-3:]
-    said = f"; {counted(len(held) - 1, 'step')}, the newest: {', '.join(changes)}" if changes else ""
+    newest_steps = f"; {counted(len(held) - 1, 'step')}, the newest: {', '.join(changes)}" if changes else ""
     begun, ended = (f"{moments[at].astimezone(UTC):%Y-%m-%d}" for at in (0, -1))
     what = newest.metric if history.quantity == "value" else f"overhead, {newest.metric}"
-    course = f"{counted(len(moments), 'run')} from {begun} to {ended}{said}"
+    course = f"{counted(len(moments), 'run')} from {begun} to {ended}{newest_steps}"
     return part(
         "history.svg.j2",
         name=name,
@@ -234,7 +225,7 @@ def history_picture(steps: Steps, name: str) -> Markup:
         across=[(across(when), text) for when, text in _dates(moments[0], moments[-1])],
         upwards=[(upwards(value), text) for value, text in heights],
         bands=list(_bands(places, intervals, upwards)),
-        # A line of no length has round ends: a point, in a fifth of the bytes of a circle.
+        # A line of length 0 with round ends is a point, in a fifth of the bytes of a circle.
         runs="".join(f"M{x:g} {y:g}h0" for x, y in dict.fromkeys(known)),
         size=3 if len(known) > _MANY else 6,
         levels="".join(
@@ -260,7 +251,7 @@ def _range(figures: Sequence[float | None]) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float) -> Sequence[tuple[float, str]]:
-    """Round figures in this range, some six, with their texts."""
+    """About six round figures in this range, with their texts."""
     power = 10.0 ** math.floor(math.log10((high - low) / _TICKS))
     step = next(power * factor for factor in (1, 2, 5, 10) if (high - low) / (power * factor) <= _TICKS)
     form = f".{max(0, -math.floor(math.log10(step)))}f" if step < _ROUND else "g"
@@ -269,7 +260,7 @@ def _ticks(low: float, high: float) -> Sequence[tuple[float, str]]:
 
 
 def _dates(begun: datetime, ended: datetime) -> Iterator[tuple[float, str]]:
-    """Some six moments from the first run to the last: midnights, or full hours of a short history; UTC."""
+    """About six times from the first run to the last: midnights, or full hours of a short history; UTC."""
     first, last = begun.astimezone(UTC), ended.astimezone(UTC)
     is_short = last - first < timedelta(days=3)
     unit, form = (timedelta(hours=1), "%m-%d %H:%M") if is_short else (timedelta(days=1), "%Y-%m-%d")
@@ -284,7 +275,7 @@ def _dates(begun: datetime, ended: datetime) -> Iterator[tuple[float, str]]:
 
 
 def _bands(places: Sequence[float], intervals: Sequence[Interval | None], upwards: _Scale) -> Iterator[str]:
-    """The intervals of each row of neighbours that have one: nothing is drawn across a run that has none."""
+    """The outlines of neighbouring intervals, with gaps at runs without one."""
     for is_gap, group in groupby(zip(places, intervals, strict=True), lambda one: one[1] is None):
         if not is_gap:
             ends = [(x, *map(upwards, interval)) for x, interval in group if interval is not None]
@@ -293,7 +284,7 @@ def _bands(places: Sequence[float], intervals: Sequence[Interval | None], upward
 
 
 def _steps(held: Sequence[Level], across: _Scale) -> Sequence[tuple[float, str]]:
-    """The steps, the newest first, with their changes. Of labels that would cover each other the newer one stays."""
+    """The steps, newest first, with their changes; of overlapping labels only the newer one."""
     found: list[tuple[float, str]] = []
     free = float(_WIDTH)
     for level in reversed(held[1:]):

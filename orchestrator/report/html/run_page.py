@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A run as one page: tables, charts, claims, and for each cell what proves it and how to repeat it."""
+"""A run as one page: tables, charts, claims, and each cell with its evidence and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.program import PROGRAM, command
 from orchestrator.report.chart import Chart
 from orchestrator.report.claims import Assessment, all_claims, assess
 from orchestrator.report.flames import flame_graph
-from orchestrator.report.html.frame import Attachment, Beside, Link, Page, render
+from orchestrator.report.html.frame import Attachment, Link, Page, PageFolder, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
 from orchestrator.report.kind import ReportRegistry, groups, published_overhead
 from orchestrator.report.profile_sheets import profile_sheet
@@ -40,7 +40,7 @@ _MOST_ITEMS = 20
 
 @dataclass(frozen=True)
 class CellPart:
-    """A cell's record, with the texts and links that the page adds."""
+    """A cell of the page: its record, links, profile, and the command that repeats it."""
 
     record: CellRecord
     anchor: str
@@ -48,7 +48,7 @@ class CellPart:
     links: Sequence[Link] = ()
     profile: Sheet | None = None
     flames: Markup | None = None
-    """Its flame graph, or a link to that."""
+    """Its flame graph, or a link to it."""
 
     @property
     def interval(self) -> str:
@@ -59,7 +59,7 @@ class CellPart:
 
     @property
     def samples(self) -> str:
-        """The samples in their order; neighbours that are equal as ``4 x 1048``."""
+        """The samples in order, equal neighbours as ``4 x 1048``."""
         shown = self.record.samples[:_MOST_SAMPLES]
         runs = [(value, len(list(group))) for value, group in groupby(figure(one, self.record.unit) for one in shown)]
         texts = [value if times == 1 else f"{times} x {value}" for value, times in runs]
@@ -68,7 +68,7 @@ class CellPart:
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, str]]:
-        """Everything else of the record that proves or describes the number, by what it belongs to."""
+        """The record's other fields by group."""
         record = self.record
         groups = {
             "Parameters": record.parameters,
@@ -86,7 +86,7 @@ class CellPart:
 
 
 def repeat_command(directory: Path, record: CellRecord) -> str | None:
-    """The command that measures the cell, and what it is compared with, again; None without its experiment."""
+    """The command that measures the cell and its baseline again; None without the experiment's file."""
     experiment = directory / EXPERIMENT_FILE
     return command("run", str(experiment.absolute()), *only([record])) if experiment.is_file() else None
 
@@ -96,7 +96,7 @@ def _fields(model: Any) -> Mapping[str, Any]:
 
 
 def _kernel_text(text: TextEvidence | None) -> Mapping[str, Any]:
-    """The evidence, with the places that were switched by their static keys; results.json has their bytes."""
+    """The evidence, with switched branches by static key; their bytes are in results.json."""
     if text is None or not text.switched:
         return _fields(text)
     places: dict[str, list[str]] = {}
@@ -123,7 +123,7 @@ _CLOCKS = {"instructions": "counted in instructions", "wall": "timed in nanoseco
 
 
 def run_sentences(run: RunRecord, made_with: Origin, unfinished: int) -> Iterator[str]:
-    """Yield what was measured, and with what outcome."""
+    """Sentences on what was measured, and with what outcome."""
     cells = run.cells
     if not cells:
         yield f"Run {run.run} of experiment {run.experiment} has no cell with an outcome yet."
@@ -152,7 +152,7 @@ _named = partial(listed, most=6, rest="{} more")
 def sheets_page(
     title: str, sheets: Sequence[Sheet], assessments: Sequence[Assessment] = (), summary: Sequence[str] = ()
 ) -> str:
-    """Return the page of these tables and of the outcome of claims, below the sentences of ``summary``."""
+    """A page of these tables and claims, below the sentences of ``summary``."""
     links = [Link("#tables", "Tables"), *([Link("#claims", "Claims")] if assessments else [])]
     return render(
         "sheets.html.j2", title, links, findings=summary, sheets=sheets, claims=[all_claims(one) for one in assessments]
@@ -160,8 +160,8 @@ def sheets_page(
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """``links`` lead to other pages, ``history`` gives the address of a cell's, ``remarks`` are of the whole run."""
+class PageContext:
+    """How a site embeds a run's page: ``links`` to other pages, ``remarks`` on the run, addresses of histories."""
 
     links: Sequence[Link] = ()
     remarks: Sequence[str] = ()
@@ -169,36 +169,35 @@ class Surroundings:
     picture: Callable[[Chart, str], Markup] = chart_picture
 
 
-ALONE = Surroundings()
-"""A page by itself."""
+ALONE = PageContext()
 
 
 LARGEST_PAGE = 5 << 20
-"""Bytes of a page above which attachments and flame graphs become files beside it."""
+"""Bytes of a page above which attachments and flame graphs become separate files."""
 MOST_CHARTS = 10
-"""Charts of a page; one takes 0.1 s and 15 kB."""
+"""The most charts of a page; one takes 0.1 s and 15 kB."""
 _LARGEST_FILE = 1 << 20
 _SYMBOLS, _FEW_SYMBOLS = 20, 5
-"""Of a profile, those that executed most: of a run of many cells fewer, since a symbol of 1000 cells takes 60 kB."""
+"""Listed symbols of a profile, and those of a run of many cells: one symbol of 1000 cells takes 60 kB."""
 _MANY_CELLS = 100
 
 
-def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, surroundings: Surroundings = ALONE) -> Page:
-    """Return the page of a run. Parts of the run that are not there are left out.
+def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, context: PageContext = ALONE) -> Page:
+    """The page of a run, without missing files.
 
-    Above ``LARGEST_PAGE`` bytes, consoles, C and flame graphs go into ``folder`` beside the page; without one they
-    stay in the page, however large it is. Raises LabError for a damaged profile.
+    Above ``LARGEST_PAGE`` bytes, consoles, C sources and flame graphs become files in ``folder``; without a folder they
+    stay in the page. Raises LabError for a damaged profile.
     """
     made_with = provenance(run.directory)
     attachments: dict[str, Attachment] = {}
     remarks: list[str] = []
-    tables = list(_tables(run, registry, remarks, surroundings))
+    tables = list(_tables(run, registry, remarks, context))
     claims = [all_claims(one) for one in assess(run.record, registry)]
     cells: list[CellPart] = []
     flames: dict[str, str] = {}
     for number, record in enumerate(run.record.cells, 1):
-        history = surroundings.history(record.id)
-        links = [Link(history, "Its history")] if history is not None else []
+        history = context.history(record.id)
+        links = [Link(history, "History")] if history is not None else []
         for guest, boot in enumerate(made_with.boots, 1):
             if boot.has(record):
                 links.append(Link(f"#guest-{guest}", f"Guest {boot.name}"))
@@ -206,14 +205,14 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, surr
         part = CellPart(record, f"cell-{number}", repeat_command(run.directory, record), links)
         cells.append(_with_profile(part, run, flames))
 
-    def text(beside: Beside | None) -> str:
+    def text(beside: PageFolder | None) -> str:
         files = list(attachments.values())
         there = {"Tables": tables, "Claims": claims, "Cells": cells, "Guests": made_with.boots, "Files": files}
         return render(
             "run.html.j2",
             run.record.experiment,
-            [*surroundings.links, *(Link(f"#{name.lower()}", name) for name, parts in there.items() if parts)],
-            summary=[*run_sentences(run.record, made_with, run.unfinished), *surroundings.remarks],
+            [*context.links, *(Link(f"#{name.lower()}", name) for name, parts in there.items() if parts)],
+            summary=[*run_sentences(run.record, made_with, run.unfinished), *context.remarks],
             findings=summary(run.record, registry),
             tables=tables,
             remarks=remarks,
@@ -230,12 +229,12 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, surr
     page = text(None)
     if folder is None or len(page.encode()) <= LARGEST_PAGE:
         return Page(page)
-    beside = Beside(folder)
+    beside = PageFolder(folder)
     return Page(text(beside), folder, beside.files)
 
 
 def _tables(
-    run: Run, registry: ReportRegistry, remarks: list[str], surroundings: Surroundings
+    run: Run, registry: ReportRegistry, remarks: list[str], context: PageContext
 ) -> Iterator[tuple[Sheet, Sequence[Markup]]]:
     drawn = left_out = 0
     drawable = can_draw()
@@ -245,7 +244,7 @@ def _tables(
         for chart in kind.charts(group).values():
             if drawable and drawn < MOST_CHARTS:
                 drawn += 1
-                pictures.append(surroundings.picture(chart, f"chart-{drawn}"))
+                pictures.append(context.picture(chart, f"chart-{drawn}"))
             else:
                 left_out += 1
         yield sheet, pictures
@@ -256,9 +255,9 @@ def _tables(
 
 
 def _files_of(run: Run, boot: Boot, record: CellRecord, attachments: dict[str, Attachment]) -> Iterator[Link]:
-    """Links to the console of a cell's guest and to the C of its modules, as far as kept; each is attached once."""
+    """Attach the console of a cell's guest and the sources of its modules, if kept, and yield links to them."""
     wanted: list[tuple[str, str, str, Callable[[Path, str, int], KeptFile | None]]]
-    wanted = [(f"{boot.name}.console", f"Console of {boot.name}", "its console", kept_file)]
+    wanted = [(f"{boot.name}.console", f"Console of {boot.name}", "Console", kept_file)]
     for folder in module_folders(run.directory, boot, record):
         title = f"C of {folder.rpartition('/')[2]}"
         wanted.append((folder, f"{title}, {boot.kernel.name}", title, module_source))
@@ -270,7 +269,7 @@ def _files_of(run: Run, boot: Boot, record: CellRecord, attachments: dict[str, A
 
 
 def _with_profile(part: CellPart, run: Run, flames: dict[str, str]) -> CellPart:
-    """The cell with its profile, unless the file is not there, or is another one."""
+    """The cell with its profile, unless the file is missing or changed."""
     if part.record.profile is None:
         return part
     try:
@@ -283,13 +282,13 @@ def _with_profile(part: CellPart, run: Run, flames: dict[str, str]) -> CellPart:
     return replace(part, profile=profile_sheet(profile, {}, listed))
 
 
-def _with_flames(cell: CellPart, svg: str | None, beside: Beside | None) -> CellPart:
+def _with_flames(cell: CellPart, svg: str | None, beside: PageFolder | None) -> CellPart:
     if svg is None:
         return cell
     if beside is not None:
         link = beside.put(f"{cell.anchor}-flames.svg", svg.encode())
         return replace(cell, flames=Markup('<p><a href="{}">Flame graph</a></p>').format(link))
     title = f"Flame graph of {cell.record.id}"
-    picture = inline_picture(svg, f"{cell.anchor}-flames", title, "Instructions per call, by the stack of calls")
+    picture = inline_picture(svg, f"{cell.anchor}-flames", title, "Instructions per call, by call stack")
     region = Markup('<div class="scroll" role="region" aria-label="{}" tabindex="0">{}</div>')
     return replace(cell, flames=region.format(title, picture))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A site of all runs, experiments and metrics of a store, in a folder where no other file is touched.
+"""Build a site of all runs, experiments and metrics of a store, in a folder of its own.
 
-Runs' pages are kept until what they show changes. All others are made anew, and written where they differ.
+A run's page is kept until its data change. All other pages are rendered again, and written if they differ.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Chart, sparkline
 from orchestrator.report.history_sheets import ExplainedStep, histories_csv, interval_figure, left_out
-from orchestrator.report.html.frame import Link, Page, beside, render
+from orchestrator.report.html.frame import Link, Page, page_folder, render
 from orchestrator.report.html.pictures import can_draw, chart_picture, history_picture
-from orchestrator.report.html.run_page import Surroundings, run_page
+from orchestrator.report.html.run_page import PageContext, run_page
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import NOTHING, figure, signed_figure
 from orchestrator.results.faults import storage_faults
@@ -48,7 +48,7 @@ _CAUSES = 3
 
 @dataclass(frozen=True)
 class MetricSummary:
-    """A metric's line; ``last`` is its newest step. ``fitted`` unless the library that finds its steps was missing."""
+    """A metric's line; ``last`` is its newest step. ``fitted`` unless the library for finding steps is missing."""
 
     metric: Metric
     course: str
@@ -68,26 +68,26 @@ class MetricSummary:
 
 
 def minute(started: str) -> str:
-    """``2026-03-01 12:00`` in UTC, since a site is read anywhere, for a moment as the store has it (ISO 8601)."""
+    """``2026-03-01 12:00`` in UTC for a time of the store (ISO 8601)."""
     return f"{datetime.fromisoformat(started).astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
 def day(started: str) -> str:
-    """``2026-03-01`` for a moment as the store has it."""
+    """``2026-03-01`` for a time of the store."""
     return minute(started)[:10]
 
 
 def days(first: str, last: str) -> str:
-    """``from 2026-03-01 to 2026-03-06``, or ``on 2026-03-01`` where both are of one day."""
+    """``from 2026-03-01 to 2026-03-06``, or ``on 2026-03-01`` for equal days."""
     begun, ended = day(first), day(last)
     return f"on {begun}" if begun == ended else f"from {begun} to {ended}"
 
 
-# Where a site's pages are: a file for each run, experiment and metric, and links from one to another.
+# A site has a file for each run, experiment and metric.
 #
-# A file is called after what its page is of, where that is plain and short. Any other name is made plain, and a digest
-# behind ``~``, which no plain name has, tells it apart: names that differ in case only, or behind the 100th character,
-# are different files on every file system.
+# A file has the name of its subject, if that is plain and short. Any other name is simplified and gets a digest after
+# ``~``, which plain names lack, so that names that differ only in case or after the 100th character are different files
+# on every file system.
 
 INDEX, RUNS = "index.html", "runs.html"
 
@@ -103,11 +103,11 @@ SitePath = Annotated[
         max_length=1000,
     ),
 ]
-"""A file of a site, relative to its folder; no other is ever written or removed."""
+"""A file of a site, relative to its folder; no other file is ever written or removed."""
 
 
 def file_name(name: str) -> str:
-    """The name, without suffix, of the file of what is called so; different for different names."""
+    """A unique file name, without suffix, for a name."""
     if _PLAIN.fullmatch(name):
         return name
     plain = re.sub("[^a-z0-9._-]+", "-", name.lower())[: _LONGEST - 20].strip("-._")
@@ -115,28 +115,28 @@ def file_name(name: str) -> str:
 
 
 def run_file(run: str) -> str:
-    """The page of a run."""
+    """The file of a run's page."""
     return f"runs/{file_name(run)}.html"
 
 
 def experiment_file(experiment: str) -> str:
-    """The page of an experiment."""
+    """The file of an experiment's page."""
     return f"experiments/{file_name(experiment)}.html"
 
 
 def metric_file(metric: Metric) -> str:
-    """The page of a metric."""
+    """The file of a metric's page."""
     return f"metrics/{file_name(metric.experiment)}/{file_name(metric.cell)}.html"
 
 
-def table_beside(page: str) -> str:
-    """The CSV file beside the page of a metric."""
+def csv_file(page: str) -> str:
+    """The CSV file of a metric's page."""
     return f"{page.removesuffix('.html')}.csv"
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """Relative addresses from ``page``, for which ``runs`` and ``metrics`` have pages."""
+    """Relative addresses from ``page``; ``runs`` and ``metrics`` are those with pages."""
 
     runs: Container[str]
     metrics: Container[Metric]
@@ -171,7 +171,7 @@ class Addresses:
 
 
 RECENT = 100
-"""Runs that are looked at for what changed lately."""
+"""The newest runs, in which recent changes are looked for."""
 _MOST_RUNS = 30
 _MOST_CHANGES = 10
 _MOST_CHANGED = 8
@@ -180,7 +180,7 @@ _MOST_CAUSES = 5
 
 @dataclass(frozen=True)
 class Change:
-    """A run with which steps begin, and the metrics that have one, the largest change first."""
+    """A run at which steps begin, and their metrics, the largest change first."""
 
     run: str
     metrics: Sequence[MetricSummary]
@@ -196,9 +196,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Overview:
-    """What the store has: runs, the newest first, how many cells of each have which status, baselines by their names.
+    """The content of the store: runs, newest first, counts of cells by status, baselines by name.
 
-    The ``metrics`` follow while their pages are made, which come before those that list them.
+    ``metrics`` is filled while the metrics' pages are made, before the pages that list them.
     """
 
     runs: Sequence[RunEntry]
@@ -208,7 +208,7 @@ class Overview:
 
     @cached_property
     def changes(self) -> Sequence[Change]:
-        """The metrics whose last step begins with one of the newest runs, by that run, the newest first."""
+        """The newest runs at which a metric's last step begins, newest first."""
         found: dict[str, list[tuple[float, MetricSummary]]] = {run.id: [] for run in self.runs[:RECENT]}
         for one in self.metrics:
             if one.last is not None and one.last.step.after.run in found:
@@ -221,7 +221,7 @@ class Overview:
 
     @cached_property
     def experiments(self) -> Mapping[str, Sequence[RunEntry]]:
-        """The runs of each experiment; the one that ran last comes first."""
+        """The runs of each experiment, the most recent experiment first."""
         found: dict[str, list[RunEntry]] = {}
         for run in self.runs:
             found.setdefault(run.experiment, []).append(run)
@@ -239,14 +239,14 @@ class Overview:
 
 
 def index_page(overview: Overview, addresses: Addresses) -> Page:
-    """The first page: what changed lately, the latest runs, the experiments."""
+    """The first page: recent changes, latest runs, experiments."""
     runs = overview.runs
     count = f"{counted(len(runs), 'run')} of {counted(len(overview.experiments), 'experiment')}"
     return _rendered(
         "index.html.j2",
         "Probe lab",
         [
-            Link("#changed", "Changed lately"),
+            Link("#changed", "Recent changes"),
             Link("#runs", "Latest runs"),
             Link("#experiments", "Experiments"),
             Link(addresses.all_runs, "All runs"),
@@ -264,7 +264,7 @@ def index_page(overview: Overview, addresses: Addresses) -> Page:
 
 
 def experiment_page(overview: Overview, name: str, addresses: Addresses) -> Page:
-    """The page of an experiment: its metrics, and its latest runs."""
+    """The page of an experiment: its metrics and its latest runs."""
     runs = overview.experiments[name]
     metrics = [one for one in overview.metrics if one.metric.experiment == name]
     sections = [Link("#metrics", "Metrics")] if metrics else []
@@ -283,27 +283,27 @@ def experiment_page(overview: Overview, name: str, addresses: Addresses) -> Page
 
 
 def _rendered(template: str, title: str, links: Sequence[Link], addresses: Addresses, **content: object) -> Page:
-    """A page whose template asks for addresses, and sets moments and figures itself."""
+    """A page whose template gets the addresses and functions that format times and figures."""
     forms = {"minute": minute, "day": day, "figure": figure, "signed": signed_figure, "counted": counted}
     return Page(render(template, title, links, addresses=addresses, **forms, **content))
 
 
 MOST_STEPS = 50
-"""Steps of a page, the newest; the chart has all."""
+"""The newest steps that a page lists; the chart has all."""
 _MOST_METRIC_RUNS = 100
 _MOST_STEP_CAUSES = 12
 _LONGEST_REMARK = 160
 
 
 def metric_page(steps: Steps, explained: Sequence[ExplainedStep], lacking: str, addresses: Addresses) -> Page:
-    """The page of a metric; of its steps ``explained`` has the newest ones, newest first.
+    """The page of a metric and a CSV file with all points; ``explained`` has its newest steps, newest first.
 
-    ``lacking`` says what is not installed that would find steps. All points are in a CSV file beside the page.
+    ``lacking`` names a missing library for finding steps.
     """
     history = steps.history
     points, newest, metric = history.points, history.newest.metric, history.metric
     when = days(points[0].started, points[-1].started)
-    table = table_beside(PurePosixPath(addresses.page).name)
+    table = csv_file(PurePosixPath(addresses.page).name)
     page = _rendered(
         "metric.html.j2",
         str(metric),
@@ -335,14 +335,14 @@ def _remark(point: Point) -> str:
 
 
 class KeptPage(BaseModel):
-    """A page's own ``files`` beside it; ``made_from`` is a digest of what a run's page shows, if that is finished."""
+    """The state of a page: its other ``files``, and for a finished run's page a digest of its data."""
 
     made_from: str = ""
     files: tuple[SitePath, ...] = ()
 
 
 class SiteState(BaseModel):
-    """All pages of a site of the lab in the folder ``lab``, by their files."""
+    """All pages of a site by file; ``lab`` is the results folder."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -357,9 +357,9 @@ _PATIENCE_SECONDS = 600
 
 
 class SiteFolder:
-    """A site that this process alone works on; get one from ``opened_site``.
+    """A site that this process has locked; ``opened_site`` returns one.
 
-    All methods raise HostError when the disk is full or not writable, UsageError where another's file is in the way.
+    All methods raise HostError if the disk is full or not writable, UsageError if a foreign file is in the way.
     """
 
     def __init__(self, directory: Path, state: SiteState) -> None:
@@ -367,12 +367,12 @@ class SiteFolder:
         self._pages, self._state = state.pages, state
 
     def claim(self, pages: Mapping[str, Iterable[str]]) -> None:
-        """Note pages before they are written, each with files beside it: a build that was killed goes on."""
+        """Record pages with their other files before writing them, so that the next build may overwrite them."""
         known = {name for path, page in self._pages.items() for name in (path, *page.files)}
         for path, files in pages.items():
             for file in (self.directory / name for name in (path, *files) if name not in known):
                 if file.exists() or file.is_symlink():
-                    what = "this file is not the site's own, and a page would replace it"
+                    what = "this file does not belong to the site, and a page would replace it"
                     raise UsageError(what, where=str(file), hint="move it away, or name another folder")
         for path, files in pages.items():
             page = self._pages.get(path, KeptPage())
@@ -384,7 +384,7 @@ class SiteFolder:
         return page is not None and page.made_from == made_from and (self.directory / path).is_file()
 
     def put(self, path: str, page: Page, made_from: str = "") -> bool:
-        """Write a claimed page, and the files beside it first, as far as they differ; whether they do."""
+        """Write a claimed page after its other files, if they differ; returns whether they do."""
         folder = posixpath.join(posixpath.dirname(path), page.folder)
         files = {posixpath.join(folder, name): content for name, content in page.files.items()}
         before = set(self._pages[path].files)
@@ -397,7 +397,7 @@ class SiteFolder:
         return any(written)
 
     def keep_only(self, pages: Container[str]) -> int:
-        """Remove all other pages of the site, with their files. Returns how many there were."""
+        """Remove all other pages of the site with their files, and return their number."""
         others = [path for path in self._pages if path not in pages]
         for path in others:
             for name in (path, *self._pages.pop(path).files):
@@ -426,28 +426,28 @@ class SiteFolder:
         self._check_inside(file)
         with storage_faults(file):
             file.unlink(missing_ok=True)
-        with suppress(OSError):  # not empty: it is still used
+        with suppress(OSError):  # not empty
             file.parent.rmdir()
 
     def _check_inside(self, file: Path) -> None:
         if not file.parent.resolve().is_relative_to(self.directory.resolve()):
-            raise UsageError("this folder leads out of the site", where=str(file.parent), hint="remove the link")
+            raise UsageError("this link leads out of the site", where=str(file.parent), hint="remove the link")
 
 
 @contextmanager
 def opened_site(directory: Path, lab: Path) -> Iterator[SiteFolder]:
-    """The site of the lab's results in ``directory``, which is made where it is missing; another build is waited for.
+    """The locked site in ``directory``, which is made if missing; waits for another build.
 
-    Raises UsageError for a folder that has something else, or the site of another lab; HostError as ``SiteFolder``.
+    Raises UsageError for a folder with other files or another lab's site; HostError as ``SiteFolder``.
     """
     own = directory / _OWN
-    hint = "name an empty folder, a new one, or one that a site was made in"
+    hint = "name a new or empty folder, or that of an earlier site"
     with storage_faults(own):
         if directory.exists() and not directory.is_dir():
-            raise UsageError("this is a file, and a site is a folder", where=str(directory), hint=hint)
+            raise UsageError("this is a file; a site needs a folder", where=str(directory), hint=hint)
         found = sorted(one.name for one in directory.iterdir() if one.name != _OWN) if directory.exists() else []
         if found and not (own / _STATE).is_file():
-            what = "this folder has files, and is no site"
+            what = "this folder has files, but is not a site"
             raise UsageError(what, where=str(directory), detail=found[:5], hint=hint)
         own.mkdir(parents=True, exist_ok=True)
     try:
@@ -458,7 +458,7 @@ def opened_site(directory: Path, lab: Path) -> Iterator[SiteFolder]:
             finally:
                 folder.save()
     except Timeout as error:
-        what = "another build of this site has been at work for too long"
+        what = "timeout while another process builds this site"
         raise LabError(what, where=str(directory), hint="Wait for it to end.") from error
 
 
@@ -470,7 +470,7 @@ def _state(file: Path, lab: str) -> SiteState:
             state = SiteState.model_validate_json(opened.read(_LARGEST_STATE))
     except ValidationError as error:
         what = "damaged, or written by a newer version of this program"
-        raise LabError(what, where=str(file), hint="Make the site anew, in another folder.") from error
+        raise LabError(what, where=str(file), hint="Make a new site in another folder.") from error
     if state.lab != lab:
         what, where = f"this is the site of another lab: {state.lab}", str(file.parents[1])
         raise UsageError(what, where=where, hint=f"name another folder for the site of {lab}")
@@ -481,7 +481,7 @@ _FOLDERS = ("benchmarks", "catalog", "report", "results")
 
 
 def program_digest() -> str:
-    """A digest of this program's version, of what lays out its results, and of whether charts can be drawn."""
+    """A digest of this program's version and of its code that lays out results, and whether charts can be drawn."""
     package = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256(f"{__version__} {can_draw()}".encode())
     for file in sorted(file for folder in _FOLDERS for file in (package / folder).rglob("*")):
@@ -491,15 +491,12 @@ def program_digest() -> str:
 
 
 _MOST_CHARTS = 400
-"""Charts that are kept while a site is made: 6 MB."""
+"""The size of the cache of charts, 6 MB."""
 
 
 @dataclass(frozen=True)
 class SiteBuilt:
-    """A site: how many pages it has, how many of them were written now, and how many others were removed.
-
-    ``lacking`` is what the pages say is not installed; empty where nothing is.
-    """
+    """The result of a build: numbers of pages; ``lacking`` names a missing library, or is empty."""
 
     directory: Path
     pages: int
@@ -519,19 +516,19 @@ def build_site(
     most_runs: int | None = None,
     progress: Callable[[int, int], None] = lambda done, pages: None,
 ) -> SiteBuilt:
-    """Bring the site in ``directory`` up to date with the store; the newest ``most_runs`` runs have a page, or all.
+    """Update the site in ``directory`` from the store, with pages of the newest ``most_runs`` runs, or of all.
 
-    ``progress`` gets the number of pages that are done, and of all. Raises UsageError for a folder that has other files
-    and for a store without a run, HostError when the disk is full or not writable.
+    ``progress`` gets the numbers of finished and of all pages. Raises UsageError for a folder with other files and for
+    a store without a run, HostError if the disk is full or not writable.
     """
     if not store.runs():
-        raise UsageError("there is no run yet", where=str(store.path), hint=f"Make one: {PROGRAM} run CONFIG")
+        raise UsageError("there is no run yet", where=str(store.path), hint=f"start one: {PROGRAM} run CONFIG")
     with opened_site(directory, store.directory) as folder:
-        return _Build(store, folder, registry, most_runs).done(progress)
+        return _Build(store, folder, registry, most_runs).run(progress)
 
 
 class _Build:
-    """One build: what the store has at its beginning, and what was made so far."""
+    """One build, of the store's content at its beginning."""
 
     def __init__(self, store: Store, folder: SiteFolder, registry: ReportRegistry, most_runs: int | None) -> None:
         self._store, self._folder, self._registry = store, folder, registry
@@ -546,12 +543,12 @@ class _Build:
         self._program = program_digest()
         self._charts: dict[tuple[str, str], Markup] = {}
 
-    def done(self, progress: Callable[[int, int], None]) -> SiteBuilt:
+    def run(self, progress: Callable[[int, int], None]) -> SiteBuilt:
         overview = self._overview
         pages: dict[str, tuple[str, Callable[[Addresses], Page]]] = {
             **{run_file(run.id): (run.id, partial(self._run_page, run)) for run in self._shown},
             **{metric_file(metric): (str(metric), partial(self._metric_page, metric)) for metric in self._metrics},
-            # What lists have of metrics is known when those are made.
+            # After the metrics, which these pages list.
             **{
                 experiment_file(name): (name, partial(experiment_page, overview, name)) for name in overview.experiments
             },
@@ -559,7 +556,7 @@ class _Build:
             INDEX: ("Overview", partial(index_page, overview)),
         }
         made_from = {run_file(run.id): self._made_from(run) for run in self._shown}
-        tables = {path: [table_beside(path)] for path in map(metric_file, self._metrics)}
+        tables = {path: [csv_file(path)] for path in map(metric_file, self._metrics)}
         self._folder.claim({path: tables.get(path, ()) for path in pages})
         written = 0
         for number, (path, (title, make)) in enumerate(pages.items()):
@@ -572,7 +569,7 @@ class _Build:
         return SiteBuilt(self._folder.directory, len(pages), written, removed, lacking)
 
     def _page(self, path: str, title: str, make: Callable[[Addresses], Page]) -> Page:
-        """A page, with the reason where it cannot be shown: the others are made all the same."""
+        """A page; for a LabError, a page with the error, so that the other pages are still made."""
         at = self._addresses.seen_from(path)
         try:
             return make(at)
@@ -591,18 +588,21 @@ class _Build:
 
     def _run_page(self, run: RunEntry, at: Addresses) -> Page:
         before = at.run(self._earlier.get(run.id, ""))
-        remarks = {"running": ["It was still running when this page was made."], "interrupted": ["It was interrupted."]}
-        surroundings = Surroundings(
+        remarks = {
+            "running": ["The run was still running when this page was made."],
+            "interrupted": ["The run was interrupted."],
+        }
+        context = PageContext(
             links=[*at.above(run.experiment), *([] if before is None else [Link(before, "Earlier run")])],
             remarks=remarks.get(run.status, []),
             history=lambda cell: at.metric(Metric(run.experiment, cell)),
             picture=self._picture,
         )
         found = Run(self._store.load_run(run.id), run.directory, self._overview.cells(run.id)["planned"])
-        return run_page(found, self._registry, beside(Path(at.page)), surroundings)
+        return run_page(found, self._registry, page_folder(Path(at.page)), context)
 
     def _picture(self, chart: Chart, name: str) -> Markup:
-        """Equal results are drawn once: matplotlib takes 0.1 s for each."""
+        """A chart, cached: matplotlib takes 0.1 s to draw one."""
         key = (name, repr(chart))
         if key not in self._charts:
             if len(self._charts) >= _MOST_CHARTS:
@@ -612,7 +612,7 @@ class _Build:
 
     def _metric_page(self, metric: Metric, at: Addresses) -> Page:
         found = history(self._store, metric)
-        assert found is not None, "a metric is listed for its outcomes"
+        assert found is not None, "only metrics with an outcome are listed"
         lacking = ""
         try:
             steps = steps_of(found)

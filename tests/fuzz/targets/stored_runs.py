@@ -19,7 +19,7 @@ from fuzz.scratch import file, folder
 from orchestrator.artifacts.debian import chosen
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import LabError, UsageError
-from orchestrator.nightly import NightNote
+from orchestrator.nightly import NightlyMarker
 from orchestrator.profile.difference import annotated, per_call
 from orchestrator.report.claims import all_claims
 from orchestrator.report.exports import render_csv, render_junit
@@ -145,7 +145,7 @@ def read_stored_record(data: bytes) -> None:
 def read_night_note(data: bytes) -> None:
     """The note of a night that has begun."""
     store, _, _ = _store()
-    NightNote(file("night", data)).runs(store, "quickstart", [_CELL])
+    NightlyMarker(file("night", data)).runs(store, "quickstart", [_CELL])
 
 
 def read_store_file(data: bytes) -> None:

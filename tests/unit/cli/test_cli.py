@@ -454,7 +454,7 @@ def test_a_program_that_the_guest_lacks_is_named(
         yield guest
 
     monkeypatch.setattr(execute, "started", started)
-    monkeypatch.setattr(one_guest.Choice, "machine", MagicMock())
+    monkeypatch.setattr(one_guest.GuestChoice, "machine", MagicMock())
     monkeypatch.setattr(one_guest, "unexpected_trouble", lambda _: None)
     result = orchestrator("exec", "--offline", *given)
     assert result.exit_code == status

@@ -13,8 +13,8 @@ from stored_profiles import store_run
 from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.artifacts.kernel_build import TreeBuild
 from orchestrator.artifacts.kernels import UnusableTreeError
-from orchestrator.cli.commits import CommitRuns, MeasuredCommits, _stamps
-from orchestrator.cli.measuring import Measuring
+from orchestrator.cli.commits import BisectedCell, CommitRuns, _stamps
+from orchestrator.cli.measuring import Measurer
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.results.origin import Commit
 from orchestrator.results.store import Store
@@ -47,12 +47,12 @@ def raised(folder: Path, error: LabError) -> LabError:
     """What becomes of an error while a commit is measured."""
     (folder / "own.yaml").write_text(EXPERIMENT)
     (folder / "own.c.j2").write_text("")
-    measuring = cast(Measuring, Failing(error))
+    measuring = cast(Measurer, Failing(error))
     tree = GitTree(folder, folder.parent / "clone")
     tree.folder.mkdir()
     (tree.folder / "own.c.j2").write_text("")
     runs = CommitRuns(tree, folder / "own.yaml", (), TreeBuild(folder / ".config"), measuring, "-bisect")
-    commits = MeasuredCommits(runs, None)
+    commits = BisectedCell(runs, None)
     with pytest.raises(LabError) as caught:
         commits.measure(COMMIT)
     return caught.value
@@ -103,7 +103,7 @@ def test_what_is_not_in_the_tree_may_change(tmp_path: Path, monkeypatch: pytest.
     tree = GitTree(tmp_path / "tree", tmp_path / "clone")
 
     def measured() -> int:
-        runs = CommitRuns(tree, config, (), TreeBuild(tmp_path / ".config"), cast(Measuring, measuring), "-bisect")
+        runs = CommitRuns(tree, config, (), TreeBuild(tmp_path / ".config"), cast(Measurer, measuring), "-bisect")
         runs.run(COMMIT, *runs.planned(COMMIT))
         return measuring.runs
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from orchestrator.cli import nightly
 from orchestrator.cli.main import app
 from orchestrator.errors import BuildError, HostError
-from orchestrator.nightly import only_night
+from orchestrator.nightly import nightly_lock
 from orchestrator.results.runs import find_run
 
 EXPERIMENT = """\
@@ -48,7 +48,7 @@ def test_what_a_compiler_printed_does_not_damage_the_xml(
     def fails(*_: object) -> object:
         raise BuildError("it does not build", detail=["\x1b[31merror:\x1b[0m \udcff", "x" * 100_000])
 
-    monkeypatch.setattr(nightly, "night_run", fails)
+    monkeypatch.setattr(nightly, "nightly_run", fails)
     junit = tmp_path / "junit.xml"
     ended = CliRunner().invoke(app, ["nightly", str(config), "--junit", str(junit)])
     assert ended.exit_code == BuildError.exit_status
@@ -70,9 +70,9 @@ def test_a_night_that_cannot_be_told_is_over(
     def broken(*_: object) -> str:
         raise error
 
-    monkeypatch.setattr(nightly, "night_run", measured)
+    monkeypatch.setattr(nightly, "nightly_run", measured)
     monkeypatch.setattr(nightly, "_keep_as_good", broken)
-    with only_night(lab, "own") as note:
+    with nightly_lock(lab, "own") as note:
         note.begin()
     ended = CliRunner().invoke(app, ["nightly", str(config)])
     assert ended.exit_code == (3 if isinstance(error, HostError) else 1)

@@ -41,7 +41,7 @@ from orchestrator.report.claims import (
     all_claims,
     assess,
     compare,
-    published_facts,
+    published_inputs,
 )
 from orchestrator.results.contract import CellRecord
 
@@ -65,7 +65,7 @@ def test_a_claim_holds_for_the_figures_it_was_made_of(name: str) -> None:
     judged = [
         comparison.holds
         for table in claim.tables
-        for comparison in compare(claim, published_facts(reference_table(f"{claim.document}/{table}")))
+        for comparison in compare(claim, published_inputs(reference_table(f"{claim.document}/{table}")))
         if comparison.judged
     ]
     # The documents describe how a probe point is reached; they print no figure of it.

@@ -23,14 +23,14 @@ from stored_profiles import store_run
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli.compared import compared
-from orchestrator.cli.nightly import NightReport
+from orchestrator.cli.nightly import NightlyReport
 from orchestrator.nightly import (
-    Night,
+    NightlyResult,
     equal_runs,
-    night_json,
-    night_lines,
-    night_mail,
+    nightly_json,
+    nightly_mail,
     subject,
+    summary_lines,
     unmeasured_json,
     unmeasured_mail,
 )
@@ -46,7 +46,7 @@ ORIGIN = Origin.model_validate(
         "boots": [{"kernel": {"name": "debian-686", "release": "6.1.0-50-686"}}],
     }
 )
-Nights = Callable[..., Night]
+Nights = Callable[..., NightlyResult]
 
 
 def dearer(value: float) -> CellRecord:
@@ -61,31 +61,31 @@ def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
 
     folders = (tmp_path / f"run{number}" for number in count())
 
-    def make(good: Sequence[CellRecord], cells: Sequence[CellRecord], **changes: Any) -> Night:
+    def make(good: Sequence[CellRecord], cells: Sequence[CellRecord], **changes: Any) -> NightlyResult:
         runs = [store_run(lab, next(folders), *part) for part in (good, cells)]
-        return replace(Night(find_run(runs[1], lab), compared(runs, [])), **changes)
+        return replace(NightlyResult(find_run(runs[1], lab), compared(runs, [])), **changes)
 
     return make
 
 
-def lines(night: Night) -> list[str]:
-    return list(night_lines(night, reports()))
+def lines(night: NightlyResult) -> list[str]:
+    return list(summary_lines(night, reports()))
 
 
-def mail(night: Night) -> EmailMessage:
-    text = night_mail(night, ORIGIN, reports(), NOW)
+def mail(night: NightlyResult) -> EmailMessage:
+    text = nightly_mail(night, ORIGIN, reports(), NOW)
     message = email.message_from_string(text, policy=email.policy.default)
     assert isinstance(message, EmailMessage)
     return message
 
 
 @pytest.fixture
-def bad(nights: Nights) -> Night:
+def bad(nights: Nights) -> NightlyResult:
     good = [cell("none"), cell("kprobe"), cell("jprobe"), cell("djprobe")]
     return nights(good, [cell("none"), dearer(1046.0), failed("jprobe", "the probe was not hit")])
 
 
-def test_a_bad_night_says_first_what_is_wrong(bad: Night) -> None:
+def test_a_bad_night_says_first_what_is_wrong(bad: NightlyResult) -> None:
     assert not bad.is_good
     said = lines(bad)
     assert said[0] == "x: bad night, cells: 2 ok, 1 failed"
@@ -97,7 +97,7 @@ def test_a_bad_night_says_first_what_is_wrong(bad: Night) -> None:
     ]
 
 
-def test_what_is_beyond_can_be_measured_again(bad: Night) -> None:
+def test_what_is_beyond_can_be_measured_again(bad: NightlyResult) -> None:
     (again,) = [
         shlex.split(line.removeprefix("again: "))
         for line in lines(bad)
@@ -108,7 +108,7 @@ def test_what_is_beyond_can_be_measured_again(bad: Night) -> None:
     assert Path(again[2]).parent == bad.run.directory
 
 
-def test_a_dearer_night_may_be_accepted_and_a_failed_one_may_not(nights: Nights, bad: Night) -> None:
+def test_a_dearer_night_may_be_accepted_and_a_failed_one_may_not(nights: Nights, bad: NightlyResult) -> None:
     night = nights([cell("none"), cell("kprobe")], [cell("none"), dearer(1046.0)])
     accepting = f"orchestrator compare --set-baseline good-x {night.run.record.run}"
     assert lines(night)[-1] == f"to accept it as it is: {accepting}"
@@ -152,7 +152,7 @@ def test_a_night_without_all_its_cells_is_not_good(nights: Nights) -> None:
     assert lines(unfinished)[0] == "x: bad night, cells: 1 ok, 3 planned"
 
 
-def test_the_mail_is_one(bad: Night) -> None:
+def test_the_mail_is_one(bad: NightlyResult) -> None:
     message = mail(bad)
     assert message["Subject"] == "[x] bad: 1 failed, 1 vanished, 1 dearer, 1 unchanged; jprobe failed"
     assert message["Date"].datetime == NOW
@@ -171,8 +171,8 @@ def test_the_mail_is_one(bad: Night) -> None:
     assert max(map(len, prose)) <= 100
 
 
-def test_the_mail_is_as_expected(bad: Night) -> None:
-    text = night_mail(bad, ORIGIN, reports(), NOW)
+def test_the_mail_is_as_expected(bad: NightlyResult) -> None:
+    text = nightly_mail(bad, ORIGIN, reports(), NOW)
     for run, name in ((bad.run.record.run, "RUN"), (str(bad.run.directory), "DIRECTORY")):
         text = text.replace(run, name)
     assert bad.compared is not None
@@ -193,8 +193,8 @@ def test_equal_runs_differ_by_nothing_on_the_exact_clock(nights: Nights) -> None
     assert list(equal_runs(night)) == [f"calls and loops: 0 instructions, in {samples} samples of 2 cells"]
 
 
-def test_json_has_what_the_mail_has(bad: Night) -> None:
-    content = json.loads(json.dumps(night_json(bad)))
+def test_json_has_what_the_mail_has(bad: NightlyResult) -> None:
+    content = json.loads(json.dumps(nightly_json(bad)))
     assert content["text"].splitlines()[0] == subject(bad)
     assert (content["night"], content["cells"]) == ("bad", {"ok": 2, "failed": 1})
     assert content["counts"] == {"failed": 1, "vanished": 1, "dearer": 1, "unchanged": 1}
@@ -205,13 +205,13 @@ def test_json_has_what_the_mail_has(bad: Night) -> None:
 def test_a_large_night_is_told_in_bounds(nights: Nights) -> None:
     cells = [cell("kprobe", id=f"a/{number}") for number in range(300)]
     night = nights(cells, [dearer(1046.0).model_copy(update={"id": one.id}) for one in cells])
-    content = night_json(night)
+    content = nightly_json(night)
     assert (len(content["beyond"]), content["counts"]) == (20, {"dearer": 300})
     assert len(lines(night)) < 30
     assert len(mail(night).get_content().splitlines()) < 120
 
 
-def test_junit_fails_what_is_beyond(bad: Night) -> None:
+def test_junit_fails_what_is_beyond(bad: NightlyResult) -> None:
     beyond = {one.pair.first.id: one.beyond for one in bad.beyond}
     suite = TestSuite.fromstring(render_junit(bad.run.record, ORIGIN, {}, beyond))
     assert (suite.tests, suite.failures, suite.errors) == (4, 3, 0)
@@ -233,7 +233,7 @@ def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(nights: Nights)
 
 def test_junit_fails_a_night_that_was_not_compared(nights: Nights, tmp_path: Path) -> None:
     night = replace(nights([cell("none")], [cell("none")]), compared=None, doubt="scipy is missing")
-    NightReport(None, tmp_path / "junit.xml", None).send(night)
+    NightlyReport(None, tmp_path / "junit.xml", None).send(night)
     suite = TestSuite.fromstring((tmp_path / "junit.xml").read_text())
     assert (suite.tests, suite.failures) == (2, 1)
     assert "scipy is missing" in suite.tostring().decode()

@@ -155,16 +155,16 @@ GUEST_CODE = {"guest", "run", "probes", "artifacts", "experiment"}
 class LatencyReport(TableReport):
     """A kind of its own: rows by probe, a panel for each cache size, all sizes in one table."""
 
-    def owns(self, benchmark: str) -> bool:
+    def handles(self, benchmark: str) -> bool:
         return benchmark == "latency"
 
-    def apart(self, cell: CellRecord) -> Hashable:
+    def group_key(self, cell: CellRecord) -> Hashable:
         return cell.parameters["cache"]
 
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
         return [Panel(cells, cells[0].kernel)]
 
-    def joins(self, panel: Panel, group: Group) -> bool:
+    def same_table(self, panel: Panel, group: Group) -> bool:
         return panel.first.cpu == group[0].first.cpu
 
     def sheet(self, group: Group) -> Sheet:
@@ -243,7 +243,7 @@ def test_the_plain_table_has_a_row_for_any_cell(drawn: list[CellRecord], width: 
 
 @pytest.mark.parametrize("name", sorted({*benchmarks(), *kprobe_cache().benchmarks, *system_workloads().benchmarks}))
 def test_every_benchmark_has_one_kind(name: str) -> None:
-    assert [kind.owns(name) for kind in reports().kinds].count(True) == 1
+    assert [kind.handles(name) for kind in reports().kinds].count(True) == 1
     assert not isinstance(reports().kind_of(cell("none", benchmark=name)), PlainReport)
 
 

@@ -98,7 +98,7 @@ def test_a_limit_holds_whatever_was_before(before: CellRecord | None) -> None:
     for limit, beyond in (("<=400", ()), ("<=399", ("value 400 instructions, allowed <=399",))):
         (found,) = compare(pairs, Budgets.of({"kprobe": limit}), [], after).cells
         assert found.beyond == beyond
-        (budget,) = found.held
+        (budget,) = found.budgeted
         assert budget.is_own
     (found,) = compare(pairs, Budgets.of({"kprobe": "+5"}), [], after).cells
     assert found.beyond == ()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.nightly import NightNote, only_night
+from orchestrator.nightly import NightlyMarker, nightly_lock
 from orchestrator.results.store import RunEntry, Store
 
 
@@ -21,8 +21,8 @@ def lab(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def note(lab: Path) -> Iterator[NightNote]:
-    with only_night(lab, "nightly") as note:
+def note(lab: Path) -> Iterator[NightlyMarker]:
+    with nightly_lock(lab, "nightly") as note:
         yield note
 
 
@@ -36,11 +36,11 @@ def run(store: Store, experiment: str = "nightly", cells: Sequence[str] = ("a", 
     return store.begin_run(experiment, cells, digest="d", provenance={})
 
 
-def runs(note: NightNote, store: Store) -> Sequence[RunEntry]:
+def runs(note: NightlyMarker, store: Store) -> Sequence[RunEntry]:
     return note.runs(store, "nightly", ["a", "b"])
 
 
-def test_the_run_of_a_night_that_did_not_end_began_in_it(note: NightNote, store: Store) -> None:
+def test_the_run_of_a_night_that_did_not_end_began_in_it(note: NightlyMarker, store: Store) -> None:
     run(store)
     assert runs(note, store) == []
     note.begin()
@@ -53,7 +53,7 @@ def test_the_run_of_a_night_that_did_not_end_began_in_it(note: NightNote, store:
     note.end()
 
 
-def test_a_run_of_some_cells_is_not_the_night(note: NightNote, store: Store) -> None:
+def test_a_run_of_some_cells_is_not_the_night(note: NightlyMarker, store: Store) -> None:
     """Somebody measures one cell again, as the report says to do, before the night is gone on with."""
     note.begin()
     begun = run(store)
@@ -64,7 +64,7 @@ def test_a_run_of_some_cells_is_not_the_night(note: NightNote, store: Store) -> 
     assert runs(note, store) == [again, begun]
 
 
-def test_a_new_night_leaves_the_old_one(note: NightNote, store: Store) -> None:
+def test_a_new_night_leaves_the_old_one(note: NightlyMarker, store: Store) -> None:
     note.begin(datetime.now(UTC) - timedelta(days=1))
     assert [run(store)] == runs(note, store)
     note.begin(datetime.now(UTC) + timedelta(seconds=1))
@@ -72,19 +72,19 @@ def test_a_new_night_leaves_the_old_one(note: NightNote, store: Store) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "yesterday", "\0\xff", "2026-11-22T02:30:00"])
-def test_a_damaged_note_is_a_night_that_ended(lab: Path, note: NightNote, store: Store, damage: str) -> None:
+def test_a_damaged_note_is_a_night_that_ended(lab: Path, note: NightlyMarker, store: Store, damage: str) -> None:
     note.begin()
     run(store)
     (lab / "nights" / "nightly").write_text(damage)
     assert runs(note, store) == []
 
 
-def test_one_process_has_the_night(lab: Path, note: NightNote) -> None:
-    with pytest.raises(UsageError, match="'nightly' is under way"), only_night(lab, "nightly"):
+def test_one_process_has_the_night(lab: Path, note: NightlyMarker) -> None:
+    with pytest.raises(UsageError, match="'nightly' is under way"), nightly_lock(lab, "nightly"):
         pass
-    with only_night(lab, "another"):
+    with nightly_lock(lab, "another"):
         pass
 
 
-def test_the_lab_is_its_owners(lab: Path, note: NightNote) -> None:
+def test_the_lab_is_its_owners(lab: Path, note: NightlyMarker) -> None:
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in (lab, lab / "nights")] == [0o700, 0o700]
