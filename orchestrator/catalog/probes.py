@@ -23,9 +23,7 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)+")
 
 
 class Change(Fact):
-    """A change of Linux: the first ``release`` that has it (``6.6``, or ``6.1.28``), its ``commit``, and the ``arch``
-    that it is limited to.
-    """
+    """A change of Linux: its first ``release`` (``6.6``, or ``6.1.28``), its ``commit``, and the affected ``arch``."""
 
     release: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(\.\d+)*$")]
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]

@@ -35,7 +35,7 @@ def _elf(stream: BinaryIO) -> Any:
 
 
 def named_modinfo(file: Path) -> Mapping[str, str]:
-    """``modinfo`` of a file that has a module's name. Raises ConfigError for any other."""
+    """The module information of a file with a module's name. Raises ConfigError for any other."""
     info = modinfo(file)
     if not re.fullmatch(r"[A-Za-z0-9_]{1,55}", info.get("name", "")):
         is_object = header(file, "e_type") == "ET_REL"
@@ -45,7 +45,7 @@ def named_modinfo(file: Path) -> Mapping[str, str]:
 
 
 def modinfo(file: Path) -> dict[str, str]:
-    """The output of modinfo(8) for a module by key, with the last value of each. Raises ConfigError."""
+    """Key-value pairs in the ``.modinfo`` section of a module, the last of each key. Raises ConfigError."""
     try:
         if file.stat().st_size > LARGEST:
             raise ConfigError(f"is larger than {LARGEST >> 20} MiB", where=str(file))

@@ -16,7 +16,7 @@ from html_checks import Element, check_page
 from record_builders import cell, failed
 from stored_profiles import profile, record, store_run
 
-from orchestrator.cli.compared import compared
+from orchestrator.cli.compared import load_comparison
 from orchestrator.comparison.comparison import ComparedRuns
 from orchestrator.comparison.forms import MOST_ROWS, comparison_chart, comparison_page
 from orchestrator.report.chart import IntervalChart
@@ -49,7 +49,7 @@ def compare(folder: Path, before: Sequence[CellRecord], after: Sequence[CellReco
     for name, cells in (("one", before), ("two", after)):
         store_run(folder / "lab", folder / name, *cells)
         (folder / name / "experiment.yaml").write_text(f"name: x\n{budgets}")
-    return compared([str(folder / name) for name in ("one", "two")], [])
+    return load_comparison([str(folder / name) for name in ("one", "two")], [])
 
 
 def changes(root: Element) -> dict[str, list[str]]:

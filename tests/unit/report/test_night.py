@@ -22,13 +22,13 @@ from report_text import check_golden
 from stored_profiles import store_run
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.cli.compared import compared
+from orchestrator.cli.compared import load_comparison
 from orchestrator.cli.nightly import NightlyReport
 from orchestrator.nightly import (
     NightlyResult,
-    equal_runs,
     nightly_json,
     nightly_mail,
+    repeatability,
     subject,
     summary_lines,
     unmeasured_json,
@@ -63,7 +63,7 @@ def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
 
     def make(good: Sequence[CellRecord], cells: Sequence[CellRecord], **changes: Any) -> NightlyResult:
         runs = [store_run(lab, next(folders), *part) for part in (good, cells)]
-        return replace(NightlyResult(find_run(runs[1], lab), compared(runs, [])), **changes)
+        return replace(NightlyResult(find_run(runs[1], lab), load_comparison(runs, [])), **changes)
 
     return make
 
@@ -88,7 +88,7 @@ def bad(nights: Nights) -> NightlyResult:
 def test_a_bad_night_says_first_what_is_wrong(bad: NightlyResult) -> None:
     assert not bad.is_good
     said = lines(bad)
-    assert said[0] == "x: bad night, cells: 2 ok, 1 failed"
+    assert said[0] == "x: bad, cells: 2 ok, 1 failed"
     assert said[1].endswith("4 cells compared: 1 failed, 1 vanished, 1 dearer, 1 unchanged; 3 beyond budget.")
     assert said[2:5] == [
         "beyond budget: jprobe failed",
@@ -99,9 +99,9 @@ def test_a_bad_night_says_first_what_is_wrong(bad: NightlyResult) -> None:
 
 def test_what_is_beyond_can_be_measured_again(bad: NightlyResult) -> None:
     (again,) = [
-        shlex.split(line.removeprefix("again: "))
+        shlex.split(line.removeprefix("reproduce: "))
         for line in lines(bad)
-        if line.startswith("again: orch") and " run " in line
+        if line.startswith("reproduce: orch") and " run " in line
     ]
     assert again[:2] == ["orchestrator", "run"]
     assert again[3:] == ["--only", f"id={dearer(1).id.replace('kprobe', 'jprobe')}", "--only", f"id={dearer(1).id}"]
@@ -111,15 +111,15 @@ def test_what_is_beyond_can_be_measured_again(bad: NightlyResult) -> None:
 def test_a_dearer_night_may_be_accepted_and_a_failed_one_may_not(nights: Nights, bad: NightlyResult) -> None:
     night = nights([cell("none"), cell("kprobe")], [cell("none"), dearer(1046.0)])
     accepting = f"orchestrator compare --set-baseline good-x {night.run.record.run}"
-    assert lines(night)[-1] == f"to accept it as it is: {accepting}"
-    assert not [line for line in lines(bad) if line.startswith("to accept")]
+    assert lines(night)[-1] == f"accept: {accepting}"
+    assert not [line for line in lines(bad) if line.startswith("accept")]
 
 
 def test_a_good_night_is_short(nights: Nights) -> None:
     night = nights([cell("none"), cell("kprobe")], [cell("none"), cell("kprobe")])
     assert night.is_good
     assert subject(night) == "[x] good: 2 unchanged"
-    assert not [line for line in lines(night) if line.startswith(("beyond", "again", "to accept"))]
+    assert not [line for line in lines(night) if line.startswith(("beyond", "reproduce", "accept"))]
 
 
 def test_a_cheaper_night_is_good(nights: Nights) -> None:
@@ -131,25 +131,26 @@ def test_a_cheaper_night_is_good(nights: Nights) -> None:
 def test_the_first_night_is_compared_with_nothing(nights: Nights) -> None:
     night = replace(nights([cell("none")], [cell("none")]), compared=None)
     assert night.is_good
-    assert lines(night)[1] == "There is no good night before it to compare with."
+    assert lines(night)[1] == "There is no earlier good run to compare with."
     assert subject(night) == "[x] good: 1 cell"
 
 
 @pytest.mark.parametrize(
-    "changes", [{"doubt": "scipy is missing"}, {"compared": None, "doubt": "they have nothing that can be compared"}]
+    "changes",
+    [{"not_compared": "scipy is missing"}, {"compared": None, "not_compared": "they have no comparable cells"}],
 )
 def test_a_night_that_cannot_be_compared_is_not_good(nights: Nights, changes: dict[str, Any]) -> None:
-    night = replace(nights([cell("none")], [cell("none")]), compared=None, doubt=changes["doubt"])
+    night = replace(nights([cell("none")], [cell("none")]), compared=None, not_compared=changes["not_compared"])
     assert not night.is_good
-    assert changes["doubt"] in lines(night)[1]
-    assert lines(night)[-1].startswith("to accept it as it is: ")
+    assert changes["not_compared"] in lines(night)[1]
+    assert lines(night)[-1].startswith("accept: ")
 
 
 def test_a_night_without_all_its_cells_is_not_good(nights: Nights) -> None:
     night = nights([cell("none")], [cell("none")])
     unfinished = replace(night, run=Run(night.run.record, night.run.directory, 3))
     assert not unfinished.is_good
-    assert lines(unfinished)[0] == "x: bad night, cells: 1 ok, 3 planned"
+    assert lines(unfinished)[0] == "x: bad, cells: 1 ok, 3 planned"
 
 
 def test_the_mail_is_one(bad: NightlyResult) -> None:
@@ -190,7 +191,7 @@ def test_equal_runs_differ_by_nothing_on_the_exact_clock(nights: Nights) -> None
     steps = cell("djprobe", metric="cost per probe", samples=[400.0, 524.0])
     night = nights([cell("none")], [cell("none"), cell("kprobe"), steps])
     samples = sum(len(one.samples) for one in night.run.record.cells[:2])
-    assert list(equal_runs(night)) == [f"calls and loops: 0 instructions, in {samples} samples of 2 cells"]
+    assert list(repeatability(night)) == [f"calls and loops: 0 instructions, in {samples} samples of 2 cells"]
 
 
 def test_json_has_what_the_mail_has(bad: NightlyResult) -> None:
@@ -232,7 +233,7 @@ def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(nights: Nights)
 
 
 def test_junit_fails_a_night_that_was_not_compared(nights: Nights, tmp_path: Path) -> None:
-    night = replace(nights([cell("none")], [cell("none")]), compared=None, doubt="scipy is missing")
+    night = replace(nights([cell("none")], [cell("none")]), compared=None, not_compared="scipy is missing")
     NightlyReport(None, tmp_path / "junit.xml", None).send(night)
     suite = TestSuite.fromstring((tmp_path / "junit.xml").read_text())
     assert (suite.tests, suite.failures) == (2, 1)

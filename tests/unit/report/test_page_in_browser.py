@@ -22,7 +22,7 @@ from stored_profiles import profile, record, stacked, store_run
 from test_html_page import HOSTILE, kept_run
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.cli.compared import compared
+from orchestrator.cli.compared import load_comparison
 from orchestrator.comparison.forms import comparison_page
 from orchestrator.paths import cache_dir
 from orchestrator.report.html.run_page import run_page
@@ -91,7 +91,7 @@ def comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         store_run(tmp_path / "lab", tmp_path / name, cell("none"), profiled, jprobe, *timed)
         sides.append(str(tmp_path / name))
     file = tmp_path / "comparison.html"
-    file.write_text(comparison_page(compared(sides, [])))
+    file.write_text(comparison_page(load_comparison(sides, [])))
     return file
 
 
