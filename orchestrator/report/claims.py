@@ -112,7 +112,7 @@ def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
                 # Only traps beyond the document's count can be the single step's.
                 rest = NOTHING if count is None or count <= expected else number(count - claim.single_step)
                 traps, is_expected = (NOTHING, None) if count is None else (number(count), count == expected)
-                figures.append(ClaimFigure(f"{probe}: int3 per hit", traps, is_expected))
+                figures.append(ClaimFigure(f"{probe}: int3 a hit", traps, is_expected))
                 figures.append(ClaimFigure(f"{probe}: without the single step", rest, None, judged=False))
             return figures
         case SizeClaim():

@@ -262,7 +262,7 @@ def relative(cell: CellRecord) -> float | None:
 
 
 def cost(cell: CellRecord) -> str:
-    """``1450 instructions per call``."""
+    """``1450 instructions a call``."""
     return f"{figure(cell.overhead, cell.unit)} {_per(cell)}"
 
 
@@ -284,7 +284,7 @@ def listed(names: Iterable[str], most: int = _NAMED, rest: str = "{} others") ->
 
 
 def _per(cell: CellRecord) -> str:
-    return f"{unit_name(cell.unit)} {cell.metric.removeprefix('cost ')}"
+    return f"{unit_name(cell.unit)} {cell.metric.removeprefix('cost ').replace('per ', 'a ')}"
 
 
 UNKNOWN = "unknown"
@@ -323,7 +323,7 @@ def hit_facts(evidence: Evidence) -> list[str]:
     if evidence.recorded is not None:
         facts.append(f"{evidence.recorded} events read back")
     if evidence.int3:
-        facts.append(f"{number(evidence.int3 / evidence.hits)} int3 per hit")
+        facts.append(f"{number(evidence.int3 / evidence.hits)} int3 a hit")
     facts.append("bytes restored")
     if evidence.detour:
         facts.append(f"detour {evidence.detour}")
@@ -367,7 +367,7 @@ def unknown_traps(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]
         others = sum(cell.evidence.others or 0 for cell in hit if cell.evidence is not None)
         hits = counted(others, "hit") if others else "hits"
         yield (
-            f"int3 per hit is {UNKNOWN} for {listed([name(cell) for cell in hit])}: QEMU's count of traps includes "
+            f"int3 a hit is {UNKNOWN} for {listed([name(cell) for cell in hit])}: QEMU's count of traps includes "
             f"{hits} by other processes."
         )
 

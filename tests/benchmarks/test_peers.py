@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How long does `true` take in a guest of the lab, of virtme-ng and of labgrid? docs/comparison.md has the commands.
+"""How long does `true` take in a guest of the lab, of virtme-ng and of labgrid? docs/guest-start.md has the commands.
 
 All boot the same Debian kernel in the same QEMU, without KVM. The peers come from PyPI, virtme-ng's root from Debian.
 """
