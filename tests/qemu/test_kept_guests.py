@@ -154,5 +154,5 @@ def test_a_failed_tests_guest_is_kept_and_a_shell_goes_on_with_it(
     assert person.exitstatus == 0
     assert qemus_in(pytester.path) == []
     wrong = pexpect.spawn(sys.executable, ["-P", "-c", program, "shell", "--saved", state, "--smp", "2"], timeout=600)
-    wrong.expect_exact("the guest of --saved is the machine that it was")
+    wrong.expect_exact("--saved restores the machine as it was saved")
     wrong.close()

@@ -105,4 +105,4 @@ def test_a_build_tree_of_one_s_own_is_booted_and_probed(workshop: BuildContext, 
     done = command.run("exec", "--kernel", image, "--module", tmp_path / "lab_kprobe.ko", "--", "cat", "/proc/modules")
     assert (done.returncode, done.stdout.split()[0]) == (0, "lab_kprobe")
     nowhere = command.run("exec", "--kernel", "./nowhere", "--", "true")
-    assert (nowhere.returncode, "there is no such kernel image or build tree" in nowhere.stderr) == (2, True)
+    assert (nowhere.returncode, "this kernel image or build tree does not exist" in nowhere.stderr) == (2, True)

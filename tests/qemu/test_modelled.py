@@ -68,7 +68,7 @@ def test_a_run_without_profiles_says_how_to_get_them(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     report = command.run("report", "--clock", "modelled")
     assert report.returncode == 2
-    assert "has no profile of a probe's overhead" in report.stderr
+    assert "has no profile of a probed cell" in report.stderr
     assert "--profile symbols" in report.stderr
     assert "add --clock modelled" in command.run("report", "--costs", "my/cpu.yaml").stderr
     fit = command.run("model", "fit", "pentium4", "latest")

@@ -109,10 +109,10 @@ def test_nights(config: Path, tmp_path: Path, hook: Hook) -> None:
     assert command.qemus_after() == []
     first = command.run(*night)
     assert first.returncode == 0, first.stderr
-    assert "which was interrupted" in first.stderr or "was measured, and not reported yet" in first.stderr
+    assert "which was interrupted" in first.stderr or "is complete, but not reported yet" in first.stderr
     assert first.stdout.splitlines()[:2] == [
         "own: good night, cells: 2 ok",
-        "There is no good night before it to compare with.",
+        "There is no earlier good run to compare with.",
     ]
     with Store.open(lab) as store:
         (entry,) = store.runs()
@@ -158,7 +158,7 @@ def test_what_was_measured_and_not_told_is_told(config: Path, tmp_path: Path) ->
     (lab / "nights" / "own").write_text(entry.started)
     told = command.run("nightly", config)
     assert told.returncode == 0, told.stderr
-    assert "was measured, and not reported yet" in told.stderr
+    assert "is complete, but not reported yet" in told.stderr
     assert good_run(lab) == entry.id
     with Store.open(lab) as store:
         assert len(store.runs()) == 1

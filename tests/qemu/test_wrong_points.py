@@ -123,7 +123,7 @@ def test_a_kernel_that_is_not_in_the_cache(tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab", {"ORCHESTRATOR_CACHE": str(tmp_path / "cache")})
     done = command.run("run", file, "--dry-run")
     assert done.returncode == 0, done.stderr
-    unchecked = "# points were not checked: kernel lab-i386-up is not in the cache, or its code cannot be read"
+    unchecked = "# points not checked: kernel lab-i386-up is not in the cache, or its code is unreadable"
     assert done.stdout.splitlines()[-1] == unchecked
 
 

@@ -166,7 +166,7 @@ def test_a_run_of_another_machine_is_exported(tmp_path: Path) -> None:
     assert junit.exit_code == 1, "a cell failed"
     assert '<property name="qemu" value="QEMU 7.2.22" />' in junit.stdout
     (directory / "provenance.json").write_text("{")
-    assert "damaged: it does not say what the run was made with" in refusal(
+    assert "damaged: not the provenance of a run" in refusal(
         "report", str(directory), "--format", "junit", status=1
     )
     write_results(directory, run())
@@ -200,14 +200,14 @@ def test_a_cost_table_is_shown_with_its_caches_in_every_form(tmp_path: Path) -> 
 def test_a_cpu_that_cannot_be_calibrated_is_shown_with_the_reason() -> None:
     result = orchestrator("model", "show", "pentium-m")
     assert result.exit_code == 0
-    assert "No time follows from them: The published cells" in " ".join(result.stdout.split())
+    assert "These costs give no times: The published cells" in " ".join(result.stdout.split())
     assert "L2 1024 KiB" in " ".join(result.stdout.split())
     shown = Costs.model_validate_json(orchestrator("model", "show", "pentium-m", "--format", "json").stdout)
     assert (shown.declared, [one.name for one in shown.costs]) == (None, ["MHz"])
 
 
 def test_charts_have_no_modelled_times() -> None:
-    assert "charts have measured times only" in refusal("report", "latest", "--clock", "modelled", "--charts")
+    assert "charts show measured figures only" in refusal("report", "latest", "--clock", "modelled", "--charts")
 
 
 def test_the_cache_is_shown(tmp_path: Path) -> None:
@@ -275,8 +275,8 @@ def test_a_wrong_cpu_is_refused_with_the_nearest() -> None:
     ("options", "words"),
     [
         (("--image", "mine.qcow2"), "with a slash in it: ./mine.qcow2"),
-        (("--image", "debian-i386", "--channel", "ssh", "--user", "me"), "over ssh all is done as root"),
-        (("--image", "debian-i386", "--password-file", "{file}"), "over framed all is done as root"),
+        (("--image", "debian-i386", "--channel", "ssh", "--user", "me"), "over ssh always logs in as root"),
+        (("--image", "debian-i386", "--password-file", "{file}"), "over framed always logs in as root"),
         (("--image", "debian-i386", "--channel", "serial", "--user", "A b"), "a user's name has letters"),
         (("--image", "debian-i386", "--channel", "serial", "--password-file", "/none"), "No such file or directory"),
         (("--image", "debian-i386", "--channel", "serial", "--password-file", "{file}"), "a password is one line"),
@@ -293,28 +293,28 @@ def test_what_an_image_s_guest_cannot_be_asked_for(options: tuple[str, ...], wor
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--module", "/nowhere/x.ko"), "/nowhere/x.ko: no such file or folder of a module hint: there is no folder"),
-        (("--module", "{folder}/own.ko"), "no such file or folder of a module hint: did you mean {folder}/own.c?"),
+        (("--module", "/nowhere/x.ko"), "/nowhere/x.ko: this module does not exist hint: there is no folder"),
+        (("--module", "{folder}/own.ko"), "this module does not exist hint: did you mean {folder}/own.c?"),
         (("--module", ""), "expected the path of a file or folder of a module"),
-        (("--module", "/nowhere:x"), "/nowhere:x: no such file or folder of a module"),
-        (("--module", "/etc/passwd"), "a module of your own is a template (.c.j2), a C file (.c) or a .ko"),
-        (("--param", "count=1"), "--param count=1: there is no --module that it could be for"),
-        (("--set", "a=1"), "--set a=1: there is no --module that it could be for"),
+        (("--module", "/nowhere:x"), "/nowhere:x: this module does not exist"),
+        (("--module", "/etc/passwd"), "your own module is a template (.c.j2), a C file (.c) or a .ko"),
+        (("--param", "count=1"), "--param count=1: needs a --module"),
+        (("--set", "a=1"), "--set a=1: needs a --module"),
         (("--module", "{folder}", "--param", "count"), "--param: found 'count'; expected NAME=VALUE"),
         (("--module", "{folder}", "--param", "=1"), "--param: found '=1'; expected NAME=VALUE"),
-        (("--module", "{folder}", "--set", "a=1", "--set", "a=2"), "--set a: it is given twice"),
-        (("--module", "{folder}", "--param", "a=1", "--param", "a=2"), "--param a: it is given twice"),
+        (("--module", "{folder}", "--set", "a=1", "--set", "a=2"), "--set a: found twice; give it once"),
+        (("--module", "{folder}", "--param", "a=1", "--param", "a=2"), "--param a: found twice; give it once"),
         (("--get", "results"), "--get results: expected the absolute path of a file or folder in the guest"),
         (("--get", "/tmp/"), "--get /tmp/: expected the absolute path of a file or folder in the guest"),
         (("--get", "/tmp/.."), "--get /tmp/..: expected the absolute path of a file or folder in the guest"),
-        (("--get", "/a/x", "--get", "/b/x"), "--get /b/x: it has the same name as /a/x"),
-        (("--get", "/tmp/there", "--out", "{folder}"), "it is there already, and --get overwrites nothing"),
-        (("--get", "/tmp/link", "--out", "{folder}"), "it is there already, and --get overwrites nothing"),
-        (("--get", "/tmp/x", "--out", "{folder}/there"), "there: it is no folder, and --get needs one"),
-        (("--get", "/tmp/x", "--out", "{folder}/there/new"), "there: it is no folder, and --get needs one"),
-        (("--get", "/tmp/x", "--out", "{folder}/link/new"), "link: it is no folder, and --get needs one"),
+        (("--get", "/a/x", "--get", "/b/x"), "--get /b/x: it has the same file name as /a/x"),
+        (("--get", "/tmp/there", "--out", "{folder}"), "it exists already, and --get overwrites nothing"),
+        (("--get", "/tmp/link", "--out", "{folder}"), "it exists already, and --get overwrites nothing"),
+        (("--get", "/tmp/x", "--out", "{folder}/there"), "there: --get needs a folder, and this is a file"),
+        (("--get", "/tmp/x", "--out", "{folder}/there/new"), "there: --get needs a folder, and this is a file"),
+        (("--get", "/tmp/x", "--out", "{folder}/link/new"), "link: --get needs a folder, and this is a file"),
         (("--out", "{folder}"), "there is no --get whose file could go there"),
-        (("--module", "{folder}/own.c", "--set", "a=1"), "--set a=1: no --module is a template or a folder"),
+        (("--module", "{folder}/own.c", "--set", "a=1"), "--set a=1: needs a --module that is a template or a folder"),
     ],
 )
 def test_what_cannot_be_loaded_or_fetched(options: tuple[str, ...], words: str, tmp_path: Path) -> None:

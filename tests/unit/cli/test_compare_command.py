@@ -197,7 +197,7 @@ def test_symbols_explain_a_change(runs: Runs, tmp_path: Path) -> None:
 
 def test_a_run_alone_is_compared_with_the_default_or_the_one_before(runs: Runs, lab: Path) -> None:
     first = runs.add(exact("kprobe", 1000))
-    assert "there is no complete run of experiment 'x' before" in refusal("compare", first)
+    assert "found no complete run of experiment 'x' before" in refusal("compare", first)
     second, third = runs.add(exact("kprobe", 1001)), runs.add(exact("kprobe", 1003))
     assert answer("latest", status=1).before.run == answer(status=1).before.run == second
     with Store.open(lab) as store:
@@ -246,7 +246,7 @@ def test_only_an_unknown_name_may_be_a_cell(runs: Runs) -> None:
     assert "there is no run yet" in (message := refusal("compare"))
     assert "RUN:CELL" not in message
     runs.add(exact("kprobe", 9))
-    assert "A cell is named RUN:CELL: latest:kprobe" in refusal("compare", "kprobe", "latest")
+    assert "Name a cell RUN:CELL: latest:kprobe" in refusal("compare", "kprobe", "latest")
     misspelt = refusal("compare", "latst", "latest")
     assert "did you mean 'latest'?" in misspelt
     assert "RUN:CELL" not in misspelt
@@ -325,7 +325,7 @@ def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
     exact_run = runs.add(exact("kprobe", 1036))
     times = runs.add(timed([1.0, 2.0]))
     message = refusal("compare", exact_run, times)
-    assert "have nothing that can be compared" in message
+    assert "have no comparable cells" in message
     assert "different clocks: instructions and wall" in message
     other = runs.add(exact("kprobe", 1036, id="elsewhere"))
     message = refusal("compare", exact_run, other)
@@ -357,7 +357,7 @@ def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
         (("latest", "--make", "CC=gcc-12"), "--set, --kconfig and --make are for what --config measures"),
         (("--config", "x.yaml", "a", "b", "--kconfig", "c"), "are for two commits of a kernel's tree"),
         (("--config", "x.yaml", "a", "./b@v1"), "one is a kernel, the other a commit"),
-        (("./a@v1", "./a@v2"), "commits are compared by measuring them"),
+        (("./a@v1", "./a@v2"), "comparing commits needs an experiment to measure"),
         (("latest", "--only", "cup=x"), "unknown key 'cup'"),
         (("latest", "latest", "--only", "nothing"), "no cell matches"),
         (("nowhere", "latest"), "unknown run 'nowhere'"),
@@ -396,7 +396,7 @@ def test_nothing_heavy_is_loaded_for_exact_counts(runs: Runs) -> None:
 def test_a_run_that_is_compared_with_itself_is_named(runs: Runs) -> None:
     runs.add(exact("none", 409), exact("kprobe", 1036))
     run = runs.add(exact("none", 409), exact("kprobe", 1040))
-    said = f"note: both sides are run {run}, so that nothing can differ\n"
+    said = f"note: run {run}, so nothing can differ\n"
     for names in (["latest", "latest"], ["latest", run], ["latest:kprobe", "latest:kprobe"], [run, "latest:kprobe"]):
         result = orchestrator("compare", *names)
         assert (result.exit_code, result.stderr) == (0, said)
@@ -416,7 +416,7 @@ def test_runs_in_which_all_failed_cannot_be_compared(tmp_path: Path) -> None:
         store_run(tmp_path / "lab", tmp_path / f"run{number}", failed("none", f"panic {number}"))
     result = compare()
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "nothing that can be compared" in result.stderr
+    assert "no comparable cells" in result.stderr
     assert "panic 2" in result.stderr
 
 
@@ -500,8 +500,8 @@ def test_one_cell_without_an_outcome_is_one(lab: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["set", "latest"], "'latest' is no name for a baseline"),
-        (["set", "2026"], "'2026' is no name for a baseline"),
+        (["set", "latest"], "'latest' is not a valid name for a baseline"),
+        (["set", "2026"], "'2026' is not a valid name for a baseline"),
         (["set", "before"], "there is no run yet"),
         (["remove", "before"], "unknown baseline 'before'"),
     ],

@@ -38,7 +38,7 @@ def test_an_unknown_kernel() -> None:
 @pytest.mark.parametrize(
     ("function", "reason", "hint"),
     [
-        ("first", "it has 2 functions first", "hint: name a function whose name the kernel has once"),
+        ("first", "it has 2 functions first", "hint: name a function whose name is unique in the kernel"),
         ("number", "number is data, not a function", ""),
         ("nonesuch", "it has no function nonesuch of its own", "hint: a module's function is not in the image"),
     ],

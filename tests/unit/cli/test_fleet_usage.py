@@ -167,7 +167,7 @@ def test_without_a_key_nothing_is_started() -> None:
 def test_a_worker_s_key_is_one_and_whole() -> None:
     made_key(usual_key_file())
     both = refused("fleet", "worker", "tls://127.0.0.1:1", "--key", "x", "--key-from-stdin")
-    assert (both[0], "there are two keys" in both[1]) == (2, True)
+    assert (both[0], "found two keys" in both[1]) == (2, True)
     half = refused("fleet", "worker", "tls://127.0.0.1:1", "--key-from-stdin", stdin="-----BEGIN CERTIFICATE-----\n")
     assert (half[0], "standard input has no key of a fleet" in half[1]) == (2, True)
 
@@ -190,7 +190,7 @@ def test_a_name_given_as_an_option_is_told_to_be_an_argument() -> None:
 def test_a_fleet_and_jobs_do_not_go_together() -> None:
     for command in (["run", QUICKSTART], ["nightly", QUICKSTART]):
         status, error = refused(*command, "--fleet", "local", "--jobs", "2")
-        assert (status, "a fleet's workers say themselves how many guests they run" in error) == (2, True), error
+        assert (status, "a fleet's workers decide how many guests they run" in error) == (2, True), error
 
 
 def test_a_fleet_is_for_what_compare_measures() -> None:

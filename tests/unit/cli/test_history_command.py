@@ -61,9 +61,9 @@ def test_steps_come_first_with_what_changed(runs: list[str]) -> None:
     assert printed.index(first) < printed.index(second)
     note = printed.index("[2] kernel debian-686: 6.1 (6.1.170-1) -> 6.1 (6.1.176-1)")
     assert printed[note + 1] == f"orchestrator compare {runs[1]} {runs[2]}"
-    nothing = printed.index("[1] What both runs were made with is the same, as far as it was recorded.")
+    nothing = printed.index("[1] The provenance of both runs is equal, as far as it was recorded.")
     assert printed[nothing + 1] == f"orchestrator compare {runs[4]} {runs[5]}"
-    table = printed[printed.index("Runs, the newest first") :]
+    table = printed[printed.index("Runs, newest first") :]
     assert f"{runs[3]} 1 2026-03-04 failed - -" in table
     assert f"{runs[1]} 2 2026-03-01 1036 627 -" in table
     assert "1 run without a number." in printed
@@ -71,7 +71,7 @@ def test_steps_come_first_with_what_changed(runs: list[str]) -> None:
 
 def test_a_limit_on_steps_and_runs(runs: list[str]) -> None:
     printed = lines("quickstart:kprobe", "--limit", "1")
-    assert "1 earlier step: --limit 0 lists all." in printed
+    assert "1 earlier step not shown; --limit 0 lists all." in printed
     assert "[2]" not in str(printed)
     assert "... 5 earlier runs" in printed
     assert "earlier" not in str(lines("quickstart:kprobe", "--limit", "0"))
@@ -99,7 +99,7 @@ def test_what_changed_lately(runs: list[str], lab: Path) -> None:
     assert printed[0] == "Changed in the newest 100 runs"
     assert METRIC in str(printed)
     assert "none" not in str(printed)
-    assert "Nothing has changed in the newest 100 runs." in lines("--since", "2026-03-06")
+    assert "No cell has changed in the newest 100 runs." in lines("--since", "2026-03-06")
 
 
 def test_since_a_day_and_of_the_overhead(runs: list[str]) -> None:

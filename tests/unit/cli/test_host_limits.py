@@ -49,12 +49,12 @@ def fill_the_only_disk() -> None:
 
 LIMITS: dict[str, tuple[Callable[[], None], str, str]] = {
     "files": (open_too_many_files, "error: /dev/null: too many open files", "hint: allow more open files: ulimit -n"),
-    "memory": (take_too_much_memory, "error: there is not enough memory", "hint: allow more memory (ulimit -v)"),
+    "memory": (take_too_much_memory, "error: out of memory", "hint: allow more memory (ulimit -v)"),
     "threads": (start_too_many_threads, "error: can't start new thread", "hint: allow more processes (ulimit -u)"),
-    "room": (fill_a_disk, "there is no room left: ", "hint: make room there, then run again, or go on with --resume"),
+    "room": (fill_a_disk, "no space left: ", "hint: make room there, then run again, or resume with --resume"),
     "all room": (
         fill_the_only_disk,
-        "there is no room left: ",
+        "no space left: ",
         "hint: make room there, then run again, or go on with ",
     ),
 }

@@ -36,10 +36,10 @@ class Failing:
     def __init__(self, error: LabError) -> None:
         self.error = error
 
-    def found(self, experiment: Any) -> Any:
+    def resolve_points(self, experiment: Any) -> Any:
         return experiment
 
-    def done(self, _work: object) -> Any:
+    def run(self, _work: object) -> Any:
         raise self.error
 
 
@@ -47,11 +47,11 @@ def raised(folder: Path, error: LabError) -> LabError:
     """What becomes of an error while a commit is measured."""
     (folder / "own.yaml").write_text(EXPERIMENT)
     (folder / "own.c.j2").write_text("")
-    measuring = cast(Measurer, Failing(error))
+    measurer = cast(Measurer, Failing(error))
     tree = GitTree(folder, folder.parent / "clone")
     tree.folder.mkdir()
     (tree.folder / "own.c.j2").write_text("")
-    runs = CommitRuns(tree, folder / "own.yaml", (), TreeBuild(folder / ".config"), measuring, "-bisect")
+    runs = CommitRuns(tree, folder / "own.yaml", (), TreeBuild(folder / ".config"), measurer, "-bisect")
     commits = BisectedCell(runs, None)
     with pytest.raises(LabError) as caught:
         commits.measure(COMMIT)
@@ -83,7 +83,7 @@ class Counting(Failing):
     def __init__(self, lab: Path) -> None:
         self.lab, self.runs = lab, 0
 
-    def done(self, _work: object) -> Any:
+    def run(self, _work: object) -> Any:
         self.runs += 1
         id_ = store_run(self.lab, self.lab.parent / f"run{self.runs}", cell("none"))
         with Store.open(self.lab) as store:
@@ -99,13 +99,13 @@ def test_what_is_not_in_the_tree_may_change(tmp_path: Path, monkeypatch: pytest.
         (tmp_path / file).touch()
     config = tmp_path / "own.yaml"
     config.write_text(EXPERIMENT.replace("./own.c.j2", "./tree/own.c.j2, ./elsewhere/other.c.j2"))
-    measuring = Counting(tmp_path / "lab")
+    measurer = Counting(tmp_path / "lab")
     tree = GitTree(tmp_path / "tree", tmp_path / "clone")
 
     def measured() -> int:
-        runs = CommitRuns(tree, config, (), TreeBuild(tmp_path / ".config"), cast(Measurer, measuring), "-bisect")
+        runs = CommitRuns(tree, config, (), TreeBuild(tmp_path / ".config"), cast(Measurer, measurer), "-bisect")
         runs.run(COMMIT, *runs.planned(COMMIT))
-        return measuring.runs
+        return measurer.runs
 
     assert [measured(), measured()] == [1, 1]
     (tmp_path / "elsewhere" / "work.h").write_text("/* more */")

@@ -148,7 +148,7 @@ def test_an_override_that_no_table_takes_is_refused(tmp_path: Path, override: st
         load(tmp_path, text, override)
     except ConfigError as error:
         error_text = str(error)
-    why = f"changes nothing, because every table has its own; set each table's, as in tables.one.{message}=..."
+    why = f"changes nothing, because every table has its own value; set each table's, as in tables.one.{message}=..."
     key = "kernels.0" if message == "kernels" else message
     assert error_text == (f"--set {override}: {key}: {why}" if message else "")
 

@@ -63,8 +63,8 @@ def test_each_outcome_and_what_a_failed_test_logged() -> None:
 def test_what_a_crash_cuts_short() -> None:
     run = parse_ftracetest("\n".join(FAILED.splitlines()[:9]))
     assert run.results[-1].outcome is Outcome.FAILED
-    assert run.results[-1].reason == "it has no result: the output is cut short, or a line is lost"
-    assert run.problems == ("it ends before the script counts its results: it is cut short",)
+    assert run.results[-1].reason == "it has no result: the output is truncated, or a line is lost"
+    assert run.problems == ("the script's counts are missing: the output is truncated",)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_a_crash_cuts_short() -> None:
             "[4] Trace pipe\n+ inline output\n	[UNSUPPORTED]\n",
             "the script counts 1 unsupported, and 0 such results were",
         ),
-        ("=== Ftrace unit tests ===\n", "it is no output of ftracetest: its title is missing"),
+        ("=== Ftrace unit tests ===\n", "this is not the output of ftracetest: its title is missing"),
     ],
 )
 def test_lines_that_are_missing(removed: str, problem: str) -> None:

@@ -284,7 +284,7 @@ def test_escapes_are_those_of_tap_14_alone() -> None:
     assert shown(f"KTAP version 1\n1..1\n{line}\n") == [r"passed C\\D \#12"]
     nested = f"TAP version 14\n1..1\n    # Subtest: \\#1\n    1..1\n    {line}\nok 1 - \\#1\n"
     assert shown(nested) == [r"passed #1/C\D #12"]
-    assert problems("TAP version 14\n1..1\nbail out! \\# and \\\\\n")[0] == "the tests were given up: # and \\"
+    assert problems("TAP version 14\n1..1\nbail out! \\# and \\\\\n")[0] == "the tests bailed out: # and \\"
     assert shown("TAP version 14\n1..0 # SKIP \\#1\n") == ["skipped all #1"]
 
 
@@ -315,7 +315,7 @@ ok 4
     assert shown(text) == [
         "passed in the parent",
         "passed nested/deep/below",
-        "failed nested/deep the group failed, and no test in it did",
+        "failed nested/deep the group failed, but none of its tests",
         "passed empty",
         "passed test 4/name is optional",
     ]
@@ -343,7 +343,7 @@ def test_a_header_that_a_forked_program_repeats_is_explained() -> None:
 def test_a_program_that_gives_up_is_not_the_last_one() -> None:
     text = "TAP version 13\n1..2\n# TAP version 13\n# 1..2\n# Bail out! no memory\nnot ok 1 p\nnot ok 2 q\n"
     assert shown(text) == ["failed p", "failed q"]
-    assert "the tests were given up: no memory" in problems(text)
+    assert "the tests bailed out: no memory" in problems(text)
 
 
 def test_all_is_skipped() -> None:
@@ -354,14 +354,14 @@ def test_all_is_skipped() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("KTAP version 1\n1..3\nok 1 a\nok 2 b\n", "the output: 3 tests were planned, and there are 2 results"),
-        ("KTAP version 1\n1..1\nok 1 a\nok 2 b\n", "the output: 1 tests were planned, and there are 2 results"),
-        ("KTAP version 1\nok 1 a\n", "the output has no plan: it may be cut short"),
-        ("KTAP version 1\n", "the output has no plan: it may be cut short"),
+        ("KTAP version 1\n1..3\nok 1 a\nok 2 b\n", "the output: 3 tests were planned, but found 2 results"),
+        ("KTAP version 1\n1..1\nok 1 a\nok 2 b\n", "the output: 1 tests were planned, but found 2 results"),
+        ("KTAP version 1\nok 1 a\n", "the output has no plan: it may be truncated"),
+        ("KTAP version 1\n", "the output has no plan: it may be truncated"),
         ("1..2\nok 1 a\nok 1 b\n", "b: its number is 1, and 2 was expected"),
-        ("1..2\nok 1 a\nBail out! no memory\nok 2 b\n", "the tests were given up: no memory"),
-        ("1..0 # SKIP all\nok 1 a\n", "the output: 0 tests were planned, and there are 1 results"),
-        ("    # Subtest: g\n    1..2\n    ok 1 a\nok 1 g\n", "group g: 2 tests were planned, and there are 1 results"),
+        ("1..2\nok 1 a\nBail out! no memory\nok 2 b\n", "the tests bailed out: no memory"),
+        ("1..0 # SKIP all\nok 1 a\n", "the output: 0 tests were planned, but found 1 results"),
+        ("    # Subtest: g\n    1..2\n    ok 1 a\nok 1 g\n", "group g: 2 tests were planned, but found 1 results"),
     ],
 )
 def test_what_is_wrong_with_an_output(text: str, problem: str) -> None:
@@ -377,22 +377,22 @@ def test_an_output_that_a_crash_cut_short() -> None:
     ]
     assert run.results[1].lines[-1] == "Oops: 0000 [#1]"
     assert run.problems == (
-        "group kprobes_test: 2 tests were planned, and there are 1 results",
-        "group kprobes_test has no result of its own: the output is cut short, or a line is lost",
-        "the output: 2 tests were planned, and there are 1 results",
+        "group kprobes_test: 2 tests were planned, but found 1 results",
+        "group kprobes_test has no result: the output is truncated, or a line is lost",
+        "the output: 2 tests were planned, but found 1 results",
     )
 
 
 def test_a_group_whose_result_is_lost() -> None:
     text = "1..2\n    # Subtest: a\n    1..1\n    ok 1 one\n    # Subtest: b\n    1..1\n    ok 1 two\nok 2 b\n"
     assert shown(text)[0] == "passed a/one"
-    assert shown(text)[1] == "failed a it has no result of its own"
+    assert shown(text)[1] == "failed a it has no result"
     assert shown(text)[2] == "passed b/two"
 
 
 def test_a_group_that_fails_by_itself() -> None:
     text = "1..1\n    # Subtest: a\n    1..1\n    ok 1 one\n# the suite's exit function failed\nnot ok 1 a\n"
-    assert shown(text) == ["passed a/one", "failed a the group failed, and no test in it did"]
+    assert shown(text) == ["passed a/one", "failed a the group failed, but none of its tests"]
     assert parse_ktap(text).results[1].lines == ("# the suite's exit function failed",)
 
 
@@ -405,7 +405,7 @@ def test_results_without_end() -> None:
     text = "".join(f"ok {n} t\n" for n in range(1, RESULTS_MAX + 10))
     run = parse_ktap(text)
     assert len(run.results) == RESULTS_MAX
-    assert run.problems == (f"it has more than {RESULTS_MAX} results; the others were not looked at",)
+    assert run.problems == (f"it has more than {RESULTS_MAX} results; the others were not parsed",)
 
 
 def test_nesting_without_end() -> None:
@@ -603,7 +603,7 @@ def test_a_failure_stays_one_whatever_the_prefix(prefix: str, at: int) -> None:
     run = parse_ktap(f"{PROGRAM[: start + at]}{prefix}message\n{PROGRAM[start + at :]}")
     assert run.results[1].name == "second"
     assert run.results[1].outcome is Outcome.FAILED
-    assert run.problems == ("a message of the kernel cuts the line 'not ok 2 - second': it may be damaged",)
+    assert run.problems == ("a kernel message cuts the line 'not ok 2 - second': it may be damaged",)
 
 
 def test_a_line_is_put_together_of_several_pieces() -> None:
@@ -629,7 +629,7 @@ def test_a_cut_in_a_log_whose_lines_all_have_a_prefix() -> None:
     for at in range(len("[    3.000000] "), len(lines[6]) + 1):
         cut = f"{lines[6][:at]}[    4.000000] message\n{lines[6][at:]}"
         run = parse_ktap("\n".join([*lines[:6], cut, *lines[7:]]))
-        assert "a message of the kernel cuts the line 'not ok 1 a': it may be damaged" in run.problems
+        assert "a kernel message cuts the line 'not ok 1 a': it may be damaged" in run.problems
         assert "a" not in passed(run)
 
 
@@ -711,18 +711,18 @@ def test_an_expected_failure_does_not() -> None:
 def test_an_expected_failure_that_passes_fails_the_run() -> None:
     verdict = judged(TestRun((PASSED,)), {"good": "known since 6.1"})
     assert verdict.complaints == ("1 of 1 tests failed: good",)
-    reason = "it passes, and is listed as an expected failure: known since 6.1"
+    reason = "it passes, but is listed as an expected failure: known since 6.1"
     assert verdict.results["good"].reason == reason
 
 
 def test_a_listed_name_that_no_test_has_fails_the_run() -> None:
     assert judged(TestRun((PASSED,)), {"gone": "why"}).complaints == (
-        "expected failures are listed that no test has the name of: gone",
+        "no test has the name of these expected failures: gone",
     )
 
 
 def test_running_no_test_is_a_failure() -> None:
-    assert judged(TestRun(()), {}).complaints == ("no test ran: there is no result in the output",)
+    assert judged(TestRun(()), {}).complaints == ("no test ran: the output has no result",)
     assert judged(TestRun((SKIPPED,)), {}).complaints == ("no test ran: all are skipped; no such device",)
     assert judged(TestRun((SKIPPED, PASSED)), {}).complaints == ()
 

@@ -83,7 +83,7 @@ def write(file: CostFile, found: Fitted) -> None:
 
 def test_writing_replaces_what_was_fitted_and_nothing_else(tmp_path: Path) -> None:
     file = own(tmp_path, "# a comment\n" + OWN)
-    assert file.unusable == "the cost table of pentium4 was not fitted yet"
+    assert file.unusable == "the cost table of pentium4 is not fitted yet"
     found = fit(file)
     write(file, found)
     once = file.path.read_text()
@@ -195,7 +195,7 @@ def test_costs_of_other_figures_than_the_published_ones_give_no_times(tmp_path: 
         (
             "list5: lab",
             "list6: x, djprobe-2005/list5: lab",
-            r"own\.yaml:9: .*list6: not a table that 'calibration' has",
+            r"own\.yaml:9: .*list6: this table is not in 'calibration'",
         ),
         ("cpu: pentium4", "cpu: pentium4\ncaches: pentium5", r"own\.yaml:2: caches: found 'pentium5'; .*'pentium4'"),
         ("cpu: pentium4", "cpu: !!python/none", r"own\.yaml:1: YAML tag"),

@@ -112,7 +112,7 @@ def test_a_cost_that_is_not_positive_is_no_calibration() -> None:
 
 def test_an_overhead_below_zero_calibrates_nothing() -> None:
     wanted = [Target("djprobe-2005/list7", "djprobe", {"instruction": 37}, -115)]
-    with pytest.raises(LabError, match="no cost fits djprobe-2005/list7 djprobe, which was published as -115 ns"):
+    with pytest.raises(LabError, match="no cost fits djprobe-2005/list7 djprobe, published as -115 ns"):
         fitted(table("instruction"), SHA, wanted)
 
 
@@ -176,14 +176,14 @@ def test_profiles_that_do_not_add_up_give_no_time(tmp_path: Path) -> None:
     wrong = profiled(CellRecord.model_validate(other), tmp_path, ("90", 359))
     (cell,) = modelled_run(Run(run(wrong, kprobe), tmp_path), known_costs()).cells
     assert cell.overhead is None
-    assert "differ by 530 instructions, and its overhead is 529" in (cell.reason or "")
+    assert "differ by 530 instructions, but its overhead is 529" in (cell.reason or "")
 
 
 def test_a_baseline_of_another_kernel_is_no_baseline(tmp_path: Path) -> None:
     baseline, kprobe = list5(tmp_path, "kprobe")
     elsewhere = CellRecord.model_validate(baseline.model_dump() | {"kernel": "lab-i386-smp"})
     (cell,) = modelled_run(Run(run(elsewhere, kprobe), tmp_path), known_costs()).cells
-    assert cell.reason == "the cell, or the one without a probe, has no profile"
+    assert cell.reason == "the cell or its baseline has no profile"
 
 
 def test_a_cpu_without_a_cost_table_has_no_time(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_cost_table_of_ones_own_that_gives_no_times_is_refused(tmp_path: Path)
     own = tmp_path / "own.yaml"
     own.write_text(cost_file("pentium4").declared)
     with pytest.raises(
-        ConfigError, match=r"own\.yaml: .* was not fitted yet(.|\n)*model fit .*own\.yaml RUN --out FILE"
+        ConfigError, match=r"own\.yaml: .* is not fitted yet(.|\n)*model fit .*own\.yaml RUN --out FILE"
     ):
         own_costs([str(own)], Run(run(*list5(tmp_path, "kprobe")), tmp_path))
 

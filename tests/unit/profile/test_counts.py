@@ -237,7 +237,7 @@ def test_purposes_that_do_not_add_up_are_refused() -> None:
     with pytest.raises(ValidationError, match="the purposes add up to 628, and the overhead is 627"):
         spent("kprobe", purposes={**SPENT, "lookup": 26.0})
     one = {"sha256": "0" * 64, "calls": 2, "instructions": 2 * 1036, "int3": 4, "purposes": {"trap": 2 * 1036 - 1}}
-    with pytest.raises(ValidationError, match="the purposes have 2071 instructions, and the profile 2072"):
+    with pytest.raises(ValidationError, match="the purposes have 2071 instructions, but the profile 2072"):
         cell("kprobe", profile=one, evidence=evidence("kprobe", calls=1000, hits=1000, int3=2000))
 
 

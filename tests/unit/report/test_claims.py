@@ -125,9 +125,9 @@ def test_traps_are_shown_with_and_without_the_single_step() -> None:
     (column,) = outcomes(*noop_list("list5"))["int3-per-hit"].columns
     assert [(one.label, one.text, one.holds) for one in column.measured] == [
         ("kprobe: int3 a hit", "2", False),
-        ("kprobe: less the single step's", "1", None),
+        ("kprobe: without the single step", "1", None),
         ("jprobe: int3 a hit", "3", False),
-        ("jprobe: less the single step's", "2", None),
+        ("jprobe: without the single step", "2", None),
     ]
     assert [one.text for one in column.published] == ["1", "-", "2", "-"]
 

@@ -187,7 +187,7 @@ def test_a_chart_of_many_changes_stays_legible(tmp_path: Path) -> None:
     assert isinstance(few, IntervalChart)
     assert isinstance(many, IntervalChart)
     assert (len(few.rows), len(many.rows)) == (3, MOST_ROWS)
-    assert "5 more are in the table" in many.subtitle
+    assert "5 more in the table" in many.subtitle
     heights = [float((re.search(r'height="([\d.]+)pt"', svg_text(one)) or [""])[1]) for one in (few, many)]
     assert heights[0] < 200
     assert heights[1] > 500

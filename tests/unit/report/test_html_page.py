@@ -18,7 +18,7 @@ from stored_profiles import record, stacked
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import LabError
 from orchestrator.report.html import run_page as module
-from orchestrator.report.html.frame import Page, beside, write_page
+from orchestrator.report.html.frame import Page, page_folder, write_page
 from orchestrator.report.html.run_page import run_page, sheets_page
 from orchestrator.report.text import sheets, summary
 from orchestrator.results.contract import CellRecord
@@ -164,7 +164,7 @@ def test_above_the_limit_attachments_are_files_beside_the_page(tmp_path: Path, m
     kept_run(tmp_path / "run", *cells, console=HOSTILE)
     monkeypatch.setattr(module, "LARGEST_PAGE", 1000)
     file = tmp_path / "page.html"
-    page = run_page(Run(run(*cells), tmp_path / "run"), reports(), beside(file))
+    page = run_page(Run(run(*cells), tmp_path / "run"), reports(), page_folder(file))
     write_page(page, file)
     root = check_page(file.read_text())
     assert root.all("template") == []

@@ -97,7 +97,7 @@ def test_a_run_whose_directory_is_gone_has_what_the_store_has(lab: Path, site: P
     assert [row[0] for row in table(pages[run_file(runs[0])], "cell-list")] == [cell("none").id, KPROBE]
     assert "2 runs" not in pages[KPROBE_PAGE].whole_text
     # What is left of the first step's causes is what the store has of the tools.
-    assert "What both runs were made with is the same, as far as it was recorded." in pages[KPROBE_PAGE].whole_text
+    assert "The provenance of both runs is equal, as far as it was recorded." in pages[KPROBE_PAGE].whole_text
 
 
 def test_a_long_history_is_bounded_and_whole_in_the_table_beside_it(lab: Path, site: Path) -> None:

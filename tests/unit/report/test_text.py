@@ -109,7 +109,7 @@ def test_a_failure_comes_before_all_else_with_the_first_line_of_its_reason() -> 
 
 def test_many_failures_are_one_sentence() -> None:
     (first, _) = sentences(failed("none", "no guest"), failed("kprobe", "no guest"), cell("djprobe"))
-    assert first == "Failed: 2 of 3 cells, all for one reason, the first pentium4/debian-686/none/noop: no guest"
+    assert first == "Failed: 2 of 3 cells, all for the same reason, the first pentium4/debian-686/none/noop: no guest"
     (only,) = sentences(failed("kprobe", "no such probe", status="unsupported"))
     assert only == "Without a number: 1 of 1 cell (1 unsupported). pentium4/debian-686/kprobe/noop: no such probe."
 
@@ -120,7 +120,7 @@ def test_of_several_reasons_the_one_of_most_cells_is_told() -> None:
         for time, probe in enumerate(["kprobe", "jprobe", "djprobe"], start=1)
     ]
     (first, *_) = sentences(failed("none", "no guest"), *alike)
-    assert first == "Failed: 4 of 4 cells, 3 of them for one reason, the first kprobe: the kernel says"
+    assert first == "Failed: 4 of 4 cells, 3 of them for the same reason, the first kprobe: the kernel says"
     different = [failed(probe, f"no {probe}", id=probe) for probe in ("kprobe", "jprobe")]
     (first, *_) = sentences(*different)
     assert first == "Failed: 2 of 2 cells, the first kprobe: no kprobe"
@@ -149,7 +149,7 @@ def test_what_the_clock_does_not_decide_is_named_and_is_not_the_largest() -> Non
     found = sentences(cell("none"), cell("jprobe", **hidden), cell("kprobe"))
     assert found == [
         "Largest overhead: kprobes, 627 instructions a call (+153 %).",
-        "Not decided: jprobe; the difference is no larger than what equal runs differ by.",
+        "Not decided: jprobe; the difference is no larger than between equal runs.",
     ]
 
 
@@ -201,7 +201,7 @@ def test_modelled_times_have_a_summary() -> None:
     found = modelled_summary(modelled, assess(record, reports(), modelled))
     assert found[0].startswith("Claims of djprobe-2005 that do not hold: 1 of 6 decided ones. The first: On Athlon 64")
     assert found[1].startswith("Largest overhead: list11: jprobe on pentium4, 1749.2 nsec (1622.0 to 1893.3);")
-    assert found[2].startswith("23 predicted times miss the published ones in the median by 13.0 %, at worst by 75.8 %")
+    assert found[2].startswith("23 predicted times differ from the published ones in the median by 13.0 %, at worst by 75.8 %")
 
 
 def test_the_first_of_each_rank_then_the_next_ones() -> None:
@@ -256,7 +256,7 @@ def test_a_fleets_workers_are_named_behind_all_else() -> None:
     assert before == summary(record, reports())
     rest = len(record.cells) - 3
     assert rest == 1
-    assert last == "Measured by a fleet: a-1 2 cells, b-1 1 cell, 1 cell by no worker."
+    assert last == "Measured by a fleet: a-1 2 cells, b-1 1 cell, 1 cell by this machine."
 
 
 def of_handlers(handlers: list[str], *drawn: CellRecord) -> list[CellRecord]:

@@ -178,7 +178,7 @@ def test_whole_systems_are_decided_by_their_a_a_boots() -> None:
         assert found.change == change
         assert bool(found.beyond) is (change == "dearer")
     assert (
-        "no difference is shown: it lies between -100000 and +4100000 instructions"
+        "no significant difference: it is between -100000 and +4100000 instructions"
         in only(before, whole_system("up", "kprobe", real=1e9 + 2e6, base=1e9, recorded=10)).reason
     )
 
@@ -224,7 +224,7 @@ def test_times_far_apart_are_dearer_and_equal_ones_unchanged() -> None:
     assert only(after, before).change == "cheaper"
     same = only(before, timed("kprobe", before.samples[::-1]))
     assert same.change == "unchanged"
-    assert same.reason.startswith("no difference is shown: it lies between -")
+    assert same.reason.startswith("no significant difference: it is between -")
 
 
 def test_few_samples_and_drift_allow_no_verdict() -> None:
@@ -267,7 +267,7 @@ def test_many_cells_need_stronger_evidence() -> None:
     assert alone.change == "dearer"
     assert among.counts == {"undecided": 1, "unchanged": 39}
     (found,) = among.changed
-    assert "among 40 compared cells chance alone makes such a difference (p = 0.087 after Holm)" in found.reason
+    assert "among 40 compared cells such a difference may be chance (p = 0.087 after Holm)" in found.reason
     assert found.value is not None
     assert found.value.repeats is not None
     assert found.value.repeats >= 7

@@ -45,7 +45,7 @@ def read_and_not_write(lab: str) -> None:
 
 
 def find_none(lab: str) -> None:
-    with pytest.raises(HostError, match="results cannot be kept here: read-only file system"), Store.open(Path(lab)):
+    with pytest.raises(HostError, match="cannot store results here: read-only file system"), Store.open(Path(lab)):
         pass
 
 

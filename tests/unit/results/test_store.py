@@ -341,7 +341,7 @@ def test_a_store_that_became_read_only_is_reported_and_kept(user_folder: Path) -
 
 def test_a_folder_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "lab").write_text("a file")
-    with pytest.raises(HostError, match="lab' is a file, and a folder is needed"), Store.open(tmp_path / "lab"):
+    with pytest.raises(HostError, match="lab' is a file; expected a folder"), Store.open(tmp_path / "lab"):
         pass
 
 

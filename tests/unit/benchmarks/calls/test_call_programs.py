@@ -537,7 +537,7 @@ def test_an_own_module_is_a_probe(load: Loader) -> None:
         ("points: [a b]\nbenchmark: {name: gtodbench}", "points.0: found 'a b'; expected a kernel function"),
         ("points: ['a+x']\nbenchmark: {name: gtodbench}", "expected a kernel function"),
         ("points: ['a+0x1234567']\nbenchmark: {name: gtodbench}", "expected a kernel function"),
-        ("points: [a+1, a+0x1]\nbenchmark: {name: gtodbench}", "points.1: the same entry is here twice"),
+        ("points: [a+1, a+0x1]\nbenchmark: {name: gtodbench}", "points.1: a duplicate of an entry above"),
         ("points: []\nbenchmark: {name: gtodbench}", "points: found 0 entries"),
         ("benchmark: {name: syscall, call: read, arguments: [1, 2, 3, 4, 5, 6, 7]}", "found 7 arguments"),
         ("benchmark: {name: syscall, call: read, arguments: [true]}", "expected a number, a text"),
@@ -577,7 +577,7 @@ def test_invalid_workloads_are_refused(load: Loader, text: str, complaint: str) 
     ("probe", "complaint"),
     [
         ("./missing.ko", "there is no such file"),
-        ("./note.txt", "a module of your own is a template (.c.j2), a C file (.c) or a .ko"),
+        ("./note.txt", "your own module is a template (.c.j2), a C file (.c) or a .ko"),
         ("./", "a module of your own is a template"),
         ("mine.c.j2", "a file of your own is named by a path, with a slash in it: ./mine.c.j2"),
     ],
@@ -593,7 +593,7 @@ def test_a_damaged_module_is_refused_at_its_place(load: Loader, tmp_path: Path) 
     (tmp_path / "x.yaml").write_text(HEAD.replace("djprobe", "./cut.ko") + "benchmark: {name: gtodbench}\n")
     with pytest.raises(ConfigError) as refused:
         load_experiment(tmp_path / "x.yaml", kinds())
-    problem = "is not a kernel module: it is damaged, or not whole; copy or build it again"
+    problem = "not a kernel module: the file is damaged or incomplete; copy or build it again"
     assert re.search(rf"x\.yaml:4: probes\.0: {re.escape(str(tmp_path))}/cut\.ko: {problem}$", str(refused.value))
 
 
@@ -624,10 +624,10 @@ def test_a_path_with_parameters_is_relative_to_the_file(load: Loader, tmp_path: 
 @pytest.mark.parametrize(
     ("probe", "complaint"),
     [
-        ("./own.c.j2 size", "found 'size' behind a module's path; a parameter is NAME=VALUE"),
+        ("./own.c.j2 size", "found 'size' after a module's path; a parameter is NAME=VALUE"),
         ("./own.c.j2 size=1 size=1", "found parameter 'size' twice; give it once"),
         ("./own.bpf.c size=1", "BPF programs of your own take no parameters"),
-        ("kprobe size=1", "parameters are for modules of your own, and kprobe is one of the lab's probes"),
+        ("kprobe size=1", "only modules of your own take parameters, and kprobe is a probe of the lab"),
     ],
 )
 def test_wrong_parameters_are_refused_with_their_place(

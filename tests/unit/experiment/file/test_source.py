@@ -87,13 +87,13 @@ def test_aliases_are_copies_that_keep_the_lines_of_their_anchor() -> None:
         ("\na: !mine 1", "x.yaml:2: YAML tag '!mine' is not allowed"),
         ("a: ! 1", "x.yaml:1: YAML tag '!' is not allowed"),
         ("!k a: 1", "x.yaml:1: YAML tag '!k' is not allowed"),
-        ("a: 1\nb: 2\na: 3", "x.yaml:3: key 'a' is here twice; first in line 1"),
+        ("a: 1\nb: 2\na: 3", "x.yaml:3: key 'a' first in line 1"),
         ("? [a]\n: 1", "x.yaml:1: a key must be plain text"),
         ("&k a: 1\n*k : 2", "x.yaml:2: a key must be plain text"),
         ("a: &x [1, *x]", "x.yaml:1: alias '*x' contains itself"),
         ("a: 1\nb: *x", "x.yaml:2: alias '*x' has no anchor before it"),
         ("a: 1\nb: \x07", "x.yaml:2: a character that YAML does not allow: U+0007"),
-        ('a: 1\nb: "\\ud800"', "x.yaml:2: half a surrogate pair is no text"),
+        ('a: 1\nb: "\\ud800"', "x.yaml:2: half of a surrogate pair is not text"),
         ('a: "\\UFFFFFFFF"', "x.yaml:1: malformed YAML: "),
         ("%YAML 1." + "9" * 5000 + "\n---\na: 1", "x.yaml:1: malformed YAML: "),
     ],
@@ -126,7 +126,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "quickstart.yaml").touch()
     with pytest.raises(ConfigError, match=r"quikstart.yaml: no such file\nhint: did you mean '.*/quickstart.yaml'\?"):
         read_source(tmp_path / "quikstart.yaml")
-    with pytest.raises(ConfigError, match=r"a folder, and no file\nhint: name a file in it, such as .*quickstart.yaml"):
+    with pytest.raises(ConfigError, match=r"is a folder; expected a file\nhint: name a file in it, such as .*quickstart.yaml"):
         read_source(tmp_path)
     with pytest.raises(ConfigError, match=r"no such file$"):
         read_source(tmp_path / "nowhere" / "x.yaml")
