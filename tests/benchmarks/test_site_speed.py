@@ -60,15 +60,15 @@ def cost(lab: Path, *arguments: str) -> Cost:
 def test_a_site_of_a_thousand_runs(lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     floor = cost(lab, "list", "runs")
     first = cost(lab, "site", str(tmp_path / "site"))
-    assert first.said == f"{PAGES} pages, {PAGES} of them written, 0 others removed\n"
+    assert first.said == f"{PAGES} pages, {PAGES} written, 0 removed\n"
     more = []
     for number in range(ROUNDS):
         generated_store.generate(lab, 1, generated_store.RUNS + number)
         more.append(cost(lab, "site", str(tmp_path / "site")))
         # The run's page, its 100 metrics', and the lists.
-        assert more[-1].said.endswith(" pages, 104 of them written, 0 others removed\n")
+        assert more[-1].said.endswith(" pages, 104 written, 0 removed\n")
     none = cost(lab, "site", str(tmp_path / "site"))
-    assert ", 0 of them written," in none.said
+    assert ", 0 written," in none.said
     with capsys.disabled():
         seconds, used = (statistics.median(getattr(one, name) for one in more) for name in ("seconds", "used"))
         print(f"\nsite: floor {floor.seconds:.2f} s, CPU {floor.used:.2f} s")

@@ -69,7 +69,7 @@ def test_what_cannot_be_compared_is_said(tree: Path, tmp_path: Path) -> None:
     elsewhere.write_text(EXPERIMENT.replace("./own.c.j2", "kprobe"))
     first, last = f"{tree}@HEAD~6", f"{tree}@HEAD"
     refused = {
-        "it names nothing in": ("--config", elsewhere, first, last),
+        "the experiment names nothing in": ("--config", elsewhere, first, last),
         "name two kernels, or two commits of one tree": (*config, KERNEL, last),
         "are the same commit": (*config, last, f"{tree}@main"),
         "has no commit 'nowhere'": (*config, first, f"{tree}@nowhere"),

@@ -193,13 +193,13 @@ def test_the_list_of_images_shows_what_is_built(tmp_path: Path, monkeypatch: pyt
     put_in(Cache(tmp_path), image("debian-i386"))
     listed = {line.split()[0]: line for line in CliRunner().invoke(app, ["image", "list"]).stdout.splitlines()[1:]}
     assert set(listed) == set(images())
-    assert "not here yet" in listed["debian-amd64"]
+    assert "not built" in listed["debian-amd64"]
     assert listed["debian-i386"].split()[1:5] == ["i386", "small", "0.0", "2"]
     packages = CliRunner().invoke(app, ["image", "list", "--packages", "debian-i386"])
     assert [line.split() for line in packages.stdout.splitlines()[1:]] == [["bash", "5.2-1"], ["tzdata", "2026b-0"]]
     missing = CliRunner().invoke(app, ["image", "list", "--packages", "debian-amd64"])
     assert missing.exit_code == HostError.exit_status
-    assert "image debian-amd64 is not here yet" in missing.stderr
+    assert "image debian-amd64 is not built" in missing.stderr
     assert "build image debian-amd64" in missing.stderr
 
 

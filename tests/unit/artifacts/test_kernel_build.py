@@ -328,14 +328,14 @@ def test_another_version_has_every_kernel_of_the_first() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("lab-i386-up-hook@7.2", "kernel 'lab-i386-up-hook' is of Linux 6.1, 6.12 or 7.3, and not of 7.2"),
+        ("lab-i386-up-hook@7.2", "kernel 'lab-i386-up-hook' exists for Linux 6.1, 6.12 or 7.3, not for 7.2"),
         (
             "lab-i386-smp-kpcache@newest",
-            "kernel 'lab-i386-smp-kpcache' is of Linux 6.1, 6.12 or 7.3, and not of newest",
+            "kernel 'lab-i386-smp-kpcache' exists for Linux 6.1, 6.12 or 7.3, not for newest",
         ),
-        ("lab-i386-up@latest", "kernel 'lab-i386-up' is of Linux 6.1 or 6.12, and not of latest"),
-        ("lab-i386-up@newest", "kernel 'lab-i386-up' is of Linux 6.1 or 6.12, and not of newest"),
-        ("debian-amd64@7", "kernel 'debian-amd64' is of Linux 6.1 or 6.12, and not of 7"),
+        ("lab-i386-up@latest", "kernel 'lab-i386-up' exists for Linux 6.1 or 6.12, not for latest"),
+        ("lab-i386-up@newest", "kernel 'lab-i386-up' exists for Linux 6.1 or 6.12, not for newest"),
+        ("debian-amd64@7", "kernel 'debian-amd64' exists for Linux 6.1 or 6.12, not for 7"),
     ],
 )
 def test_a_version_that_a_kernel_has_not_is_named(name: str, words: str) -> None:

@@ -274,9 +274,9 @@ def test_a_wrong_cpu_is_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--image", "mine.qcow2"), "with a slash in it: ./mine.qcow2"),
-        (("--image", "debian-i386", "--channel", "ssh", "--user", "me"), "over ssh always logs in as root"),
-        (("--image", "debian-i386", "--password-file", "{file}"), "over framed always logs in as root"),
+        (("--image", "mine.qcow2"), "by a path with a slash: ./mine.qcow2"),
+        (("--image", "debian-i386", "--channel", "ssh", "--user", "me"), "ssh always logs in as root"),
+        (("--image", "debian-i386", "--password-file", "{file}"), "framed always logs in as root"),
         (("--image", "debian-i386", "--channel", "serial", "--user", "A b"), "a user's name has letters"),
         (("--image", "debian-i386", "--channel", "serial", "--password-file", "/none"), "No such file or directory"),
         (("--image", "debian-i386", "--channel", "serial", "--password-file", "{file}"), "a password is one line"),
@@ -293,9 +293,9 @@ def test_what_an_image_s_guest_cannot_be_asked_for(options: tuple[str, ...], wor
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--module", "/nowhere/x.ko"), "/nowhere/x.ko: this module does not exist hint: there is no folder"),
+        (("--module", "/nowhere/x.ko"), "/nowhere/x.ko: this module does not exist hint: the folder /nowhere"),
         (("--module", "{folder}/own.ko"), "this module does not exist hint: did you mean {folder}/own.c?"),
-        (("--module", ""), "expected the path of a file or folder of a module"),
+        (("--module", ""), "expected the path of a module's file or folder"),
         (("--module", "/nowhere:x"), "/nowhere:x: this module does not exist"),
         (("--module", "/etc/passwd"), "your own module is a template (.c.j2), a C file (.c) or a .ko"),
         (("--param", "count=1"), "--param count=1: needs a --module"),
@@ -313,7 +313,7 @@ def test_what_an_image_s_guest_cannot_be_asked_for(options: tuple[str, ...], wor
         (("--get", "/tmp/x", "--out", "{folder}/there"), "there: --get needs a folder, and this is a file"),
         (("--get", "/tmp/x", "--out", "{folder}/there/new"), "there: --get needs a folder, and this is a file"),
         (("--get", "/tmp/x", "--out", "{folder}/link/new"), "link: --get needs a folder, and this is a file"),
-        (("--out", "{folder}"), "there is no --get whose file could go there"),
+        (("--out", "{folder}"), "needs --get"),
         (("--module", "{folder}/own.c", "--set", "a=1"), "--set a=1: needs a --module that is a template or a folder"),
     ],
 )
@@ -437,9 +437,9 @@ def test_a_hyphen_alone_is_no_option_of_a_guest_s_command() -> None:
 @pytest.mark.parametrize(
     ("given", "status", "words", "has_hint"),
     [
-        (("--", "/sbin/modprobe", "loop"), 127, "no such program in the guest: '/sbin/modprobe'", True),
-        (("--kernel-modules", "--", "modprobe", "loop"), 127, "no such program in the guest: 'modprobe'", False),
-        (("--", "nonesuch"), 127, "no such program in the guest: 'nonesuch'", False),
+        (("--", "/sbin/modprobe", "loop"), 127, "the guest lacks the program '/sbin/modprobe'", True),
+        (("--kernel-modules", "--", "modprobe", "loop"), 127, "the guest lacks the program 'modprobe'", False),
+        (("--", "nonesuch"), 127, "the guest lacks the program 'nonesuch'", False),
         (("--", "modprobe", "loop"), 1, "", False),
     ],
 )
@@ -464,7 +464,7 @@ def test_a_program_that_the_guest_lacks_is_named(
 
 
 def test_there_is_nothing_to_resume() -> None:
-    assert "no unfinished run of experiment 'quickstart'" in refusal("run", str(QUICKSTART), "--resume")
+    assert "experiment 'quickstart' has no unfinished run" in refusal("run", str(QUICKSTART), "--resume")
 
 
 @pytest.mark.parametrize("content", ["", "{", "name: !!python/object:os.system x", "a: &a [*a]", "\t"])

@@ -289,7 +289,7 @@ def test_times_without_a_verdict_say_what_to_run(runs: Runs, tmp_path: Path, mon
     assert words[3:] == ["--only", f"id={MACHINE}/kprobe/noop", "--set", "benchmark.repeats=12"]
     assert found.cells[0].change == "undecided"
     shown = " ".join(orchestrator("compare").stdout.split())
-    assert "[1] no verdict: 5 and 5 samples; an interval of 95 % needs 6 of each" in shown
+    assert "[1] no verdict: found 5 and 5 samples; a 95 % interval needs 6 of each" in shown
     assert "To decide: orchestrator run" in shown
     # What was measured at two commits is measured at both again.
     both = [find_run(run, tmp_path / "lab") for run in (found.before.run, found.after.run)]
@@ -350,11 +350,11 @@ def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("a", "b", "c"), "3 runs are named"),
-        (("a", "b", "--kernels", "c", "d"), "2 runs are named"),
+        (("a", "b", "c"), "found 3 runs"),
+        (("a", "b", "--kernels", "c", "d"), "found 2 runs"),
         (("--config", "x.yaml", "a"), "--config needs two kernels"),
-        (("latest", "--set", "benchmark.repeats=3"), "--set, --kconfig and --make are for what --config measures"),
-        (("latest", "--make", "CC=gcc-12"), "--set, --kconfig and --make are for what --config measures"),
+        (("latest", "--set", "benchmark.repeats=3"), "--set, --kconfig and --make need --config"),
+        (("latest", "--make", "CC=gcc-12"), "--set, --kconfig and --make need --config"),
         (("--config", "x.yaml", "a", "b", "--kconfig", "c"), "are for two commits of a kernel's tree"),
         (("--config", "x.yaml", "a", "./b@v1"), "one is a kernel, the other a commit"),
         (("./a@v1", "./a@v2"), "comparing commits needs an experiment to measure"),

@@ -226,7 +226,7 @@ def test_runs_without_a_common_profile_say_what_they_have(run: str, tmp_path: Pa
     made = stacked("pentium4/lab-i386-up/none/noop", BASE)
     other = store_run(tmp_path / "lab", folder, record(made, "none", folder))
     printed = refusal("diff", run, other)
-    assert f"no cell of {run} with a profile has the id of one of {other}" in printed
+    assert f"no cell id has a profile in both {run} and {other}" in printed
     assert f"{other}:pentium4/lab-i386-up/none/noop" in printed
 
 

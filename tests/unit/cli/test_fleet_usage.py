@@ -195,7 +195,7 @@ def test_a_fleet_and_jobs_do_not_go_together() -> None:
 
 def test_a_fleet_is_for_what_compare_measures() -> None:
     status, error = refused("compare", "--fleet", "local")
-    assert (status, "--fleet is for what --config measures" in error) == (2, True)
+    assert (status, "--fleet needs --config" in error) == (2, True)
 
 
 def test_without_the_extra_its_installation_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

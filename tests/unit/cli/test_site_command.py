@@ -25,8 +25,8 @@ def test_it_prints_the_first_page_and_what_was_done(lab: Path, tmp_path: Path) -
     six_days(lab)
     made = orchestrator(tmp_path / "site")
     assert (made.exit_code, made.stdout) == (0, f"{tmp_path / 'site' / 'index.html'}\n")
-    assert made.stderr == "11 pages, 11 of them written, 0 others removed\n"
-    assert orchestrator(tmp_path / "site", "--runs", "2").stderr.endswith(", 4 others removed\n")
+    assert made.stderr == "11 pages, 11 written, 0 removed\n"
+    assert orchestrator(tmp_path / "site", "--runs", "2").stderr.endswith(", 4 removed\n")
 
 
 def test_what_is_wrong_is_said(lab: Path, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_what_is_wrong_is_said(lab: Path, tmp_path: Path) -> None:
     six_days(lab)
     refused = orchestrator(lab)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "is no site" in refused.stderr
+    assert "is not a site" in refused.stderr
     assert orchestrator(tmp_path / "site", "--runs", "0").exit_code == 2
     assert orchestrator().exit_code == 2
 

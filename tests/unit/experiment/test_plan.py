@@ -178,7 +178,7 @@ def test_budgets_of_several_tables(tmp_path: Path) -> None:
     ("text", "line", "words"),
     [
         ("budgets: +1", 6, "budgets: expected a mapping of at most 1000"),
-        ("budgets:\n  kprobe: 300", 7, "budgets.kprobe: found 300, a limit or an increase? Write '<=300'"),
+        ("budgets:\n  kprobe: 300", 7, "budgets.kprobe: found 300; write '<=300' to allow"),
         ("budgets:\n  kprobe: fast", 7, "budgets.kprobe: found 'fast'; expected +N"),
         ("budgets:\n  kprobe: {value: +1, ovrhead: +1}", 7, "budgets.kprobe.ovrhead: unknown key; allowed: value"),
         ("budgets:\n  cup=athlon: +1", 7, "budgets.cup=athlon: unknown key 'cup'; allowed: table"),

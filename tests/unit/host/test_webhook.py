@@ -71,7 +71,7 @@ def test_a_server_that_refuses_is_named_without_the_secret(status: int, tries: i
     with server(iter([status] * 3)) as (url, received), pytest.raises(HostError) as caught:
         hook(url).post(CONTENT)
     assert len(received) == tries
-    assert f"127.0.0.1 was not notified: status {status}" in str(caught.value)
+    assert f"posting to the webhook at 127.0.0.1 failed: status {status}" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 

@@ -258,7 +258,7 @@ def test_a_cost_table_that_the_run_has_no_use_for_is_refused(tmp_path: Path) -> 
     own = tmp_path / "own.yaml"
     own.write_text(cost_file("pentium4").text.replace("cpu: pentium4", "cpu: pentium5"))
     with pytest.raises(
-        UsageError, match=r"own\.yaml: this has the costs of pentium5, and the run has cells of pentium4"
+        UsageError, match=r"own\.yaml: this has the costs of pentium5, but the run has only cells of pentium4"
     ):
         own_costs([str(own)], Run(run(*list5(tmp_path, "kprobe")), tmp_path))
 

@@ -191,8 +191,8 @@ def test_caches_list_the_symbols_that_miss() -> None:
         ["all", "1", "100.0 %", "3", "100.0 %", "2", "100.0 %", "0", "-"],
         ["accesses", "34", "", "18", "", "4", "", "18", ""],
     ]
-    assert "As many calls again missed equally often." in text
-    assert "As many calls again missed 3.2 times a call in L1D." in printed(cache_sheets(cached(1600))[0])
+    assert "A second pass had equally many misses." in text
+    assert "A second pass missed 3.2 times per call in L1D." in printed(cache_sheets(cached(1600))[0])
     assert not cache_sheets(AFTER)
 
 

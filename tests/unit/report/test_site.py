@@ -77,7 +77,7 @@ def test_a_run_that_still_runs_is_shown_as_such(lab: Path, site: Path) -> None:
     with Store.open(lab) as store, store.working_on(run):
         site_of(lab, site)
     pages = checked(site)
-    assert "It was still running when this page was made." in pages[run_file(run)].whole_text
+    assert "The run was still running when this page was made." in pages[run_file(run)].whole_text
     assert table(pages["index.html"], "run-list")[0][3:8] == ["running", "1", "0", "0", "1"]
     # Its kprobe has no outcome yet.
     assert KPROBE_PAGE not in pages
@@ -85,7 +85,7 @@ def test_a_run_that_still_runs_is_shown_as_such(lab: Path, site: Path) -> None:
     # Its process ends without a word to the store.
     site_of(lab, site)
     pages = checked(site)
-    assert "It was interrupted." in pages[run_file(run)].whole_text
+    assert "The run was interrupted." in pages[run_file(run)].whole_text
     assert table(pages["index.html"], "run-list")[0][3] == "interrupted"
 
 
@@ -183,7 +183,7 @@ def test_a_name_that_is_none_stays_in_the_site_and_is_text(name: str, lab: Path,
     site_of(lab, site)
     pages = checked(site)
     assert not any("<script>alert" in text for path, text in files(site).items() if path.endswith(".html"))
-    assert "what is stored of run" in pages[run_file(name)].whole_text
+    assert "the stored results of run" in pages[run_file(name)].whole_text
     assert len(table(pages["index.html"], "experiment-list")) == 2
     assert sorted(path.name for path in site.parent.iterdir()) == ["lab", "site"]
 
@@ -195,5 +195,5 @@ def test_a_history_that_contradicts_itself_is_said_on_its_page(record: str, lab:
         connection.execute(f"UPDATE cells SET record = {record} WHERE id = ?", (KPROBE,))
     site_of(lab, site)
     pages = checked(site)
-    assert "contradicts itself" in pages[KPROBE_PAGE].whole_text
+    assert "contradict each other" in pages[KPROBE_PAGE].whole_text
     assert len(table(pages["experiments/quickstart.html"], "metric-list")) == 1

@@ -213,7 +213,7 @@ def test_a_folder_with_something_else_is_refused(lab: Path, site: Path) -> None:
     six_days(lab)
     site.mkdir()
     (site / "thesis.tex").write_text("mine")
-    with pytest.raises(UsageError, match="is no site") as refused:
+    with pytest.raises(UsageError, match="is not a site") as refused:
         site_of(lab, site)
     assert "empty folder" in refused.value.hint
     assert sorted(path.name for path in site.iterdir()) == ["thesis.tex"]
@@ -239,7 +239,7 @@ def test_no_file_of_somebody_elses_is_overwritten(lab: Path, site: Path) -> None
     before = written(site)
     run = one_more_day(lab)
     (site / run_file(run)).write_text("mine")
-    with pytest.raises(UsageError, match="is not the site's own"):
+    with pytest.raises(UsageError, match="does not belong to the site"):
         site_of(lab, site)
     (site / run_file(run)).unlink()
     assert written(site) == before
@@ -249,7 +249,7 @@ def test_no_file_of_somebody_elses_is_overwritten(lab: Path, site: Path) -> None
         store.record(entry.id, cell("none", id="a/b"))
     (site / new).parent.mkdir()
     (site / new).write_text("mine")
-    with pytest.raises(UsageError, match="is not the site's own"):
+    with pytest.raises(UsageError, match="does not belong to the site"):
         site_of(lab, site)
     assert (site / new).read_text() == "mine"
 
@@ -311,7 +311,7 @@ def test_a_disk_that_is_full(lab: Path, site: Path, monkeypatch: pytest.MonkeyPa
         write_whole(path, content)
 
     monkeypatch.setattr(building, "write_whole", full)
-    with pytest.raises(HostError, match="no room left"):
+    with pytest.raises(HostError, match="no space left for results"):
         site_of(lab, site)
     monkeypatch.undo()
     assert site_of(lab, site).written == 3

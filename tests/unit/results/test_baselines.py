@@ -80,7 +80,7 @@ def test_what_is_not_there_is_named_with_the_nearest(store: Store, lab: Path) ->
 )
 def test_what_is_no_name(store: Store, name: str) -> None:
     run = made(store)
-    with pytest.raises(UsageError, match="no name for a baseline") as caught:
+    with pytest.raises(UsageError, match="is not a valid name for a baseline") as caught:
         store.set_baseline(name, run.id)
     assert caught.value.what.isprintable()
     assert not store.baselines()

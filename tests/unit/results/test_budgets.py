@@ -38,15 +38,15 @@ def test_a_limit(text: str, amount: float) -> None:
 @pytest.mark.parametrize(
     ("bare", "sentence"),
     [
-        (300, "found 300, a limit or an increase? Write '<=300' for at most 300, or '+300' for 300 more than before"),
-        ("0", "found '0', a limit or an increase? Write '<=0' for at most 0, or '+0' for 0 more than before"),
+        (300, "found 300; write '<=300' to allow at most 300, or '+300' to allow an increase of 300"),
+        ("0", "found '0'; write '<=0' to allow at most 0, or '+0' to allow an increase of 0"),
         (
             "1%",
-            "found '1%', a limit or an increase? Write '<=N' for at most N in the cell's unit, or '+1%' for 1 % more",
+            "found '1%'; write '<=N' to allow at most N in the cell's unit, or '+1%' to allow an increase of 1 %",
         ),
-        ("1.5 %", "or '+1.5%' for 1.5 % more than before"),
-        ("<=5%", "found '<=5%'; a limit is in the cell's unit, as <=5"),
-        ("<5", "found '<5'; expected +N or +N% for so much more than before, or <=N for at most N"),
+        ("1.5 %", "or '+1.5%' to allow an increase of 1.5 %"),
+        ("<=5%", "found '<=5%'; a limit is in the cell's unit: <=5"),
+        ("<5", "found '<5'; expected +N or +N% to allow such an increase, or <=N to allow at most N"),
         ("=5", "expected"),
         (">=5", "expected"),
     ],

@@ -231,7 +231,7 @@ def test_few_samples_and_drift_allow_no_verdict() -> None:
     before = timed("kprobe", [1000.0, 1001, 1002, 1003, 1004])
     found = only(before, timed("kprobe", [2000.0 + n for n in range(12)]))
     assert (found.change, found.beyond) == ("undecided", ())
-    assert found.reason == "no verdict: 5 and 12 samples; an interval of 95 % needs 6 of each"
+    assert found.reason == "no verdict: found 5 and 12 samples; a 95 % interval needs 6 of each"
     assert found.value is not None
     assert found.value.repeats == 12
     steady = timed("kprobe", [1000.0 + n for n in range(12)])

@@ -59,7 +59,7 @@ def test_only_a_cell_without_a_number_has_a_reason() -> None:
     [
         ({"runs": 3}, "3 runs with 19 done in each are no evidence for 3 warm ones"),
         ({"done": 0}, "4 runs with 0 done in each"),
-        ({"restored": False}, "did not come back"),
+        ({"restored": False}, "the original bytes were not restored"),
         ({"mechanism": "none"}, "a cell with a probe cannot have the mechanism none"),
         ({"mechanism": "module"}, "only probes record events"),
         ({"recorded": None}, "only probes record events"),
@@ -72,16 +72,16 @@ def test_a_whole_system_s_number_needs_its_own_evidence(change: dict[str, Any], 
     assert CellRecord.model_validate(valid).work is not None
     with pytest.raises(ValidationError, match=complaint):
         CellRecord.model_validate({**valid, "work": {**valid["work"], **change}})
-    with pytest.raises(ValidationError, match="of one kind"):
+    with pytest.raises(ValidationError, match="either the evidence of a probe or that of a whole system"):
         CellRecord.model_validate({**valid, "evidence": evidence("kprobe")})
 
 
 @pytest.mark.parametrize(
     ("probe", "changes", "complaint"),
     [
-        ("djprobe", {"evidence": None}, "only with its evidence"),
+        ("djprobe", {"evidence": None}, "a number needs either the evidence"),
         ("djprobe", {"evidence": evidence("djprobe", hits=4999)}, "4999 hits in 5000 calls"),
-        ("djprobe", {"evidence": evidence("djprobe", restored=False)}, "did not come back"),
+        ("djprobe", {"evidence": evidence("djprobe", restored=False)}, "the original bytes were not restored"),
         ("djprobe", {"evidence": evidence("none")}, "cannot have the mechanism none"),
         ("none", {"evidence": evidence("djprobe")}, "cannot have the mechanism jmp"),
         ("none", {"evidence": evidence("none", hits=1)}, "expected 0"),

@@ -38,7 +38,7 @@ def read_and_not_write(lab: str) -> None:
         assert [record.id for record in store.load_run(entry.id).cells] == ["cell/0"]
         assert store.unfinished_cells(entry.id) == ["cell/1"]
         for write in (store.check_writable, lambda: store.record(entry.id, cell("djprobe", id="cell/1"))):
-            with pytest.raises(HostError, match="results cannot be kept here") as caught:
+            with pytest.raises(HostError, match="cannot store results here") as caught:
                 write()
             assert caught.value.where == str(store.path)
             assert "ORCHESTRATOR_LAB" in caught.value.hint

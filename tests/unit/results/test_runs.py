@@ -98,7 +98,7 @@ def test_a_lab_without_runs_hints_how_to_make_one(lab: Path, name: str) -> None:
 def test_a_directory_that_is_no_runs_is_reported(lab: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"it has no run\.json"):
         find_run(str(tmp_path), lab)
-    with pytest.raises(UsageError, match="no such directory"):
+    with pytest.raises(UsageError, match="this directory does not exist"):
         find_run(str(tmp_path / "gone"), lab)
     with pytest.raises(UsageError, match="file name too long"):
         find_run("x" * 5000, lab)

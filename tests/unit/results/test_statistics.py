@@ -172,7 +172,7 @@ def test_a_difference_above_the_baselines_own_counts() -> None:
 def test_a_smaller_difference_has_no_verdict() -> None:
     found = Resolution.of([1003.0] * 3, [1000.0] * 3, [[1004.0] * 3])
     assert found.why_undecided("ns") == (
-        "no verdict: the difference of 3 ns does not exceed the smallest that can be resolved, 4"
+        "no verdict: the difference of 3 ns does not exceed the resolution, 4"
     )
 
 

@@ -232,7 +232,7 @@ def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     garbage = b"my thesis, do not delete\n" * 1000
     (tmp_path / FILE_NAME).write_bytes(garbage)
-    with pytest.raises(LabError, match="no result store") as caught, Store.open(tmp_path):
+    with pytest.raises(LabError, match="not a result store") as caught, Store.open(tmp_path):
         pass
     assert "Nothing in it was changed" in caught.value.hint
     assert (tmp_path / FILE_NAME).read_bytes() == garbage
@@ -265,7 +265,7 @@ def test_a_record_changed_from_outside_is_reported(store: Store) -> None:
     with raw:
         raw.execute("UPDATE samples SET value = 1.0 WHERE position = 0")
     raw.close()
-    with pytest.raises(LabError, match="contradicts itself") as caught:
+    with pytest.raises(LabError, match="contradict each other") as caught:
         store.load_run(entry.id)
     assert any("not the mean" in line for line in caught.value.detail)
 
@@ -301,7 +301,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     try:
         check_nothing_is_lost_when_full(tmp_path, 0)
         fill_up(tmp_path / "filler")
-        with pytest.raises(HostError, match="no room left"), Store.open(tmp_path / "new"):
+        with pytest.raises(HostError, match="no space left for results"), Store.open(tmp_path / "new"):
             pass
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
@@ -320,7 +320,7 @@ def user_folder(tmp_path: Path) -> Iterator[Path]:
 def test_a_read_only_folder_is_reported(user_folder: Path) -> None:
     user_folder.chmod(0o500)
     for lab in (user_folder, user_folder / "below"):
-        with pytest.raises(HostError, match="results cannot be kept here") as caught, Store.open(lab):
+        with pytest.raises(HostError, match="cannot store results here") as caught, Store.open(lab):
             pass
         assert "ORCHESTRATOR_LAB" in caught.value.hint
 
@@ -331,7 +331,7 @@ def test_a_store_that_became_read_only_is_reported_and_kept(user_folder: Path) -
     (user_folder / FILE_NAME).chmod(0o400)
     user_folder.chmod(0o500)
     # An ordinary user may still read it, as test_read_only_store.py shows; root is taken for one who may write.
-    with pytest.raises(HostError, match="results cannot be kept here"), Store.open(user_folder) as store:
+    with pytest.raises(HostError, match="cannot store results here"), Store.open(user_folder) as store:
         store.check_writable()
     user_folder.chmod(0o700)
     (user_folder / FILE_NAME).chmod(0o600)

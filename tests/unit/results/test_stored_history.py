@@ -131,5 +131,5 @@ def test_a_store_that_another_program_changed_is_said(record: str, tmp_path: Pat
     store_days(tmp_path, [counted(1036)])
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         connection.execute(f"UPDATE cells SET record = {record}")
-    with Store.open(tmp_path) as store, pytest.raises(LabError, match="contradicts itself"):
+    with Store.open(tmp_path) as store, pytest.raises(LabError, match="contradict each other"):
         history(store, METRIC)

@@ -356,7 +356,7 @@ def fill_up_within_a_boot(disk: str, error: str) -> None:
         artifacts = without_machine(setups)
         task = BootTask(Scripted(measure), BOOT, BOOT.cells, Path(disk) / "boot1")
         session = Session(task, artifacts, BuildContext(Cache(Path(disk) / "cache")), events.append)
-        with pytest.raises(HostError, match=r"no room left to keep results: 0\.0 MB are free") as caught:
+        with pytest.raises(HostError, match=r"no space left for results: 0\.0 MB are free") as caught:
             run_boot(session)
     assert caught.value.where == str(task.directory)
     assert "--resume" in caught.value.hint

@@ -579,7 +579,7 @@ def test_invalid_workloads_are_refused(load: Loader, text: str, complaint: str) 
         ("./missing.ko", "there is no such file"),
         ("./note.txt", "your own module is a template (.c.j2), a C file (.c) or a .ko"),
         ("./", "a module of your own is a template"),
-        ("mine.c.j2", "a file of your own is named by a path, with a slash in it: ./mine.c.j2"),
+        ("mine.c.j2", "name your own file by a path with a slash: ./mine.c.j2"),
     ],
 )
 def test_other_files_than_modules_are_refused(load: Loader, probe: str, complaint: str) -> None:
