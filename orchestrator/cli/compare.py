@@ -135,8 +135,8 @@ def _check_stored(names: Sequence[str], given: Mapping[str, object]) -> None:
 
 def _check_number(names: Sequence[str], most: int) -> None:
     if len(names) > most:
-        what = "found a run" if len(names) == 1 else f"found {len(names)} runs"
-        raise UsageError(what, hint=f"name at most {most}" if most else "leave them out")
+        count = "a run" if len(names) == 1 else f"{len(names)} runs"
+        raise UsageError(f"found {count}; expected {f'at most {most}' if most else 'none'}")
 
 
 def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out: Path | None) -> None:

@@ -73,7 +73,7 @@ def _text(text: str, baseline: int, size: int) -> str:
 def _box(call: CallCost, left: float, top: float, width: float, colour: str) -> str:
     room = int((width - 6) / _LETTER)
     label = call.name if len(call.name) <= room else call.name[: room - 2] + ".." if room > 4 else ""
-    title = f"{call.name}: {per_call(call.total)} instructions per call, {per_call(call.own)} without its calls"
+    title = f"{call.name}: {per_call(call.total)} instructions per call, {per_call(call.own)} in its own code"
     return (
         f"<g><title>{escape(title)}</title>"
         f'<rect x="{left:.2f}" y="{top:.1f}" width="{width:.2f}" height="{_ROW - 1}" fill={quoteattr(colour)} '

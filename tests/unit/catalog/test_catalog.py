@@ -256,5 +256,5 @@ def test_each_named_cpu_has_caches_with_a_source() -> None:
 
 
 def test_a_cache_is_made_of_whole_sets() -> None:
-    with pytest.raises(ValidationError, match="no sets of 24 lines"):
+    with pytest.raises(ValidationError, match="do not divide into sets of 24 lines"):
         Cache(size=4 << 20, ways=24, line=64, source="none")

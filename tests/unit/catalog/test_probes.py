@@ -103,11 +103,11 @@ def test_what_a_release_lacks_is_said_with_the_change() -> None:
     assert both.lacking_in("6.1.192-lab", "x86_64") is None
     assert (
         both.lacking_in("5.4.0-x", "x86_64")
-        == "Linux has this since 5.5 (commit fec56f5890d9), and the kernel is 5.4.0-x"
+        == "Linux has this since 5.5 (commit fec56f5890d9); the kernel is 5.4.0-x"
     )
     assert (
         both.lacking_in("6.12.117-lab", "x86_64")
-        == "Linux lacks this since 6.10 (commit fec56f5890d9), and the kernel is 6.12.117-lab"
+        == "Linux lacks this since 6.10 (commit fec56f5890d9); the kernel is 6.12.117-lab"
     )
     assert KernelFeature().lacking_in("2.4.37", "x86_64") is None
 
@@ -132,5 +132,5 @@ def test_a_wrong_fact_is_refused(fields: dict[str, object]) -> None:
 def test_a_feature_may_end_on_one_architecture_alone() -> None:
     ended = KernelFeature(until=Change(release="6.14", commit="4346ba160409", arch="i386"))
     assert ended.lacking_in("7.3.4", "x86_64") is ended.lacking_in("6.13.12", "i386") is None
-    words = "Linux lacks this on i386 since 6.14 (commit 4346ba160409), and the kernel is 7.3.4"
+    words = "Linux lacks this on i386 since 6.14 (commit 4346ba160409); the kernel is 7.3.4"
     assert ended.lacking_in("7.3.4", "i386") == words

@@ -147,7 +147,7 @@ def test_a_review_comment(runs: Runs) -> None:
 | kprobe | 1036 | 1039 | +3 | +0.3 % | dearer | beyond +0 |
 | &nbsp;&nbsp;overhead | 627 | 630 | +3 | +0.5 % |  |  |
 
-<details><summary>What was compared</summary>
+<details><summary>Details</summary>
 
 experiment x
 before: `{before}`
@@ -176,7 +176,7 @@ def test_a_page(runs: Runs, tmp_path: Path) -> None:
     assert "markdown goes to stdout" in refusal("compare", before, after, "--format", "markdown", "--out", str(file))
     # Before anything is measured for it.
     nowhere = ("--format", "html", "--out", str(tmp_path / "none" / "page.html"))
-    assert "there is no such folder" in refusal("compare", "--config", "none.yaml", "a", "b", *nowhere)
+    assert "this folder does not exist" in refusal("compare", "--config", "none.yaml", "a", "b", *nowhere)
 
 
 def test_symbols_explain_a_change(runs: Runs, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_run_alone_is_compared_with_the_default_or_the_one_before(runs: Runs, 
     assert (found.before.run, found.after.run, found.cells[0].value.difference) == (first, third, 3.0)
     assert answer("default", third, status=1) == found
     assert answer(third, first, status=0).cells[0].change == "cheaper"
-    assert "there is no complete run" in refusal("compare", "default")
+    assert "found no complete run" in refusal("compare", "default")
 
 
 def test_budgets_are_those_of_the_run_after(runs: Runs) -> None:
@@ -329,7 +329,7 @@ def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
     assert "different clocks: instructions and wall" in message
     other = runs.add(exact("kprobe", 1036, id="elsewhere"))
     message = refusal("compare", exact_run, other)
-    assert "no two cells have one id" in message
+    assert "no two cells have the same id" in message
     assert f"{exact_run}:{MACHINE}/kprobe/noop" in message
     assert f"{other}:elsewhere" in message
     two = runs.add(exact("none", 1), exact("kprobe", 2), exact("jprobe", 3), exact("kprobe", 4, id="a/b/kprobe/x"))
@@ -396,7 +396,7 @@ def test_nothing_heavy_is_loaded_for_exact_counts(runs: Runs) -> None:
 def test_a_run_that_is_compared_with_itself_is_named(runs: Runs) -> None:
     runs.add(exact("none", 409), exact("kprobe", 1036))
     run = runs.add(exact("none", 409), exact("kprobe", 1040))
-    said = f"note: run {run}, so nothing can differ\n"
+    said = f"note: run {run} is compared with itself, so nothing can differ\n"
     for names in (["latest", "latest"], ["latest", run], ["latest:kprobe", "latest:kprobe"], [run, "latest:kprobe"]):
         result = orchestrator("compare", *names)
         assert (result.exit_code, result.stderr) == (0, said)
@@ -462,7 +462,7 @@ def test_a_name_from_beginning_to_end(lab: Path, tmp_path: Path) -> None:
     second = store_run(lab, tmp_path / "second", cell("none"))
     assert orchestrator("baseline", "set", "before", first).stdout == f"before is {first}\n"
     assert orchestrator("report", "before", "--format", "json").stdout.count(first) == 1
-    assert orchestrator("baseline", "set", "before").stdout == f"before is {second} (it was {first})\n"
+    assert orchestrator("baseline", "set", "before").stdout == f"before is {second} (previously {first})\n"
     (header, row) = orchestrator("baseline", "list").stdout.splitlines()
     assert row.split()[:4] == ["before", second, "x", "complete"]
     assert header.split() == ["baseline", "run", "experiment", "status", "since"]

@@ -167,10 +167,10 @@ def test_another_architecture_is_named_and_has_no_common_instructions(run: str, 
         ),
         (("latest", "latest:none"), "hint: name a cell of both: latest:none"),
         (("latest:none", "latest:kprob"), "has no cell 'kprob'"),
-        (("latest:none", "latest:djprobe"), "cell pentium4/debian-686/djprobe/noop has no profile hint: measure with"),
+        (("latest:none", "latest:djprobe"), "cell pentium4/debian-686/djprobe/noop has no profile hint: measure one"),
         (("nonsense:none", "latest:none"), "unknown run 'nonsense'"),
         (("none", "kprobe"), "Name a cell RUN:CELL: latest:none"),
-        ((":none", "latest:kprobe"), "':none' has no run before the colon hint: a cell is named RUN:CELL"),
+        ((":none", "latest:kprobe"), "':none' has no run before the colon hint: name a cell RUN:CELL"),
         (("latest:none", "latest:kprobe", "--tree", "--symbol", "f"), "name one of them"),
         (("latest:none", "latest:kprobe", "--tree"), "--tree needs one cell, not two"),
         (("latest:none", "latest:kprobe", "--callgrind", "x"), "--callgrind needs one cell, not two"),
@@ -186,11 +186,11 @@ def test_what_cannot_be_compared_is_said(arguments: tuple[str, ...], words: str,
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--tree", "--annotate", "entry"), "--tree and --annotate do not go together hint: name one of them"),
-        (("--annotate", "entry", "--folded", "x"), "--annotate and --folded do not go together"),
-        (("--tree", "--callgrind", "x", "--flame-graph", "y"), "--tree and --callgrind, --flame-graph do not"),
-        (("--format", "json", "--annotate", "entry"), "--format json and --annotate do not go together"),
-        (("--format", "markdown", "--folded", "x"), "--format markdown and --folded do not go together"),
+        (("--tree", "--annotate", "entry"), "--tree and --annotate exclude each other hint: name one of them"),
+        (("--annotate", "entry", "--folded", "x"), "--annotate and --folded exclude each other"),
+        (("--tree", "--callgrind", "x", "--flame-graph", "y"), "--tree and --callgrind, --flame-graph exclude"),
+        (("--format", "json", "--annotate", "entry"), "--format json and --annotate exclude each other"),
+        (("--format", "markdown", "--folded", "x"), "--format markdown and --folded exclude each other"),
         (("--folded", "x", "--callgrind", "no/such/y"), "no/such: this folder does not exist"),
     ],
 )
@@ -234,7 +234,7 @@ def test_without_stacks_there_is_no_tree(tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     store_run(tmp_path / "lab", folder, record(profile(NONE, {"f": 1}), "none", folder))
     for option in (["--tree"], ["--flame-graph", str(tmp_path / "x.svg")]):
-        assert "has no stacks hint: measure with them" in refusal("profile", "latest:none", *option)
+        assert "has no stacks hint: measure stacks" in refusal("profile", "latest:none", *option)
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,9 @@ def test_one_that_is_missing_is_told(answers: list[Surveyed], capsys: pytest.Cap
         ({"versions": None, "problem": "qemu-system-x86_64 is not installed"}, "qemu-system-x86_64 is not installed:"),
         (
             {"versions": HERE.model_copy(update={"code": "1" * 16})},
-            f"it has this program with content {'1' * 16}, and this machine has {'0' * 16}: a run refuses it;",
+            f"it has this program with content {'1' * 16}, and this machine has {'0' * 16}: runs refuse it;",
         ),
-        ({"is_writable": False}, "/cache cannot be written to:"),
+        ({"is_writable": False}, "cannot write to /cache:"),
         ({"free_mb": 100}, "100 MB free in /cache, better 2000:"),
     ],
 )

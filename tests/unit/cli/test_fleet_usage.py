@@ -78,7 +78,7 @@ def test_a_key_is_its_owner_s_only_and_is_made_once(lab: Path, tmp_path: Path) -
     finally:
         os.umask(old)
     assert done.stdout.strip() == str(lab / "fleet" / "fleet.key")
-    assert "may run code on all machines of the fleet: copy it only to machines of the fleet, by a way" in done.stderr
+    assert "can run code on all machines of the fleet: copy it only to machines of the fleet, over a connection" in done.stderr
     for file in (lab / "fleet" / "fleet.key", tmp_path / "mine.key"):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     before = read_key(lab / "fleet" / "fleet.key")
@@ -144,7 +144,7 @@ def test_a_second_fleet_of_one_name_is_refused() -> None:
         (["--memory", "much"], "expected a size such as 8G"),
         (["--hosts", "hosts.yaml"], "other hosts cannot reach a fleet on 127.0.0.1"),
         (["--hosts", "none.yaml", "--host", "127.0.0.1"], "none.yaml: no such file"),
-        (["--hosts", "hosts.yaml", "--host", "127.0.0.1", "--workers", "2"], "two workers are called"),
+        (["--hosts", "hosts.yaml", "--host", "127.0.0.1", "--workers", "2"], "two workers are named"),
     ],
 )
 def test_orders_that_cannot_be_kept_are_refused(

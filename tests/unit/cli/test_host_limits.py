@@ -55,7 +55,7 @@ LIMITS: dict[str, tuple[Callable[[], None], str, str]] = {
     "all room": (
         fill_the_only_disk,
         "no space left: ",
-        "hint: make room there, then run again, or go on with ",
+        "hint: make room there, then run again, or resume with ",
     ),
 }
 

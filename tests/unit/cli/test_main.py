@@ -87,12 +87,12 @@ def test_usage_and_hints(as_what: str, name: str, tmp_path: Path) -> None:
         f"hint: for example {name} run configs/quickstart.yaml; see: {name} run -h",
     ]
     hint = called(as_what, "report", ORCHESTRATOR_LAB=str(tmp_path)).stderr.splitlines()[-1]
-    assert hint == f"hint: Make one: {name} run CONFIG"
+    assert hint == f"hint: start one: {name} run CONFIG"
 
 
 def test_a_shell_that_was_named_before_it(tmp_path: Path) -> None:
     said = called("lab", "report", ORCHESTRATOR_LAB=str(tmp_path), ORCHESTRATOR_CALLED_BY="sh").stderr
-    assert said.splitlines()[-1] == "hint: Make one: sh lab run CONFIG"
+    assert said.splitlines()[-1] == "hint: start one: sh lab run CONFIG"
 
 
 def test_the_checkouts_script_alone_has_tests_to_run() -> None:

@@ -73,7 +73,7 @@ def test_what_a_crash_cuts_short() -> None:
         ("[2] Basic test for tracers	[FAIL]\n", "the lines of tests 2 to 2 are missing"),
         (
             "[4] Trace pipe\n+ inline output\n	[UNSUPPORTED]\n",
-            "the script counts 1 unsupported, and 0 such results were",
+            "the script counts 1 unsupported, but printed 0 such results",
         ),
         ("=== Ftrace unit tests ===\n", "this is not the output of ftracetest: its title is missing"),
     ],

@@ -195,7 +195,7 @@ def test_a_cpu_without_a_cost_table_has_no_time(tmp_path: Path) -> None:
 def test_a_profile_that_is_not_the_recorded_one_is_an_error(tmp_path: Path) -> None:
     cells = list5(tmp_path, "kprobe")
     (tmp_path / FOLDER / file_name(cells[1].id)).write_bytes(b"")
-    with pytest.raises(LabError, match="this is not the profile"):
+    with pytest.raises(LabError, match="differs from the recorded one"):
         modelled_run(Run(run(*cells), tmp_path), known_costs())
 
 

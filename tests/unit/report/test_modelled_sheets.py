@@ -181,9 +181,9 @@ def test_json_of_an_experiment_without_tables_is_complete() -> None:
     ("changes", "complaint"),
     [
         ({"interval": (1000.0, 1001.0)}, "in its band"),
-        ({"evidence": None}, "comes with its band and its evidence"),
-        ({"role": None}, "has a role"),
-        ({"role": "excluded"}, "excluded for a reason"),
+        ({"evidence": None}, "needs a modelled time with band and evidence"),
+        ({"role": None}, "needs a role"),
+        ({"role": "excluded"}, "an excluded figure needs a reason"),
         ({"reason": "none"}, "has no modelled time"),
         ({"clock": "wall"}, "modelled"),
     ],

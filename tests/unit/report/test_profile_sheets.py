@@ -250,7 +250,7 @@ def test_a_flame_graph_has_a_box_for_each_call_as_wide_as_what_it_executes() -> 
     for group in picture.iter("{http://www.w3.org/2000/svg}g"):
         title, rectangle = group[0].text or "", group[1]
         boxes[title.partition(":")[0]] = (title, float(rectangle.get("width", "0")), float(rectangle.get("y", "0")))
-    assert boxes["callbench"][0] == "callbench: 33.002 instructions per call, 12 of its own"
+    assert boxes["callbench"][0] == "callbench: 33.002 instructions per call, 12 in its own code"
     assert boxes["callbench"][1] == 1200
     assert boxes["get_kprobe"][1] == pytest.approx(1200 * 9000 / 16501, abs=0.01)
     heights = [boxes[name][2] for name in ("callbench", "read_tsc", "get_kprobe", "kprobe_func [lab_kprobe]")]

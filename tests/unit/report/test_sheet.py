@@ -49,7 +49,7 @@ def test_traps_that_are_others_as_well_are_unknown_and_not_nothing() -> None:
     hit = evidence("kprobe", int3=None, others=3)
     text = printed(run(cell("none"), cell("kprobe", evidence=hit), cell("jprobe")))
     assert re.search(r"^int3 a hit +- +unknown +3$", text, re.MULTILINE), text
-    sentence = "int3 a hit is unknown for kprobes: 3 hits by others came while the hits were counted, and QEMU"
+    sentence = "int3 a hit is unknown for kprobes: QEMU's count of traps includes 3 hits by other processes."
     assert sentence in " ".join(text.split())
     by_kvm = printed(run(cell("none"), cell("kprobe", evidence=hit, parameters={"accelerator": "kvm"})))
     assert "unknown" not in by_kvm
@@ -59,7 +59,7 @@ def test_traps_of_a_module_that_does_not_count_others_are_unknown() -> None:
     hit = evidence("kprobe", int3=None, others=None)
     text = printed(run(cell("none"), cell("kprobe", evidence=hit), cell("jprobe")))
     assert re.search(r"^int3 a hit +- +unknown +3$", text, re.MULTILINE), text
-    assert "int3 a hit is unknown for kprobes: hits by others came while" in " ".join(text.split())
+    assert "int3 a hit is unknown for kprobes: QEMU's count of traps includes hits by other processes." in " ".join(text.split())
 
 
 def test_the_release_stands_in_the_heading_though_all_cells_failed() -> None:

@@ -80,7 +80,7 @@ def test_a_damaged_note_is_a_night_that_ended(lab: Path, note: NightlyMarker, st
 
 
 def test_one_process_has_the_night(lab: Path, note: NightlyMarker) -> None:
-    with pytest.raises(UsageError, match="'nightly' is under way"), nightly_lock(lab, "nightly"):
+    with pytest.raises(UsageError, match="is measuring the nightly experiment 'nightly'"), nightly_lock(lab, "nightly"):
         pass
     with nightly_lock(lab, "another"):
         pass

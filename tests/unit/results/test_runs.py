@@ -107,7 +107,7 @@ def test_a_directory_that_is_no_runs_is_reported(lab: Path, tmp_path: Path) -> N
 def test_a_killed_run_on_another_machine_hints_where_to_resume(lab: Path, tmp_path: Path) -> None:
     directory = tmp_path / "out"
     prepare_directory(directory, RunIdentity(run="20261121-014502-quickstart-1f3a", experiment="quickstart"))
-    with pytest.raises(UsageError, match=r"has no results\.json here"):
+    with pytest.raises(UsageError, match=r"has no results\.json and"):
         find_run(str(directory), lab)
 
 

@@ -418,7 +418,7 @@ def test_repeats_follow_from_the_scatter() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [([], [1.0, 2.0]), ([1.0, 2.0], [1.0])])
 def test_one_sample_has_no_interval(before: list[float], after: list[float]) -> None:
-    with pytest.raises(ValueError, match="fewer than two"):
+    with pytest.raises(ValueError, match="an interval needs at least two samples"):
         difference_interval(before, after)
 
 

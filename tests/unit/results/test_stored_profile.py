@@ -122,7 +122,7 @@ def test_another_file_than_the_recorded_one_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_profile_that_is_not_there_yet_says_when_it_is(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="is not there") as error:
+    with pytest.raises(LabError, match="is missing") as error:
         load_profile(tmp_path, profiled("kprobe"))
     assert "--resume" in error.value.hint
 

@@ -156,7 +156,7 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("handlers=[records]", "handlers.0: found 'records'; allowed: noop, count, record"),
         ("benchmark=gtodbench", "benchmark: found 'gtodbench'; expected a mapping; keys: name, calls, repeats"),
         ("benchmark.name=kpcash", "benchmark.name: found 'kpcash'; allowed: gtodbench"),
-        ("benchmark.sizes=[1000]", "benchmark.sizes: benchmark 'gtodbench' has no such key; leave it out"),
+        ("benchmark.sizes=[1000]", "benchmark.sizes: benchmark 'gtodbench' does not have this key; leave it out"),
         ("probes=[marker.varargs]", "probes.0: found 'marker.varargs'; with benchmark 'gtodbench': it is a row of"),
         (
             "benchmark.cals=1",

@@ -87,7 +87,7 @@ def test_aliases_are_copies_that_keep_the_lines_of_their_anchor() -> None:
         ("\na: !mine 1", "x.yaml:2: YAML tag '!mine' is not allowed"),
         ("a: ! 1", "x.yaml:1: YAML tag '!' is not allowed"),
         ("!k a: 1", "x.yaml:1: YAML tag '!k' is not allowed"),
-        ("a: 1\nb: 2\na: 3", "x.yaml:3: key 'a' first in line 1"),
+        ("a: 1\nb: 2\na: 3", "x.yaml:3: duplicate key 'a', first in line 1"),
         ("? [a]\n: 1", "x.yaml:1: a key must be plain text"),
         ("&k a: 1\n*k : 2", "x.yaml:2: a key must be plain text"),
         ("a: &x [1, *x]", "x.yaml:1: alias '*x' contains itself"),
