@@ -460,7 +460,7 @@ def test_a_program_that_the_guest_lacks_is_named(
     assert result.exit_code == status
     assert words in result.stderr
     assert ("note: status 127" in result.stderr) is bool(words)
-    assert ("hint: --kernel-modules puts modprobe" in result.stderr) is has_hint
+    assert ("hint: --kernel-modules adds modprobe" in result.stderr) is has_hint
 
 
 def test_there_is_nothing_to_resume() -> None:
