@@ -280,9 +280,9 @@ Context = Literal["registers", "words", "record"]
 class Program(Fact):
     """How ``images/bpf/bpfprobe.c`` loads and links a BPF program, in the words of ``probes.yaml``.
 
-    ``runs`` is per hit. One event of each hit has the address ``behind`` bytes after the probe point, or none has one. The probe
-    kind ``entries`` counts the entries of a function whose returns the kernel may miss, without a counter that can be
-    read, when all of its instances (``maxactive``) are in use.
+    ``runs`` is per hit. One event of each hit has the address ``behind`` bytes after the probe point, or none has one.
+    The probe kind ``entries`` counts the entries of a function whose returns the kernel may miss, without a counter
+    that can be read, when all of its instances (``maxactive``) are in use.
     """
 
     type: int

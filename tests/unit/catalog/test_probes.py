@@ -102,8 +102,7 @@ def test_what_a_release_lacks_is_said_with_the_change() -> None:
     both = KernelFeature(since=change("5.5"), until=change("6.10"))
     assert both.lacking_in("6.1.192-lab", "x86_64") is None
     assert (
-        both.lacking_in("5.4.0-x", "x86_64")
-        == "Linux has this since 5.5 (commit fec56f5890d9); the kernel is 5.4.0-x"
+        both.lacking_in("5.4.0-x", "x86_64") == "Linux has this since 5.5 (commit fec56f5890d9); the kernel is 5.4.0-x"
     )
     assert (
         both.lacking_in("6.12.117-lab", "x86_64")

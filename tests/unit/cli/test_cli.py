@@ -166,9 +166,7 @@ def test_a_run_of_another_machine_is_exported(tmp_path: Path) -> None:
     assert junit.exit_code == 1, "a cell failed"
     assert '<property name="qemu" value="QEMU 7.2.22" />' in junit.stdout
     (directory / "provenance.json").write_text("{")
-    assert "damaged: not the provenance of a run" in refusal(
-        "report", str(directory), "--format", "junit", status=1
-    )
+    assert "damaged: not the provenance of a run" in refusal("report", str(directory), "--format", "junit", status=1)
     write_results(directory, run())
     (directory / "provenance.json").unlink()
     assert "has an outcome yet" in refusal("report", str(directory), "--format", "junit")
@@ -189,7 +187,7 @@ def test_a_cost_table_is_shown_with_its_caches_in_every_form(tmp_path: Path) -> 
     assert "djprobe-2005/list5 kprobe, jprobe, djprobe, counts of lab-i386-up." in text
     assert "MHz 3060 3060 3060 published" in text
     assert "L2 512 KiB 8 64" in text
-    assert "Misses are not priced" in text
+    assert "Misses have no cost" in text
     shown = Costs.model_validate_json(orchestrator("model", "show", "pentium4", "--format", "json").stdout)
     assert shown.caches == cpu_caches()["pentium4"]
     own = tmp_path / "own.yaml"

@@ -83,4 +83,6 @@ def test_a_fleet_without_workers_is_told_how_it_gets_one(
     answers: list[Surveyed], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert not print_status(Target(STATE.address, ""), as_json=False)
-    assert capsys.readouterr().err == "the fleet has no worker; start one: orchestrator fleet worker tls://127.0.0.1:1\n"
+    assert (
+        capsys.readouterr().err == "the fleet has no worker; start one: orchestrator fleet worker tls://127.0.0.1:1\n"
+    )

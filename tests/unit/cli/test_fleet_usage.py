@@ -78,7 +78,10 @@ def test_a_key_is_its_owner_s_only_and_is_made_once(lab: Path, tmp_path: Path) -
     finally:
         os.umask(old)
     assert done.stdout.strip() == str(lab / "fleet" / "fleet.key")
-    assert "can run code on all machines of the fleet: copy it only to machines of the fleet, over a connection" in done.stderr
+    assert (
+        "can run code on all machines of the fleet: copy it only to machines of the fleet, over a connection"
+        in done.stderr
+    )
     for file in (lab / "fleet" / "fleet.key", tmp_path / "mine.key"):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     before = read_key(lab / "fleet" / "fleet.key")

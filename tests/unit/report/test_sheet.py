@@ -59,7 +59,9 @@ def test_traps_of_a_module_that_does_not_count_others_are_unknown() -> None:
     hit = evidence("kprobe", int3=None, others=None)
     text = printed(run(cell("none"), cell("kprobe", evidence=hit), cell("jprobe")))
     assert re.search(r"^int3 a hit +- +unknown +3$", text, re.MULTILINE), text
-    assert "int3 a hit is unknown for kprobes: QEMU's count of traps includes hits by other processes." in " ".join(text.split())
+    assert "int3 a hit is unknown for kprobes: QEMU's count of traps includes hits by other processes." in " ".join(
+        text.split()
+    )
 
 
 def test_the_release_stands_in_the_heading_though_all_cells_failed() -> None:

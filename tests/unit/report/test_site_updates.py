@@ -219,7 +219,7 @@ def test_a_folder_with_something_else_is_refused(lab: Path, site: Path) -> None:
     assert sorted(path.name for path in site.iterdir()) == ["thesis.tex"]
     (site / "thesis.tex").unlink()
     site_of(lab, site)
-    with pytest.raises(UsageError, match="a site is a folder"):
+    with pytest.raises(UsageError, match="a site needs a folder"):
         site_of(lab, site / "index.html")
 
 

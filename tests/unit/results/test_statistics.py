@@ -171,9 +171,7 @@ def test_a_difference_above_the_baselines_own_counts() -> None:
 
 def test_a_smaller_difference_has_no_verdict() -> None:
     found = Resolution.of([1003.0] * 3, [1000.0] * 3, [[1004.0] * 3])
-    assert found.why_undecided("ns") == (
-        "no verdict: the difference of 3 ns does not exceed the resolution, 4"
-    )
+    assert found.why_undecided("ns") == ("no verdict: the difference of 3 ns does not exceed the resolution, 4")
 
 
 def test_the_scatter_within_a_boot_counts() -> None:

@@ -131,7 +131,10 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("kernels=[]", "kernels: found 0 entries; expected a list of 1 to 1000 entries"),
         (f"kernels=[{'a,' * 1001}]", "kernels: found 1001 entries; expected a list of 1 to 1000 entries"),
         ("kernels=[debian-686, debian-686]", "kernels.1: a duplicate of an entry above"),
-        ("machines=[{cpu: athlon, memory: 1G}, {cpu: athlon, memory: 1024M}]", "machines.1: the same entry is here tw"),
+        (
+            "machines=[{cpu: athlon, memory: 1G}, {cpu: athlon, memory: 1024M}]",
+            "machines.1: a duplicate of an entry ab",
+        ),
         (
             "machines={cpu: athlon, memory: 1G}",
             "machines: found a mapping; expected a list of 1 to 1000 entries, such as [{cpu: athlon, memory: 1G}]",
@@ -139,7 +142,10 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("machines.0=pentium4", "machines.0: found 'pentium4'; expected a mapping; keys: cpu, smp, memory"),
         ("machines.0={}", "machines.0.cpu: missing; this key is required"),
         ("machines.0.cpus=1", "machines.0.cpus: unknown key; allowed: cpu, smp, memory; did you mean 'cpu'?"),
-        ("machines.0.cpu=486", "machines.0.cpu: found 486; expected a CPU's name; put a name that is a number in quotes"),
+        (
+            "machines.0.cpu=486",
+            "machines.0.cpu: found 486; expected a CPU's name; put a name that is a number in quotes",
+        ),
         ("machines.0.smp=0", "machines.0.smp: found 0; expected a whole number from 1 to 16"),
         ("machines.0.smp=true", "machines.0.smp: found true; expected a whole number"),
         ("machines.0.smp=2", "machines.0.smp: found 2; clock 'instructions' needs 1: QEMU counts"),

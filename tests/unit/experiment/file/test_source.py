@@ -126,7 +126,9 @@ def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "quickstart.yaml").touch()
     with pytest.raises(ConfigError, match=r"quikstart.yaml: no such file\nhint: did you mean '.*/quickstart.yaml'\?"):
         read_source(tmp_path / "quikstart.yaml")
-    with pytest.raises(ConfigError, match=r"is a folder; expected a file\nhint: name a file in it, such as .*quickstart.yaml"):
+    with pytest.raises(
+        ConfigError, match=r"is a folder; expected a file\nhint: name a file in it, such as .*quickstart.yaml"
+    ):
         read_source(tmp_path)
     with pytest.raises(ConfigError, match=r"no such file$"):
         read_source(tmp_path / "nowhere" / "x.yaml")
