@@ -133,7 +133,7 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("kernels=[debian-686, debian-686]", "kernels.1: a duplicate of an entry above"),
         (
             "machines=[{cpu: athlon, memory: 1G}, {cpu: athlon, memory: 1024M}]",
-            "machines.1: a duplicate of an entry ab",
+            "machines.1: a duplicate of an entry above",
         ),
         (
             "machines={cpu: athlon, memory: 1G}",
