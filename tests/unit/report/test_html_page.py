@@ -103,7 +103,7 @@ def test_consoles_and_c_are_stored_once_and_come_back(tmp_path: Path) -> None:
     assert len(root.all("template")) == 1 + 3
     details = {one.attributes["id"]: one for one in root.all("details")}
     assert [link.whole_text for link in details["cell-5"].all("a")][1:] == [
-        "its console",
+        "Console",
         f"C of lab_kprobe-{hashlib.sha256(b'kprobe').hexdigest()[:8]}",
     ]
     assert "quiet x=<b>" in details["guest-1"].whole_text
@@ -153,7 +153,7 @@ def test_a_profile_has_its_symbols_and_its_flame_graph(tmp_path: Path) -> None:
     page = page_of(record(made, "none", tmp_path), directory=tmp_path)
     root = check_page(page)
     (graph,) = root.all("svg")
-    assert "entry: 7 instructions per call, 7 of its own" in graph.whole_text
+    assert "entry: 7 instructions per call, 7 in its own code" in graph.whole_text
     (tmp_path / "profiles" / "x.none.json.gz").write_bytes(b"damaged")
     assert check_page(page_of(record(made, "none", tmp_path / "other"), directory=tmp_path)).all("svg") == []
 
@@ -188,7 +188,7 @@ def test_a_page_is_not_written_through_links(tmp_path: Path) -> None:
     assert (run / page.folder / "console.txt").read_bytes() == b"a console"
     (run / page.folder).rename(tmp_path / "elsewhere")
     (run / page.folder).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(LabError, match="in the place of a page's folder"):
+    with pytest.raises(LabError, match="the page's folder is a symbolic link"):
         write_page(page, run / "report.html")
 
 
