@@ -131,10 +131,7 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("kernels=[]", "kernels: found 0 entries; expected a list of 1 to 1000 entries"),
         (f"kernels=[{'a,' * 1001}]", "kernels: found 1001 entries; expected a list of 1 to 1000 entries"),
         ("kernels=[debian-686, debian-686]", "kernels.1: a duplicate of an entry above"),
-        (
-            "machines=[{cpu: athlon, memory: 1G}, {cpu: athlon, memory: 1024M}]",
-            "machines.1: a duplicate of an entry above",
-        ),
+        ("machines=[{cpu: athlon, memory: 1G}, {cpu: athlon, memory: 1024M}]", "machines.1: a duplicate of an entry"),
         (
             "machines={cpu: athlon, memory: 1G}",
             "machines: found a mapping; expected a list of 1 to 1000 entries, such as [{cpu: athlon, memory: 1G}]",
