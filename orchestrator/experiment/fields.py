@@ -240,7 +240,7 @@ def probe(value: object, info: ValidationInfo) -> object:
         if user_probe.probe_in_catalogue(value) is None and value not in rows:
             path, text = user_probe.split_path(value)
             if path.endswith((*user_probe.SUFFIXES, *user_probe.BPF_SUFFIXES)):
-                raise mismatch(value, f"a file of your own is named by a path, with a slash in it: ./{path}")
+                raise mismatch(value, f"name your own file by a path with a slash: ./{path}")
             if user_probe.may_be_one_liner(value):
                 raise mismatch(value, f"a one-liner of bpftrace is '{user_probe.PREFIX} PROBE {{ ACTION }}'")
             name, _, text = value.partition(" ")

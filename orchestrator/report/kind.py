@@ -191,7 +191,7 @@ def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
     if not panel.elsewhere(cell) or cell.status != "ok":
         return None
     if cell.probe == BASELINE:
-        return f"baseline of {cell.kernel}, for the probes measured there"
+        return f"measured on {cell.kernel}, for the probes there"
     own = next(
         (one for one in panel.cells if one.kernel == cell.kernel and one.probe == BASELINE and one.value is not None),
         None,

@@ -241,7 +241,7 @@ def test_the_same_exact_values_over_each_channel(
         (["image=debian-amd64"], "is for x86_64, and kernel 'lab-i386-up' is for i386"),
         (["channel=ssh"], "channel 'ssh' needs an image"),
         ([f"image={IMAGE}", "channel=telnet"], "allowed: framed, ssh, serial"),
-        (["image=./none.qcow2"], "there is no such file"),
+        (["image=./none.qcow2"], "this file does not exist"),
         ([f"image={IMAGE}", "benchmark.name=kpcache", "probes=[none]", "benchmark.calls=5000"], "leave it out"),
     ],
 )

@@ -506,7 +506,7 @@ def test_a_file_s_paths_begin_at_its_folder(load: Loader, tmp_path: Path, monkey
     matrix = only_table(load(text, "probes=[./other.c, djprobe]"), CallsTable)
     assert matrix.benchmark.file == str(tmp_path / "reading.c")
     assert matrix.probes == (str(elsewhere / "other.c"), "djprobe")
-    with pytest.raises(ConfigError, match=r"benchmark\.file: found .*elsewhere/reading\.c'; there is no such file"):
+    with pytest.raises(ConfigError, match=r"benchmark\.file: found .*elsewhere/reading\.c'; this file does not exist"):
         load(text, "benchmark.file=reading.c")
 
 
@@ -530,9 +530,9 @@ def test_an_own_module_is_a_probe(load: Loader) -> None:
         ("benchmark: {name: gtodbench, call: getppid}", "benchmark.call: benchmark 'gtodbench' has no such key"),
         ("benchmark: {name: gtodbench, file: reading.c}", "benchmark.file: benchmark 'gtodbench' has no such key"),
         ("benchmark: {name: workload}", "benchmark.file: missing; benchmark 'workload' runs a file of your own"),
-        ("benchmark: {name: workload, file: none.c}", "there is no such file"),
+        ("benchmark: {name: workload, file: none.c}", "this file does not exist"),
         ("benchmark: {name: workload, file: note.txt}", "expected a C file (.c) or a static x86 program"),
-        ("benchmark: {name: workload, file: .}", "there is no such file"),
+        ("benchmark: {name: workload, file: .}", "this file does not exist"),
         ("benchmark: {name: workload, file: reading.c}", "points: missing; with a workload of your own, name"),
         ("points: [a b]\nbenchmark: {name: gtodbench}", "points.0: found 'a b'; expected a kernel function"),
         ("points: ['a+x']\nbenchmark: {name: gtodbench}", "expected a kernel function"),
@@ -576,9 +576,9 @@ def test_invalid_workloads_are_refused(load: Loader, text: str, complaint: str) 
 @pytest.mark.parametrize(
     ("probe", "complaint"),
     [
-        ("./missing.ko", "there is no such file"),
+        ("./missing.ko", "this file does not exist"),
         ("./note.txt", "your own module is a template (.c.j2), a C file (.c) or a .ko"),
-        ("./", "a module of your own is a template"),
+        ("./", "your own module is a template"),
         ("mine.c.j2", "name your own file by a path with a slash: ./mine.c.j2"),
     ],
 )
@@ -626,7 +626,7 @@ def test_a_path_with_parameters_is_relative_to_the_file(load: Loader, tmp_path: 
     [
         ("./own.c.j2 size", "found 'size' after a module's path; a parameter is NAME=VALUE"),
         ("./own.c.j2 size=1 size=1", "found parameter 'size' twice; give it once"),
-        ("./own.bpf.c size=1", "BPF programs of your own take no parameters"),
+        ("./own.bpf.c size=1", "your own BPF programs take no parameters"),
         ("kprobe size=1", "only modules of your own take parameters, and kprobe is a probe of the lab"),
     ],
 )

@@ -61,7 +61,7 @@ def linked(*libraries: str) -> str:
         ({"benchmark": "{name: workload, file: calling.c}"}, "the workload is linked with no library"),
         ({"benchmark": linked("libc")}, "found 'libc'; expected a library of the image, such as libc.so.6, or a path"),
         ({"benchmark": linked("libmine.c")}, "found 'libmine.c'; expected a library of the image"),
-        ({"benchmark": linked("./gone.so")}, "gone.so'; there is no such file"),
+        ({"benchmark": linked("./gone.so")}, "gone.so'; this file does not exist"),
         ({"benchmark": linked("./x.yaml")}, "x.yaml'; expected a C file (.c) or a shared x86 library (.so)"),
         ({"benchmark": linked("libmine.so", "./libmine.c")}, "found another libmine.so"),
         ({"benchmark": linked("7")}, "found 7; expected a library of the image"),

@@ -239,7 +239,7 @@ def test_own_programs_are_measured_in_the_kernel_and_do_not_record(tmp_path: Pat
 
 def test_what_a_release_lacks() -> None:
     older = dataclasses.replace(a_kernel("debian-amd64", DEBIAN), release="5.4.0-x")
-    reason = "Linux has this since 5.5 (commit fec56f5890d9), and the kernel is 5.4.0-x"
+    reason = "Linux has this since 5.5 (commit fec56f5890d9); the kernel is 5.4.0-x"
     assert unsupported_reason(older, a_cell("bpf-fentry")) == reason
     assert unsupported_reason(older, a_cell("kprobe")) is None
     reason = "Linux has this since 6.10 (commit 535a3692ba72), and the kernel is 6.1"

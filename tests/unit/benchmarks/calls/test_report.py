@@ -32,7 +32,7 @@ def test_a_wide_terminal_gets_both_halves_of_the_mail_in_one_table() -> None:
 def test_probes_on_a_kernel_of_their_own_stay_in_the_table() -> None:
     text = printed(run(*mail_table("x86-32")))
     assert text.count("kretprobe+booster  ") >= 1
-    assert "x86-32 kretprobe: measured on lab-i386-smp-preempt, against that kernel's\n    own baseline of 371" in text
+    assert "x86-32 kretprobe: measured on lab-i386-smp-preempt, with that kernel's\n    baseline of 371" in text
 
 
 def test_kernels_that_share_probes_have_tables_of_their_own() -> None:
