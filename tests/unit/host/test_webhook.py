@@ -130,7 +130,7 @@ def test_what_is_no_answer_is_said() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=talk, args=(listening,), daemon=True).start()
-        with pytest.raises(HostError, match="was not notified"):
+        with pytest.raises(HostError, match="posting to the webhook at"):
             hook(f"http://127.0.0.1:{listening.getsockname()[1]}/").post(CONTENT)
 
 
@@ -145,6 +145,6 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["https://user:secret@example.org/hook", "https://secret@example.org/"])
 def test_a_password_before_the_host_is_refused_and_not_printed(url: str) -> None:
-    with pytest.raises(UsageError, match="before its host") as caught:
+    with pytest.raises(UsageError, match="user name or password is not supported") as caught:
         Webhook(url).check()
     assert "secret@" not in str(caught.value)

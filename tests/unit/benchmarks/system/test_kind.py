@@ -139,7 +139,7 @@ tables:
 def test_an_override_that_no_such_table_has_is_idle(load: Loader) -> None:
     head = "name: x\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\n"
     text = f"{head}tables:\n  one: {{benchmark: {{name: ping-flood}}}}\n"
-    assert "changes nothing: no table here is of a kind" in complaint(load, text, "handlers=[record]")
+    assert "changes nothing: no benchmark of this file has this key" in complaint(load, text, "handlers=[record]")
     assert load(text, "probes=[kprobe]").tables[0].table.probes == ("kprobe",)
 
 
