@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_modules import make_module
 
+from orchestrator.artifacts import module_files
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import (
     loaded_files,
@@ -138,11 +139,14 @@ def test_packed_drivers_are_unpacked(tmp_path: Path) -> None:
     [
         ("x.ko.xz", b"this was packed by nothing", "not a kernel module"),
         ("x.ko.xz", lzma.compress(bytes(1000))[:-20], "it is damaged"),
-        ("x.ko.xz", lzma.compress(bytes((64 << 20) + 1)), "larger than 64 MiB"),
+        ("x.ko.xz", lzma.compress(bytes((1 << 20) + 1)), "larger than 1 MiB"),
         ("x.ko.zst", b"", "not a kernel module"),
     ],
 )
-def test_what_is_packed_otherwise_is_no_module(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_what_is_packed_otherwise_is_no_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, said: str
+) -> None:
+    monkeypatch.setattr(module_files, "_LARGEST", 1 << 20)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(LabError, match=said):
         module_content(tmp_path / name)

@@ -20,7 +20,6 @@ from orchestrator.cli.compared import load_comparison
 from orchestrator.comparison.comparison import ComparedRuns
 from orchestrator.comparison.forms import MOST_ROWS, comparison_chart, comparison_page
 from orchestrator.report.chart import IntervalChart
-from orchestrator.report.drawing import svg_text
 from orchestrator.report.html import pictures
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import median
@@ -153,6 +152,8 @@ def test_what_did_not_change_is_named_and_nothing_is_drawn(tmp_path: Path) -> No
 
 def test_the_chart_has_the_changes_with_their_intervals(tmp_path: Path) -> None:
     pytest.importorskip("scipy")
+    from orchestrator.report.drawing import svg_text
+
     ten = [float(n) for n in range(10)]
     before = [timed("a", [1000 + n for n in ten]), exact("b", 1000), exact("c", 1000)]
     after = [timed("a", [1100 + n for n in ten]), exact("b", 990), exact("c", 1000)]
@@ -174,6 +175,8 @@ def test_the_chart_has_the_changes_with_their_intervals(tmp_path: Path) -> None:
 
 
 def test_a_chart_of_many_changes_stays_legible(tmp_path: Path) -> None:
+    from orchestrator.report.drawing import svg_text
+
     few, many = (
         comparison_chart(
             compare(
