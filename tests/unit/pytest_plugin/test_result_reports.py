@@ -69,7 +69,7 @@ LINES = [
 
 
 def test_each_is_shown_with_its_outcome_and_its_lines(session: pytest.Pytester) -> None:
-    result = session.runpytest_subprocess("-v", "-ra", "-p", "no:xdist")
+    result = session.runpytest_inprocess("-v", "-ra", "-p", "no:xdist")
     result.assert_outcomes(**OUTCOMES)
     result.stdout.fnmatch_lines(LINES)
     result.stdout.fnmatch_lines(
@@ -96,13 +96,13 @@ def test_each_is_shown_with_its_outcome_and_its_lines(session: pytest.Pytester) 
 
 def test_workers_of_xdist_send_them_on(session: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
-    result = session.runpytest_subprocess("-v", "-n", "2")
+    result = session.runpytest_subprocess("-v", "-n", "1")
     result.assert_outcomes(**OUTCOMES)
     assert "test_theirs[2][suite/bad#2] FAILED" in result.stdout.str()
 
 
 def test_junit_has_a_case_for_each(session: pytest.Pytester) -> None:
-    session.runpytest_subprocess("--junitxml=junit.xml")
+    session.runpytest_inprocess("--junitxml=junit.xml")
     cases = {
         case.get("name"): [(part.tag, part.get("message"), part.text) for part in case]
         for case in ElementTree.parse(session.path / "junit.xml").iter("testcase")
@@ -115,8 +115,8 @@ def test_junit_has_a_case_for_each(session: pytest.Pytester) -> None:
 
 
 def test_the_last_failures_are_those_of_the_tests_that_ran_them(session: pytest.Pytester) -> None:
-    session.runpytest_subprocess("-p", "no:xdist")
-    again = session.runpytest_subprocess("--lf", "-v", "-p", "no:xdist")
+    session.runpytest_inprocess("-p", "no:xdist")
+    again = session.runpytest_inprocess("--lf", "-v", "-p", "no:xdist")
     assert "run-last-failure: rerun previous 2 failures" in again.stdout.str()
     again.assert_outcomes(failed=5, passed=3, skipped=3, xfailed=3)
 
@@ -129,7 +129,7 @@ def test_a_test_that_fails_for_another_reason_keeps_its_results(pytester: pytest
         assert 1 == 2
     """
     )
-    result = pytester.runpytest_subprocess("-v", "-p", "no:xdist")
+    result = pytester.runpytest_inprocess("-v", "-p", "no:xdist")
     result.assert_outcomes(failed=1, passed=1)
 
 
@@ -148,7 +148,7 @@ def test_a_test_that_fails_for_another_reason_keeps_its_results(pytester: pytest
 def test_a_wrong_list_is_a_sentence(session: pytest.Pytester, content: str | None, sentence: str) -> None:
     file = session.path / "expected.yaml"
     file.unlink() if content is None else file.write_text(content)
-    result = session.runpytest_subprocess("-k", "expected", "-p", "no:xdist")
+    result = session.runpytest_inprocess("-k", "expected", "-p", "no:xdist")
     result.assert_outcomes(failed=1, deselected=3)
     result.stdout.fnmatch_lines([f"ConfigError: *{sentence}"])
     assert "During handling" not in result.stdout.str()
@@ -279,7 +279,9 @@ TESTS = '''
 '''
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(
+    "workers", ["0", pytest.param("2", marks=pytest.mark.nightly("attempts on other workers: four seconds"))]
+)
 def test_nothing_reaches_the_next_attempt(pytester: pytest.Pytester, workers: str) -> None:
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess(
