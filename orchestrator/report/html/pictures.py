@@ -112,11 +112,24 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
+_MOST_CHARTS = 400
+"""The size of the cache of charts, 6 MB."""
+_charts: dict[tuple[str, str], Markup] = {}
+
+
 def chart_picture(chart: Chart, name: str) -> Markup:
-    """The chart as an element whose ids begin with ``name``. Needs matplotlib."""
+    """The chart as an element whose ids begin with ``name``. Needs matplotlib.
+
+    Equal charts are drawn once: matplotlib takes 0.1 s for each.
+    """
     from orchestrator.report.drawing import svg_text
 
-    return inline_picture(svg_text(chart), name, chart.title, chart.subtitle)
+    key = (name, repr(chart))
+    if key not in _charts:
+        if len(_charts) >= _MOST_CHARTS:
+            _charts.clear()
+        _charts[key] = inline_picture(svg_text(chart), name, chart.title, chart.subtitle)
+    return _charts[key]
 
 
 # The chart of a history. matplotlib would take 0.1 s and up to 180 kB for each, and a new run changes the charts of all

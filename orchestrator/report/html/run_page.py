@@ -18,7 +18,6 @@ from markupsafe import Markup
 from orchestrator.errors import LabError
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM, command
-from orchestrator.report.chart import Chart
 from orchestrator.report.claims import Assessment, all_claims, assess
 from orchestrator.report.flames import flame_graph
 from orchestrator.report.html.frame import Attachment, Link, Page, PageFolder, render
@@ -166,7 +165,6 @@ class PageContext:
     links: Sequence[Link] = ()
     remarks: Sequence[str] = ()
     history: Callable[[str], str | None] = lambda cell: None
-    picture: Callable[[Chart, str], Markup] = chart_picture
 
 
 ALONE = PageContext()
@@ -191,7 +189,7 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
     made_with = provenance(run.directory)
     attachments: dict[str, Attachment] = {}
     remarks: list[str] = []
-    tables = list(_tables(run, registry, remarks, context))
+    tables = list(_tables(run, registry, remarks))
     claims = [all_claims(one) for one in assess(run.record, registry)]
     cells: list[CellPart] = []
     flames: dict[str, str] = {}
@@ -233,9 +231,7 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
     return Page(text(beside), folder, beside.files)
 
 
-def _tables(
-    run: Run, registry: ReportRegistry, remarks: list[str], context: PageContext
-) -> Iterator[tuple[Sheet, Sequence[Markup]]]:
+def _tables(run: Run, registry: ReportRegistry, remarks: list[str]) -> Iterator[tuple[Sheet, Sequence[Markup]]]:
     drawn = left_out = 0
     drawable = can_draw()
     for kind, group in groups(run.record, registry):
@@ -244,7 +240,7 @@ def _tables(
         for chart in kind.charts(group).values():
             if drawable and drawn < MOST_CHARTS:
                 drawn += 1
-                pictures.append(context.picture(chart, f"chart-{drawn}"))
+                pictures.append(chart_picture(chart, f"chart-{drawn}"))
             else:
                 left_out += 1
         yield sheet, pictures

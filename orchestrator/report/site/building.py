@@ -21,7 +21,6 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from filelock import FileLock, Timeout
-from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from orchestrator import __version__
@@ -29,10 +28,10 @@ from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
-from orchestrator.report.chart import Chart, sparkline
+from orchestrator.report.chart import sparkline
 from orchestrator.report.history_sheets import ExplainedStep, histories_csv, interval_figure, left_out
 from orchestrator.report.html.frame import Link, Page, page_folder, render
-from orchestrator.report.html.pictures import can_draw, chart_picture, history_picture
+from orchestrator.report.html.pictures import can_draw, history_picture
 from orchestrator.report.html.run_page import PageContext, run_page
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import NOTHING, figure, signed_figure
@@ -490,10 +489,6 @@ def program_digest() -> str:
     return digest.hexdigest()
 
 
-_MOST_CHARTS = 400
-"""The size of the cache of charts, 6 MB."""
-
-
 @dataclass(frozen=True)
 class SiteBuilt:
     """The result of a build: numbers of pages; ``lacking`` names a missing library, or is empty."""
@@ -541,7 +536,6 @@ class _Build:
         self._addresses = Addresses({run.id for run in self._shown}, set(self._metrics))
         self._origins = Origins(store)
         self._program = program_digest()
-        self._charts: dict[tuple[str, str], Markup] = {}
 
     def run(self, progress: Callable[[int, int], None]) -> SiteBuilt:
         overview = self._overview
@@ -596,19 +590,9 @@ class _Build:
             links=[*at.above(run.experiment), *([] if before is None else [Link(before, "Earlier run")])],
             remarks=remarks.get(run.status, []),
             history=lambda cell: at.metric(Metric(run.experiment, cell)),
-            picture=self._picture,
         )
         found = Run(self._store.load_run(run.id), run.directory, self._overview.cells(run.id)["planned"])
         return run_page(found, self._registry, page_folder(Path(at.page)), context)
-
-    def _picture(self, chart: Chart, name: str) -> Markup:
-        """A chart, cached: matplotlib takes 0.1 s to draw one."""
-        key = (name, repr(chart))
-        if key not in self._charts:
-            if len(self._charts) >= _MOST_CHARTS:
-                self._charts.clear()
-            self._charts[key] = chart_picture(chart, name)
-        return self._charts[key]
 
     def _metric_page(self, metric: Metric, at: Addresses) -> Page:
         found = history(self._store, metric)

@@ -10,8 +10,10 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 from orchestrator.benchmarks.registry import reports
+from orchestrator.report.html import pictures
 from orchestrator.report.site.building import build_site
 from orchestrator.results.store import Store
 
@@ -30,5 +32,6 @@ def die_after(files: Iterator[int]) -> None:
 
 if len(sys.argv) > 3:
     die_after(iter(range(int(sys.argv[3]) - 1)))
-with Store.open(Path(sys.argv[1])) as store:
+# It takes longer to load matplotlib than to build the site.
+with patch.object(pictures, "find_spec", lambda name: None), Store.open(Path(sys.argv[1])) as store:
     build_site(store, Path(sys.argv[2]), reports())

@@ -7,11 +7,10 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from markupsafe import Markup
 from record_builders import cell
 from stored_histories import KPROBE, counted, store_days
 from stored_sites import checked, files, one_more_day, site_of, six_days, written
@@ -19,8 +18,7 @@ from stored_sites import checked, files, one_more_day, site_of, six_days, writte
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.report.chart import Chart
-from orchestrator.report.html import frame
-from orchestrator.report.html.pictures import chart_picture
+from orchestrator.report.html import frame, pictures
 from orchestrator.report.site import building
 from orchestrator.report.site.building import metric_file, run_file
 from orchestrator.results.contract import RunRecord
@@ -174,13 +172,13 @@ def test_a_build_that_fails_goes_on_where_it_was(lab: Path, site: Path, monkeypa
     checked(site)
 
 
-@pytest.fixture(scope="module")
-def at_once(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """The files of the site of six days, built without a disturbance."""
-    folder = tmp_path_factory.mktemp("at-once")
-    six_days(folder / "lab")
-    site_of(folder / "lab", folder / "site")
-    return files(folder / "site")
+@pytest.fixture
+def at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
+    """The files of the site of six days, built without a disturbance; none has charts, as in ``site_builder``."""
+    monkeypatch.setattr(pictures, "find_spec", lambda name: None)
+    six_days(tmp_path / "other")
+    site_of(tmp_path / "other", tmp_path / "at-once")
+    return files(tmp_path / "at-once")
 
 
 OFTEN = pytest.mark.nightly("builds that are killed after two files and after ten are daily: two seconds each")
@@ -286,20 +284,20 @@ def test_a_site_of_an_earlier_version_is_kept(lab: Path, site: Path) -> None:
 
 
 def test_equal_charts_are_drawn_once(lab: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawing = pytest.importorskip("orchestrator.report.drawing", reason="the extra plots is not installed")
+    svg_text: Callable[[Chart], str] = drawing.svg_text
     store_days(lab, [counted(1036)] * 3)
     drawn: list[str] = []
 
-    def noted(chart: Chart, name: str) -> Markup:
-        drawn.append(name)
-        return chart_picture(chart, name)
+    def noted(chart: Chart) -> str:
+        drawn.append(chart.title)
+        return svg_text(chart)
 
-    monkeypatch.setattr(building, "chart_picture", noted)
+    monkeypatch.setattr(drawing, "svg_text", noted)
+    monkeypatch.setattr(pictures, "_charts", {})
     site_of(lab, site)
     assert len(drawn) == 1
     assert all("<svg" in text for path, text in files(site).items() if path.startswith("runs/"))
-    store_days(lab, [counted(1036)])
-    site_of(lab, site)
-    assert len(drawn) == 2, "the pages of the earlier runs are kept"
 
 
 def test_a_disk_that_is_full(lab: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
