@@ -7,6 +7,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Mapping
+from functools import cache
 from itertools import pairwise
 from types import ModuleType
 
@@ -18,10 +19,15 @@ def attribute_docs(holder: type | ModuleType) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for one in reversed(holder.__mro__):
         if one.__module__.startswith("orchestrator."):
-            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
-            assert isinstance(definition, ast.ClassDef)
-            found |= _docs(definition.body)
+            found |= _own_docs(one)
     return found
+
+
+@cache
+def _own_docs(holder: type) -> Mapping[str, str]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(holder))).body
+    assert isinstance(definition, ast.ClassDef)
+    return _docs(definition.body)
 
 
 def _docs(body: list[ast.stmt]) -> dict[str, str]:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -16,7 +17,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator
-from reference import commands, experiment_file, guest, kernel_doc, markdown, pytest_plugin, schemas
+from reference import commands, guest, kernel_doc, markdown, pytest_plugin, schemas
 from reference.attributes import attribute_docs
 from reference.pages import FOLDER, PAGES
 
@@ -31,9 +32,14 @@ from orchestrator.results.contract import RunRecord
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@cache
+def page(name: str) -> str:
+    return PAGES[name]()
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_what_the_code_says(name: str) -> None:
-    assert (FOLDER / name).read_text() == PAGES[name](), "python -m tests.reference writes the pages anew"
+    assert (FOLDER / name).read_text() == page(name), "python -m tests.reference writes the pages anew"
 
 
 def test_there_is_no_other_page() -> None:
@@ -60,7 +66,7 @@ def test_the_terminal_the_folder_and_the_program_s_name_change_no_page(tmp_path:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_no_heading_is_there_twice_and_nothing_is_of_this_machine(name: str) -> None:
-    text = PAGES[name]()
+    text = page(name)
     headings = [line.lstrip("#").strip() for line in text.splitlines() if line.startswith("#")]
     code = [line for block in text.split("```")[1::2] for line in block.splitlines() if line.startswith("#")]
     anchors = [markdown.anchor(one) for one in headings if not any(one in line for line in code)]
@@ -84,7 +90,7 @@ def test_a_verb_without_a_docstring_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_each_key_of_an_experiment_is_on_its_page() -> None:
-    text = experiment_file.page()
+    text = page("experiment-file.md")
     wanted = {f"file: {key}" for key in Heading.model_fields} | {f"machine: {key}" for key in Machine.model_fields}
     wanted |= set(kinds().table_keys)
     for kind in kinds():

@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import get_args
@@ -55,19 +52,13 @@ def listed(what: str, *options: str) -> str:
 
 def completed(*words: str) -> list[str]:
     """What a shell is offered for the last of the words."""
-    ended = subprocess.run(
-        [sys.executable, "-c", "from orchestrator.cli.main import app; app(prog_name='orchestrator')"],
-        env={
-            **os.environ,
-            "_ORCHESTRATOR_COMPLETE": "complete_bash",
-            "COMP_WORDS": " ".join(["orchestrator", *words]),
-            "COMP_CWORD": str(len(words)),
-        },
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
+    asked = {
+        "_ORCHESTRATOR_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["orchestrator", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    ended = CliRunner().invoke(app, prog_name="orchestrator", env=asked)
+    assert ended.exit_code == 0, ended.output
     return ended.stdout.split()
 
 
