@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +71,21 @@ def test_help_ends_with_them_each_on_a_line_that_can_be_pasted(name: str) -> Non
 PACKAGE = Path(__file__).resolve().parents[3] / "orchestrator"
 
 
-def called(as_what: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from orchestrator.cli.main import main; main()", *arguments]
+CALLED = """
+import sys
+from orchestrator.cli.main import main
+for words in sys.argv[1].split(";"):
+    sys.argv[1:] = words.split()
+    try:
+        main()
+    except SystemExit:
+        pass
+"""
+
+
+def called(as_what: str, commands: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Call commands, between semicolons, in one process, which learns from its environment what it is called."""
+    command = [sys.executable, "-c", CALLED, commands]
     called_as = {"ORCHESTRATOR_CALLED_AS": as_what} if as_what else {}
     environment = {**os.environ, **called_as, **settings}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=600)
@@ -82,11 +95,11 @@ def called(as_what: str, *arguments: str, **settings: str) -> subprocess.Complet
     ("as_what", "name"), [("", "orchestrator"), ("./lab", "./lab"), ("/a lab & more/lab", "'/a lab & more/lab'")]
 )
 def test_usage_and_hints(as_what: str, name: str, tmp_path: Path) -> None:
-    assert called(as_what, "run").stderr.splitlines() == [
+    *usage, _, hint = called(as_what, "run;report", ORCHESTRATOR_LAB=str(tmp_path)).stderr.splitlines()
+    assert usage == [
         "error: CONFIG... is missing",
         f"hint: for example {name} run configs/quickstart.yaml; see: {name} run -h",
     ]
-    hint = called(as_what, "report", ORCHESTRATOR_LAB=str(tmp_path)).stderr.splitlines()[-1]
     assert hint == f"hint: start one: {name} run CONFIG"
 
 
@@ -104,31 +117,31 @@ def test_the_checkouts_script_alone_has_tests_to_run() -> None:
 def test_completion_is_for_the_installed_name() -> None:
     # Without this typer looks for the shell among this process's parents, where a nightly run may have none.
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    script = called("./lab", "--show-completion", "bash", **named).stdout
+    script = called("./lab", "--show-completion bash", **named).stdout
     assert script.splitlines()[-1] == "complete -o default -F _orchestrator_completion orchestrator"
     words = {"COMP_WORDS": "orchestrator ru", "COMP_CWORD": "1", "_ORCHESTRATOR_COMPLETE": "complete_bash"}
-    assert called("./lab", **words).stdout.split() == ["run"]
+    assert called("./lab", "", **words).stdout.split() == ["run"]
 
 
-def test_no_message_spells_the_program() -> None:
+@pytest.fixture(scope="module")
+def modules() -> Mapping[Path, ast.Module]:
+    return {file.relative_to(PACKAGE): ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+def test_no_message_spells_the_program(modules: Mapping[Path, ast.Module]) -> None:
     commands = "|".join(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     spelled = re.compile(rf"(\./lab|(?<!``)\borchestrator) ({commands})\b")
-    found = [
-        f"{file.relative_to(PACKAGE)}: {text}"
-        for file in sorted(PACKAGE.rglob("*.py"))
-        for text in texts(ast.parse(file.read_text()))
-        if spelled.search(text)
-    ]
+    found = [f"{file}: {text}" for file, module in modules.items() for text in texts(module) if spelled.search(text)]
     found += [f"{page.name}: {line}" for page in PACKAGE.rglob("*.j2") for line in page.open() if spelled.search(line)]
     assert found == [], "messages take PROGRAM of orchestrator/program.py"
 
 
-def test_no_command_is_put_together_with_the_program_s_name() -> None:
+def test_no_command_is_put_together_with_the_program_s_name(modules: Mapping[Path, ast.Module]) -> None:
     commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     found = [
-        f"{file.relative_to(PACKAGE)}:{node.lineno}"
-        for file in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(file.read_text()))
+        f"{file}:{node.lineno}"
+        for file, module in modules.items()
+        for node in ast.walk(module)
         if isinstance(node, ast.List | ast.Tuple)
         and _words(node)[:1] == ["orchestrator"]
         and {*_words(node)} & commands
