@@ -61,7 +61,7 @@ def bisected(
     return Bisection(tree, measure, lambda text: None).between(good, bad)
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples // 6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     first=st.integers(1, COMMITS - 1),
     skipped=st.sets(st.integers(1, COMMITS - 2)),
