@@ -20,12 +20,14 @@ def called_programs(source: str) -> set[str]:
     """The first words of the commands, as far as they are literal."""
     tree = ast.parse(source)
     assigned: dict[str, list[ast.expr]] = defaultdict(list)
+    calls = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Name):
                     assigned[target.id].append(node.value)
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args and _starts_process(node))
+        elif isinstance(node, ast.Call) and node.args and _starts_process(node):
+            calls.append(node)
     return {word for call in calls for word in _first_words(call.args[0], assigned)}
 
 

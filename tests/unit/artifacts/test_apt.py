@@ -9,6 +9,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,8 @@ def with_sources(
     check: str, tmp_path: Path, key: SigningKey, line: str = "deb {uri} bookworm main\n", module: str = "test_apt"
 ) -> None:
     """Call one of a module's checks where /etc/apt names an archive of two packages, and apt may trust anything."""
+    shutil.copytree(published(key), tmp_path, dirs_exist_ok=True)
     archive = archive_in(tmp_path, key)
-    for version in ("1.9-1", "1.10-1"):
-        archive.publish("lab-tool", version, "i386", "lab-data (>= 1.0), libc6 | libc7")
-    archive.publish("lab-data", "1:2.0~rc1+b2", "all")
-    security_in(tmp_path, key).sign()
     sources = tmp_path / "etc" / "sources.list.d"
     sources.mkdir(parents=True)
     (sources / "host.list").write_text(line.format(uri=archive.uri, folder=tmp_path))
@@ -70,6 +68,19 @@ def with_sources(
     mount = ("none", "bind", str(tmp_path / "etc"), Path("/etc/apt"))
     assert call_with_mount(mount, f"{module}:{check}", tmp_path, key.home) == ""
     assert sorted(tmp_path.glob("etc/**/*")) == before
+
+
+@cache
+def published(key: SigningKey) -> Path:
+    """A folder with the archive, which is copied for each check."""
+    folder = key.home.with_name("published")
+    folder.mkdir()
+    archive = archive_in(folder, key)
+    for version in ("1.9-1", "1.10-1"):
+        archive.publish("lab-tool", version, "i386", "lab-data (>= 1.0), libc6 | libc7")
+    archive.publish("lab-data", "1:2.0~rc1+b2", "all")
+    security_in(folder, key).sign()
+    return folder
 
 
 def archive_in(folder: Path, key: SigningKey) -> DebianArchive:

@@ -174,9 +174,11 @@ def test_a_use_since_the_decision_counts(cache: Cache) -> None:
     assert not entry.remove(ALL)
 
 
-def test_users_and_a_remover_at_once_never_see_half_of_a_thing(cache: Cache) -> None:
+def test_users_and_a_remover_at_once_never_see_half_of_a_thing(cache: Cache, pytestconfig: pytest.Config) -> None:
+    lives = 30 if pytestconfig.getoption("nightly") else 8
+
     def use_in_short_lives() -> None:
-        for _ in range(30):
+        for _ in range(lives):
             call(lambda: use_once(cache))
 
     processes = [FORK.Process(target=use_in_short_lives) for _ in range(2)]

@@ -22,10 +22,10 @@ def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def two_commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository of two commits, with a file that is not committed."""
-    top = tmp_path / "my tree"
+    top = tmp_path_factory.mktemp("two-commits") / "my tree"
     (top / "sub").mkdir(parents=True)
     git(top, "init", "--quiet")
     for content in ("first", "second"):
@@ -34,6 +34,12 @@ def tree(tmp_path: Path) -> Path:
         git(top, "commit", "--quiet", "--message", content)
     (top / "own").write_text("not committed")
     return top
+
+
+@pytest.fixture
+def tree(two_commits: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(two_commits, tmp_path / two_commits.name, symlinks=True))
 
 
 def state(top: Path) -> tuple[str, ...]:

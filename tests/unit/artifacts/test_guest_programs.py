@@ -35,7 +35,10 @@ def compiled(root: Path, arch: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in artifact.path.iterdir() if path.suffix == ""}
 
 
-@pytest.mark.parametrize(("arch", "bits"), [("i386", 32), ("x86_64", 64)])
+@pytest.mark.parametrize(
+    ("arch", "bits"),
+    [("x86_64", 64), pytest.param("i386", 32, marks=pytest.mark.nightly("all programs for i386, twice: four seconds"))],
+)
 def test_the_same_bytes_twice(arch: str, bits: int, tmp_path: Path) -> None:
     first = compiled(tmp_path / "first", arch)
     assert set(first) == {"init", "agent", "callbench", "macrobench", "peek", "runbench", "seedrandom"}
