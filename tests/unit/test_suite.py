@@ -16,6 +16,14 @@ pytest_plugins = ["pytester"]
 TESTS = Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Its processes load one plugin: to load hypothesis takes longer than all the rest."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.plugins.append("xdist.plugin")
+    return pytester
+
+
 @pytest.mark.parametrize(
     ("words", "kind"),
     [

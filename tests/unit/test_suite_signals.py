@@ -46,9 +46,9 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 def running(suite: pytest.Pytester, *options: str) -> Iterator[subprocess.Popen[str]]:
     """pytest, in a session of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist.plugin", *options],
         cwd=suite.path,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # hypothesis is slow
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -531,7 +531,10 @@ def reader_of(fifo: Path) -> int:
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.nightly("a third signal: a second"))],
+)
 def test_a_signal_ends_it_with_a_message(number: signal.Signals, tmp_path: Path) -> None:
     # The record of the chosen packages never comes to an end.
     fifo = tmp_path / "cache" / "pins" / "debian-686.json"

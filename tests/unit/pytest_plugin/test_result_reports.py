@@ -96,7 +96,7 @@ def test_each_is_shown_with_its_outcome_and_its_lines(session: pytest.Pytester) 
 
 def test_workers_of_xdist_send_them_on(session: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
-    result = session.runpytest_subprocess("-v", "-n", "1")
+    result = session.runpytest_subprocess("-p", "no:hypothesispytest", "-v", "-n", "1")
     result.assert_outcomes(**OUTCOMES)
     assert "test_theirs[2][suite/bad#2] FAILED" in result.stdout.str()
 
@@ -285,7 +285,15 @@ TESTS = '''
 def test_nothing_reaches_the_next_attempt(pytester: pytest.Pytester, workers: str) -> None:
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess(
-        "--qemu", "--qemu-update-budgets", "--reruns=1", "-n", workers, "-v", "--junitxml=junit.xml"
+        "-p",
+        "no:hypothesispytest",
+        "--qemu",
+        "--qemu-update-budgets",
+        "--reruns=1",
+        "-n",
+        workers,
+        "-v",
+        "--junitxml=junit.xml",
     )
     outcomes = result.parseoutcomes()
     assert (outcomes["failed"], outcomes["rerun"]) == (3, 6)  # test_fails_twice, its broken one; test_budget_of_no_pass

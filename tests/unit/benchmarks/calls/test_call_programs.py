@@ -349,6 +349,7 @@ WORKLOADS = Path(__file__).with_name("workloads")
 HEAD = "name: own\nkernels: [debian-686]\nmachines: [{cpu: pentium4}]\nprobes: [djprobe]\n"
 
 
+OTHER = pytest.mark.nightly("the same on the other architecture: a second each")
 ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs x86_64 programs on the host")
 
 
@@ -794,7 +795,12 @@ def test_what_the_system_calls_of_a_function_return_is_seen_from_outside(tmp_pat
         ("x86_64", "for (int i = 0; i < 17; i++) sys0(9000 + i);", "makes more than 16 different system calls"),
         ("i386", "for (int i = 0; i < 150; i++) sys0(SYS_getpid);", "of 100 calls of workload(), 66 were seen to"),
         ("i386", "if (++made == 4) *(volatile int *)4 = 0; sys0(SYS_getpid);", "3 were seen to their end: signal 11"),
-        ("x86_64", "if (++made == 4) *(volatile int *)4 = 0; sys0(SYS_getpid);", "3 were seen to their end: signal 11"),
+        pytest.param(
+            "x86_64",
+            "if (++made == 4) *(volatile int *)4 = 0; sys0(SYS_getpid);",
+            "3 were seen to their end: signal 11",
+            marks=OTHER,
+        ),
         ("x86_64", "if (++made == 5) sys2(SYS_kill, sys0(SYS_getpid), 9);", "4 were seen to their end: signal 9 ended"),
         ("i386", "if (++made == 6) sys1(SYS_exit_group, 0);", "5 were seen to their end: its process ended, or"),
     ],
@@ -839,7 +845,7 @@ def test_what_does_not_tell_what_system_calls_return_is_refused(output: str) -> 
         parse_watched(output, 1)
 
 
-@pytest.mark.parametrize("arch", ["i386", "x86_64"])
+@pytest.mark.parametrize("arch", ["i386", pytest.param("x86_64", marks=OTHER)])
 def test_a_c_file_that_does_not_compile_is_reported_with_its_line(tmp_path: Path, arch: str) -> None:
     broken = tmp_path / "broken.c"
     broken.write_text('#include "workload.h"\n\nvoid workload(void)\n{\n\tnot C\n}\n')
