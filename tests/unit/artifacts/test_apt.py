@@ -9,7 +9,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,28 +51,33 @@ def with_sources(
     check: str, tmp_path: Path, key: SigningKey, line: str = "deb {uri} bookworm main\n", module: str = "test_apt"
 ) -> None:
     """Call one of a module's checks where /etc/apt names an archive of two packages, and apt may trust anything."""
-    shutil.copytree(published(key), tmp_path, dirs_exist_ok=True)
-    archive = archive_in(tmp_path, key)
-    sources = tmp_path / "etc" / "sources.list.d"
-    sources.mkdir(parents=True)
-    (sources / "host.list").write_text(line.format(uri=archive.uri, folder=tmp_path))
-    # Settings that make sense for the host's own release, and none for ours.
-    (tmp_path / "etc/apt.conf").write_text(
-        'APT::Default-Release "trixie";\nAPT::Get::AllowUnauthenticated "true";\n'
-        'Acquire::Retries "0";\n'  # nothing here comes if only one waits
-        'Acquire::AllowInsecureRepositories "true";\n'
-    )
-    (tmp_path / "etc/preferences").write_text("Package: *\nPin: release n=bookworm\nPin-Priority: -1\n")
+    lay_out(tmp_path, key, line)
     before = sorted(tmp_path.glob("etc/**/*"))
     mount = ("none", "bind", str(tmp_path / "etc"), Path("/etc/apt"))
     assert call_with_mount(mount, f"{module}:{check}", tmp_path, key.home) == ""
     assert sorted(tmp_path.glob("etc/**/*")) == before
 
 
-@cache
+def lay_out(folder: Path, key: SigningKey, line: str = "deb {uri} bookworm main\n") -> None:
+    """The archive, and what is to be in /etc/apt."""
+    shutil.copytree(published(key), folder, dirs_exist_ok=True)
+    sources = folder / "etc" / "sources.list.d"
+    sources.mkdir(parents=True)
+    (sources / "host.list").write_text(line.format(uri=archive_in(folder, key).uri, folder=folder))
+    # Settings that make sense for the host's own release, and none for ours.
+    (folder / "etc/apt.conf").write_text(
+        'APT::Default-Release "trixie";\nAPT::Get::AllowUnauthenticated "true";\n'
+        'Acquire::Retries "0";\n'  # nothing here comes if only one waits
+        'Acquire::AllowInsecureRepositories "true";\n'
+    )
+    (folder / "etc/preferences").write_text("Package: *\nPin: release n=bookworm\nPin-Priority: -1\n")
+
+
 def published(key: SigningKey) -> Path:
-    """A folder with the archive, which is copied for each check."""
+    """A folder with the archive, made once and copied for each check."""
     folder = key.home.with_name("published")
+    if folder.exists():
+        return folder
     folder.mkdir()
     archive = archive_in(folder, key)
     for version in ("1.9-1", "1.10-1"):
@@ -343,24 +347,35 @@ def check_no_mirror(folder: str, home: str) -> None:
     assert "debian-archive-keyring" in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "check",
-    [
-        "check_show_and_download",
-        "check_pin",
-        "check_system",
-        "check_impossible_system",
-        "check_damaged_package",
-        "check_suites_are_recorded",
-        "check_security_suite",
-        "check_foreign_signature",
-        "check_unsigned",
-        "check_changed_lists",
-        "check_partial_mirror",
-    ],
+CHECKS = (
+    check_show_and_download,
+    check_pin,
+    check_system,
+    check_impossible_system,
+    check_damaged_package,
+    check_suites_are_recorded,
+    check_security_suite,
+    check_foreign_signature,
+    check_unsigned,
+    check_changed_lists,
+    check_partial_mirror,
 )
-def test_packages_of_the_hosts_own_mirror(check: str, tmp_path: Path, key: SigningKey) -> None:
-    with_sources(check, tmp_path, key)
+
+
+def check_in_turn(folder: str, home: str) -> None:
+    """Each check with an archive and with settings of its own: to start Python for one takes longer than the check."""
+    etc = Path(folder) / "etc"
+    for check in CHECKS:
+        own = Path(folder) / check.__name__
+        lay_out(own, SigningKey(Path(home)))
+        shutil.copytree(own / "etc", etc, dirs_exist_ok=True)
+        before = sorted(etc.glob("**/*"))
+        check(str(own), home)
+        assert sorted(etc.glob("**/*")) == before, check.__name__
+
+
+def test_packages_of_the_hosts_own_mirror(tmp_path: Path, key: SigningKey) -> None:
+    with_sources("check_in_turn", tmp_path, key)
 
 
 def test_an_archive_in_mid_synchronisation_is_left_to_its_main_suite(tmp_path: Path, key: SigningKey) -> None:
