@@ -239,10 +239,10 @@ def session(
     monkeypatch.setattr(BpfAttachment, "wait_until_armed", lambda _: None)
     place = cast(Place, SimpleNamespace(point=POINT))
     attachment = BpfAttachment(cast(Guest, Switches()), probes()["bpf-kprobe-session"], place)
-    attachment.handle("record")
-    with attachment.one_caller():
+    attachment.set_handler("record")
+    with attachment.separate_caller():
         program.runs = sum(runs.values())
-        attachment.handle("noop")
+        attachment.set_handler("noop")
     return attachment
 
 
