@@ -7,7 +7,8 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
-from channel_contract import MEGABYTE, ChannelContract
+from channel_contract import MEGABYTE, ChannelContract, FurtherContract
+from elsewhere import ELSEWHERE
 
 from orchestrator import deadline
 from orchestrator.deadline import Deadline
@@ -26,7 +27,14 @@ pytestmark = pytest.mark.guest(kernel="lab-i386-up", timing="tcg", image="debian
 class TestSshChannel(ChannelContract):
     """The contract over SSH, whose windows have two megabytes."""
 
-    LARGE = 4 * MEGABYTE
+    LARGE = 3 * MEGABYTE
+
+
+@ELSEWHERE
+class TestFurtherSshChannel(FurtherContract):
+    """The rest of it."""
+
+    LARGE = 3 * MEGABYTE
 
 
 def port_of(guest: Guest) -> int:
