@@ -17,6 +17,9 @@ from pathlib import Path
 from command_line import PATIENCE, CommandLine
 from fleet_processes import family
 
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.plan import plan
 from orchestrator.results.contract import CellRecord, RunRecord
 
 MANY = """\
@@ -24,7 +27,7 @@ name: many
 kernels: [debian-686]
 machines: [{cpu: pentium4}, {cpu: athlon}, {cpu: pentium-m}, {cpu: pentium4, memory: 512M}]
 probes: [none, kprobe]
-benchmark: {name: syscall, call: getppid, calls: 1000}
+benchmark: {name: syscall, call: getppid, calls: 1000, repeats: 2}
 """
 """Four boots of two cells."""
 
@@ -78,6 +81,16 @@ def going_on(command: CommandLine, folder: Path, *arguments: str | Path, text: s
             yield GoingOn(command, process, said)
         finally:
             process.kill()
+
+
+def measured_alone(folder: Path, text: str) -> dict[str, tuple[float, ...]]:
+    """The samples of an experiment's cells in one process; on one of its CPUs, as a kernel executes the same on all."""
+    command, config = CommandLine(folder / "lab"), folder / "many.yaml"
+    config.write_text(text)
+    done = command.run("run", config, "--set", "machines=[{cpu: pentium4}]")
+    assert done.returncode == 0, done.stderr
+    found = {cell.probe: tuple(cell.samples) for cell in records(command)}
+    return {cell.id: found[cell.row] for cell in plan(load_experiment(config, kinds())).cells}
 
 
 def samples(command: CommandLine, run: str = "latest") -> dict[str, tuple[float, ...]]:

@@ -14,7 +14,7 @@ name: own
 kernels: [{KERNEL}]
 machines: [{{cpu: pentium4}}]
 probes: [none, ./own.c.j2]
-benchmark: {{name: gtodbench, calls: 1000, repeats: 2}}
+benchmark: {{name: gtodbench, calls: 100, repeats: 2}}
 """
 _NOPS = '\tasm volatile("{}");\n'
 _TEN = _NOPS.format("; ".join(["nop"] * 10))

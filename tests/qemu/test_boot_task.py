@@ -44,7 +44,7 @@ OF_THE_WRITING_PROCESS = {
 @pytest.fixture
 def task(tmp_path: Path) -> BootTask:
     """The quickstart's boot with fewer calls and probes."""
-    boot = boot_of(QUICKSTART, "benchmark.calls=1000", "benchmark.repeats=2", "probes=[none, djprobe]")
+    boot = boot_of(QUICKSTART, "benchmark.calls=100", "benchmark.repeats=2", "probes=[none, djprobe]")
     return BootTask(kinds().named(boot.kind), boot, boot.cells, tmp_path / "run" / "boot1")
 
 

@@ -19,7 +19,7 @@ name: mine
 kernels: [lab-i386-up]
 machines: [{{cpu: pentium4}}]
 probes: [none, ./mine.c.j2]
-benchmark: {{name: gtodbench, repeats: 2, calls: 1000}}
+benchmark: {{name: gtodbench, repeats: 2, calls: 100}}
 profile: [symbols]
 {budgets}
 """
@@ -76,9 +76,6 @@ def test_three_instructions_more_in_a_handler(mine: Mine) -> None:
 
     mine.run(nops=3, budgets="budgets: {mine.c.j2: +3, none: {value: +0, overhead: +1%}}")
     assert not mine.compare("before", "latest", status=0).beyond
-    mine.run(nops=3, budgets="budgets: {mine.c.j2: +2}")
-    (beyond, _) = mine.compare("before", "latest", status=1).cells
-    assert beyond.beyond == ["value +3 instructions, allowed +2"]
 
 
 def test_a_module_that_no_longer_builds_has_failed(mine: Mine) -> None:

@@ -28,7 +28,7 @@ def experiment(folder: Path, kernel: str = KERNEL, cpu: str = "pentium4", **keys
         "machines": f"[{{cpu: {cpu}}}]",
         "points": "executed",
         "probes": "[none, kprobe, djprobe]",
-        "benchmark": "{name: gtodbench, calls: 1000, repeats: 2}",
+        "benchmark": "{name: gtodbench, calls: 100, repeats: 2}",
         **keys,
     }
     file = folder / "executed.yaml"
@@ -94,14 +94,14 @@ def test_the_plan_of_found_points(lab: Path) -> None:
     """Once they were found, the plan has them, without a guest."""
     command, file = CommandLine(lab), lab / "executed.yaml"
     planned = command.run("run", file, "--dry-run")
-    assert "/kprobe/noop/read_tsc  gtodbench: 2 x 1000 calls" in planned.stdout
+    assert "/kprobe/noop/read_tsc  gtodbench: 2 x 100 calls" in planned.stdout
     assert f"unsupported: {NOINSTR}" in planned.stdout
     assert command.run("run", file, "--only", "point=vfs_read").returncode == 2
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_same_points(tmp_path: Path) -> None:
     # The cells behind the one that is waited for take seconds: some are left on a host that delivers a signal late.
-    file = experiment(tmp_path, benchmark="{name: gtodbench, calls: 8000, repeats: 6}")
+    file = experiment(tmp_path, benchmark="{name: gtodbench, calls: 2000, repeats: 2}")
     command = CommandLine(tmp_path)
     some = only("ktime_get_real_ts64", "__put_user_4", "read_tsc")
     process = command.start("run", file, *some, stderr=subprocess.PIPE)
@@ -138,7 +138,7 @@ def test_a_place_that_takes_no_probe_of_a_kind_is_unsupported(tmp_path: Path) ->
 
 
 def test_the_functions_that_a_workload_enters(tmp_path: Path) -> None:
-    benchmark = f"{{name: workload, file: {WORKLOADS / 'reading.c'}, calls: 1000, repeats: 2}}"
+    benchmark = f"{{name: workload, file: {WORKLOADS / 'reading.c'}, calls: 100, repeats: 2}}"
     file = experiment(tmp_path, probes="[none, kprobe]", benchmark=benchmark)
     found = measured(CommandLine(tmp_path), file, *only("__ia32_sys_read"))
     assert found["__ia32_sys_read", "kprobe"].overhead == 529
@@ -146,7 +146,7 @@ def test_the_functions_that_a_workload_enters(tmp_path: Path) -> None:
 
 def test_a_workload_that_never_enters_the_kernel(tmp_path: Path) -> None:
     (tmp_path / "idle.c").write_text('#include "workload.h"\nvoid workload(void)\n{\n}\n')
-    benchmark = "{name: workload, file: idle.c, calls: 1000, repeats: 2}"
+    benchmark = "{name: workload, file: idle.c, calls: 100, repeats: 2}"
     finished = CommandLine(tmp_path).run("run", experiment(tmp_path, benchmark=benchmark))
     assert finished.returncode == 2
     assert "enter no function" in finished.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from fleet_faults import CELLS, MANY, going_on, qemus_of, records, samples, workers_of
+from fleet_faults import CELLS, MANY, going_on, measured_alone, qemus_of, records, samples, workers_of
 from fleet_processes import keeper_of, left_after, own_lab
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
@@ -34,14 +34,9 @@ def lab_with_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command
 
 
 @pytest.fixture(scope="module")
-def expected(lab: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, ...]]:
-    config = tmp_path_factory.mktemp("alone") / "many.yaml"
-    config.write_text(MANY)
-    done = lab.run("run", config)
-    assert done.returncode == 0, done.stderr
-    found = samples(lab)
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, ...]]:
+    found = measured_alone(tmp_path_factory.mktemp("alone"), MANY)
     assert len(found) == CELLS
-    assert len(steps_of((directory_of(lab) / "lab.log").read_text())) == CELLS // 2
     return found
 
 
@@ -82,12 +77,13 @@ def check_interrupted(
     assert {guest.get("worker") for guest in guests} >= workers
 
 
-@pytest.mark.nightly("a run of threads, and one on a fleet: ten seconds")
-@pytest.mark.usefixtures("expected")  # guests are saved by now: all of them are restored
+@pytest.mark.nightly("two runs of threads, and one on a fleet: fifteen seconds")
 def test_each_boot_has_its_steps_in_the_run_s_log(
     lab: CommandLine, lab_with_fleet: CommandLine, tmp_path: Path
 ) -> None:
     logs = []
+    with going_on(lab, tmp_path, *THREADS) as saving:
+        assert saving.end() == 0, saving.said.read_text()  # all guests are restored from now on
     for command, executor in ((lab, THREADS), (lab_with_fleet, FLEET)):
         with going_on(command, tmp_path, *executor) as run:
             assert run.end() == 0, run.said.read_text()

@@ -35,6 +35,12 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLin
         assert up.returncode == 0, up.stderr
         assert up.stderr.count(": joined") == 2
         yield command
+        processes = family(keeper_of(command))
+        down = command.run("fleet", "down")
+        assert (down.returncode, down.stdout) == (0, "fleet 'local' has ended\n")
+        assert left_after(processes) == []
+        assert temporary_files(command) == []
+        assert [path.name for path in (command.lab / "fleets").iterdir()] == ["local.log"]
 
 
 @pytest.fixture
@@ -183,15 +189,6 @@ def test_it_listens_where_it_is_told_ends_with_its_keeper_and_leaves_nothing(els
     assert (shown.returncode, "fleet 'local' has ended" in shown.stderr) == (1, True)
     assert elsewhere.run("fleet", "down").returncode == 0
     assert temporary_files(elsewhere) == []
-
-    assert elsewhere.run("fleet", "up", *SMALL).returncode == 0
-    processes = family(keeper_of(elsewhere))
-    assert len(processes) > 1
-    down = elsewhere.run("fleet", "down")
-    assert (down.returncode, down.stdout) == (0, "fleet 'local' has ended\n")
-    assert left_after(processes) == []
-    assert temporary_files(elsewhere) == []
-    assert [path.name for path in (elsewhere.lab / "fleets").iterdir()] == ["local.log"]
 
 
 @contextmanager

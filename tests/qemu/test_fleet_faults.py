@@ -20,6 +20,7 @@ from fleet_faults import (
     MORE,
     Proxy,
     going_on,
+    measured_alone,
     measuring_worker,
     qemus_of,
     records,
@@ -51,14 +52,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float,
 def more(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, ...]]:
     """The same of twice as many boots."""
     return measured_alone(tmp_path_factory.mktemp("more"), MORE)
-
-
-def measured_alone(folder: Path, experiment: str) -> dict[str, tuple[float, ...]]:
-    command, config = CommandLine(folder / "lab"), folder / "many.yaml"
-    config.write_text(experiment)
-    done = command.run("run", config)
-    assert done.returncode == 0, done.stderr
-    return samples(command)
 
 
 @pytest.fixture(scope="module")

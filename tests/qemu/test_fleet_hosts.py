@@ -96,7 +96,7 @@ def workers_there(command: CommandLine) -> list[int]:
     return found
 
 
-def test_a_worker_is_started_there_and_ends_with_the_fleet(command: CommandLine, hosts: Path) -> None:
+def test_a_worker_is_started_there_and_ends_with_the_connection(command: CommandLine, hosts: Path) -> None:
     status, said = up(command, hosts)
     assert status == 0, said
     assert "worker there: joined" in said
@@ -110,16 +110,17 @@ def test_a_worker_is_started_there_and_ends_with_the_fleet(command: CommandLine,
     log = (command.lab / "fleets" / "local.log").read_text()
     assert "there: \\x1b[2Jinstalling\n" in log
     assert "PRIVATE KEY" not in log
+    os.kill(keeper_of(command), signal.SIGKILL)
+    assert left_after(processes) == []
+
+
+@pytest.mark.nightly("another fleet: two seconds; one on this host ends so every day")
+def test_it_ends_with_the_fleet(command: CommandLine, hosts: Path) -> None:
+    assert up(command, hosts)[0] == 0
+    processes = workers_there(command)
     assert command.run("fleet", "down").returncode == 0
     assert left_after(processes) == []
     assert temporary_files(command) == []
-
-
-def test_it_ends_when_the_connection_does(command: CommandLine, hosts: Path) -> None:
-    assert up(command, hosts)[0] == 0
-    processes = workers_there(command)
-    os.kill(keeper_of(command), signal.SIGKILL)
-    assert left_after(processes) == []
 
 
 def test_a_host_that_is_not_known_gets_no_key(account: Account, command: CommandLine, hosts: Path) -> None:
@@ -139,6 +140,7 @@ def test_a_host_with_another_key_gets_none(account: Account, command: CommandLin
     assert workers_there(command) == []
 
 
+@NIGHTLY
 def test_a_host_without_a_lab_is_told(command: CommandLine, hosts: Path) -> None:
     hosts.write_text(hosts.read_text().replace("a lab", "no lab"))
     status, said = up(command, hosts)

@@ -147,9 +147,11 @@ def test_a_reset_without_a_word_is_a_triple_fault(guest: Guest, modules: ModuleM
 
 
 def test_a_reset_that_was_asked_for_is_no_triple_fault(guest: Guest) -> None:
-    with pytest.raises(GuestExit) as ended:
+    with pytest.raises(GuestExit, match=r"QEMU ended \(status 0\) while running sh") as ended:
         guest.run(["sh", "-c", "echo b > /proc/sysrq-trigger"])
     assert "switched itself off" in ended.value.hint
+    with pytest.raises(GuestExit, match=r"QEMU ended \(status 0\) while reading memory"):
+        guest.read_memory(0xC1000000, 16)
 
 
 def test_a_guest_without_memory_says_so(guest: Guest, modules: ModuleMaker) -> None:

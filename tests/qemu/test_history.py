@@ -20,7 +20,7 @@ name: own
 kernels: [{KERNEL}]
 machines: [{{cpu: pentium4}}]
 probes: [none, ./own.c.j2]
-benchmark: {{name: gtodbench, calls: 1000, repeats: 2}}
+benchmark: {{name: gtodbench, calls: 100, repeats: 2}}
 """
 HANDLER = "static int kprobe_func(struct kprobe *kp, struct pt_regs *regs)\n{\n"
 TEN_NOPS = '\tasm volatile(".rept 10; nop; .endr");\n'

@@ -98,6 +98,7 @@ def test_two_at_once_in_one_folder_do_not_disturb_each_other(command: CommandLin
     assert printed.startswith("mine\nii  zlib1g")
 
 
+@pytest.mark.nightly("a shell on a console is tried every day without an image")
 def test_a_shell_in_an_image(tmp_path: Path, workshop: BuildContext) -> None:
     ready_image(workshop, image(IMAGE))
     with shell(tmp_path, "--image", IMAGE) as person:
@@ -108,7 +109,7 @@ def test_a_shell_in_an_image(tmp_path: Path, workshop: BuildContext) -> None:
         person.expect_exact("the guest has ended")
 
 
-@pytest.mark.parametrize("channel", ["framed", "serial"])
+@pytest.mark.parametrize("channel", ["framed", pytest.param("serial", marks=ELSEWHERE)])
 def test_systemd_is_ready_when_the_guest_is(command: CommandLine, workshop: BuildContext, channel: str) -> None:
     if cached_image(workshop, image(SYSTEMD)) is None:
         pytest.skip(f"{SYSTEMD} is not built yet; build it once: ./lab build image {SYSTEMD}")

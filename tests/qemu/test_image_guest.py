@@ -26,6 +26,7 @@ from orchestrator.errors import GuestExit, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine
 from orchestrator.paths import data_dir
+from orchestrator.run.guests import started
 from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = pytest.mark.qemu
@@ -55,6 +56,7 @@ def test_it_is_a_debian_with_the_lab_s_programs_behind_its_own(shared_guest: Gue
     shared_guest.check_console()
 
 
+@pytest.mark.nightly("boots two guests; two restored ones are compared every day")
 def test_two_guests_of_one_base_have_their_own_disk_and_identity(workshop: BuildContext, tmp_path: Path) -> None:
     base = ready_image(workshop, image(IMAGE)).base
     before = hashlib.sha256(base.read_bytes()).digest()
@@ -69,19 +71,15 @@ def test_two_guests_of_one_base_have_their_own_disk_and_identity(workshop: Build
         assert one.succeed(["hostname"]).text == "one\n"
         random = ["head", "-c", "16", "/dev/urandom"]
         assert one.succeed(random).stdout != other.succeed(random).stdout
-        check_sshd(one)
         # Neither keys nor disks are left in the folder, whatever ends us now.
         assert {file.suffix for file in tmp_path.iterdir()} == {".console", ".qemu", ".log"}
     assert hashlib.sha256(base.read_bytes()).digest() == before
     assert base.stat().st_mode & 0o222 == 0
-    wanted = machine(workshop, GuestDisks(IMAGE, data=(data_dir("configs"),)))
-    with Guest(wanted, tmp_path, "one") as again:
-        assert again.run(["ls", "/root/mine"]).status != 0
-        assert "quickstart.yaml" in again.succeed(["ls", "/data/configs"]).text
 
 
-def check_sshd(guest: Guest) -> None:
-    """It is reached from this host's loopback only, and reaches nothing."""
+@pytest.mark.guest(kernel="lab-i386-up", image=IMAGE, timing="tcg", channel="ssh")
+def test_its_sshd_is_reached_from_this_host_s_loopback_only_and_reaches_nothing(shared_guest: Guest) -> None:
+    guest = shared_guest
     assert guest.pid is not None
     listening = subprocess.run(["ss", "-Hltnp"], check=True, capture_output=True, text=True).stdout
     ours = [line.split()[3] for line in listening.splitlines() if f"pid={guest.pid}," in line]
@@ -117,7 +115,7 @@ def test_data_travels_on_a_disk_that_is_only_read(workshop: BuildContext, tmp_pa
 @pytest.mark.parametrize("image", [pytest.param(None, marks=ELSEWHERE), IMAGE])
 def test_modprobe_finds_the_kernel_s_own_modules(workshop: BuildContext, tmp_path: Path, image: str | None) -> None:
     """Busybox's modprobe in the initramfs, Debian's in an image, whose disk Debian's own kernel finds."""
-    with Guest(machine(workshop, GuestDisks(image, kernel_modules=True), "debian-686"), tmp_path) as guest:
+    with started(workshop, machine(workshop, GuestDisks(image, kernel_modules=True), "debian-686"), tmp_path) as guest:
         assert "-686 " in guest.succeed(["uname", "-a"]).text
         if image is not None:
             assert guest.get("/etc/debian_version").startswith(b"12.")
@@ -197,35 +195,22 @@ def test_what_cannot_be_is_refused_before_anything_is_built(workshop: BuildConte
 # --- experiments ----------------------------------------------------------------------------------
 
 
-def measured(lab: Path, *settings: str) -> tuple[dict[str, tuple[float, ...]], str]:
-    """The samples of gtodbench with each probe, and what was printed."""
-    lab.mkdir(exist_ok=True)
-    file = lab / "gtod.yaml"
-    file.write_text(
-        "name: gtod\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\nprobes: [none, djprobe]\n"
-        "benchmark: {name: gtodbench, calls: 1000, repeats: 2}\n"
-    )
-    command = CommandLine(lab)
-    run = command.refused("run", file, *(word for setting in settings for word in ("--set", setting)))
-    assert run.returncode == 0, run.stdout + run.stderr
-    return {probe: cell.samples for probe, cell in command.cells().items()}, run.stdout
-
-
-@pytest.fixture(scope="module")
-def without_an_image(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, ...]]:
-    samples, _ = measured(tmp_path_factory.mktemp("lab"))
-    return samples
-
-
 SLOWEST = pytest.param("serial", marks=pytest.mark.nightly("moves the modules over a serial console: half a minute"))
 
 
 @pytest.mark.parametrize("channel", ["framed", pytest.param("ssh", marks=ELSEWHERE), SLOWEST])
-def test_the_same_exact_values_over_each_channel(
-    tmp_path: Path, without_an_image: dict[str, tuple[float, ...]], channel: ChannelKind
-) -> None:
-    samples, printed = measured(tmp_path, f"image={IMAGE}", f"channel={channel}")
-    assert samples == without_an_image
+def test_the_same_exact_values_over_each_channel(tmp_path: Path, channel: ChannelKind) -> None:
+    """Those of a guest without an image, as ``test_profile.py`` has them."""
+    file = tmp_path / "gtod.yaml"
+    file.write_text(
+        "name: gtod\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\nprobes: [none, djprobe]\n"
+        f"image: {IMAGE}\nchannel: {channel}\nbenchmark: {{name: gtodbench, calls: 100, repeats: 2}}\n"
+    )
+    command = CommandLine(tmp_path)
+    run = command.refused("run", file)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert {probe: set(cell.samples) for probe, cell in command.cells().items()} == {"none": {360}, "djprobe": {399}}
+    printed = run.stdout
     assert f"image {IMAGE}" in printed
     assert (f"channel {channel}" in " ".join(printed.split())) == (channel != "framed")
     provenance = json.loads(next((tmp_path / "runs").glob("*/provenance.json")).read_text())

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.qemu
 # under way on a busy host.
 ARGUMENTS = (
     *("run", QUICKSTART, "--set", "probes=[none, djprobe, jprobe]"),
-    *("--set", "benchmark.repeats=12", "--set", "benchmark.calls=8000"),
+    *("--set", "benchmark.repeats=8", "--set", "benchmark.calls=5000"),
 )
 
 

@@ -67,6 +67,7 @@ def test_a_restored_guest_goes_on_twice(guest: TestedGuest, file: Path, tmp_path
         keep_guest(guest, file)
 
 
+@pytest.mark.nightly("a guest that is booted; restored ones go on every day")
 def test_a_booted_guest_of_a_network_goes_on(guest_factory: GuestFactory, file: Path, tmp_path: Path) -> None:
     guest = guest_factory()
     guest.put(b"on a network", "/root/left")
@@ -134,7 +135,7 @@ def test_a_failed_tests_guest_is_kept_and_a_shell_goes_on_with_it(
             assert False
         """
     )
-    result = pytester.runpytest_subprocess("--qemu", "--qemu-keep", "--junitxml=report.xml")
+    result = pytester.runpytest_inprocess("--qemu", "--qemu-keep", "--junitxml=report.xml")
     result.assert_outcomes(passed=1, failed=1)
     (state,) = (
         str(one.get("value"))

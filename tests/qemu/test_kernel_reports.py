@@ -26,13 +26,22 @@ def test_an_oops_fails_a_command_that_succeeded(late_oops: Path, tmp_path: Path)
     assert "--allow-oops" in done.stderr
 
 
+ANOTHER_STATUS = pytest.mark.nightly("the same with the other status: a guest more")
+
+
 @pytest.mark.parametrize(
     ("allowed", "command", "status", "quoted"),
     [
-        ([WARNING, OOPS], "exit 0", 0, []),
+        pytest.param([WARNING, OOPS], "exit 0", 0, [], marks=ANOTHER_STATUS),
         ([WARNING, OOPS], "exit 7", 7, []),
         ([WARNING], "exit 0", 1, ["(oops in die [late_oops])", "BUG: kernel NULL pointer"]),
-        ([OOPS], "exit 7", 7, ["(warning in late_oops_init [late_oops])", "WARNING: CPU: 0 PID:"]),
+        pytest.param(
+            [OOPS],
+            "exit 7",
+            7,
+            ["(warning in late_oops_init [late_oops])", "WARNING: CPU: 0 PID:"],
+            marks=ANOTHER_STATUS,
+        ),
     ],
 )
 def test_expected_reports_are_allowed_one_by_one(

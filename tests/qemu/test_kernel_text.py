@@ -38,7 +38,7 @@ def test_a_byte_left_in_the_kernels_text_fails_its_cell_alone(workshop: BuildCon
     file.write_text(
         "name: own\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\n"
         f"probes: [none, {MODULES}/text_patcher.c.j2, kprobe]\n"
-        "benchmark: {name: gtodbench, calls: 1000, repeats: 2}\n"
+        "benchmark: {name: gtodbench, calls: 100, repeats: 2}\n"
     )
     boot = boot_of(file)
     task = BootTask(kinds().named(boot.kind), boot, boot.cells, tmp_path / "boot1")

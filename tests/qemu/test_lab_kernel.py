@@ -37,7 +37,7 @@ def test_every_mechanism_works_at_the_function_entry(ready: ReadyGuest, workshop
         kernels=[KERNEL],
         machines=[{"cpu": "pentium4"}],
         probes=[*INT3_PER_HIT, "kprobe-ftrace"],
-        benchmark={"name": "gtodbench", "calls": 1000, "repeats": 3},
+        benchmark={"name": "gtodbench", "calls": 100, "repeats": 2},
     )
     ready = prepared_for(ready, workshop, boot)
     records = {cell.row: measured_call(ready, cell) for cell in boot.cells}

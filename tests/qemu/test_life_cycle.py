@@ -21,7 +21,6 @@ from orchestrator.errors import (
     EvidenceError,
     GuestConnectionLost,
     GuestError,
-    GuestExit,
     GuestHang,
     GuestOops,
     GuestPanic,
@@ -55,17 +54,6 @@ def load(guest: Guest, module: Module) -> int:
 
 
 # --- the guest's kernel in trouble ----------------------------------------------------------------
-
-
-@pytest.mark.allow_oops("Kernel panic - not syncing: sysrq triggered crash")
-def test_a_panic_quotes_the_kernels_message(guest: Guest) -> None:
-    pid = pid_of(guest)
-    with pytest.raises(GuestPanic, match="panicked in write_sysrq_trigger while running sh: sysrq") as panic:
-        guest.run(["sh", "-c", "echo c > /proc/sysrq-trigger"])
-    assert any("Kernel panic - not syncing: sysrq triggered crash" in line for line in panic.value.detail)
-    assert not is_alive(pid)
-    with pytest.raises(GuestPanic, match="panicked in write_sysrq_trigger while reading /etc/modules"):
-        guest.get("/etc/modules")
 
 
 @pytest.mark.allow_oops("this is only a test", "NULL pointer dereference")
@@ -136,20 +124,6 @@ def test_a_guest_that_stands_still_for_a_while_goes_on(shared_guest: Guest, monk
         os.kill(pid, signal.SIGCONT)
     # The late reply is not taken for that of the next command.
     assert shared_guest.run(["echo", "in time"]).text == "in time\n"
-
-
-def test_qemus_sudden_death_is_an_exit(guest: Guest) -> None:
-    os.kill(pid_of(guest), signal.SIGKILL)
-    with pytest.raises(GuestExit, match=r"^[^ ]*: QEMU ended \(signal 9\) while running true"):
-        guest.run(["true"])
-    assert guest.pid is None
-
-
-def test_a_guest_that_reboots_is_an_exit(guest: Guest) -> None:
-    with pytest.raises(GuestExit, match=r"QEMU ended \(status 0\) while running sh"):
-        guest.run(["sh", "-c", "echo b > /proc/sysrq-trigger"])
-    with pytest.raises(GuestExit, match=r"QEMU ended \(status 0\) while reading memory"):
-        guest.read_memory(0xC1000000, 16)
 
 
 def test_a_cpu_that_qemu_does_not_have_is_quoted(shared_guest: Guest, tmp_path: Path) -> None:

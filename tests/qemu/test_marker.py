@@ -256,19 +256,16 @@ def test_other_warnings_are_shown_with_the_users_line(modules: ModuleMaker, tmp_
         assert sum(": warning: " in line for line in warnings) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "format_", "reason"),
-    [
+def test_wrong_connections_are_refused(trial: Trial) -> None:
+    for name, format_, reason in (
         ("trial_optimized", "optimized %d %s", "the probe expects another format"),
         ("trial_last", "last ", "the probe expects another format"),
         ("trial_lost", "-", "no such marker"),
         ("trial_differing", "-", "markers of this name differ in their format"),
         ("trial_differing", "differing %ld", "markers of this name differ in their format"),
-    ],
-)
-def test_a_wrong_connection_is_refused(trial: Trial, name: str, format_: str, reason: str) -> None:
-    assert trial.refusal(name, format_) == f"marker {name}: {reason}"
-    assert not any(place.connected for place in trial.places())
+    ):
+        assert trial.refusal(name, format_) == f"marker {name}: {reason}"
+        assert not any(place.connected for place in trial.places())
 
 
 def test_a_second_probe_is_refused(trial: Trial) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import QUICKSTART, REDUCED, CommandLine
+from command_line import QUICKSTART, CommandLine
 
 from orchestrator.model.cost_file import cost_file, load_cost_file
 from orchestrator.paths import data_dir
@@ -16,6 +16,7 @@ from orchestrator.results.modelled import ModelledRun
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
 CONFIG = data_dir("configs") / "djprobe-2005.yaml"
+REDUCED = ("--set", "benchmark.repeats=2", "--set", "benchmark.calls=100")
 
 
 def test_times_follow_from_what_guests_count_and_costs_from_published_times(tmp_path: Path) -> None:

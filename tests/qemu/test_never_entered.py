@@ -37,7 +37,7 @@ def measured(
         machines=[{"cpu": "pentium4"}],
         probes=probes,
         points=points,
-        benchmark={"name": "gtodbench", "calls": 1000, "repeats": 2},
+        benchmark={"name": "gtodbench", "calls": 100, "repeats": 2},
         **({"profile": list(profile)} if profile else {}),
     )
     artifacts = artifacts_of(context, boot)

@@ -21,7 +21,7 @@ from orchestrator.run.boot import ReadyGuest
 
 PROGRAMS = Path(__file__).parent / "programs"
 WRONG_ALSO = pytest.mark.nightly("other programs that are wrong: a second each")
-READING = {"name": "syscall", "call": "read", "arguments": [0, 0, 0], "calls": 1000, "repeats": 2}
+READING = {"name": "syscall", "call": "read", "arguments": [0, 0, 0], "calls": 100, "repeats": 2}
 
 pytestmark = pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions")
 

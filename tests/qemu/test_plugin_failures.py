@@ -47,7 +47,7 @@ def test_it(guest):
     check_something(guest)
 """
     )
-    result = pytester.runpytest_subprocess("--qemu", "--qemu-timing=tcg", "--junitxml=report.xml")
+    result = pytester.runpytest_inprocess("--qemu", "--qemu-timing=tcg", "--junitxml=report.xml")
     result.assert_outcomes(failed=1)
     shown = result.stdout.str()
     result.stdout.fnmatch_lines(
@@ -72,7 +72,7 @@ def test_it(guest):
     assert shlex.split(Path(properties["qemu_arguments"]).read_text())[0] == "qemu-system-x86_64"
     assert "FAILED" in Path(properties["qemu_log"]).read_text()
 
-    pytester.runpytest_subprocess(*shlex.split(command)[1:]).assert_outcomes(failed=1)
+    pytester.runpytest_inprocess(*shlex.split(command)[1:]).assert_outcomes(failed=1)
 
 
 @pytest.mark.qemu
@@ -110,7 +110,7 @@ def test_shared_afterwards(shared_guest):
     assert shared_guest.get("/proc/sys/kernel/tainted") == b"0\\n"
 """
     )
-    result = pytester.runpytest_subprocess("--qemu", "-v")
+    result = pytester.runpytest_inprocess("--qemu", "-v")
     result.assert_outcomes(passed=5, failed=5)
     result.stdout.fnmatch_lines(
         [

@@ -26,7 +26,7 @@ kernels: [debian-686]
 machines: [{cpu: pentium4}]
 points: [ksys_read+*]
 probes: [none, kprobe, kprobe-ftrace, djprobe]
-benchmark: {name: syscall, call: read, arguments: [0, {buffer: 16}, 16], calls: 500, repeats: 2}
+benchmark: {name: syscall, call: read, arguments: [0, {buffer: 16}, 16], calls: 100, repeats: 2}
 """
 
 pytestmark = pytest.mark.qemu
@@ -175,8 +175,14 @@ def test_each_instruction_of_a_function_is_probed_or_says_why_not(tmp_path: Path
     file.write_text(EACH)
     command = CommandLine(tmp_path)
     # The entry with the function tracer's nop, and the first call.
-    chosen = [f"point=ksys_read+{offset}" for offset in ("0x0", "0x5", "0x1f", "0xd0")]
-    done = command.run("run", file, *(word for one in chosen for word in ("--only", one)))
+    chosen = {
+        "0x0": ["kprobe-ftrace"],
+        "0x5": ["kprobe", "kprobe-ftrace", "djprobe"],
+        "0x1f": ["kprobe"],
+        "0xd0": ["kprobe"],
+    }
+    cells = [f"point=ksys_read+{offset},probe={probe}" for offset, rows in chosen.items() for probe in rows]
+    done = command.run("run", file, *(word for one in cells for word in ("--only", one)))
     assert done.returncode == 0, done.stderr
     answer = command.run("report", "latest", "--format", "json")
     cells = RunRecord.model_validate_json(answer.stdout, strict=False).cells

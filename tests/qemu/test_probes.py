@@ -112,7 +112,7 @@ def all_probes(kernel: str, cpu: str) -> Boot:
         kernels=[kernel],
         machines=[{"cpu": cpu}],
         probes=[name for name, kind in probes().items() if kind.site != "program"],
-        benchmark={"name": "gtodbench", "calls": 1000, "repeats": 3},
+        benchmark={"name": "gtodbench", "calls": 100, "repeats": 2},
     )
 
 
@@ -154,7 +154,7 @@ def _check(probe: str, places: tuple[str, str], record: CellRecord) -> None:
     assert evidence.restored
     assert (evidence.detour is not None) == (probe == "djprobe")
     assert len(set(record.samples)) == 1
-    assert len(record.samples) == 3
+    assert len(record.samples) == 2
     assert NOTES.get(probe, "") in " ".join(record.notes)
     if probe == "none":
         assert evidence.probe_bytes == evidence.original_bytes

@@ -161,7 +161,7 @@ def test_a_shared_guest_is_shared_while_it_is_sound(pytester: pytest.Pytester) -
             assert traces(guest) == []
         """
     )
-    result = pytester.runpytest_subprocess("--qemu", "-v")
+    result = pytester.runpytest_inprocess("--qemu", "-v")
     result.assert_outcomes(passed=6, failed=2)
     result.stdout.fnmatch_lines(
         [
@@ -203,7 +203,7 @@ def test_a_test_whose_guest_oopsed_is_not_green(pytester: pytest.Pytester, late_
             assert "late_oops" not in guest.succeed(["dmesg"]).text
         """
     )
-    result = pytester.runpytest_subprocess("--qemu", "-v", "--strict-markers")
+    result = pytester.runpytest_inprocess("--qemu", "-v", "--strict-markers")
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(
         [
@@ -235,7 +235,7 @@ def test_what_one_test_expects_the_next_does_not(pytester: pytest.Pytester) -> N
                 guest.check_console()
         """
     )
-    pytester.runpytest_subprocess("--qemu", "--strict-markers").assert_outcomes(passed=2)
+    pytester.runpytest_inprocess("--qemu", "--strict-markers").assert_outcomes(passed=2)
 
 
 @pytest.mark.qemu

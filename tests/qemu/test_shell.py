@@ -84,6 +84,7 @@ def test_a_person_works_on_the_console(tmp_path: Path) -> None:
     assert "sleep 1000" in (tmp_path / "logs" / "guest.console").read_text(errors="replace")
 
 
+@pytest.mark.nightly("the key is pressed every day, in an idle guest: a guest more")
 def test_the_escape_key_leaves_at_once(tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         person.expect_exact(PROMPT)
@@ -162,6 +163,7 @@ def test_a_qemu_that_dies_is_an_error(tmp_path: Path) -> None:
         assert termios.tcgetattr(person.child_fd) == before
 
 
+@pytest.mark.nightly("another command is killed every day: a guest more")
 def test_a_killed_shell_leaves_no_guest(tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         person.expect_exact(PROMPT)
@@ -170,6 +172,7 @@ def test_a_killed_shell_leaves_no_guest(tmp_path: Path) -> None:
         assert CommandLine(tmp_path).qemus_after() == []
 
 
+@pytest.mark.nightly("the other sudden end: a guest more")
 def test_a_terminal_that_goes_takes_the_guest_along(tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         person.expect_exact(PROMPT)

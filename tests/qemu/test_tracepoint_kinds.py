@@ -57,7 +57,7 @@ def test_probes_at_tracepoints_by_name(
         machines=[{"cpu": cpu}],
         probes=PROBES,
         handlers=[handler],
-        benchmark={"name": "gtodbench", "calls": 1000, "repeats": 2},
+        benchmark={"name": "gtodbench", "calls": 100, "repeats": 2},
     )
     ready = prepared_for(ready, workshop, boot)
     for cell in boot.cells:
