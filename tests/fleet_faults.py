@@ -24,7 +24,7 @@ from orchestrator.results.contract import CellRecord, RunRecord
 
 MANY = """\
 name: many
-kernels: [debian-686]
+kernels: [lab-i386-up]
 machines: [{cpu: pentium4}, {cpu: athlon}, {cpu: pentium-m}, {cpu: pentium4, memory: 512M}]
 probes: [none, kprobe]
 benchmark: {name: syscall, call: getppid, calls: 1000, repeats: 2}

@@ -97,33 +97,27 @@ class ChannelContract(_Amounts):
         assert shared_guest.get("/tmp/large", time_limit=self.TRANSFER_LIMIT) == content
         shared_guest.succeed(["rm", "/tmp/large"])
 
-    @pytest.mark.parametrize(
-        ("target", "reason"),
-        [
+    def test_a_file_that_cannot_be_written(self, shared_guest: Guest) -> None:
+        for target, reason in (
             ("/nonesuch/file", "cannot write /nonesuch/file: no such file or directory"),
             ("/tmp", "cannot write /tmp: is a directory"),
             ("/dev/full", "cannot write /dev/full: no space left on device"),
             ("relative", "'relative' is not an absolute path in the guest"),
-        ],
-    )
-    def test_a_file_that_cannot_be_written(self, shared_guest: Guest, target: str, reason: str) -> None:
-        with pytest.raises(GuestError) as refused:
-            shared_guest.put(EVERY_BYTE * 1024, target)
-        assert refused.value.what == reason
+        ):
+            with pytest.raises(GuestError) as refused:
+                shared_guest.put(EVERY_BYTE * 1024, target)
+            assert refused.value.what == reason
         assert shared_guest.run(["true"]).status == 0
 
-    @pytest.mark.parametrize(
-        ("source", "reason"),
-        [
+    def test_a_file_that_cannot_be_read(self, shared_guest: Guest) -> None:
+        for source, reason in (
             ("/tmp/nonesuch", "cannot read /tmp/nonesuch: no such file or directory"),
             ("/tmp", "cannot read /tmp: is a directory"),
             ("/tmp/a\0b", r"'/tmp/a\x00b' is not an absolute path in the guest"),
-        ],
-    )
-    def test_a_file_that_cannot_be_read(self, shared_guest: Guest, source: str, reason: str) -> None:
-        with pytest.raises(GuestError) as refused:
-            shared_guest.get(source)
-        assert refused.value.what == reason
+        ):
+            with pytest.raises(GuestError) as refused:
+                shared_guest.get(source)
+            assert refused.value.what == reason
         assert shared_guest.run(["true"]).status == 0
 
     # --- a dying guest ----------------------------------------------------------------------------

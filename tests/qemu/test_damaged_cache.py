@@ -10,8 +10,8 @@ import pytest
 from command_line import CommandLine
 
 from orchestrator.artifacts.boot_files import initramfs
-from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.paths import cache_dir
 
@@ -20,23 +20,23 @@ pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 EXEC = ("exec", "--offline", "--kernel", "lab-i386-up", "--cpu", "athlon", "--accel", "tcg", "--", "uname", "-m")
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """The user's cache by links, but for the kernel and the initramfs of this test, which are copies."""
-    context = BuildContext(Cache(cache_dir()))
-    kernel = ready_kernel(context, kernels()["lab-i386-up"])
-    used = [kernel.headers.parent, initramfs(context, kernel).parent]
-    root = tmp_path / "cache"
+def copy_but_for(entry: Path, root: Path) -> Path:
+    """The user's cache by links, but for one artifact, which is a copy."""
     root.mkdir()
     for folder in cache_dir().iterdir():
-        if folder.is_dir() and folder.name not in {"locks", "damaged", *(entry.parent.name for entry in used)}:
+        if folder.is_dir() and folder.name not in {"locks", "damaged", entry.parent.name}:
             (root / folder.name).symlink_to(folder)
-    for entry in used:
-        shutil.copytree(entry, root / entry.parent.name / entry.name, symlinks=True)
+    shutil.copytree(entry, root / entry.parent.name / entry.name, symlinks=True)
     return root
 
 
-def test_a_damaged_initramfs_is_made_anew(copy: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def kernel(workshop: BuildContext) -> Kernel:
+    return ready_kernel(workshop, kernels()["lab-i386-up"])
+
+
+def test_a_damaged_initramfs_is_made_anew(kernel: Kernel, workshop: BuildContext, tmp_path: Path) -> None:
+    copy = copy_but_for(initramfs(workshop, kernel).parent, tmp_path / "cache")
     (file,) = copy.glob("initramfs/*/initramfs.cpio")
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
@@ -47,7 +47,8 @@ def test_a_damaged_initramfs_is_made_anew(copy: Path, tmp_path: Path) -> None:
     assert len(list((copy / "damaged").iterdir())) == 1
 
 
-def test_a_damaged_kernel_is_not_booted(copy: Path, tmp_path: Path) -> None:
+def test_a_damaged_kernel_is_not_booted(kernel: Kernel, tmp_path: Path) -> None:
+    copy = copy_but_for(kernel.headers.parent, tmp_path / "cache")
     (file,) = copy.glob("kernels/*/build/arch/x86/boot/bzImage")
     with file.open("r+b") as image:
         image.seek(0x10000)

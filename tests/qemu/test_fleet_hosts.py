@@ -96,7 +96,16 @@ def workers_there(command: CommandLine) -> list[int]:
     return found
 
 
-def test_a_worker_is_started_there_and_ends_with_the_connection(command: CommandLine, hosts: Path) -> None:
+def test_a_worker_is_started_where_the_host_is_known_and_ends_with_the_connection(
+    account: Account, command: CommandLine, hosts: Path
+) -> None:
+    known = account.known_hosts.read_text()
+    account.known_hosts.write_text("")
+    status, said = up(command, hosts)
+    assert (status, "is not in known_hosts" in said, "nothing was left running" in said) == (1, True, True), said
+    assert workers_there(command) == []
+
+    account.known_hosts.write_text(known)
     status, said = up(command, hosts)
     assert status == 0, said
     assert "worker there: joined" in said
@@ -121,13 +130,6 @@ def test_it_ends_with_the_fleet(command: CommandLine, hosts: Path) -> None:
     assert command.run("fleet", "down").returncode == 0
     assert left_after(processes) == []
     assert temporary_files(command) == []
-
-
-def test_a_host_that_is_not_known_gets_no_key(account: Account, command: CommandLine, hosts: Path) -> None:
-    account.known_hosts.write_text("")
-    status, said = up(command, hosts)
-    assert (status, "is not in known_hosts" in said, "nothing was left running" in said) == (1, True, True), said
-    assert workers_there(command) == []
 
 
 @NIGHTLY

@@ -169,8 +169,8 @@ def test_lists_make_tests_and_settings_are_defaults(pytester: pytest.Pytester) -
     collected = pytester.runpytest_inprocess("--collect-only", "-q")
     names = ["lab-i386-up-64M", "lab-i386-up-128M", "debian-686-64M", "debian-686-128M"]
     collected.stdout.fnmatch_lines([f"test_lists.py::test_each[[]{name}]" for name in names], consecutive=True)
-    chosen = pytester.runpytest_subprocess(
-        "--qemu", "--qemu-kernel=lab-i386-up", "-k", "lab-i386-up-64M or test_settings or fresh_and", "-n", "1", "-rA"
+    chosen = pytester.runpytest_inprocess(
+        "--qemu", "--qemu-kernel=lab-i386-up", "-k", "lab-i386-up-64M or test_settings or fresh_and", "-rA"
     )
     chosen.assert_outcomes(passed=4)
     wrong = pytester.runpytest_inprocess("--qemu", "--qemu-kernel=lab-i386-pu", "-k", "fresh")
@@ -211,8 +211,9 @@ def test_a_prompt_in_the_guest_of_a_failed_test(pytester: pytest.Pytester, monke
 
 
 @pytest.mark.qemu
-def test_a_prompt_without_a_terminal_is_refused(pytester: pytest.Pytester) -> None:
+def test_a_prompt_without_a_terminal_is_refused(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")  # as in a worker
     pytester.makepyfile(MARK + "\ndef test_it(guest):\n    guest.interact()\n")
-    result = pytester.runpytest_subprocess("--qemu", "-n", "1")
+    result = pytester.runpytest_inprocess("--qemu")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*HostError: a worker of pytest-xdist has no terminal*", "*run this test with -n 0*"])

@@ -44,7 +44,7 @@ def boot(kernel: str = "lab-i386-up", *profile: str, cpu: str = "pentium4", **ta
     keys: dict[str, object] = {
         "kernels": [kernel],
         "machines": [{"cpu": cpu}],
-        "benchmark": {"name": "gtodbench", "calls": 500, "repeats": 2},
+        "benchmark": {"name": "gtodbench", "calls": 100, "repeats": 2},
         "probes": PROBES,
     }
     return boot_of_calls(**{**keys, **({"profile": list(profile)} if profile else {}), **table})
@@ -316,7 +316,7 @@ def test_a_function_of_the_users(context: BuildContext, tmp_path: Path) -> None:
         "stacks",
         points=["__ia32_sys_getpid"],
         probes=["none"],
-        benchmark={"name": "workload", "file": str(file), "calls": 500, "repeats": 2},
+        benchmark={"name": "workload", "file": str(file), "calls": 100, "repeats": 2},
     )
     done = Done(context, wanted, tmp_path / "run")
     record, profile = done.records["none"], done.profiles["none"]
@@ -344,7 +344,7 @@ def test_a_module_of_the_users_and_a_workload_of_his(context: BuildContext, tmp_
         "purposes",
         points=["__ia32_sys_getppid"],
         probes=["none", str(module), "djprobe"],
-        benchmark={"name": "workload", "file": str(workload), "calls": 500, "hits": 2, "repeats": 2},
+        benchmark={"name": "workload", "file": str(workload), "calls": 100, "hits": 2, "repeats": 2},
     )
     done = Done(context, wanted, tmp_path / "run")
     mine = done.records["mine.c.j2"]

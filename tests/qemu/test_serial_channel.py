@@ -61,7 +61,7 @@ def test_other_output_on_the_console_damages_nothing(shared_guest: Guest) -> Non
             f"out {number}\n".encode(),
             f"err {number}\n".encode(),
         )
-    content = random.Random(0).randbytes(40_000)  # more than goes at once
+    content = random.Random(0).randbytes(20_000)  # more than goes at once
     shared_guest.put(content, "/tmp/noisy", time_limit=300)
     assert shared_guest.get("/tmp/noisy", time_limit=300) == content
     assert (

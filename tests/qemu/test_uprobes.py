@@ -39,7 +39,7 @@ MACHINES = [
     pytest.param("debian-amd64", marks=pytest.mark.guest(kernel="debian-amd64", timing="instructions")),
 ]
 EVERY_DAY = "debian-amd64"
-EVERY_HANDLER = ("uprobe-event", "bpf-uprobe")
+EVERY_HANDLER = ("uprobe-event",)
 """Kinds that are measured with each handler every day; the others are on the other kernels."""
 LIMIT = 60.0
 BY_COST = ("none", "bpf-uprobe", "uprobe-event", "bpf-uretprobe", "uretprobe-event")
