@@ -40,7 +40,7 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLin
         assert (down.returncode, down.stdout) == (0, "fleet 'local' has ended\n")
         assert left_after(processes) == []
         assert temporary_files(command) == []
-        assert [path.name for path in (command.lab / "fleets").iterdir()] == ["local.log"]
+        assert {path.suffix for path in (command.lab / "fleets").iterdir()} == {".log"}
 
 
 @pytest.fixture

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from djprobe_trial import insert
-from experiment_boot import artifacts_of, boot_of_calls, measured_call
+from experiment_boot import boot_of_calls, measured_call, prepared_for
 from module_maker import ModuleMaker
 from static_programs import compile_program
 
 from orchestrator.artifacts.cache import BuildContext
+from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord
@@ -26,61 +28,70 @@ READING = {"name": "syscall", "call": "read", "arguments": [0, 0, 0], "calls": 1
 pytestmark = pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions")
 
 
-def measured(
+def prepared(
     ready: ReadyGuest,
     context: BuildContext,
-    program: str,
+    *programs: str,
     handler: str = "noop",
     benchmark: Mapping[str, object] = READING,
     point: str = "vfs_read",
-) -> CellRecord:
-    """The record of a benchmark, else of reads, with a user's programs at a function."""
+) -> tuple[ReadyGuest, Sequence[CallCell]]:
+    """A guest and cells of a benchmark, else of reads, with a user's programs at a function."""
     boot = boot_of_calls(
         kernels=["debian-amd64"],
         machines=[{"cpu": "xeon-e5410"}],
         points=[point],
-        probes=["none", str(PROGRAMS / program)],
+        probes=["none", *(str(PROGRAMS / program) for program in programs)],
         handlers=[handler],
         benchmark=dict(benchmark),
     )
-    return measured_call(dataclasses.replace(ready, artifacts=artifacts_of(context, boot)), boot.cells[-1])
+    return prepared_for(ready, context, boot), boot.cells[-len(programs) :]
+
+
+def measured(ready: ReadyGuest, context: BuildContext, program: str, **table: Any) -> CellRecord:
+    """The record of the only program's cell."""
+    prepared_guest, (cell,) = prepared(ready, context, program, **table)
+    return measured_call(prepared_guest, cell)
+
+
+def test_programs_run_at_each_call_and_are_gone_afterwards(ready: ReadyGuest, workshop: BuildContext) -> None:
+    mechanisms = {"count_reads.bpf.c": "direct", "both.bpf.c": "ftrace", "at_reads.bpf.c": "elsewhere"}
+    ready, cells = prepared(ready, workshop, *mechanisms)
+    for cell, (program, mechanism) in zip(cells, mechanisms.items(), strict=True):
+        ready.guest.put(b"1", "/proc/sys/kernel/bpf_stats_enabled")
+        record = measured_call(ready, cell)
+        assert (record.status, record.probe) == ("ok", program)
+        assert record.evidence is not None
+        assert (record.evidence.hits, record.evidence.calls, record.evidence.mechanism) == (1000, 1000, mechanism)
+        assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
+        assert ready.guest.get("/proc/sys/kernel/bpf_stats_enabled").strip() == b"0"
+
+
+WRONG = {
+    "verifier.bpf.c": "R2 invalid mem access 'scalar'",
+    "no_function.bpf.c": "failed to create kprobe 'vfs_raed+0x0' perf event: No such file or directory",
+    "elsewhere.bpf.c": "program elsewhere is attached to vfs_write, and the point is vfs_read",
+    "rare.bpf.c": "the BPF program rare (tp/syscalls/sys_enter_write) ran ",
+}
+WRONG_OTHERWISE = {
+    "no_fentry.bpf.c": "failed to find kernel BTF type ID of 'vfs_raed'",
+    "section.bpf.c": "check ELF section name 'nonsense/vfs_read'",
+    "net.bpf.c": "libbpf attaches nothing by itself for the section xdp",
+}
 
 
 @pytest.mark.parametrize(
-    ("program", "mechanism"),
-    [("count_reads.bpf.c", "direct"), ("both.bpf.c", "ftrace"), ("at_reads.bpf.c", "elsewhere")],
+    "wrong", [pytest.param(WRONG, id="daily"), pytest.param(WRONG_OTHERWISE, id="others", marks=WRONG_ALSO)]
 )
-def test_programs_run_at_each_call_and_are_gone_afterwards(
-    ready: ReadyGuest, workshop: BuildContext, program: str, mechanism: str
+def test_programs_that_are_refused_or_not_hit_have_no_number(
+    ready: ReadyGuest, workshop: BuildContext, wrong: Mapping[str, str]
 ) -> None:
-    ready.guest.put(b"1", "/proc/sys/kernel/bpf_stats_enabled")
-    record = measured(ready, workshop, program)
-    assert (record.status, record.probe) == ("ok", program)
-    assert record.evidence is not None
-    assert (record.evidence.hits, record.evidence.calls, record.evidence.mechanism) == (1000, 1000, mechanism)
-    assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
-    assert ready.guest.get("/proc/sys/kernel/bpf_stats_enabled").strip() == b"0"
-
-
-@pytest.mark.parametrize(
-    ("program", "words"),
-    [
-        ("verifier.bpf.c", "R2 invalid mem access 'scalar'"),
-        ("no_function.bpf.c", "failed to create kprobe 'vfs_raed+0x0' perf event: No such file or directory"),
-        pytest.param("no_fentry.bpf.c", "failed to find kernel BTF type ID of 'vfs_raed'", marks=WRONG_ALSO),
-        pytest.param("section.bpf.c", "check ELF section name 'nonsense/vfs_read'", marks=WRONG_ALSO),
-        pytest.param("net.bpf.c", "libbpf attaches nothing by itself for the section xdp", marks=WRONG_ALSO),
-        ("elsewhere.bpf.c", "program elsewhere is attached to vfs_write, and the point is vfs_read"),
-        ("rare.bpf.c", "the BPF program rare (tp/syscalls/sys_enter_write) ran "),
-    ],
-)
-def test_a_program_that_is_refused_or_not_hit_has_no_number(
-    ready: ReadyGuest, workshop: BuildContext, program: str, words: str
-) -> None:
-    with pytest.raises(EvidenceError) as raised:
-        measured(ready, workshop, program)
-    assert words in str(raised.value)
-    assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
+    ready, cells = prepared(ready, workshop, *wrong)
+    for cell, words in zip(cells, wrong.values(), strict=True):
+        with pytest.raises(EvidenceError) as raised:
+            measured_call(ready, cell)
+        assert words in str(raised.value)
+        assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
 
 
 def test_few_hits_may_be_runs_for_others(ready: ReadyGuest, workshop: BuildContext, tmp_path: Path) -> None:
@@ -90,7 +101,7 @@ def test_few_hits_may_be_runs_for_others(ready: ReadyGuest, workshop: BuildConte
     with pytest.raises(
         EvidenceError, match=r"^3 hits are too few to verify the BPF program rare \(tp/syscalls/sys_enter"
     ):
-        measured(ready, workshop, "rare.bpf.c", "noop", benchmark, "ksys_write")
+        measured(ready, workshop, "rare.bpf.c", benchmark=benchmark, point="ksys_write")
     assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
 
 
