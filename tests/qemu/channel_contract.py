@@ -120,6 +120,14 @@ class ChannelContract(_Amounts):
             assert refused.value.what == reason
         assert shared_guest.run(["true"]).status == 0
 
+    def test_a_file_that_is_too_large_or_endless_is_refused(self, shared_guest: Guest) -> None:
+        shared_guest.put(bytes(150_000), "/tmp/too-large")
+        for source in ("/dev/zero", "/tmp/too-large"):
+            with pytest.raises(GuestError, match=f"^cannot read {source}: it has more than 100000 bytes$"):
+                shared_guest.get(source, largest=100_000)
+        assert shared_guest.get("/tmp/too-large", largest=150_000) == bytes(150_000)
+        shared_guest.succeed(["rm", "/tmp/too-large"])
+
     # --- a dying guest ----------------------------------------------------------------------------
 
     @pytest.mark.allow_oops("Kernel panic - not syncing: sysrq triggered crash")
@@ -291,11 +299,3 @@ class FurtherContract(_Amounts):
         with pytest.raises(FileNotFoundError):
             shared_guest.put(tmp_path / "nonesuch", "/tmp/never-written")
         assert shared_guest.run(["test", "-e", "/tmp/never-written"]).status == 1
-
-    @pytest.mark.parametrize("source", ["/dev/zero", "/tmp/too-large"])
-    def test_a_file_that_is_too_large_or_endless_is_refused(self, shared_guest: Guest, source: str) -> None:
-        shared_guest.put(bytes(150_000), "/tmp/too-large")
-        with pytest.raises(GuestError, match=f"^cannot read {source}: it has more than 100000 bytes$"):
-            shared_guest.get(source, largest=100_000)
-        assert shared_guest.get("/tmp/too-large", largest=150_000) == bytes(150_000)
-        shared_guest.succeed(["rm", "/tmp/too-large"])
