@@ -44,7 +44,9 @@ OF_THE_WRITING_PROCESS = {
 @pytest.fixture
 def task(tmp_path: Path) -> BootTask:
     """The quickstart's boot with fewer calls and probes."""
-    boot = boot_of(QUICKSTART, "benchmark.calls=100", "benchmark.repeats=2", "probes=[none, djprobe]")
+    boot = boot_of(
+        QUICKSTART, "kernels=[lab-i386-up]", "benchmark.calls=100", "benchmark.repeats=2", "probes=[none, djprobe]"
+    )
     return BootTask(kinds().named(boot.kind), boot, boot.cells, tmp_path / "run" / "boot1")
 
 
@@ -82,7 +84,7 @@ def test_another_process_does_it_with_the_same_outcome(
     there = list(worker.events())
     assert all(map(importlib.util.find_spec, OF_THE_WRITING_PROCESS))
     assert not OF_THE_WRITING_PROCESS & worker.loaded
-    logs = {f"run/boot1/guest1-pentium4-debian-686.{suffix}" for suffix in ("console", "qemu")}
+    logs = {f"run/boot1/guest1-pentium4-lab-i386-up.{suffix}" for suffix in ("console", "qemu")}
     assert files_below(tmp_path) - before == {"run", "run/boot1", *logs}
     assert not lab.exists()
 
@@ -98,7 +100,7 @@ def test_another_process_does_it_with_the_same_outcome(
         assert (record.evidence.hits, record.evidence.int3) == (other.evidence.hits, other.evidence.int3)
     # One guest, and each cell's record before the next cell begins.
     (booted,) = (event for event in there if isinstance(event, GuestBooted))
-    assert booted.name == "guest1-pentium4-debian-686"
+    assert booted.name == "guest1-pentium4-lab-i386-up"
     steps = [event for event in there if isinstance(event, CellBegan | Outcome)]
     assert [step.cell if isinstance(step, CellBegan) else step.record.id for step in steps] == [
         cell.id for cell in task.cells for _ in ("began", "ended")
@@ -108,14 +110,14 @@ def test_another_process_does_it_with_the_same_outcome(
 def test_only_the_cells_without_an_outcome_are_measured(task: BootTask, workshop: BuildContext) -> None:
     """A boot that is gone on with has all of its cells' artifacts, and its earlier guest's logs stay."""
     task.directory.mkdir(parents=True)
-    first = task.directory / "guest1-pentium4-debian-686.console"
+    first = task.directory / "guest1-pentium4-lab-i386-up.console"
     first.write_text("of an earlier guest\n")
     rest = tuple(cell for cell in task.cells if cell.row == "djprobe")
     events: list[Event] = []
     do_task(dataclasses.replace(task, cells=rest), workshop, events.append)
     (record,) = records(events).values()
     assert (record.probe, record.status, record.overhead) == ("djprobe", "ok", None)
-    assert [event.name for event in events if isinstance(event, GuestBooted)] == ["guest2-pentium4-debian-686"]
+    assert [event.name for event in events if isinstance(event, GuestBooted)] == ["guest2-pentium4-lab-i386-up"]
     assert first.read_text() == "of an earlier guest\n"
 
 

@@ -19,6 +19,7 @@ from orchestrator.paths import data_dir
 pytestmark = pytest.mark.qemu
 
 PROBES = ["none", "kprobe", "jprobe", "djprobe"]
+SMALLER_KERNEL = ("--set", "kernels=[lab-i386-up]")  # boots the quickest
 BROKEN = Path(__file__).with_name("broken_templates")
 
 
@@ -73,7 +74,7 @@ def test_a_runs_directory_holds_what_it_was_made_with(undisturbed: FinishedRun) 
 
 def test_a_second_run_says_how_long_it_will_take(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)
-    arguments = ("run", QUICKSTART, *REDUCED, "--only", "probe=none")
+    arguments = ("run", QUICKSTART, *REDUCED, *SMALLER_KERNEL, "--only", "probe=none")
     first, second = (command.run(*arguments).stderr for _ in range(2))
     assert " left" not in first
     assert re.search(r"^run \S+: 1 cell, about \d+ s left$", second, re.MULTILINE)
@@ -118,8 +119,7 @@ def _read(terminal: int) -> bytes:
 @PSEUDO_TERMINALS
 @pytest.mark.kernels("lab-i386-up")
 def test_progress_is_live_on_a_terminal(tmp_path: Path) -> None:
-    kernel = ("--set", "kernels=[lab-i386-up]")  # boots the quickest
-    arguments = ("run", QUICKSTART, *REDUCED, *kernel, "--only", "probe=none", "--fresh")
+    arguments = ("run", QUICKSTART, *REDUCED, *SMALLER_KERNEL, "--only", "probe=none", "--fresh")
     status, stdout, screen = seen_on_terminal(CommandLine(tmp_path, {"TERM": "xterm"}), *arguments)
     assert status == 0
     assert "Overhead of probes on" in stdout
@@ -146,7 +146,7 @@ def test_broken_modules_cost_their_own_cells_only(tmp_path: Path) -> None:
     for template in BROKEN.iterdir():
         shutil.copy(template, tmp_path / "copy" / "kmods" / "templates" / template.name)
     copy = CommandLine(tmp_path / "lab", {"PYTHONPATH": str(tmp_path / "copy")})
-    run = copy.run("run", QUICKSTART, *REDUCED)
+    run = copy.run("run", QUICKSTART, *REDUCED, *SMALLER_KERNEL)
     assert run.returncode == 1, run.stderr
     command = CommandLine(tmp_path / "lab")
     cells = command.cells()
@@ -164,7 +164,7 @@ def test_broken_modules_cost_their_own_cells_only(tmp_path: Path) -> None:
     assert "the guest's kernel panicked in lab_kprobe_init [lab_kprobe] while running insmod: only a test" in kernel
     assert "Kernel panic - not syncing: only a test" in kernel
     (summary,) = (line for line in run.stdout.splitlines() if line.startswith("- Failed: "))
-    assert summary.startswith("- Failed: 2 of 4 cells, the first pentium4/debian-686/kprobe/noop:")
+    assert summary.startswith("- Failed: 2 of 4 cells, the first pentium4/lab-i386-up/kprobe/noop:")
     assert cells["djprobe"].evidence is not None
     junit = command.run("report", "latest", "--format", "junit")
     printed = {case.name: case.system_err for case in TestSuite.fromstring(junit.stdout)}

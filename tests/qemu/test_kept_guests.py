@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pexpect
 import pytest
 from command_line import CommandLine, qemus_in
+from elsewhere import ELSEWHERE
 from pseudo_terminals import PSEUDO_TERMINALS
 
 from orchestrator.artifacts.saved_guests import keep_guest, kept_guest
@@ -52,7 +53,14 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "kept.guest"
 
 
-@pytest.mark.guest(timing=["tcg", "instructions"])
+ON_CLOCK = [
+    pytest.param("instructions", marks=pytest.mark.guest(timing="instructions")),
+    pytest.param("tcg", marks=[pytest.mark.guest(timing="tcg"), ELSEWHERE]),
+]
+
+
+@pytest.mark.parametrize("timing", ON_CLOCK)
+@pytest.mark.usefixtures("timing")
 def test_a_restored_guest_goes_on_twice(guest: TestedGuest, file: Path, tmp_path: Path) -> None:
     assert guest.restored_from is not None
     guest.put(b"in memory", "/root/left")

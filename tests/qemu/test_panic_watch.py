@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from elsewhere import ELSEWHERE
 
 from orchestrator.errors import GuestConnectionLost, GuestExit, GuestPanic
 from orchestrator.guest.console import Trouble
@@ -12,11 +13,17 @@ from orchestrator.guest.guest import Guest
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4")
 
 PRINTED = "Kernel panic - not syncing: that is what it would print"
-EACH_CLOCK = pytest.mark.guest(timing=["tcg", "instructions"])
 STAYS = "echo 1000 > /proc/sys/kernel/panic; echo c > /proc/sysrq-trigger"
 
 
-@EACH_CLOCK
+@pytest.mark.parametrize(
+    "timing",
+    [
+        pytest.param("instructions", marks=pytest.mark.guest(timing="instructions")),
+        pytest.param("tcg", marks=[pytest.mark.guest(timing="tcg"), ELSEWHERE]),
+    ],
+)
+@pytest.mark.usefixtures("timing")
 @pytest.mark.allow_oops(".")
 def test_a_panic_that_stays_ends_the_guest(guest: Guest) -> None:
     _ends(guest)

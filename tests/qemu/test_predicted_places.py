@@ -181,8 +181,8 @@ def test_each_instruction_of_a_function_is_probed_or_says_why_not(tmp_path: Path
         "0x1f": ["kprobe"],
         "0xd0": ["kprobe"],
     }
-    cells = [f"point=ksys_read+{offset},probe={probe}" for offset, rows in chosen.items() for probe in rows]
-    done = command.run("run", file, *(word for one in cells for word in ("--only", one)))
+    named = [f"point=ksys_read+{offset},probe={probe}" for offset, rows in chosen.items() for probe in rows]
+    done = command.run("run", file, *(word for one in named for word in ("--only", one)))
     assert done.returncode == 0, done.stderr
     answer = command.run("report", "latest", "--format", "json")
     cells = RunRecord.model_validate_json(answer.stdout, strict=False).cells

@@ -181,6 +181,7 @@ def test_a_shared_guest_is_shared_while_it_is_sound(pytester: pytest.Pytester) -
 
 @pytest.mark.qemu
 @pytest.mark.kernels("lab-i386-up")
+@pytest.mark.nightly("four guests; test_plugin_failures.py has such tests every day, by the other mark")
 def test_a_test_whose_guest_oopsed_is_not_green(pytester: pytest.Pytester, late_oops: Path) -> None:
     pytester.makepyfile(
         f"""
