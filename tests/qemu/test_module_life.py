@@ -81,15 +81,15 @@ def test_a_sample_is_not_taken_before_init_has_ended(
 
 
 @pytest.mark.guest(kernel=UP, timing="tcg")
-def test_a_probe_cannot_be_armed_before_init(guest: Guest, guest_kernel: Kernel, modules: ModuleMaker) -> None:
+def test_a_probe_cannot_be_armed_before_init(shared_guest: Guest, guest_kernel: Kernel, modules: ModuleMaker) -> None:
     module = modules.built(probe_source("tracepoint", guest_kernel))
     with pytest.raises(CommandFailed):
-        insert(guest, module, ["armed=1"])
-    insert(guest, module, ["handler=count"])
-    guest.put(b"1", parameter(module, "armed"))
-    assert guest.get(parameter(module, "handler")) == b"count\n"
-    guest.succeed(["rmmod", module.name])
-    guest.check_console()
+        insert(shared_guest, module, ["armed=1"])
+    insert(shared_guest, module, ["handler=count"])
+    shared_guest.put(b"1", parameter(module, "armed"))
+    assert shared_guest.get(parameter(module, "handler")) == b"count\n"
+    shared_guest.succeed(["rmmod", module.name])
+    shared_guest.check_console()
 
 
 @pytest.mark.parametrize(
@@ -103,19 +103,19 @@ def test_a_probe_cannot_be_armed_before_init(guest: Guest, guest_kernel: Kernel,
     ],
 )
 def test_a_module_that_has_ended_takes_no_parameter(
-    guest: Guest, guest_kernel: Kernel, modules: ModuleMaker, template: str, name: str, value: str
+    shared_guest: Guest, guest_kernel: Kernel, modules: ModuleMaker, template: str, name: str, value: str
 ) -> None:
     module = modules.built(probe_source(template, guest_kernel))
     main = {"module_watch.c": (_FOLDER / "module_watch.c").read_text()}
     watch = ModuleSource("watch", {**main, "Kbuild": "obj-m := watch.o\nwatch-y := module_watch.o\n"})
-    insert(guest, modules.built(extended(watch, _WINDOW, "")))
-    guest.put(module.name.encode(), "/sys/module/watch/parameters/window")
-    guest.put(f"echo {value} > {parameter(module, name)}; echo $? > /tmp/written".encode(), "/tmp/window.sh")
-    insert(guest, module)
-    guest.succeed(["rmmod", module.name])
-    assert guest.get("/tmp/written") == b"1\n"
-    guest.succeed(["uname"])
-    guest.check_console()
+    insert(shared_guest, modules.built(extended(watch, _WINDOW, "")))
+    shared_guest.put(module.name.encode(), "/sys/module/watch/parameters/window")
+    shared_guest.put(f"echo {value} > {parameter(module, name)}; echo $? > /tmp/written".encode(), "/tmp/window.sh")
+    insert(shared_guest, module)
+    shared_guest.succeed(["rmmod", module.name])
+    assert shared_guest.get("/tmp/written") == b"1\n"
+    shared_guest.succeed(["rmmod", "watch"])
+    shared_guest.check_console()
 
 
 @pytest.mark.guest(kernel=UP, timing="tcg")
