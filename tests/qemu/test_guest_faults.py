@@ -128,16 +128,16 @@ def _spins(guest: Guest, modules: ModuleMaker) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_qemu_that_is_stopped_is_no_kernel_that_hangs(guest: Guest) -> None:
-    assert guest.pid is not None
-    os.kill(guest.pid, signal.SIGSTOP)
+def test_a_qemu_that_is_stopped_is_no_kernel_that_hangs(shared_guest: Guest) -> None:
+    assert shared_guest.pid is not None
+    os.kill(shared_guest.pid, signal.SIGSTOP)
     try:
         with pytest.raises(GuestHang, match="QEMU is stopped") as hang:
-            guest.run(["true"], time_limit=1.0)
-        assert hang.value.hint == f"kill -CONT {guest.pid}"
+            shared_guest.run(["true"], time_limit=1.0)
+        assert hang.value.hint == f"kill -CONT {shared_guest.pid}"
     finally:
-        os.kill(guest.pid, signal.SIGCONT)
-    assert guest.run(["true"]).status == 0
+        os.kill(shared_guest.pid, signal.SIGCONT)
+    assert shared_guest.run(["true"]).status == 0
 
 
 def test_a_reset_without_a_word_is_a_triple_fault(guest: Guest, modules: ModuleMaker) -> None:
@@ -182,9 +182,10 @@ def test_an_init_that_ends_is_named(shared_guest: Guest, tmp_path: Path) -> None
         lost.boot()
 
 
-def test_a_full_disk_in_the_guest_is_the_commands_failure(guest: Guest) -> None:
-    guest.succeed(["mount", "-t", "tmpfs", "-o", "size=64k", "small", "/tmp"])
-    assert "No space left on device" in guest.run(["dd", "if=/dev/zero", "of=/tmp/file", "bs=1k"]).stderr.decode()
+def test_a_full_disk_in_the_guest_is_the_commands_failure(shared_guest: Guest) -> None:
+    shared_guest.succeed(["mount", "-t", "tmpfs", "-o", "size=64k", "small", "/tmp"])
+    filled = shared_guest.run(["dd", "if=/dev/zero", "of=/tmp/file", "bs=1k"])
+    assert "No space left on device" in filled.stderr.decode()
     with pytest.raises(GuestError, match="cannot write /tmp/other: no space left on device"):
-        guest.put(bytes(1 << 17), "/tmp/other")
-    assert guest.run(["true"]).status == 0
+        shared_guest.put(bytes(1 << 17), "/tmp/other")
+    shared_guest.succeed(["umount", "/tmp"])

@@ -9,17 +9,26 @@ from pathlib import Path
 import pytest
 from command_line import qemus_in
 
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import UnsupportedError
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import Machine
+from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = pytest.mark.guest(kernel=["debian-686", "lab-i386-up"], cpu="pentium4")
 
 
-def test_an_older_cpu(shared_guest: Guest, guest_kernel: Kernel, tmp_path: Path) -> None:
+@pytest.fixture
+def machine(workshop: BuildContext, guest_kernel: Kernel) -> Machine:
+    """One that the kernel boots on."""
+    return machine_for(workshop, guest_kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"))
+
+
+def test_an_older_cpu(machine: Machine, guest_kernel: Kernel, tmp_path: Path) -> None:
     """Under SeaBIOS, which a kernel of Debian's starts with, the boot stub prints on a screen only."""
-    guest = Guest(replace(shared_guest.machine, cpu=cpu("486")), tmp_path)
+    guest = Guest(replace(machine, cpu=cpu("486")), tmp_path)
     words = (
         "This kernel requires an i686 CPU, but only detected an i486 CPU"
         if guest_kernel.drivers_built_in
@@ -31,9 +40,9 @@ def test_an_older_cpu(shared_guest: Guest, guest_kernel: Kernel, tmp_path: Path)
 
 
 @pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4")
-def test_missing_features(shared_guest: Guest, tmp_path: Path) -> None:
+def test_missing_features(machine: Machine, tmp_path: Path) -> None:
     without = cpu("pentium3").model_copy(update={"qemu": "pentium3,-cmov,-cx8"})
-    guest = Guest(replace(shared_guest.machine, cpu=without), tmp_path)
+    guest = Guest(replace(machine, cpu=without), tmp_path)
     with pytest.raises(UnsupportedError, match=r"features not present on the CPU: cx8 cmov\n"):
         guest.boot(time_limit=3600.0, listener=lambda lines: None)
     assert qemus_in(tmp_path) == []
