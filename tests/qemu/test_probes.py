@@ -68,7 +68,7 @@ NOT_HERE = {
     "debian-amd64": {"hook", *FPROBES},
     "debian-amd64@6.12": {"hook"},
 }
-TOO_OLD = {"bpf-kprobe-session": "Linux has this since 6.10 (commit 535a3692ba72), and the kernel is 6.1."}
+TOO_OLD = {"bpf-kprobe-session": "Linux has this since 6.10 (commit 535a3692ba72); the kernel is 6.1."}
 # By what happens in a hit, the cheapest first.
 CHEAPEST_FIRST = [
     ["none", "djprobe", "kprobe-optimized", "kprobe-ftrace", "kprobe-boosted", "kprobe", "kretprobe", "jprobe"],

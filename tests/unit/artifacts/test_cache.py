@@ -209,7 +209,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
-    with pytest.raises(HostError, match="cannot be made"):
+    with pytest.raises(HostError, match="cannot be created"):
         obtain(tmp_path / "cache", tmp_path)
 
 

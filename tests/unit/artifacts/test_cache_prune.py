@@ -210,7 +210,7 @@ def test_only_the_kinds_that_were_named(cache: Cache) -> None:
 def test_a_dry_run_removes_nothing(cache: Cache) -> None:
     place = made(cache, "modules", 31)
     printed = prune("--dry-run", "--all")
-    assert re.search(r"would go +modules", printed)
+    assert re.search(r"to remove +modules", printed)
     assert "0.1 MB would be freed" in printed
     assert place.exists()
     assert "0.1 MB freed" in prune()
@@ -238,7 +238,7 @@ def test_remains_of_a_killed_builder_are_removed(cache: Cache) -> None:
     process.start()
     process.join()
     assert unfinished.exists()
-    assert "not complete" in prune()
+    assert "incomplete" in prune()
     assert not unfinished.exists()
 
 
@@ -264,7 +264,7 @@ def test_an_artifact_under_construction_stays(cache: Cache, tmp_path: Path) -> N
 def test_an_entry_that_cannot_be_read_goes(cache: Cache) -> None:
     place = made(cache, "modules", 1)
     (place / "manifest.json").write_text("{")
-    assert "not complete" in prune()
+    assert "incomplete" in prune()
     assert not place.exists()
 
 

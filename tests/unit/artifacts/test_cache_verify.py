@@ -40,7 +40,7 @@ def change_unnoticed(file: Path) -> None:
 
 
 def differs(name: str) -> list[str]:
-    return [f"{name}:", "has", "another", "content"]
+    return [f"{name}:", "has", "different", "content"]
 
 
 def test_a_sound_cache(root: Path) -> None:

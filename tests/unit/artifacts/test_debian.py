@@ -86,7 +86,7 @@ def test_a_damaged_record_hints_what_to_remove(tmp_path: Path, content: bytes) -
     pin = tmp_path / "pins" / "tools.json"
     pin.parent.mkdir()
     pin.write_bytes(content)
-    with pytest.raises(LabError, match="no record of chosen packages") as caught:
+    with pytest.raises(LabError, match="not a record of chosen packages") as caught:
         unpacked_packages(BuildContext(Cache(tmp_path), offline=True), "tools", "i386", nothing)
     assert f"rm '{pin}'" in caught.value.hint
 

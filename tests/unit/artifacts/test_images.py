@@ -102,7 +102,7 @@ def test_a_recipe_of_one_s_own(tmp_path: Path) -> None:
         ({**SOUND, "size": "1M"}, "size: found '1M'; expected 512M to 64G"),
         ({**SOUND, "size": "99999G"}, "expected 512M to 64G"),
         ({**SOUND, "base": "debian-armhf"}, "unknown image 'debian-armhf'"),
-        ({**SOUND, "base": "./mine.yaml"}, "a base is one of the lab's images"),
+        ({**SOUND, "base": "./mine.yaml"}, "expected the name of one of the lab's images"),
         ({**SOUND, "base": "debian-amd64"}, "arch: found 'i386'; its base debian-amd64 is x86_64"),
     ],
 )

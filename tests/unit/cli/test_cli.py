@@ -250,7 +250,7 @@ def test_a_module_is_rendered_for_another_kernel_or_place() -> None:
     [
         (("kmod", "render", "kprob"), "unknown module 'kprob'; allowed: capability_djprobe, capability_jprobe, "),
         (("kmod", "render", "kprobe", "--kernel", "debian-68"), "unknown kernel 'debian-68'"),
-        (("kmod", "render", "kprobe", "--symbol", 'x"; panic("'), "no identifier"),
+        (("kmod", "render", "kprobe", "--symbol", 'x"; panic("'), "not an identifier"),
         (("kmod", "render", "kprobe", "--offset", str(1 << 40)), "out of range"),
         (("kmod", "build", "kprobe", "--kernel", "nonsense", "--offline"), "unknown kernel"),
         (("exec", "--kernel", "debian-amd46", "--offline", "--", "true"), "did you mean 'debian-amd64'?"),

@@ -255,7 +255,7 @@ def test_two_runs_of_a_hit_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_entry_without_its_return_is_no_hit(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(EvidenceError, match=r"^199 runs are of no whole number of hits, which have 2 each$"):
+    with pytest.raises(EvidenceError, match=r"^199 runs are not a whole number of hits, which have 2 each$"):
         session(monkeypatch, {7: 199}).counts(CALLED)
 
 

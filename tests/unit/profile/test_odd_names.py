@@ -36,5 +36,5 @@ def test_a_function_may_have_the_longest_name_that_a_kernel_lists(tmp_path: Path
 
 @pytest.mark.parametrize("name", ["f" * 512, "f\x07"])
 def test_a_name_that_no_kernel_has_fails_the_cell(tmp_path: Path, name: str) -> None:
-    with pytest.raises(EvidenceError, match="makes no valid result"):
+    with pytest.raises(EvidenceError, match="is not a valid result"):
         counter(tmp_path, name).profile_rounds(0, ROUNDS, cell="cell", rounds=1)

@@ -107,7 +107,7 @@ def test_a_pass_that_an_interrupt_fell_into_is_repeated(
         workload=SimpleNamespace(counted=1000, hits=1),
         kind=probes()["kprobe"],
     )
-    attachment = cast(Any, SimpleNamespace(handle=lambda handler: None))
+    attachment = cast(Any, SimpleNamespace(set_handler=lambda handler: None))
     if wrong is None:
         assert count_hits(cast(Any, work), attachment).hits == 1000
     else:
@@ -126,7 +126,7 @@ def test_traps_of_a_module_that_counts_no_hits_by_others(
         workload=SimpleNamespace(counted=1000, hits=1),
         kind=probes()["kprobe"].model_copy(update={"int3_per_hit": None}),
     )
-    attachment = cast(Any, SimpleNamespace(handle=lambda handler: None))
+    attachment = cast(Any, SimpleNamespace(set_handler=lambda handler: None))
     assert count_hits(cast(Any, work), attachment).int3 == known
 
 

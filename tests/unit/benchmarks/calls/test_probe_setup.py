@@ -242,7 +242,7 @@ def test_what_a_release_lacks() -> None:
     reason = "Linux has this since 5.5 (commit fec56f5890d9); the kernel is 5.4.0-x"
     assert unsupported_reason(older, a_cell("bpf-fentry")) == reason
     assert unsupported_reason(older, a_cell("kprobe")) is None
-    reason = "Linux has this since 6.10 (commit 535a3692ba72), and the kernel is 6.1"
+    reason = "Linux has this since 6.10 (commit 535a3692ba72); the kernel is 6.1"
     assert unsupported_reason(a_kernel("debian-amd64", DEBIAN), a_cell("bpf-kprobe-session")) == reason
     newer = dataclasses.replace(a_kernel("debian-686", DEBIAN), release="6.14.1")
     reason = "Linux lacks this on i386 since 6.14 (commit 4346ba160409), and the kernel is 6.14.1"
