@@ -234,7 +234,7 @@ def test_an_overhead_by_purpose_is_the_difference_of_two_cells() -> None:
 
 def test_purposes_that_do_not_add_up_are_refused() -> None:
     assert spent("kprobe").overhead == sum(SPENT.values())
-    with pytest.raises(ValidationError, match="the purposes add up to 628, but the overhead is 627.0"):
+    with pytest.raises(ValidationError, match=r"the purposes add up to 628, but the overhead is 627\.0"):
         spent("kprobe", purposes={**SPENT, "lookup": 26.0})
     one = {"sha256": "0" * 64, "calls": 2, "instructions": 2 * 1036, "int3": 4, "purposes": {"trap": 2 * 1036 - 1}}
     with pytest.raises(ValidationError, match="the purposes have 2071 instructions, but the profile 2072"):
