@@ -95,7 +95,7 @@ def test_a_module_that_does_not_build_names_the_users_line(command: CommandLine,
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--module", str(FOLDER)), "makes 2 modules: greeting, words"),
+        (("--module", str(FOLDER)), "builds 2 modules: greeting, words"),
         (("--module", f"{FOLDER}:greting"), "did you mean 'greeting'?"),
         (("--module", f"{FOLDER}:words", "--param", "greeting.count=1"), "unknown module 'greeting'; allowed: words"),
         (

@@ -178,7 +178,7 @@ def test_what_cannot_be_is_refused_before_anything_is_built(workshop: BuildConte
             "lab-i386-up",
             "image 'debian-amd64' is for x86_64, and kernel 'lab-i386-up' is for",
         ),
-        (GuestDisks("debian-i386-systemd"), "lab-i386-up", "cannot have systemd: it lacks CONFIG_CGROUPS"),
+        (GuestDisks("debian-i386-systemd"), "lab-i386-up", "does not support systemd: it lacks CONFIG_CGROUPS"),
         (
             GuestDisks(kernel_modules=True),
             "lab-i386-up",

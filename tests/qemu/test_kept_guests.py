@@ -113,7 +113,7 @@ def test_another_file_is_refused(
 ) -> None:
     keep_guest(guest, file)
     file.chmod(0o640)
-    with pytest.raises(UsageError, match="has to be the user's own, with mode 0600"):
+    with pytest.raises(UsageError, match="must be the user's own, with mode 0600"):
         reopened(file, tmp_path / "readable")
     file.chmod(0o600)
     with monkeypatch.context() as patched:

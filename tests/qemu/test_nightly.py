@@ -176,7 +176,7 @@ def test_a_night_that_cannot_be_measured_is_told(config: Path, tmp_path: Path, h
     [
         (("--webhook", "ftp://example.org"), "--webhook"),
         (("--mail", "/nowhere/mail"), "/nowhere"),
-        (("--junit", "."), "it is a folder"),
+        (("--junit", "."), "this is a folder"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_measured(

@@ -76,11 +76,11 @@ def test_what_is_wrong_with_a_module_is_a_sentence(
     shared_guest: TestedGuest, kmod: KernelModules, tmp_path: Path
 ) -> None:
     (tmp_path / "unfinished.c").write_text("#include <linux/module.h>\nint here(void) { return there; }\n")
-    with pytest.raises(UsageError, match=r"no such file"):
+    with pytest.raises(UsageError, match=r"this file does not exist"):
         kmod("modules/nowhere.c")
     with pytest.raises(BuildError, match=r"/unfinished\.c:2: module unfinished does not build"):
         kmod(tmp_path / "unfinished.c")
-    with pytest.raises(UsageError, match=r"makes 2 modules: greeting, greeting_words"):
+    with pytest.raises(UsageError, match=r"builds 2 modules: greeting, greeting_words"):
         kmod("modules/greeting", values=GREETING)
     with pytest.raises(UsageError, match=r"unknown module 'greting'.*did you mean 'greeting'"):
         kmod("modules/greeting", name="greting", values=GREETING)
