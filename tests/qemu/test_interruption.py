@@ -71,7 +71,7 @@ def test_a_run_that_is_stopped_again_and_again_leaves_no_guest_and_goes_on(tmp_p
         "jprobe": ({1661}, 1301),
     }
     nothing = command.run(*ARGUMENTS, "--resume")
-    assert (nothing.returncode, "there is no unfinished run" in nothing.stderr) == (2, True)
+    assert (nothing.returncode, "has no unfinished run" in nothing.stderr) == (2, True)
 
 
 @pytest.mark.nightly("test_image_command_line.py kills one every day")

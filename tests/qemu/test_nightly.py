@@ -109,7 +109,7 @@ def test_nights(config: Path, tmp_path: Path, hook: Hook) -> None:
     assert command.qemus_after() == []
     first = command.run(*night)
     assert first.returncode == 0, first.stderr
-    assert "which was interrupted" in first.stderr or "is complete, but not reported yet" in first.stderr
+    assert "resuming interrupted run" in first.stderr or "is complete, but not reported yet" in first.stderr
     assert first.stdout.splitlines()[:2] == [
         "own: good, cells: 2 ok",
         "There is no earlier good run to compare with.",
