@@ -134,9 +134,9 @@ def test_nights(config: Path, tmp_path: Path, hook: Hook) -> None:
 
     # What it says to do can be done: measure that cell again, and accept it.
     said = {line.partition(": ")[0]: line.partition(": ")[2] for line in second.stdout.splitlines()[::-1]}
-    again = command.run(*shlex.split(said["again"])[1:])
+    again = command.run(*shlex.split(said["reproduce"])[1:])
     assert again.returncode == 0, again.stderr
-    accepted = command.run(*shlex.split(said["to accept it as it is"])[1:])
+    accepted = command.run(*shlex.split(said["accept"])[1:])
     assert accepted.returncode == 0, accepted.stderr
 
 
