@@ -102,7 +102,7 @@ def test_a_worker_is_started_where_the_host_is_known_and_ends_with_the_connectio
     known = account.known_hosts.read_text()
     account.known_hosts.write_text("")
     status, said = up(command, hosts)
-    assert (status, "is not in known_hosts" in said, "nothing was left running" in said) == (1, True, True), said
+    assert (status, "is not in known_hosts" in said, "the fleet was ended" in said) == (1, True, True), said
     assert workers_there(command) == []
 
     account.known_hosts.write_text(known)
