@@ -19,7 +19,7 @@ from orchestrator.artifacts.compiler import Toolchain, build_environment, compil
 from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
 from orchestrator.artifacts.diagnostics import error_lines
 from orchestrator.artifacts.images import OPTIONS, pack
-from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.data import CatalogEntry, read
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernels import SET_OPTION, KernelSpec, read_config
 from orchestrator.errors import BuildError, HostError, UsageError
@@ -117,7 +117,7 @@ def _obtain(context: BuildContext, inputs: Mapping[str, object], label: str, mak
     return context.cache.obtain(SOURCE_KIND, inputs, label, make)
 
 
-class BuildSource(Fact):
+class BuildSource(CatalogEntry):
     """The files chosen from a kernel's source, as ``build_source.yaml`` explains, and the source ``package``."""
 
     package: str

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from orchestrator.catalog.data import Fact
+from orchestrator.catalog.data import CatalogEntry
 
 Input = Literal["instruction", "trap", "popf", "pushf", "rdtsc", "locked", "recorded line"]
 """What may have a cost. ``trap`` is an int3 and its return with iret and loads of segment registers; ``recorded line``
@@ -55,7 +55,7 @@ CpuName = Annotated[str, _like(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a CPU's name
 KernelName = Annotated[str, _like(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,199}", "a kernel's name, such as lab-i386-up")]
 
 
-class Constant(Fact):
+class Constant(CatalogEntry):
     """A figure that was not fitted: its value, its range, and its source."""
 
     value: Figure
@@ -78,7 +78,7 @@ class Constant(Fact):
         return self
 
 
-class Exclusion(Fact):
+class Exclusion(CatalogEntry):
     """Published cells that are used neither for calibration nor for validation, and why."""
 
     table: TableId
@@ -89,7 +89,7 @@ class Exclusion(Fact):
     """Why the cells are left out."""
 
 
-class Declaration(Fact):
+class Declaration(CatalogEntry):
     """Decisions made before fitting: the costs to fit, the published cells to fit to, and their kernels.
 
     Kernels are declared because each executes a different number of instructions for the same probe.
@@ -139,7 +139,7 @@ class Declaration(Fact):
         return self
 
 
-class CalibrationCell(Fact):
+class CalibrationCell(CatalogEntry):
     """A cell of the fit: what the probe adds to a call, and nanoseconds."""
 
     table: TableId
@@ -158,7 +158,7 @@ class CalibrationCell(Fact):
         return (self.modelled - self.published) / self.published
 
 
-class FittedCost(Fact):
+class FittedCost(CatalogEntry):
     """A fitted cost in cycles, and the weight of each calibration cell in it.
 
     The cost in nanoseconds is the sum over the cells of weight times published figure less the constant costs.
@@ -170,7 +170,7 @@ class FittedCost(Fact):
     """One weight per calibration cell, in their order."""
 
 
-class Fitted(Fact):
+class Fitted(CatalogEntry):
     """The result of a fit, as ``./lab model fit`` writes it."""
 
     declaration: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -189,7 +189,7 @@ class Fitted(Fact):
         return self
 
 
-class CostTable(Fact):
+class CostTable(CatalogEntry):
     """The costs of one CPU, or in ``uncalibrated`` why it has none."""
 
     cpu: CpuName

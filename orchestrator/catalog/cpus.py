@@ -10,10 +10,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.catalog.data import Fact, named, read
+from orchestrator.catalog.data import CatalogEntry, named, read
 
 
-class CpuIdentity(Fact):
+class CpuIdentity(CatalogEntry):
     """The fields of a guest's ``/proc/cpuinfo``."""
 
     vendor_id: str
@@ -23,7 +23,7 @@ class CpuIdentity(Fact):
     model_name: str
 
 
-class CpuModel(Fact):
+class CpuModel(CatalogEntry):
     """A guest's CPU: ``qemu`` is the value of ``-cpu``, ``family`` CPUID's, limited to 6 as in the boot stub."""
 
     name: str
@@ -62,7 +62,7 @@ CacheName = Literal["l1i", "l1d", "l2", "itlb", "dtlb"]
 Positive = Annotated[int, Field(ge=1)]
 
 
-class Cache(Fact):
+class Cache(CatalogEntry):
     """A set-associative cache: its size in bytes, lines per set, and bytes per line."""
 
     size: Positive
@@ -77,7 +77,7 @@ class Cache(Fact):
         return self
 
 
-class Tlb(Fact):
+class Tlb(CatalogEntry):
     """A set-associative translation lookaside buffer for pages of ``page`` bytes."""
 
     entries: Positive
@@ -90,7 +90,7 @@ class Tlb(Fact):
         return Cache(size=self.entries * self.page, ways=self.ways, line=self.page, source=self.source)
 
 
-class CpuCaches(Fact):
+class CpuCaches(CatalogEntry):
     """A CPU's first-level caches, its unified second level, and the TLBs whose misses are page walks."""
 
     name: str

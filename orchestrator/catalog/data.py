@@ -20,13 +20,13 @@ from orchestrator.paths import user_path
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Fact(BaseModel):
+class CatalogEntry(BaseModel):
     """A catalogue entry: frozen, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-FactT = TypeVar("FactT", bound=Fact)
+EntryT = TypeVar("EntryT", bound=CatalogEntry)
 
 
 def read(name: str, package: str = __package__) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def read(name: str, package: str = __package__) -> dict[str, Any]:
     return content
 
 
-def named(model: type[FactT], entries: Mapping[str, Mapping[str, object]]) -> Mapping[str, FactT]:
+def named(model: type[EntryT], entries: Mapping[str, Mapping[str, object]]) -> Mapping[str, EntryT]:
     """Models by name, in the file's order, from their fields by name."""
     return MappingProxyType({name: model.model_validate({"name": name, **fields}) for name, fields in entries.items()})
 

@@ -19,7 +19,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator.arch import Arch
-from orchestrator.catalog.data import Fact, choices_sentence, existing_file, read, similar_file, unknown
+from orchestrator.catalog.data import CatalogEntry, choices_sentence, existing_file, read, similar_file, unknown
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir, user_path
 from orchestrator.plain_text import cut
@@ -60,7 +60,7 @@ packages: [strace]"""
 PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]{1,100}$")]
 
 
-class WrittenRecipe(Fact):
+class WrittenRecipe(CatalogEntry):
     """A recipe as written. Missing keys are taken from its base, and its packages are added to the base's."""
 
     title: str = Field(min_length=1, max_length=200)
@@ -77,7 +77,7 @@ class WrittenRecipe(Fact):
     """The file system's size, ``512M`` to ``64G``; unused space takes no room. Required without a base."""
 
 
-class ImageRecipe(Fact):
+class ImageRecipe(CatalogEntry):
     """A Debian system: ``size`` of its file system in bytes, ``init`` the lab's small one or systemd."""
 
     name: str
@@ -284,7 +284,7 @@ def _refuse_qcow2(name: str, begin: bytes) -> None:
         raise ConfigError(what, hint="merge them: qemu-img convert -O qcow2 OLD NEW")
 
 
-class Suites(Fact):
+class Suites(CatalogEntry):
     """Suites to take packages from. The first is required; the security suite is in an archive of its own."""
 
     release: str

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from orchestrator.arch import Arch
 from orchestrator.catalog.cpus import CpuModel
-from orchestrator.catalog.data import Fact, named, read, unknown
+from orchestrator.catalog.data import CatalogEntry, named, read, unknown
 from orchestrator.errors import ConfigError
 from orchestrator.paths import AWKWARD, data_dir, kbuild_takes, user_path
 from orchestrator.program import PROGRAM
@@ -166,7 +166,7 @@ _BEFORE = {"nopreempt": ["lazy", "nopreempt"], "kunit": ["autorun", "kunit"]}
 _VERSION = re.compile(r"\d{1,3}\.\d{1,3}(?:\.\d{1,3})?", re.ASCII)
 
 
-class DebianPackages(Fact):
+class DebianPackages(CatalogEntry):
     """The metapackages of Debian's newest kernel of a flavour and of its headers."""
 
     image: str
@@ -177,7 +177,7 @@ class DebianPackages(Fact):
         return self.image.rpartition("-image-")[2]
 
 
-class KernelSpec(Fact):
+class KernelSpec(CatalogEntry):
     """A kernel: Debian's, built from source, or a user's.
 
     Debian's has ``packages``. One from source is the ``source`` package with ``patches`` and ``files`` of ``kmods`` by

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from orchestrator.arch import Arch
-from orchestrator.catalog.data import Fact, existing_file, named, read, unknown
+from orchestrator.catalog.data import CatalogEntry, existing_file, named, read, unknown
 from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
@@ -22,7 +22,7 @@ from orchestrator.paths import user_path
 _NUMBERS = re.compile(r"\d+(?:\.\d+)+")
 
 
-class Change(Fact):
+class Change(CatalogEntry):
     """A change of Linux: its first ``release`` (``6.6``, or ``6.1.28``), its ``commit``, and the affected ``arch``."""
 
     release: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(\.\d+)*$")]
@@ -38,7 +38,7 @@ class Change(Fact):
         return found is None or version_numbers(found[0]) >= version_numbers(self.release)
 
 
-class KernelFeature(Fact):
+class KernelFeature(CatalogEntry):
     """A feature that Linux has ``since`` one change and ``until`` another; None is no limit.
 
     A release candidate counts as its release: ``6.12.0-rc1`` has what 6.12 has. Backports of distributions are not
@@ -277,7 +277,7 @@ Context = Literal["registers", "words", "record"]
 """The content of a BPF program's context, in the order of ``enum context`` of ``images/bpf/programs.h``."""
 
 
-class Program(Fact):
+class Program(CatalogEntry):
     """How ``images/bpf/bpfprobe.c`` loads and links a BPF program, in the words of ``probes.yaml``.
 
     ``runs`` is per hit. One event of each hit has the address ``behind`` bytes after the probe point, or none has one.
@@ -296,7 +296,7 @@ class Program(Fact):
     is_compiled: bool = True
 
 
-class OtherTraps(Fact):
+class OtherTraps(CatalogEntry):
     """The breakpoint traps of a hit on kernels of one ``arch``, ``since`` a change."""
 
     since: Change
@@ -425,7 +425,7 @@ def _own(name: str, title: str, **fields: object) -> ProbeKind:
 _CALL_PREFIX: Mapping[Arch, str] = {"i386": "__ia32_sys_", "x86_64": "__x64_sys_"}
 
 
-class StandardEvent(Fact):
+class StandardEvent(CatalogEntry):
     """An event: its ``marker`` for static probes, and the functions whose entries dynamic ones probe.
 
     ``functions`` are the names that Linux has given one function, the same on all architectures; ``calls`` are the
@@ -457,7 +457,7 @@ def standard_events() -> Mapping[str, StandardEvent]:
 RecorderName = Literal["marker", "djprobe", "kprobe", "kprobe-boosted", "kprobe-optimized", "jprobe"]
 
 
-class RecorderKind(Fact):
+class RecorderKind(CatalogEntry):
     """A recorder: its name in the recording module, the mechanism of its hits, and the evidence for it.
 
     ``live`` are the first bytes (in hex) of each place while it records, ``optimisation`` the value of

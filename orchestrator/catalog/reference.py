@@ -12,14 +12,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from orchestrator.catalog.data import Fact, read, unknown
+from orchestrator.catalog.data import CatalogEntry, read, unknown
 from orchestrator.errors import ConfigError
 
 Layout = Literal["list", "mail"]
 """``list``: a column per probe, a row per sample. ``mail``: a row per probe, and several tables side by side."""
 
 
-class ReferenceTable(Fact):
+class ReferenceTable(CatalogEntry):
     """A published table: ``samples`` or ``overheads`` by column, in ``unit``, and the machine measured.
 
     ``id`` is ``document/table``; ``cpu`` names the catalogue's model in place of ``processor``; ``figure`` is the
@@ -101,7 +101,7 @@ ClaimClock = Literal["instructions", "wall", "modelled"]
 """The clocks of claims. The modelled clock is used for ratios only."""
 
 
-class _Claim(Fact):
+class _Claim(CatalogEntry):
     """A claim of a document about its ``tables``; ``why`` explains by clock why it does not hold."""
 
     id: str

@@ -12,10 +12,10 @@ from typing import Literal
 from pydantic import Field
 
 from orchestrator.arch import Arch
-from orchestrator.catalog.data import Fact, named, read
+from orchestrator.catalog.data import CatalogEntry, named, read
 
 
-class SystemCall(Fact):
+class SystemCall(CatalogEntry):
     """A system call's numbers; None on an architecture that lacks it."""
 
     name: str
@@ -65,7 +65,7 @@ OTHER = "other"
 """Functions without a purpose, such as the probed calls themselves."""
 
 
-class Purpose(Fact):
+class Purpose(CatalogEntry):
     """Patterns of functions in the kernel and in modules, and the mechanisms whose ``generated`` code it owns."""
 
     name: str

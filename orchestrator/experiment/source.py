@@ -19,13 +19,13 @@ from pathlib import Path
 import yaml
 from pydantic import TypeAdapter
 
-from orchestrator.catalog.data import Fact, nearest, read
+from orchestrator.catalog.data import CatalogEntry, nearest, read
 from orchestrator.errors import ConfigError
 from orchestrator.results.budgets import KEY, BudgetError, Budgets
 from orchestrator.results.faults import storage_faults
 
 
-class Mistake(Fact):
+class Mistake(CatalogEntry):
     """How the parser's ``problem`` begins or ends, what it means, and what to do."""
 
     problem: str

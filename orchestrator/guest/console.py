@@ -14,7 +14,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any, cast
 
-from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.data import CatalogEntry, read
 from orchestrator.deadline import Deadline
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import is_full, room_left
@@ -85,7 +85,7 @@ class Trouble(StrEnum):
     PANIC = "panic"
 
 
-class KnownReport(Fact):
+class KnownReport(CatalogEntry):
     """A report known by its first line: a pattern for the line's beginning, and an example.
 
     ``is_alone``: the report is this one line, possibly within another one. ``is_below_message``: the line directly
@@ -449,7 +449,7 @@ def plain_lines(text: bytes) -> list[str]:
 # Kernel functions at the top of call traces that are not to blame for what is reported.
 
 
-class ReportingFunctions(Fact):
+class ReportingFunctions(CatalogEntry):
     """Patterns of function names: those that ``report``, those that ``serve`` their caller, and the ``idle`` ones."""
 
     report: list[str]

@@ -15,7 +15,7 @@ from typing import Literal
 
 from orchestrator.arch import QEMU
 from orchestrator.catalog.cpus import CpuCaches, CpuModel
-from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.data import CatalogEntry, read
 from orchestrator.errors import HostError, UsageError
 from orchestrator.process import run
 from orchestrator.program import PROGRAM
@@ -157,14 +157,14 @@ def _at_most(limit: int, value: int) -> int:
     return value if own == resource.RLIM_INFINITY else min(value, own)
 
 
-class Settings(Fact):
+class Settings(CatalogEntry):
     """QEMU arguments and kernel parameters of a clock or a start method."""
 
     qemu: list[str]
     kernel_parameters: list[str]
 
 
-class MachineFacts(Fact):
+class MachineFacts(CatalogEntry):
     """QEMU's machine type and fixed options, kernel parameters, and the settings of clocks and start methods."""
 
     type: str

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from orchestrator.catalog.cost_table import Constant, CostTable, Declaration, Fitted, Input
 from orchestrator.catalog.cpus import cpu_caches
-from orchestrator.catalog.data import Fact, choices_sentence, unknown
+from orchestrator.catalog.data import CatalogEntry, choices_sentence, unknown
 from orchestrator.catalog.reference import reference_table, reference_tables
 from orchestrator.errors import ConfigError, HostError, UsageError
 from orchestrator.experiment.problems import Origins, Problem, config_error, problems_of, shown
@@ -134,7 +134,12 @@ def _is_sum(value: float, terms: list[float]) -> bool:
 
 _SUFFIX = ".yaml"
 _FITTED = "fitted"
-_PARTS: Mapping[str, type[Fact]] = {"mhz": Constant, "constants": Constant, "declared": Declaration, _FITTED: Fitted}
+_PARTS: Mapping[str, type[CatalogEntry]] = {
+    "mhz": Constant,
+    "constants": Constant,
+    "declared": Declaration,
+    _FITTED: Fitted,
+}
 """The models of nested keys."""
 
 

@@ -13,7 +13,7 @@ from statistics import median
 from pydantic import TypeAdapter
 
 from orchestrator.catalog.cpus import CpuCaches, cpu
-from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.data import CatalogEntry, read
 from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.report.claims import Assessment
@@ -155,7 +155,7 @@ LARGE = 0.15
 """The relative error above which a reason is printed."""
 
 
-class ErrorReason(Fact):
+class ErrorReason(CatalogEntry):
     """The reason for the errors of some columns of one published table."""
 
     columns: list[str]

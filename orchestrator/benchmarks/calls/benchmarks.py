@@ -11,7 +11,7 @@ from pydantic import Field
 
 from orchestrator.arch import Arch
 from orchestrator.catalog import probes as catalogue
-from orchestrator.catalog.data import Fact, named, read
+from orchestrator.catalog.data import CatalogEntry, named, read
 from orchestrator.catalog.probes import ProbeKind, probes
 
 Entry = Literal["auto", "int80", "sysenter", "syscall"]
@@ -23,13 +23,13 @@ ENTRIES: dict[Arch, tuple[Entry, ...]] = {
 """The system call entries that programs of an architecture have."""
 
 
-class Buffer(Fact):
+class Buffer(CatalogEntry):
     """A system call's argument: the address of ``size`` zeroed bytes."""
 
     buffer: int
 
 
-class BenchmarkSpec(Fact):
+class BenchmarkSpec(CatalogEntry):
     """A benchmark: its entries into the kernel, the system call it makes, and the probed symbol for each entry.
 
     Without a ``call`` the experiment names it; without ``symbols`` the kernel's dispatch decides.
@@ -53,7 +53,7 @@ SHOWN_FOR = ("kprobe", "jprobe", "djprobe")
 """The list's columns."""
 
 
-class Grant(Fact):
+class Grant(CatalogEntry):
     """Whether the document grants a capability to a probe, and how a guest verifies that: by hits, or by a refusal.
 
     Where the document denies it and hits are counted, a hit is one without the capability.
@@ -65,7 +65,7 @@ class Grant(Fact):
     note: str | None = None
 
 
-class Capability(Fact):
+class Capability(CatalogEntry):
     """A capability, and the row of the list that it belongs to."""
 
     row: str
@@ -73,14 +73,14 @@ class Capability(Fact):
     probes: dict[str, Grant]
 
 
-class ListRow(Fact):
+class ListRow(CatalogEntry):
     """A row of the list, in the document's words."""
 
     title: str
     published: dict[str, str]
 
 
-class CapabilityList(Fact):
+class CapabilityList(CatalogEntry):
     """List 15 of the djprobe document."""
 
     rows: dict[str, ListRow]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Literal
 
-from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.data import CatalogEntry, read
 
 BENCHMARK = "markers"
 PREFIX = "marker."
@@ -15,7 +15,7 @@ PREFIX = "marker."
 Place = Literal["loop", "immediate", "flag", "static_key", "tracepoint", "int3"]
 
 
-class Difference(Fact):
+class Difference(CatalogEntry):
     """The difference between the costs of two rows, and its cause; ``published`` is in cycles a loop."""
 
     row: str
@@ -23,7 +23,7 @@ class Difference(Fact):
     published: float | None = None
 
 
-class MarkerRow(Fact):
+class MarkerRow(CatalogEntry):
     """A loop, the probe connected to its marker, and the place that is patched; ``published`` is in cycles a loop.
 
     ``copies``: the probe copies its arguments. ``int3``: breakpoint traps a hit.
@@ -44,7 +44,7 @@ class MarkerRow(Fact):
     minus: Difference | None = None
 
 
-class Conclusion(Fact):
+class Conclusion(CatalogEntry):
     """A difference that the document's conclusion mentions."""
 
     row: str
@@ -53,7 +53,7 @@ class Conclusion(Fact):
     published: float
 
 
-class PublishedSize(Fact):
+class PublishedSize(CatalogEntry):
     """Bytes that a marker adds by the document."""
 
     likely: int
@@ -62,7 +62,7 @@ class PublishedSize(Fact):
     sections: dict[str, int]
 
 
-class MarkerBenchmarks(Fact):
+class MarkerBenchmarks(CatalogEntry):
     """All rows in the document's order; ``listed_as`` is the benchmark's title in a list."""
 
     title: str

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Literal
 
-from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.data import CatalogEntry, read
 
 LOAD_BENCHMARK, EVENTS_BENCHMARK = "kpcache-load", "kpcache-events"
 LOOKUPS = ("get_kprobe", "get_kprobe_cached", "__get_kprobe")
@@ -15,7 +15,7 @@ LOOKUPS = ("get_kprobe", "get_kprobe_cached", "__get_kprobe")
 Which = Literal["without", "with"]
 
 
-class ScalingRow(Fact):
+class ScalingRow(CatalogEntry):
     """A figure of a benchmark of many probes: the cost of ``each`` what; a ``curve`` is measured in steps."""
 
     title: str
@@ -23,7 +23,7 @@ class ScalingRow(Fact):
     curve: bool = False
 
 
-class ScalingBenchmarkFacts(Fact):
+class ScalingBenchmarkFacts(CatalogEntry):
     """A benchmark of many probes; a ``marked`` one announces its steps to QEMU's counting plugin."""
 
     title: str
@@ -35,7 +35,7 @@ class ScalingBenchmarkFacts(Fact):
     rows: dict[str, ScalingRow]
 
 
-class PublishedCache(Fact):
+class PublishedCache(CatalogEntry):
     """The document's figures; ``seconds`` include the pauses, ``misses`` are shares in per cent."""
 
     enabled: int
@@ -54,7 +54,7 @@ class PublishedCache(Fact):
         return list(dict.fromkeys(name for shares in self.misses.values() for name in shares))
 
 
-class KprobeCache(Fact):
+class KprobeCache(CatalogEntry):
     """The document and its benchmarks by name."""
 
     source: str

@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import Literal
 
 from orchestrator.arch import Arch
-from orchestrator.catalog.data import Fact, named, read
+from orchestrator.catalog.data import CatalogEntry, named, read
 from orchestrator.catalog.probes import BASELINE
 
 
-class SystemWorkload(Fact):
+class SystemWorkload(CatalogEntry):
     """One benchmark: its script in ``images/unattended``, its image by architecture, the least memory in MiB."""
 
     title: str
@@ -22,7 +22,7 @@ class SystemWorkload(Fact):
     memory_mib: int
 
 
-class BuildScope(Fact):
+class BuildScope(CatalogEntry):
     """The part of a kernel that is built; ``seconds`` is the approximate guest time of a warm run."""
 
     title: str
@@ -30,7 +30,7 @@ class BuildScope(Fact):
     seconds: int
 
 
-class SystemWorkloads(Fact):
+class SystemWorkloads(CatalogEntry):
     """All benchmarks by name; ``runs`` (warm ones), ``packets`` and ``scope`` are defaults."""
 
     runs: int
@@ -46,7 +46,7 @@ def system_workloads() -> SystemWorkloads:
     return SystemWorkloads.model_validate(read("workloads.yaml", __package__))
 
 
-class PublishedWork(Fact):
+class PublishedWork(CatalogEntry):
     """A published row: times in seconds, or an ``overhead`` in per cent, qualified by ``bound`` (``about``, ...)."""
 
     real: float | None = None
@@ -62,7 +62,7 @@ class PublishedWork(Fact):
         return None if self.packets is None or self.real is None else self.packets / self.real
 
 
-class PublishedSystem(Fact):
+class PublishedSystem(CatalogEntry):
     """A published table of a whole-system workload; its rows are kernels' variants or probes."""
 
     name: str
