@@ -43,7 +43,7 @@ def temporary_files(command: CommandLine) -> list[str]:
     return [str(path) for path in Path(command.environment["TMPDIR"]).rglob("*")]
 
 
-def keeper_of(command: CommandLine) -> int:
+def supervisor_of(command: CommandLine) -> int:
     """The process of the fleet ``local``."""
     return int(json.loads((command.lab / "fleets" / "local.json").read_text())["keeper"])
 

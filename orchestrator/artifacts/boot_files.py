@@ -294,7 +294,7 @@ def _named(folders: Sequence[Path]) -> dict[str, Path]:
     for folder in folders:
         name = folder.absolute().name
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-            what = "a data folder's name, also its name in the guest, may have letters, digits, '.', '_' and '-'"
+            what = "a data folder's name, also its name in the guest, may have only letters, digits, '.', '_' and '-'"
             hint = f"use a link: ln -s {shlex.quote(str(folder.resolve()))} data"
             raise UsageError(f"{folder}: {what}", hint=hint)
         if name in named:

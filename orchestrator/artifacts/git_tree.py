@@ -137,7 +137,7 @@ def revisions(before: str, after: str) -> tuple[Revision, Revision]:
     """Two commits of one repository, each ``TREE@REV``. Raises UsageError."""
     found = find_revision(before), find_revision(after)
     if found[0].top != found[1].top:
-        raise UsageError(f"{found[0].top} and {found[1].top} are in two repositories", hint="name two commits of one")
+        raise UsageError(f"{found[0].top} and {found[1].top} are two repositories", hint="name two commits of one")
     return found
 
 

@@ -394,7 +394,7 @@ def user_modules(
     if path.is_dir():
         return _of_folder(context, kernel, path, name, values)
     if not path.exists() and not path.name.endswith(SUFFIXES):
-        raise ConfigError(f"found {str(path)!r}; there is no such file or folder", hint=similar_file(path, ("",)))
+        raise ConfigError(f"found {str(path)!r}; this file or folder does not exist", hint=similar_file(path, ("",)))
     file = find_module(str(path))
     if values and not takes_values(path):
         hint = "values are for templates (.c.j2) and folders; they are not parameters"

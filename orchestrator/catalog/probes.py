@@ -54,7 +54,7 @@ class KernelFeature(CatalogEntry):
             return f"Linux has this since {self.since}; the kernel is {release}"
         if self.until is not None and self.until.arch in (None, arch) and self.until.is_in(release):
             on = f" on {arch}" if self.until.arch else ""
-            return f"Linux lacks this{on} since {self.until}; the kernel is {release}"
+            return f"Linux no longer has this{on}, since {self.until}; the kernel is {release}"
         return None
 
 

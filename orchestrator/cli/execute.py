@@ -181,7 +181,9 @@ class FetchedFiles:
     def _check_folder(self) -> None:
         there = next(place for place in (self.folder, *self.folder.absolute().parents) if os.path.lexists(place))
         if not there.is_dir():
-            raise UsageError("--get needs a folder, and this is a file", where=str(there), hint="--out FOLDER")
+            raise UsageError(
+                "--get needs a folder, and this is a file", where=str(there), hint="name a folder: --out FOLDER"
+            )
         if not os.access(there, os.W_OK | os.X_OK):
             raise UsageError("--get cannot write there", where=str(there), hint="name another folder: --out FOLDER")
 

@@ -209,7 +209,9 @@ def print_status(fleet: Target, *, as_json: bool) -> bool:
         known = {"name": state and state.name, "scheduler": fleet.address, "keeper": state and state.keeper}
         typer.echo(json.dumps({**known, "missing": missing, "workers": workers}, indent=2))
     else:
-        typer.echo(f"scheduler {fleet.address}" + (f" ({state.name}, kept by process {state.keeper})" if state else ""))
+        typer.echo(
+            f"scheduler {fleet.address}" + (f" ({state.name}, supervised by process {state.keeper})" if state else "")
+        )
         gone = [[one, *[""] * (len(_HEADER) - 2), "missing"] for one in missing]
         print_columns(_HEADER, [*map(_row, workers), *gone])
     if missing and state is not None:
@@ -243,7 +245,7 @@ def _problem(answer: Answer) -> str:
     if other is not None:
         return f"{other}: runs refuse it; check out the same commit there, and install the same QEMU and Python"
     if not answer.is_writable:
-        return f"cannot write to {answer.cache}: name another folder, ORCHESTRATOR_CACHE"
+        return f"cannot write to {answer.cache}: set ORCHESTRATOR_CACHE to another folder"
     if answer.free_mb < _LITTLE_MB:
         return f"{answer.free_mb} MB free in {answer.cache}, better {_LITTLE_MB}: {PROGRAM} cache prune"
     return ""

@@ -139,7 +139,7 @@ def _check_path(given: str) -> None:
     if not given:
         raise UsageError("--module: found nothing; expected the path of a module's file or folder")
     if not path.exists():
-        raise UsageError("this module does not exist", where=given, hint=_hint_for_missing(given, path))
+        raise UsageError("this module file or folder does not exist", where=given, hint=_hint_for_missing(given, path))
     if not path.is_dir():
         find_module(given)
 
@@ -298,7 +298,7 @@ class GuestChoice:
             raise UsageError(f"--user: found {self.user!r}; a user's name has letters, digits, '_', '.' and '-'")
         if self.channel is not Channel.SERIAL and (self.user != "root" or self.password_file is not None):
             raise UsageError(
-                f"--user and --password-file are for a login on the console; {self.channel} always logs in as root",
+                f"--user and --password-file are for a login on the console; over {self.channel} all runs as root",
                 hint="--channel serial",
             )
         login = Login(self.user, self._password())

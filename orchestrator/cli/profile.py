@@ -148,7 +148,7 @@ def _is_other(first: str, second: str) -> bool:
 def _write(profiles: Sequence[CellProfile], files: Mapping[str, tuple[Path, Callable[[CellProfile], str]]]) -> None:
     if len(profiles) != 1:
         cells = [one.cell for one in profiles[:20]]
-        raise UsageError(f"a file has one cell, found {len(profiles)}", detail=cells, hint="name one of them: CELL")
+        raise UsageError(f"found {len(profiles)} cells; a file takes one", detail=cells, hint="name one of them: CELL")
     for file, text in files.values():
         with storage_faults(file):
             file.write_text(text(profiles[0]))

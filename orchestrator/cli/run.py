@@ -178,7 +178,7 @@ def _draw(record: RunRecord, entry: RunEntry) -> None:
         print(f"no charts: {error}", file=sys.stderr)
     else:
         where = f"charts: {entry.directory / 'charts'} ({counted(len(drawn), 'file')})"
-        print(where if drawn else "no charts: none exist for these cells", file=sys.stderr)
+        print(where if drawn else "these cells have no charts", file=sys.stderr)
 
 
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:

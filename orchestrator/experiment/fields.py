@@ -54,7 +54,7 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ValidationContext:
     """Names outside the catalogue that values are checked against; the context of a pydantic validation.
 
     ``qemu_cpu_names`` is called only for a CPU that the catalogue lacks. ``benchmarks`` has the names of all
@@ -72,9 +72,9 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
-def surroundings(info: ValidationInfo) -> Surroundings:
+def validation_context(info: ValidationInfo) -> ValidationContext:
     """The context of a validation, by default an empty one."""
-    return info.context if isinstance(info.context, Surroundings) else Surroundings()
+    return info.context if isinstance(info.context, ValidationContext) else ValidationContext()
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def cpu(value: object, info: ValidationInfo) -> object:
         raise mismatch(value, "expected a CPU's name; put a name that is a number in quotes")
     if value in cpus():
         return value
-    ask_qemu = surroundings(info).qemu_cpu_names
+    ask_qemu = validation_context(info).qemu_cpu_names
     qemu_names = ask_qemu() if ask_qemu else ()
     if value in qemu_names and _QEMU_CPU.fullmatch(value):
         return value
@@ -217,7 +217,7 @@ def kernel_module(value: object) -> object:
 
 def benchmark(value: object, info: ValidationInfo) -> object:
     """A benchmark's name."""
-    known = surroundings(info).benchmarks
+    known = validation_context(info).benchmarks
     if not isinstance(value, str) or (known and value not in known):
         raise mismatch(value, choices_sentence(str(value), known))
     return value
@@ -228,7 +228,7 @@ def probe(value: object, info: ValidationInfo) -> object:
 
     A module's parameters may follow its path. Paths become absolute.
     """
-    rows = surroundings(info).rows
+    rows = validation_context(info).rows
     if isinstance(value, str) and user_probe.is_one_liner(value):
         try:
             return f"{user_probe.PREFIX} {user_probe.one_liner(value)}"

@@ -19,7 +19,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields
 from orchestrator.experiment.cell import Machine
 from orchestrator.experiment.experiment import TABLES, Experiment, Heading, NamedTable
-from orchestrator.experiment.fields import QemuCpuNames, Strict, Surroundings
+from orchestrator.experiment.fields import QemuCpuNames, Strict, ValidationContext
 from orchestrator.experiment.problems import (
     Origins,
     Problem,
@@ -206,7 +206,7 @@ def load_experiment(
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
     data = apply_overrides(source.data, overrides, origins)
     _make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, moved)
-    context = Surroundings(qemu_cpu_names, kinds.benchmarks, kinds.rows)
+    context = ValidationContext(qemu_cpu_names, kinds.benchmarks, kinds.rows)
     checked = _Loader(kinds, context, origins, str(path)).load(data)
     if isinstance(checked, Experiment):
         return checked
@@ -216,7 +216,7 @@ def load_experiment(
 @dataclass(frozen=True)
 class _Loader:
     kinds: KindRegistry[TableKind]
-    context: Surroundings
+    context: ValidationContext
     origins: Origins
     file: str
 

@@ -185,7 +185,7 @@ class Table(Strict):
 
     @model_validator(mode="after")
     def _check_combinations(self, info: ValidationInfo) -> Self:
-        problems = [*self.conflicts(), *self.foreign_rows(fields.surroundings(info).rows)]
+        problems = [*self.conflicts(), *self.foreign_rows(fields.validation_context(info).rows)]
         if problems:
             raise conflict(problems)
         return self

@@ -125,20 +125,20 @@ _FAILURES = {
 """OpenSSH's messages, and what they mean."""
 
 
-def ssh_command(order: WorkerConfig, words: Sequence[str]) -> list[str]:
+def ssh_command(worker: WorkerConfig, words: Sequence[str]) -> list[str]:
     """The command that runs a lab's ``words`` on a worker's host."""
-    user, host, port = ssh_parts(order.ssh)
+    user, host, port = ssh_parts(worker.ssh)
     options = [f"-o{name}={value}" for name, value in _SSH_OPTIONS.items()]
     options += [] if user is None else ["-l", user]
     options += [] if port is None else ["-p", str(port)]
-    return ["ssh", "-T", *options, "--", host, shlex.join([order.lab, *words])]
+    return ["ssh", "-T", *options, "--", host, shlex.join([worker.lab, *words])]
 
 
-def ssh_failure(order: WorkerConfig, status: int, said: Sequence[str]) -> str:
+def ssh_failure(worker: WorkerConfig, status: int, said: Sequence[str]) -> str:
     """Why a command of ``ssh_command`` ended, from its status and its last lines."""
     if status != 255:
         return f"its lab has ended with status {status}"
     for text, meaning in _FAILURES.items():
         if any(text in line for line in said):
-            return meaning.format(order.ssh)
-    return f"{order.ssh} cannot be reached, or the connection has ended"
+            return meaning.format(worker.ssh)
+    return f"{worker.ssh} cannot be reached, or the connection has ended"

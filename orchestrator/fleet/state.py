@@ -44,7 +44,7 @@ class FleetState(_Record):
     address: str
     key_file: str
     keeper: int
-    """The supervisor's process ID."""
+    """The supervisor's process ID; files and JSON keep the key of earlier versions."""
     started: int
     """When that process started, in ticks since the host's boot, as process IDs are reused."""
     workers: tuple[str, ...]
@@ -62,7 +62,7 @@ class FleetState(_Record):
             file.touch(mode=0o600, exist_ok=False)
         except FileExistsError:
             hint = f"`{PROGRAM} fleet status {self.name}` shows it"
-            raise HostError(f"fleet '{self.name}' is being kept by another process already", hint=hint) from None
+            raise HostError(f"fleet '{self.name}' already has a supervisor, another process", hint=hint) from None
         file.write_text(self.model_dump_json(indent=1) + "\n")
 
 

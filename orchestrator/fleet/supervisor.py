@@ -93,11 +93,11 @@ async def _supervise(config: SupervisorConfig) -> None:
         key_file=config.key_file,
         keeper=os.getpid(),
         started=started,
-        workers=tuple(order.name for order in config.workers),
+        workers=tuple(worker.name for worker in config.workers),
     ).write()
     try:
         _tell(Report(kind="listening", text=f"scheduler: {scheduler.address}"))
-        workers = [asyncio.create_task(Worker(order, scheduler, config).keep()) for order in config.workers]
+        workers = [asyncio.create_task(Worker(worker, scheduler, config).keep()) for worker in config.workers]
         await stop.wait()
         for worker in workers:
             worker.cancel()
@@ -138,13 +138,13 @@ def _refusal(config: SupervisorConfig, error: OSError) -> HostError:
 class Worker:
     """A worker's process, restarted when it ends."""
 
-    def __init__(self, order: WorkerConfig, scheduler: FleetScheduler, config: SupervisorConfig) -> None:
-        self._order, self._scheduler, self._config = order, scheduler, config
+    def __init__(self, worker: WorkerConfig, scheduler: FleetScheduler, config: SupervisorConfig) -> None:
+        self._worker, self._scheduler, self._config = worker, scheduler, config
         self._said: deque[str] = deque(maxlen=_QUOTED)
         self._has_joined = False
 
     async def keep(self) -> None:
-        name = self._order.name
+        name = self._worker.name
         while True:
             self._said.clear()
             try:
@@ -160,7 +160,7 @@ class Worker:
 
     async def _once(self) -> str:
         """Run it once; returns why it ended."""
-        order = self._order
+        worker = self._worker
         process = await asyncio.create_subprocess_exec(
             *self._command(),
             stdin=asyncio.subprocess.PIPE,
@@ -185,21 +185,21 @@ class Worker:
             joining.cancel()
         if not listening.result():
             return f"no output for {_SILENCE_LIMIT:g} s"
-        return ssh_failure(order, status, self._said) if order.ssh else f"it has ended with status {status}"
+        return ssh_failure(worker, status, self._said) if worker.ssh else f"it has ended with status {status}"
 
     def _command(self) -> list[str]:
-        order = self._order
-        words = ["fleet", "worker", self._scheduler.address, "--key-from-stdin", "--name", order.name]
-        words += [] if order.guests is None else ["--guests", str(order.guests)]
-        words += [] if order.memory is None else ["--memory", order.memory]
-        return ssh_command(order, words) if order.ssh else [*_HERE, *words, "--host", self._config.host]
+        worker = self._worker
+        words = ["fleet", "worker", self._scheduler.address, "--key-from-stdin", "--name", worker.name]
+        words += [] if worker.guests is None else ["--guests", str(worker.guests)]
+        words += [] if worker.memory is None else ["--memory", worker.memory]
+        return ssh_command(worker, words) if worker.ssh else [*_HERE, *words, "--host", self._config.host]
 
     async def _await_joining(self) -> None:
-        while self._order.name not in {one.name for one in self._scheduler.workers.values()}:
+        while self._worker.name not in {one.name for one in self._scheduler.workers.values()}:
             await asyncio.sleep(_POLL)
         if not self._has_joined:
             self._has_joined = True
-            _tell(Report(kind="joined", text=f"worker {self._order.name}: joined"))
+            _tell(Report(kind="joined", text=f"worker {self._worker.name}: joined"))
 
     async def _listen(self, output: asyncio.StreamReader) -> bool:
         """Log its output, bounded and without terminal controls. False if it prints nothing."""
@@ -216,7 +216,7 @@ class Worker:
                 return True
             said = plain_line(line.rstrip(b"\r\n").decode(errors="backslashreplace")[:1000])
             self._said.append(said)
-            LOG.info("%s: %s", self._order.name, said)
+            LOG.info("%s: %s", self._worker.name, said)
 
 
 _END_LIMIT = 60.0

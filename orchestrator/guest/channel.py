@@ -341,8 +341,8 @@ def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> No
             shutil.rmtree(target, ignore_errors=True)
             raise
     except OSError as error:  # also if the target appeared meanwhile
-        raise HostError(f"cannot write what {path} of the guest has: {error.strerror}", where=str(target)) from None
-    print(f"{path} of the guest is in {target} (files: {len(names)}, bytes: {size})", file=sys.stderr, flush=True)
+        raise HostError(f"cannot write the guest's {path}: {error.strerror}", where=str(target)) from None
+    print(f"copied the guest's {path} to {target} (files: {len(names)}, bytes: {size})", file=sys.stderr, flush=True)
     if others:
         what = "links, special files and names that cannot be printed"
         print(f"{others} of {path} were left out: {what}", file=sys.stderr, flush=True)

@@ -379,7 +379,7 @@ def explain_kill(ended: GuestExit, before: int | None) -> None:
         return
     now = memory_kills()
     if before is None or now is None or now <= before:
-        ended.hint = "another program or a person killed it: the system did not, for lack of memory"
+        ended.hint = "another program or a person killed it; the system killed no process for lack of memory"
         if now is None:
             ended.hint = "the system may have killed it for lack of memory, which it does not count here; see its log"
     else:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from orchestrator.ktap.results import KEPT_LINES, NAME_MAX, PROBLEMS_MAX, RESULTS_MAX, Outcome, TestResult, TestRun
-from orchestrator.plain_text import plain_text
+from orchestrator.plain_text import counted, plain_text
 
 # The lines of a guest's output, without the prefixes of the kernel's log.
 #
@@ -418,7 +418,7 @@ class _Parser:
         if ended.plan is None and ended.is_versioned and is_outermost:
             self.problem(f"{of} has no plan: it may be truncated")
         if ended.plan is not None and ended.plan != len(ended.nodes):
-            self.problem(f"{of}: {ended.plan} tests were planned, but found {len(ended.nodes)} results")
+            self.problem(f"{of}: planned {counted(ended.plan, 'test')}, found {counted(len(ended.nodes), 'result')}")
         if ended.plan == 0 and not ended.nodes and is_outermost:
             directive = _DIRECTIVE.match(f"# {ended.remark}")
             reason = (directive[2] if directive else ended.remark) or "the plan has no test"

@@ -136,12 +136,12 @@ class BpfAttachment(PlacedAttachment):
         mine = [event for event in events if event.pid in called.pids]
         self._check_addresses(mine)
         hits, _ = self.counts(called)
-        if len(mine) != hits * self._facts.runs:
-            raise EvidenceError(f"the ring has {len(mine)} events of the calls, and the witness saw {hits} hits")
+        if len(mine) != (runs := hits * self._facts.runs):
+            raise EvidenceError(f"the ring has {len(mine)} events of the calls, and the witness saw {runs} runs")
         return hits, self._hits_of_others(len(events) - len(mine))
 
     def _hits_of_others(self, runs: int) -> int:
-        """Of one that was in the function as the counting began or ended not all runs were counted."""
+        """Rounded up: a hit that was in progress when counting began or ended has only some of its runs counted."""
         return -(-runs // self._facts.runs)
 
     def _exchange(self, handler: Handler) -> None:
@@ -165,7 +165,7 @@ class BpfAttachment(PlacedAttachment):
         if self._handler == "count":
             counted, _ = self._program.counts()
             if counted < seen:
-                raise EvidenceError(f"the BPF program counted {counted} hits, and the witness beside it {seen}")
+                raise EvidenceError(f"the BPF program counted {counted} runs, and the witness beside it {seen}")
         if self._handler == "record":
             self._check_none_dropped()
             self._events = self._program.events()
@@ -180,11 +180,12 @@ class BpfAttachment(PlacedAttachment):
         behind = self._facts.behind
         if behind is None:
             return
-        at_point = sum(self.point.is_at(event.args[0] - behind) for event in events)
+        elsewhere = [event for event in events if not self.point.is_at(event.args[0] - behind)]
+        at_point = len(events) - len(elsewhere)
         if at_point * self._facts.runs != len(events):
             raise EvidenceError(
-                f"{at_point} of {len(events)} events are of {self.point.name}, and one of each hit must be",
-                detail=[str(events[0])],
+                f"{at_point} of {len(events)} events have {self.point.name}'s address; one of each hit must have it",
+                detail=[str((elsewhere or events)[0])],
             )
 
 

@@ -24,7 +24,7 @@ from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import GuestError, LabError, UsageError
 from orchestrator.experiment.cell import Machine as DescribedMachine
-from orchestrator.experiment.fields import Surroundings
+from orchestrator.experiment.fields import ValidationContext
 from orchestrator.experiment.problems import problems_of
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest, State, Watch
@@ -255,7 +255,7 @@ def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> DescribedMachi
     described = {key: arguments[key] for key in ("cpu", "smp", "memory") if arguments.get(key) is not None}
     described.setdefault("cpu", usual_cpu(kernel))
     try:
-        return DescribedMachine.model_validate(described, context=Surroundings(qemu_cpu_names))
+        return DescribedMachine.model_validate(described, context=ValidationContext(qemu_cpu_names))
     except ValidationError as error:
         problems = problems_of(error, lambda path: "unknown key")
         raise UsageError("; ".join(f"{problem.path[0]}: {problem.sentence}" for problem in problems)) from None

@@ -51,7 +51,7 @@ from orchestrator.catalog.probes import BASELINE, is_path
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import ConfigError, EvidenceError, LabError, UnsupportedError, UsageError
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
-from orchestrator.experiment.fields import Surroundings
+from orchestrator.experiment.fields import ValidationContext
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.problems import problems_of
 from orchestrator.files import write_whole
@@ -467,7 +467,7 @@ class ProbeCosts:
         if point is not None:
             described["points"] = [point]
         try:
-            return CallsTable.model_validate(described, context=Surroundings(qemu_cpu_names))
+            return CallsTable.model_validate(described, context=ValidationContext(qemu_cpu_names))
         except ValidationError as error:
             problems = problems_of(error, lambda path: "unknown key")
             sentences = [f"{'.'.join(map(str, problem.path))}: {problem.sentence}" for problem in problems]

@@ -189,7 +189,9 @@ def _listed(entries: Sequence[RunEntry]) -> list[str]:
 
 def _no_runs_yet(lab: Path) -> UsageError:
     if lab.is_file():
-        return UsageError("a file; expected the results folder", where=str(lab), hint="name a folder: ORCHESTRATOR_LAB")
+        return UsageError(
+            "a file; expected the results folder", where=str(lab), hint="set ORCHESTRATOR_LAB to a folder"
+        )
     return UsageError("there is no run yet", where=str(lab), hint=f"start one: {PROGRAM} run CONFIG")
 
 

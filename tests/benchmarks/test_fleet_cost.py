@@ -20,7 +20,7 @@ import pytest
 import yaml
 from command_line import CommandLine
 from fleet_faults import going_on, measuring_worker, qemus_of, samples
-from fleet_processes import family, keeper_of, own_lab
+from fleet_processes import family, own_lab, supervisor_of
 from spent import spent
 
 from orchestrator.fleet.state import process_start
@@ -107,7 +107,7 @@ def test_a_boot(fleet: CommandLine, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_worker_that_dies(fleet: CommandLine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keeper, figures = keeper_of(fleet), []
+    keeper, figures = supervisor_of(fleet), []
     for _ in range(ROUNDS):
         with going_on(fleet, tmp_path, "--fleet", "local") as run:
             run.reach("[1/8]")
@@ -129,7 +129,7 @@ def test_a_worker_that_dies(fleet: CommandLine, tmp_path: Path, capsys: pytest.C
 def test_the_memory_of_an_idle_fleet(fleet: CommandLine, capsys: pytest.CaptureFixture[str]) -> None:
     """Proportional: pages that processes share count once."""
     total = 0
-    for process in family(keeper_of(fleet)):
+    for process in family(supervisor_of(fleet)):
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
         total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     shown(capsys, f"two workers and their keeper, behind some runs: {total / 1000:.0f} MB")

@@ -68,7 +68,7 @@ def _with_room(folder: Path, kind: str, kib: int) -> Ended:
         with room(folder, kib):
             first = command.run_apart(*RUN)
         second = command.run_apart(*RUN, "--resume")
-        if "there is no unfinished run" in second.stderr:
+        if "has no unfinished run" in second.stderr:
             second = command.run_apart(*RUN)
         samples = {probe: list(cell.samples) for probe, cell in command.cells().items()}
     return Ended(kib, first.returncode, _said(first.stderr), second.returncode, _said(second.stderr), samples)

@@ -132,7 +132,7 @@ def test_files_and_a_folder_come_out_also_after_a_command_that_failed(command: C
     assert done.returncode == 5, done.stderr
     there = {str(file.relative_to(results)): file.read_bytes() for file in results.rglob("*") if not file.is_dir()}
     assert there == {"a.bin": b"one\0two", "empty": b"", "scratch/a/b/x": b"one", "scratch/an empty one": b""}
-    assert f"/scratch of the guest is in {results / 'scratch'} (files: 2, bytes: 3)" in done.stderr
+    assert f"copied the guest's /scratch to {results / 'scratch'} (files: 2, bytes: 3)" in done.stderr
     assert "2 of /scratch were left out: links, special files" in done.stderr
 
 

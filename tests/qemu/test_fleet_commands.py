@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from command_line import PATIENCE, QUICKSTART, REDUCED, CommandLine, FinishedRun
-from fleet_processes import Socket, family, keeper_of, left_after, listening, own_lab, temporary_files
+from fleet_processes import Socket, family, left_after, listening, own_lab, supervisor_of, temporary_files
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 
@@ -35,7 +35,7 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLin
         assert up.returncode == 0, up.stderr
         assert up.stderr.count(": joined") == 2
         yield command
-        processes = family(keeper_of(command))
+        processes = family(supervisor_of(command))
         down = command.run("fleet", "down")
         assert (down.returncode, down.stdout) == (0, "fleet 'local' has ended\n")
         assert left_after(processes) == []
@@ -62,9 +62,9 @@ def test_its_workers_are_shown_and_take_little_memory(two_workers: CommandLine) 
     assert (shown.returncode, shown.stderr) == (0, "")
     status = json.loads(shown.stdout)
     assert [(one["guests"], one["memory_mib"], one["running"]) for one in status["workers"]] == [(1, 1024, 0)] * 2
-    assert (status["name"], status["missing"], status["keeper"]) == ("local", [], keeper_of(two_workers))
+    assert (status["name"], status["missing"], status["keeper"]) == ("local", [], supervisor_of(two_workers))
     assert two_workers.run("fleet", "status", status["scheduler"]).returncode == 0
-    assert idle_mb(family(keeper_of(two_workers))) < IDLE_MB
+    assert idle_mb(family(supervisor_of(two_workers))) < IDLE_MB
 
 
 def sockets_while_it_goes_on(run: subprocess.Popen[str], command: CommandLine, has_to_stop: Path | None) -> set[Socket]:
@@ -72,7 +72,7 @@ def sockets_while_it_goes_on(run: subprocess.Popen[str], command: CommandLine, h
     found: set[Socket] = set()
     deadline = time.monotonic() + PATIENCE
     while run.poll() is None and time.monotonic() < deadline:
-        found |= listening(family(keeper_of(command)))
+        found |= listening(family(supervisor_of(command)))
         if has_to_stop is not None and "[1/4]" in has_to_stop.read_text():
             run.send_signal(signal.SIGINT)
             has_to_stop = None
@@ -108,7 +108,7 @@ def test_each_of_its_sockets_refuses_who_has_no_certificate(two_workers: Command
     assert len(workers_of(two_workers, 2)) == 2, "on a busy host one may have been given up, and is replaced"
     without = ssl.create_default_context(cadata=key.partition("-----BEGIN PRIVATE KEY")[0])
     without.check_hostname = False
-    found = listening(family(keeper_of(two_workers)))
+    found = listening(family(supervisor_of(two_workers)))
     assert {one.address for one in found} == {LOOPBACK}
     assert len(found) == 3  # the scheduler, two workers
     for one in found:
@@ -156,7 +156,7 @@ def test_a_worker_that_the_scheduler_gave_up_is_replaced(two_workers: CommandLin
 
 def spawned(command: CommandLine) -> set[int]:
     """The processes of a fleet's workers."""
-    return {pid for pid in family(keeper_of(command)) if b"\0fleet\0worker\0" in cmdline(pid)}
+    return {pid for pid in family(supervisor_of(command)) if b"\0fleet\0worker\0" in cmdline(pid)}
 
 
 def cmdline(pid: int) -> bytes:
@@ -172,8 +172,8 @@ def workers_of(command: CommandLine, count: int | None = None) -> list[dict[str,
             return workers
 
 
-def test_it_listens_where_it_is_told_ends_with_its_keeper_and_leaves_nothing(elsewhere: CommandLine) -> None:
-    found = listening(family(keeper_of(elsewhere)))
+def test_it_listens_where_it_is_told_ends_with_its_supervisor_and_leaves_nothing(elsewhere: CommandLine) -> None:
+    found = listening(family(supervisor_of(elsewhere)))
     assert {one.address for one in found} == {OTHER_IN_PROC}
     assert len(found) == 2  # the scheduler, a worker
     whole = security_of(read_key(elsewhere.lab / "fleet" / "fleet.key")).get_connection_args("client")["ssl_context"]
@@ -181,9 +181,9 @@ def test_it_listens_where_it_is_told_ends_with_its_keeper_and_leaves_nothing(els
         assert answer(one.port, whole, OTHER), "who has the key is spoken to"
         assert answer(one.port, None, OTHER) == b""
 
-    keeper = keeper_of(elsewhere)
-    processes = family(keeper)
-    os.kill(keeper, signal.SIGKILL)
+    supervisor = supervisor_of(elsewhere)
+    processes = family(supervisor)
+    os.kill(supervisor, signal.SIGKILL)
     assert left_after(processes) == []
     shown = elsewhere.run("fleet", "status")
     assert (shown.returncode, "fleet 'local' has ended" in shown.stderr) == (1, True)

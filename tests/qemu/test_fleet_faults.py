@@ -29,7 +29,7 @@ from fleet_faults import (
     workers_of,
     wrong_qemu,
 )
-from fleet_processes import family, keeper_of, left_after, own_lab
+from fleet_processes import family, left_after, own_lab, supervisor_of
 from full_disk import room
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
@@ -99,10 +99,10 @@ def another_worker(command: CommandLine, name: str, *, before: tuple[str, ...] =
 def test_a_killed_worker_costs_a_boot_and_nothing_else(
     fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:
-    keeper = keeper_of(fleet)
+    supervisor = supervisor_of(fleet)
     with going_on(fleet, tmp_path, "--fleet", "local") as run:
         run.reach("[1/8]")
-        (worker,) = run.measures(lambda: measuring_worker(keeper))
+        (worker,) = run.measures(lambda: measuring_worker(supervisor))
         guests = qemus_of(worker)
         os.kill(worker, signal.SIGKILL)
         assert left_after(guests) == []
@@ -118,30 +118,30 @@ def test_a_killed_worker_costs_a_boot_and_nothing_else(
 def test_a_worker_that_stops_is_given_up_and_what_it_says_later_is_dropped(
     fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:
-    keeper = keeper_of(fleet)
+    supervisor = supervisor_of(fleet)
     with going_on(fleet, tmp_path, "--fleet", "local") as run:
         run.reach("[1/8]")
-        (worker,) = run.measures(lambda: measuring_worker(keeper))
+        (worker,) = run.measures(lambda: measuring_worker(supervisor))
         with stopped(worker):
             assert run.end() == 0, run.said.read_text()
         assert "it has left the fleet" in run.said.read_text()
     assert samples(fleet) == expected
-    # It comes back, or the keeper replaces it; either way the next run has what it needs.
+    # It comes back, or the supervisor replaces it; either way the next run has what it needs.
     with going_on(fleet, tmp_path, "--fleet", "local") as run:
         assert run.end() == 0, run.said.read_text()
     assert samples(fleet) == expected
-    assert left_after([one for worker in workers_of(keeper) for one in qemus_of(worker)]) == []
+    assert left_after([one for worker in workers_of(supervisor) for one in qemus_of(worker)]) == []
 
 
 @LONG
 def test_a_killed_client_leaves_no_guest_and_a_run_to_go_on_with(
     fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:
-    keeper = keeper_of(fleet)
+    supervisor = supervisor_of(fleet)
     with going_on(fleet, tmp_path, "--fleet", "local") as run:
         run.reach("[2/8]")
-        run.measures(lambda: measuring_worker(keeper))
-        guests = [one for worker in workers_of(keeper) for one in qemus_of(worker)]
+        run.measures(lambda: measuring_worker(supervisor))
+        guests = [one for worker in workers_of(supervisor) for one in qemus_of(worker)]
         run.process.kill()
         assert left_after(guests) == []
     with going_on(fleet, tmp_path, "--fleet", "local", "--resume") as run:
@@ -153,12 +153,12 @@ def test_a_killed_client_leaves_no_guest_and_a_run_to_go_on_with(
 def test_with_the_scheduler_the_run_ends_and_goes_on_without_a_fleet(
     fleet_to_kill: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:
-    keeper = keeper_of(fleet_to_kill)
+    supervisor = supervisor_of(fleet_to_kill)
     with going_on(fleet_to_kill, tmp_path, "--fleet", "local") as run:
         run.reach("[2/8]")
-        run.measures(lambda: measuring_worker(keeper))
-        processes = family(keeper)
-        os.kill(keeper, signal.SIGKILL)
+        run.measures(lambda: measuring_worker(supervisor))
+        processes = family(supervisor)
+        os.kill(supervisor, signal.SIGKILL)
         assert left_after(processes) == []
         assert run.end() == 1
         said = run.said.read_text()
@@ -276,4 +276,4 @@ def test_a_client_behind_a_network_that_stalls_says_so(fleet: CommandLine, tmp_p
         proxy.stall()
         assert run.end() == 1, run.said.read_text()
         assert "does not answer any more" in run.said.read_text()
-    assert left_after([one for worker in workers_of(keeper_of(fleet)) for one in qemus_of(worker)]) == []
+    assert left_after([one for worker in workers_of(supervisor_of(fleet)) for one in qemus_of(worker)]) == []

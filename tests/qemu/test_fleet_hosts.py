@@ -15,7 +15,7 @@ from pathlib import Path
 import paramiko
 import pytest
 from command_line import CommandLine
-from fleet_processes import family, keeper_of, left_after, own_lab, temporary_files
+from fleet_processes import family, left_after, own_lab, supervisor_of, temporary_files
 from ssh_servers import SSHD, Account, openssh, paramikos
 
 from orchestrator.paths import cache_dir
@@ -113,13 +113,13 @@ def test_a_worker_is_started_where_the_host_is_known_and_ends_with_the_connectio
     assert (worker["name"], worker["guests"], worker["memory_mib"]) == ("there", 1, 1024)
     processes = workers_there(command)
     assert processes
-    for pid in [*processes, keeper_of(command)]:
+    for pid in [*processes, supervisor_of(command)]:
         for name in ("cmdline", "environ"):
             assert b"PRIVATE KEY" not in Path(f"/proc/{pid}/{name}").read_bytes()
     log = (command.lab / "fleets" / "local.log").read_text()
     assert "there: \\x1b[2Jinstalling\n" in log
     assert "PRIVATE KEY" not in log
-    os.kill(keeper_of(command), signal.SIGKILL)
+    os.kill(supervisor_of(command), signal.SIGKILL)
     assert left_after(processes) == []
 
 

@@ -158,9 +158,9 @@ def test_a_copy_in_an_unlucky_place_costs_no_instruction_more(
 
 @pytest.mark.qemu
 def test_an_image_changes_no_exact_value(workshop: BuildContext, tmp_path: Path) -> None:
+    """The values without an image are in ``test_profile.py``."""
     if cached_image(workshop, image(IMAGE)) is None:
         pytest.skip(f"{IMAGE} is not built yet; build it once: ./lab build image {IMAGE}")
-    """Those without one are in ``test_profile.py``."""
     command = CommandLine(tmp_path)
     done = command.run("run", EXPERIMENT, "--set", f"image={IMAGE}")
     assert done.returncode == 0, done.stderr

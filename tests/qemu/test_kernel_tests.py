@@ -174,7 +174,7 @@ def test_a_guest_that_dies_leaves_the_results_until_then(guest: TestedGuest) -> 
     assert [result.name for result in run.results] == ["before"]
     assert run.problems[0].startswith("it did not finish: ")
     assert "sysrq triggered crash" in run.problems[0]
-    assert run.problems[1] == "the output: 2 tests were planned, but found 1 results"
+    assert run.problems[1] == "the output: planned 2 tests, found 1 result"
 
 
 @pytest.mark.kernels("lab-i386-up")

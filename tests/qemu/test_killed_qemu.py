@@ -35,7 +35,9 @@ def test_a_killed_qemu_costs_its_cell_and_no_other(undisturbed: FinishedRun, tmp
     (killed,) = (cell for cell in cells.values() if cell.status == "failed")
     assert killed.reason is not None
     assert "QEMU ended (signal 9) while " in killed.reason
-    assert killed.reason.endswith("hint: another program or a person killed it: the system did not, for lack of memory")
+    assert killed.reason.endswith(
+        "hint: another program or a person killed it; the system killed no process for lack of memory"
+    )
     measured = {probe: cell.samples for probe, cell in cells.items() if cell.status == "ok"}
     assert measured.items() <= {probe: cell.samples for probe, cell in undisturbed.cells().items()}.items()
     assert len(measured) == 3

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.experiment.fields import Surroundings
+from orchestrator.experiment.fields import ValidationContext
 from orchestrator.experiment.table import Table, TableKind
 
 from .markdown import ROOT, listed
@@ -72,7 +72,7 @@ def _value_without(kind: TableKind, benchmark: str, clock: str, key: str) -> obj
     }
     if benchmark == "workload":
         table_of_one["points"] = ["vfs_read"]
-    context = Surroundings(benchmarks=kinds().benchmarks, rows=kinds().rows)
+    context = ValidationContext(benchmarks=kinds().benchmarks, rows=kinds().rows)
     try:
         checked: Table = kind.table.model_validate(table_of_one, context=context)
     except ValidationError:

@@ -235,7 +235,7 @@ def _places(kernel: Kernel, point: Point) -> FunctionPlaces | None:
     if code is None:
         raise UsageError(
             f"{point} needs the code of kernel {kernel.spec.name}, which is not available",
-            hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
+            hint="your own build tree needs vmlinux and System.map, or a bzImage compressed by gzip, xz or zstd",
         )
     found = places_of(code, kernel.config, symbol)
     if found is not None and len(found.places) > MOST_INSTRUCTIONS:
@@ -333,9 +333,9 @@ def _ways(point: MissedPoint, executed: Executed) -> Iterator[str]:
     taken = sorted(name for address, name in callers if executed.at(address) is not None)
     others = sorted(name for address, name in callers if executed.at(address) is None)
     if taken:
-        yield f"{_calling(taken)}: these calls execute that, on another path"
+        yield f"{_calling(taken)}; the measured calls execute that, on another path"
     elif others:
-        yield f"{_calling(others)}: these calls execute none of that"
+        yield f"{_calling(others)}; the measured calls execute none of that"
     else:
         yield "nothing calls it directly: it is called through a pointer, or inlined wherever it is used"
     if others or not callers:

@@ -189,7 +189,9 @@ class CallsBenchmark(BenchmarkChoice):
         }
         for key, may in allowed.items():
             if not may and key in self.model_fields_set and getattr(self, key) != type(self).model_fields[key].default:
-                what = "a program is run whole" if self.is_program else f"benchmark '{self.name}' has no such key"
+                what = (
+                    "a program is run whole" if self.is_program else f"benchmark '{self.name}' does not have this key"
+                )
                 yield Problem((key,), f"{what}; leave it out")
         if self.is_program and not all(isinstance(argument, str) for argument in self.arguments):
             yield Problem(("arguments",), "a program's arguments are texts; put numbers in quotes")

@@ -109,7 +109,7 @@ class SystemBenchmark(BenchmarkChoice):
         owner = {"scope": "kernel-build", "packets": "ping-flood", "command": "command"}
         for key, name in owner.items():
             if getattr(self, key) is not None and self.name != name:
-                yield Problem((key,), f"'{self.name}' has no such key; leave it out")
+                yield Problem((key,), f"'{self.name}' does not have this key; leave it out")
         if self.name == "command" and self.command is None:
             yield Problem(("command",), "missing; name the program of the image to run, as [/usr/bin/gzip, -k, file]")
 

@@ -131,5 +131,5 @@ def test_a_wrong_fact_is_refused(fields: dict[str, object]) -> None:
 def test_a_feature_may_end_on_one_architecture_alone() -> None:
     ended = KernelFeature(until=Change(release="6.14", commit="4346ba160409", arch="i386"))
     assert ended.lacking_in("7.3.4", "x86_64") is ended.lacking_in("6.13.12", "i386") is None
-    words = "Linux lacks this on i386 since 6.14 (commit 4346ba160409); the kernel is 7.3.4"
+    words = "Linux no longer has this on i386, since 6.14 (commit 4346ba160409); the kernel is 7.3.4"
     assert ended.lacking_in("7.3.4", "i386") == words

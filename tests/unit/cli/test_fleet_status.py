@@ -42,7 +42,7 @@ def test_a_whole_fleet_is_shown(answers: list[Surveyed], capsys: pytest.CaptureF
     answers[:] = [worker("one"), worker("two")]
     assert print_status(FLEET, as_json=False)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "scheduler tls://127.0.0.1:1 (nights, kept by process 7)"
+    assert lines[0] == "scheduler tls://127.0.0.1:1 (nights, supervised by process 7)"
     assert lines[2].split() == ["one", "2", "1", "4096", "host", "0.1.0", "3.11", "7.2.22"]
 
 

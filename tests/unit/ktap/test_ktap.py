@@ -354,14 +354,14 @@ def test_all_is_skipped() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("KTAP version 1\n1..3\nok 1 a\nok 2 b\n", "the output: 3 tests were planned, but found 2 results"),
-        ("KTAP version 1\n1..1\nok 1 a\nok 2 b\n", "the output: 1 tests were planned, but found 2 results"),
+        ("KTAP version 1\n1..3\nok 1 a\nok 2 b\n", "the output: planned 3 tests, found 2 results"),
+        ("KTAP version 1\n1..1\nok 1 a\nok 2 b\n", "the output: planned 1 test, found 2 results"),
         ("KTAP version 1\nok 1 a\n", "the output has no plan: it may be truncated"),
         ("KTAP version 1\n", "the output has no plan: it may be truncated"),
         ("1..2\nok 1 a\nok 1 b\n", "b: found number 1, expected 2"),
         ("1..2\nok 1 a\nBail out! no memory\nok 2 b\n", "the tests bailed out: no memory"),
-        ("1..0 # SKIP all\nok 1 a\n", "the output: 0 tests were planned, but found 1 results"),
-        ("    # Subtest: g\n    1..2\n    ok 1 a\nok 1 g\n", "group g: 2 tests were planned, but found 1 results"),
+        ("1..0 # SKIP all\nok 1 a\n", "the output: planned 0 tests, found 1 result"),
+        ("    # Subtest: g\n    1..2\n    ok 1 a\nok 1 g\n", "group g: planned 2 tests, found 1 result"),
     ],
 )
 def test_what_is_wrong_with_an_output(text: str, problem: str) -> None:
@@ -377,9 +377,9 @@ def test_an_output_that_a_crash_cut_short() -> None:
     ]
     assert run.results[1].lines[-1] == "Oops: 0000 [#1]"
     assert run.problems == (
-        "group kprobes_test: 2 tests were planned, but found 1 results",
+        "group kprobes_test: planned 2 tests, found 1 result",
         "group kprobes_test has no result: the output is truncated, or a line is lost",
-        "the output: 2 tests were planned, but found 1 results",
+        "the output: planned 2 tests, found 1 result",
     )
 
 

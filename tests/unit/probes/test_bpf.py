@@ -268,7 +268,9 @@ def test_entries_that_a_session_missed_are_found(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("wrong", [[ENTRY] * 200, [RETURN] * 200, [ENTRY, RETURN] * 99 + [RETURN] * 2])
 def test_one_event_of_each_hit_has_the_points_address(monkeypatch: pytest.MonkeyPatch, wrong: list[int]) -> None:
     attachment = session(monkeypatch, {7: 200}, events(*wrong))
-    with pytest.raises(EvidenceError, match=r"^\d+ of 200 events are of vfs_read, and one of each hit must be\n"):
+    with pytest.raises(
+        EvidenceError, match=r"^\d+ of 200 events have vfs_read's address; one of each hit must have it\n"
+    ):
         attachment.recorded(CALLED, cast(Symbols, None), None)
 
 

@@ -7,13 +7,13 @@ import email
 import email.policy
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from junitparser import TestSuite
@@ -24,8 +24,10 @@ from stored_profiles import store_run
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli.compared import load_comparison
 from orchestrator.cli.nightly import NightlyReport
+from orchestrator.errors import HostError
 from orchestrator.nightly import (
     NightlyResult,
+    Webhook,
     nightly_json,
     nightly_mail,
     repeatability,
@@ -247,3 +249,17 @@ def test_a_night_that_measured_nothing_is_told() -> None:
     assert unmeasured_json("x", reason)["night"] == "not measured"
     suite = TestSuite.fromstring(unmeasured_junit("x", reason))
     assert (suite.tests, suite.errors) == (1, 1)
+
+
+class SilentWebhook:
+    """A webhook whose server does not answer."""
+
+    def post(self, content: Mapping[str, Any]) -> None:
+        raise HostError("posting to the webhook at example.invalid failed: no answer")
+
+
+def test_a_webhook_that_does_not_answer_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = NightlyReport(tmp_path / "mail", None, cast(Webhook, SilentWebhook()))
+    report.unmeasured("nightly", HostError("there is no mirror"))
+    assert "there is no mirror" in (tmp_path / "mail").read_text()
+    assert capsys.readouterr().err == "warning: posting to the webhook at example.invalid failed: no answer\n"

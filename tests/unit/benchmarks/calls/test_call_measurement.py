@@ -88,23 +88,24 @@ def test_a_handler_that_was_left_out_fails_a_recording() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passes", "wrong"),
+    ("calls", "passes", "wrong"),
     [
-        ([1000], None),
-        ([1006, 1000], None),  # a timer tick entered the function as well
-        ([1001] * 5, 1001),
-        ([2000], 2000),
-        ([999], 999),
+        (1000, [1000], None),
+        (1000, [1006, 1000], None),  # a timer tick entered the function as well
+        (1000, [1001] * 5, 1001),
+        (1000, [2000], 2000),
+        (1000, [999], 999),
+        (2, [10], 10),  # a program's runs, each with five hits
     ],
 )
 def test_a_pass_that_an_interrupt_fell_into_is_repeated(
-    monkeypatch: pytest.MonkeyPatch, passes: list[int], wrong: int | None
+    monkeypatch: pytest.MonkeyPatch, calls: int, passes: list[int], wrong: int | None
 ) -> None:
     left = list(passes)
     monkeypatch.setattr(measurement, "_pass", lambda *_: Counted(left.pop(0), 0, None, None))
     work = SimpleNamespace(
         cell=SimpleNamespace(handler="noop"),
-        workload=SimpleNamespace(counted=1000, hits=1),
+        workload=SimpleNamespace(counted=calls, hits=1),
         kind=probes()["kprobe"],
     )
     attachment = cast(Any, SimpleNamespace(set_handler=lambda handler: None))

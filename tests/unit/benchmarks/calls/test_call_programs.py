@@ -528,8 +528,11 @@ def test_an_own_module_is_a_probe(load: Loader) -> None:
         ),
         ("benchmark: {name: syscall, call: getpppid}", "did you mean 'getppid'?"),
         ("benchmark: {name: syscall, call: 20}", "benchmark.call: found 20; expected the name of a system call"),
-        ("benchmark: {name: gtodbench, call: getppid}", "benchmark.call: benchmark 'gtodbench' has no such key"),
-        ("benchmark: {name: gtodbench, file: reading.c}", "benchmark.file: benchmark 'gtodbench' has no such key"),
+        ("benchmark: {name: gtodbench, call: getppid}", "benchmark.call: benchmark 'gtodbench' does not have this key"),
+        (
+            "benchmark: {name: gtodbench, file: reading.c}",
+            "benchmark.file: benchmark 'gtodbench' does not have",
+        ),
         ("benchmark: {name: workload}", "benchmark.file: missing; benchmark 'workload' runs a file of your own"),
         ("benchmark: {name: workload, file: none.c}", "this file does not exist"),
         ("benchmark: {name: workload, file: note.txt}", "expected a C file (.c) or a static x86 program"),

@@ -320,7 +320,7 @@ def test_the_calls_of_a_function_in_the_code(code: KernelCode) -> None:
             "missed",
             [
                 "these calls execute no instruction of missed",
-                "executed calls it: these calls execute that, on another path",
+                "executed calls it; the measured calls execute that, on another path",
                 "where the compiler has inlined it, its instructions belong to the function around it",
             ],
         ),
@@ -328,7 +328,7 @@ def test_the_calls_of_a_function_in_the_code(code: KernelCode) -> None:
             "rare",
             [
                 "these calls execute no instruction of rare",
-                "idle calls it: these calls execute none of that",
+                "idle calls it; the measured calls execute none of that",
                 "where the compiler has inlined it, its instructions belong to the function around it",
             ],
         ),

@@ -65,7 +65,7 @@ def linked(*libraries: str) -> str:
         ({"benchmark": linked("./x.yaml")}, "x.yaml'; expected a C file (.c) or a shared x86 library (.so)"),
         ({"benchmark": linked("libmine.so", "./libmine.c")}, "found another libmine.so"),
         ({"benchmark": linked("7")}, "found 7; expected a library of the image"),
-        ({"benchmark": "{name: gtodbench, libraries: [libc.so.6]}"}, "benchmark 'gtodbench' has no such key"),
+        ({"benchmark": "{name: gtodbench, libraries: [libc.so.6]}"}, "benchmark 'gtodbench' does not have this key"),
         ({"points": '["libc.so.6:"]'}, "expected a kernel function, with or without an offset"),
         ({"points": '["libc:malloc"]'}, "expected a kernel function, with or without an offset"),
     ],

@@ -245,7 +245,7 @@ def test_what_a_release_lacks() -> None:
     reason = "Linux has this since 6.10 (commit 535a3692ba72); the kernel is 6.1"
     assert unsupported_reason(a_kernel("debian-amd64", DEBIAN), a_cell("bpf-kprobe-session")) == reason
     newer = dataclasses.replace(a_kernel("debian-686", DEBIAN), release="6.14.1")
-    reason = "Linux lacks this on i386 since 6.14 (commit 4346ba160409); the kernel is 6.14.1"
+    reason = "Linux no longer has this on i386, since 6.14 (commit 4346ba160409); the kernel is 6.14.1"
     assert unsupported_reason(newer, a_cell("fprobe")) == reason
     newer = dataclasses.replace(a_kernel("debian-amd64", {**DEBIAN, "CONFIG_FPROBE": "y"}), release="6.14.1")
     assert unsupported_reason(newer, a_cell("fprobe")) is None

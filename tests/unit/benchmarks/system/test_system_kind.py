@@ -78,7 +78,7 @@ def test_the_resolved_experiment_loads_as_itself(load: Loader) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("kernel-build}", "kernel-build, packets: 3}"), "benchmark.packets: 'kernel-build' has no such key"),
+        (("kernel-build}", "kernel-build, packets: 3}"), "benchmark.packets: 'kernel-build' does not have this key"),
         (("kernel-build}", "kernel-build, scope: lockin}"), "did you mean 'locking'?"),
         (("kernel-build}", "ping-flod}"), "did you mean 'ping-flood'?"),
         (("kernel-build}", "command}"), "benchmark.command: missing"),
