@@ -106,7 +106,7 @@ def test_what_a_release_lacks_is_said_with_the_change() -> None:
     )
     assert (
         both.lacking_in("6.12.117-lab", "x86_64")
-        == "Linux lacks this since 6.10 (commit fec56f5890d9); the kernel is 6.12.117-lab"
+        == "Linux no longer has this, since 6.10 (commit fec56f5890d9); the kernel is 6.12.117-lab"
     )
     assert KernelFeature().lacking_in("2.4.37", "x86_64") is None
 

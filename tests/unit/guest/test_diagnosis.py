@@ -195,7 +195,7 @@ def test_kills_for_want_of_memory_since_the_start_are_named(host: Host) -> None:
     assert diagnosis.memory_kills() == 3
     host.has_killed(4)
     assert "lack of memory meanwhile" in hint_of(-signal.SIGKILL, 3)
-    assert "the system did not" in hint_of(-signal.SIGKILL, 4)
+    assert "the system killed no process" in hint_of(-signal.SIGKILL, 4)
     assert hint_of(-signal.SIGSEGV, 3) == hint_of(1, 3) == "as before"
 
 
