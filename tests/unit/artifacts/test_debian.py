@@ -203,8 +203,6 @@ def test_every_suite_asks_for_debians_own_signature(monkeypatch: pytest.MonkeyPa
 # Is a version of Linux that the catalogue does not list found in Debian's suites, and what is not there named?
 
 Lists = Mapping[str, Mapping[str, str]]
-
-
 """Each release's packages: what each depends on, by its name."""
 
 
@@ -280,8 +278,6 @@ def at_hand(
 
 
 said: list[str] = []
-
-
 """What was said to the user last, in all calls."""
 
 

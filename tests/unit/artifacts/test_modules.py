@@ -42,8 +42,6 @@ VALUES: dict[str, str | int] = {
 
 
 BY_NUMBER = ("hook", "tracepoint")
-
-
 """Modules that see every system call, and take the number of the one to count."""
 
 

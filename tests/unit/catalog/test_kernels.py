@@ -58,8 +58,6 @@ def test_every_kernel_that_is_named_is_in_the_catalogue_and_can_have_it(option: 
 # Is a user's build tree described as it is, and one that cannot be a guest's kernel refused in a sentence?
 
 IMAGE = bytes(0x202) + b"HdrS"
-
-
 """As far as it is looked at."""
 
 

@@ -20,8 +20,6 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app, examples
 
 _SHELL = ("&&", "|")
-
-
 """What ends an example's command, for a shell; a word may begin with ``>`` besides."""
 
 

@@ -209,8 +209,6 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=8,
 )
-
-
 """What msgpack can carry, of any shape; texts may be ones that UTF-8 cannot have."""
 
 

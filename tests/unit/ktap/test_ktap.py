@@ -35,8 +35,6 @@ def problems(text: str) -> list[str]:
 
 
 GOLDEN = Path(__file__).with_name("golden")
-
-
 """What KUnit of Linux 6.1.192 printed in guests of lab-i386-up-kunit, and run_kselftest.sh in one of lab-i386-up."""
 
 
@@ -525,8 +523,6 @@ PREFIXES = [
     "[    C0] ",
     "<4>",
 ]
-
-
 """What printk puts before a message: times, callers, levels, as the configuration has them."""
 
 

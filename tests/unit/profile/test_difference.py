@@ -45,8 +45,6 @@ class Kernel:
 
 
 Maker = Callable[[Kernel, int], bytes]
-
-
 """The bytes of an instruction at an address of a kernel."""
 
 
@@ -122,8 +120,6 @@ FURTHER: dict[str, Maker] = {
     "near": plain("8b0500200000"),
     "before it": plain("8b05f8ffffff"),
 }
-
-
 """Not for any function: what they jump to may be behind its end."""
 
 

@@ -216,8 +216,6 @@ MALES = [19.0, 22.0, 16.0, 29.0, 24.0]
 
 
 FEMALES = [20.0, 11.0, 17.0, 12.0]
-
-
 """Ages at the diagnosis of diabetes: the example of scipy's own documentation, with U = 17 and p = 0.1111."""
 
 

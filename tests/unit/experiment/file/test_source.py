@@ -216,8 +216,6 @@ ORDINARY: dict[str, Any] = {
 
 
 CPU_NAMES = frozenset({"qemu64", "pentium", "max"})
-
-
 """Models of QEMU's own."""
 
 
