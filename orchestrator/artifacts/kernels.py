@@ -130,6 +130,9 @@ def unpacked(packed: bytes, most: int) -> bytes | None:
 _DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
 _FLAT = "flat-bzImage"
 
+CODE_HINT = "your own build tree needs vmlinux and System.map, or a bzImage compressed by gzip, xz or zstd"
+"""What to do about a kernel without ``Kernel.code``."""
+
 
 class UnusableTreeError(HostError):
     """The kernel in a user's build tree cannot be used as it is. At another revision it may be."""

@@ -13,7 +13,7 @@ import typer
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.kernels import CODE_HINT, Kernel, ready_kernel
 from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -283,7 +283,7 @@ def _code(kernel: Kernel, symbol: str) -> KernelCode:
         raise HostError(
             f"the code of kernel {kernel.spec.name} is not available",
             where=str(kernel.spec.tree or kernel.image),
-            hint="your own build tree needs vmlinux and System.map, or a bzImage compressed by gzip, xz or zstd",
+            hint=CODE_HINT,
         )
     reason = wrong_point_reason(code, symbol, None)
     if reason is not None:

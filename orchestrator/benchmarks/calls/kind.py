@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import counting_plugin
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.kernels import CODE_HINT, Kernel, ready_kernel
 from orchestrator.artifacts.machine_code import direct_calls, entry_places
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_list, capability_names
@@ -235,7 +235,7 @@ def _places(kernel: Kernel, point: Point) -> FunctionPlaces | None:
     if code is None:
         raise UsageError(
             f"{point} needs the code of kernel {kernel.spec.name}, which is not available",
-            hint="your own build tree needs vmlinux and System.map, or a bzImage compressed by gzip, xz or zstd",
+            hint=CODE_HINT,
         )
     found = places_of(code, kernel.config, symbol)
     if found is not None and len(found.places) > MOST_INSTRUCTIONS:
