@@ -14,7 +14,7 @@ from base_system import base_system, sources
 from contained import check_contained
 from first_table import FirstTable
 from from_host import FromHost
-from host_apt import Setting, Suite, acquire_settings, expired, password_files, suites
+from host_apt import Setting, Suite, acquire_settings, password_files, suites
 from host_pip import pip_settings
 from package_pool import lent
 from readme import TwoCommands, promised_table, two_commands
@@ -73,8 +73,8 @@ def host_network(release: str) -> Network:
     check_contained()
     found = suites(release)
     settings = acquire_settings(found[0].uri)
-    if day := expired(found[0]):
-        print(f"this host's mirror stands still: Debian {release} was valid until {day}")
+    if found[0].is_expired:
+        print(f"this host's mirror stands still: Debian {release} was valid until {found[0].valid_until}")
         settings.append(Setting("Acquire::Check-Valid-Until", "false"))
     return Network(release, found, settings)
 

@@ -30,10 +30,16 @@ _PROXY = re.compile(r"Acquire::https?::Proxy\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite of packages, and where it is."""
+    """A suite of packages, and where it is; ``valid_until`` is the last day of its release file, if it has one."""
 
     uri: str
     name: str
+    valid_until: str = ""
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether apt refuses it as too old: a mirror that stands still serves such files."""
+        return bool(self.valid_until) and parsedate_to_datetime(self.valid_until) < datetime.now(UTC)
 
 
 @dataclass(frozen=True)
@@ -58,29 +64,17 @@ def suites(release: str) -> list[Suite]:
     Raises HostError, with apt's output, where the mirror has no such release or cannot be reached.
     """
     mirror = debian_mirror()
-    refusal = _refusal(Suite(mirror.archive, release))
-    if refusal is not None:
+    main = look(mirror.archive, release)
+    if isinstance(main, str):
         raise HostError(
             f"Debian {release} cannot be had from this host's mirror {mirror.shown}",
-            detail=[refusal],
+            detail=[main],
             hint=f"check the network, or {ANOTHER_MIRROR}",
         )
-    others = [Suite(mirror.archive, f"{release}-updates")]
+    others = [look(mirror.archive, f"{release}-updates")]
     if mirror.security is not None:
-        others.append(Suite(mirror.security, f"{release}-security"))
-    return [Suite(mirror.archive, release), *(suite for suite in others if _refusal(suite) is None)]
-
-
-def expired(suite: Suite) -> str:
-    """The day until which a suite's release file is valid, if that is past; else empty.
-
-    A mirror that stands still serves such files, and apt refuses them. Debian's unstable and its backports have a day,
-    its releases have none.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        _fetch(suite, Path(folder))
-        found = _VALID_UNTIL.search((Path(folder) / "InRelease").read_text())
-    return found[1] if found and parsedate_to_datetime(found[1]) < datetime.now(UTC) else ""
+        others.append(look(mirror.security, f"{release}-security"))
+    return [main, *(suite for suite in others if isinstance(suite, Suite))]
 
 
 def acquire_settings(mirror: str) -> list[Setting]:
@@ -111,20 +105,17 @@ def _detected(setting: Setting, mirror: str) -> Setting:
     return Setting(f"Acquire::{detection[1]}::Proxy", answer[0] if answer else "DIRECT")
 
 
-def _refusal(suite: Suite) -> str | None:
-    """Why apt cannot fetch a suite's release file; None where it can."""
+def look(uri: str, name: str) -> Suite | str:
+    """A suite, by its release file, or why apt cannot fetch that."""
     with tempfile.TemporaryDirectory() as folder:
-        finished = _fetch(suite, Path(folder))
-    if finished.status == 0:
-        return None
+        file = Path(folder) / "InRelease"
+        argv = [str(_HELPER), "download-file", f"{uri.rstrip('/')}/dists/{name}/InRelease", str(file)]
+        finished = run(argv, time_limit=_FETCHING, environment={"LC_ALL": "C"})
+        if finished.status == 0:
+            found = _VALID_UNTIL.search(file.read_text())
+            return Suite(uri, name, found[1] if found else "")
     errors = [line.removeprefix("E: ") for line in finished.stderr.splitlines() if line.startswith("E: ")]
     return errors[0] if errors else f"{_HELPER} ended with status {finished.status}"
-
-
-def _fetch(suite: Suite, folder: Path) -> Finished:
-    uri = f"{suite.uri.rstrip('/')}/dists/{suite.name}/InRelease"
-    argv = [str(_HELPER), "download-file", uri, str(folder / "InRelease")]
-    return run(argv, time_limit=_FETCHING, environment={"LC_ALL": "C"})
 
 
 def _ask(*argv: str, **environment: str) -> Finished:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from from_host import FromHost
-from host_apt import Setting, Suite, acquire_settings, expired
+from host_apt import Setting, Suite, acquire_settings, look
 from host_pip import read_settings
 
 
@@ -42,18 +42,22 @@ def test_a_root_gets_certificates_for_a_mirror_reached_by_https() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "day"),
+    ("line", "day", "is_expired"),
     [
-        ("", ""),
-        ("Valid-Until: Fri, 06 Nov 2020 08:08:01 UTC\n", "Fri, 06 Nov 2020 08:08:01 UTC"),
-        ("Valid-Until: Fri, 06 Nov 2199 08:08:01 UTC\n", ""),
+        ("", "", False),
+        ("Valid-Until: Fri, 06 Nov 2020 08:08:01 UTC\n", "Fri, 06 Nov 2020 08:08:01 UTC", True),
+        ("Valid-Until: Fri, 06 Nov 2199 08:08:01 UTC\n", "Fri, 06 Nov 2199 08:08:01 UTC", False),
     ],
 )
-def test_a_release_file_that_was_valid_until_a_day_in_the_past(tmp_path: Path, line: str, day: str) -> None:
+def test_a_release_file_that_was_valid_until_a_day_in_the_past(
+    tmp_path: Path, line: str, day: str, is_expired: bool
+) -> None:
     place = tmp_path / "dists" / "sid"
     place.mkdir(parents=True)
     (place / "InRelease").write_text(f"Suite: unstable\nCodename: sid\n{line}SHA256:\n")
-    assert expired(Suite(tmp_path.as_uri(), "sid")) == day
+    found = look(tmp_path.as_uri(), "sid")
+    assert isinstance(found, Suite)
+    assert (found.valid_until, found.is_expired) == (day, is_expired)
 
 
 def test_settings_of_pip_are_those_of_the_way_to_its_packages() -> None:
