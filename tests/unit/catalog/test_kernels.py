@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from user_trees import IMAGE, build_tree
 
 from orchestrator.arch import Arch
 from orchestrator.artifacts.cache import BuildContext, Cache
@@ -56,34 +57,6 @@ def test_every_kernel_that_is_named_is_in_the_catalogue_and_can_have_it(option: 
 
 
 # Is a user's build tree described as it is, and one that cannot be a guest's kernel refused in a sentence?
-
-IMAGE = bytes(0x202) + b"HdrS"
-"""As far as it is looked at."""
-
-
-NEEDED = [
-    "X86",
-    "MODULES",
-    "MODULE_UNLOAD",
-    "KALLSYMS",
-    "DEBUG_FS",
-    "KPROBES",
-    "SERIAL_8250_CONSOLE",
-    "BLK_DEV_INITRD",
-    "VIRTIO_PCI",
-    "VIRTIO_CONSOLE",
-]
-
-
-def build_tree(folder: Path, *options: str, without: str = "") -> Path:
-    """A build tree as far as it is looked at."""
-    (folder / "arch/x86/boot").mkdir(parents=True)
-    (folder / "include/config").mkdir(parents=True)
-    chosen = [option for option in (*NEEDED, *options) if option != without]
-    (folder / ".config").write_text("".join(f"CONFIG_{option}=y\n" for option in chosen))
-    (folder / "include/config/kernel.release").write_text("6.1.0-mine\n")
-    (folder / "arch/x86/boot/bzImage").write_bytes(IMAGE)
-    return folder
 
 
 @pytest.mark.parametrize("image", [".", "arch/x86/boot/bzImage"])

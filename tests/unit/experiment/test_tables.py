@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from loaded_tables import tables_of
+from user_trees import build_tree
 
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.registry import kinds
@@ -158,22 +159,7 @@ def test_a_relative_path_begins_at_its_file_or_on_the_command_line_here(
 ) -> None:
     here, there = (tmp_path / name for name in ("here", "there"))
     for folder in (here, there):
-        tree = folder / "tree"
-        (tree / "arch/x86/boot").mkdir(parents=True)
-        (tree / "include/config").mkdir(parents=True)
-        (tree / "arch/x86/boot/bzImage").write_bytes(bytes(0x202) + b"HdrS")
-        (tree / "include/config/kernel.release").write_text("6.1.0\n")
-        wanted = (
-            "X86",
-            "MODULES",
-            "MODULE_UNLOAD",
-            "KALLSYMS",
-            "DEBUG_FS",
-            "KPROBES",
-            "SERIAL_8250_CONSOLE",
-            "BLK_DEV_INITRD",
-        )
-        (tree / ".config").write_text("".join(f"CONFIG_{option}=y\n" for option in wanted))
+        build_tree(folder / "tree")
     monkeypatch.chdir(here)
     text = TABLES.replace("kernels: [debian-686]", "kernels: [./tree]").replace("debian-686-pae", "./tree")
     experiment = load(there, text, "tables.two.kernels=[./tree]")

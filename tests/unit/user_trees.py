@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A user's build tree of a kernel, as far as the catalogue looks at one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+IMAGE = bytes(0x202) + b"HdrS"
+"""A bzImage's header, as far as it is looked at."""
+NEEDED = [
+    "X86",
+    "MODULES",
+    "MODULE_UNLOAD",
+    "KALLSYMS",
+    "DEBUG_FS",
+    "KPROBES",
+    "SERIAL_8250_CONSOLE",
+    "BLK_DEV_INITRD",
+    "VIRTIO_PCI",
+    "VIRTIO_CONSOLE",
+]
+
+
+def build_tree(folder: Path, *options: str, without: str = "") -> Path:
+    """An i386 kernel's tree with the options that a guest needs and these, but one."""
+    (folder / "arch/x86/boot").mkdir(parents=True)
+    (folder / "include/config").mkdir(parents=True)
+    chosen = [option for option in (*NEEDED, *options) if option != without]
+    (folder / ".config").write_text("".join(f"CONFIG_{option}=y\n" for option in chosen))
+    (folder / "include/config/kernel.release").write_text("6.1.0-mine\n")
+    (folder / "arch/x86/boot/bzImage").write_bytes(IMAGE)
+    return folder
