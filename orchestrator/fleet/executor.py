@@ -439,7 +439,7 @@ class FleetExecutor:
         able = roster.able(work.memory_mib, is_timed=work.is_timed)
         # For a minute, a worker that was killed may be replaced.
         if not able and not roster.has_candidates() and time.monotonic() - self._left_at > _PATIENCE:
-            self._fail(work, self._why_nobody_does(work))
+            self._fail(work, self._why_not_done(work))
             return True
         member = choose(able, work.memory_mib, work.machine, [name for name, _ in work.losses])
         if member is None:
@@ -458,7 +458,7 @@ class FleetExecutor:
         self._start(attempt, dataclasses.replace(work.job, task=task))
         return True
 
-    def _why_nobody_does(self, work: Work) -> str:
+    def _why_not_done(self, work: Work) -> str:
         wanted, host = work.job.artifacts.machine.memory_mib, self._roster.host_of_times
         largest = max(member.memory_mib for member in self._roster.working())
         if work.memory_mib > largest:

@@ -63,7 +63,7 @@ def main() -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     config = SupervisorConfig.model_validate_json(sys.stdin.buffer.readline())
     with ScratchFolder(WORKER_FOLDER) as folder:
-        # The scheduler would make a folder that nobody removes. Dask reads this on import.
+        # The scheduler would make a folder and leave it there. Dask reads this on import.
         os.environ["DASK_TEMPORARY_DIRECTORY"] = str(folder)
         os.environ["MALLOC_TRIM_THRESHOLD_"] = "65536"  # makes workers return free memory
         log_to(log_file(config.name))
@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def _tell(report: Report) -> None:
-    with suppress(OSError):  # nobody listens
+    with suppress(OSError):  # nothing reads it any more
         os.write(1, report.line())
 
 
@@ -138,13 +138,13 @@ def _refusal(config: SupervisorConfig, error: OSError) -> HostError:
 class Worker:
     """A worker's process, restarted when it ends."""
 
-    def __init__(self, worker: WorkerConfig, scheduler: FleetScheduler, config: SupervisorConfig) -> None:
-        self._worker, self._scheduler, self._config = worker, scheduler, config
+    def __init__(self, config: WorkerConfig, scheduler: FleetScheduler, fleet: SupervisorConfig) -> None:
+        self._config, self._scheduler, self._fleet = config, scheduler, fleet
         self._said: deque[str] = deque(maxlen=_QUOTED)
         self._has_joined = False
 
     async def keep(self) -> None:
-        name = self._worker.name
+        name = self._config.name
         while True:
             self._said.clear()
             try:
@@ -160,7 +160,7 @@ class Worker:
 
     async def _once(self) -> str:
         """Run it once; returns why it ended."""
-        worker = self._worker
+        config = self._config
         process = await asyncio.create_subprocess_exec(
             *self._command(),
             stdin=asyncio.subprocess.PIPE,
@@ -171,7 +171,7 @@ class Worker:
         assert process.stdout is not None
         listening = asyncio.create_task(self._listen(process.stdout))
         joining = asyncio.create_task(self._await_joining())
-        process.stdin.write(self._config.key.encode())
+        process.stdin.write(self._fleet.key.encode())
         try:
             await asyncio.shield(listening)
         finally:
@@ -185,21 +185,21 @@ class Worker:
             joining.cancel()
         if not listening.result():
             return f"no output for {_SILENCE_LIMIT:g} s"
-        return ssh_failure(worker, status, self._said) if worker.ssh else f"it has ended with status {status}"
+        return ssh_failure(config, status, self._said) if config.ssh else f"it has ended with status {status}"
 
     def _command(self) -> list[str]:
-        worker = self._worker
-        words = ["fleet", "worker", self._scheduler.address, "--key-from-stdin", "--name", worker.name]
-        words += [] if worker.guests is None else ["--guests", str(worker.guests)]
-        words += [] if worker.memory is None else ["--memory", worker.memory]
-        return ssh_command(worker, words) if worker.ssh else [*_HERE, *words, "--host", self._config.host]
+        config = self._config
+        words = ["fleet", "worker", self._scheduler.address, "--key-from-stdin", "--name", config.name]
+        words += [] if config.guests is None else ["--guests", str(config.guests)]
+        words += [] if config.memory is None else ["--memory", config.memory]
+        return ssh_command(config, words) if config.ssh else [*_HERE, *words, "--host", self._fleet.host]
 
     async def _await_joining(self) -> None:
-        while self._worker.name not in {one.name for one in self._scheduler.workers.values()}:
+        while self._config.name not in {one.name for one in self._scheduler.workers.values()}:
             await asyncio.sleep(_POLL)
         if not self._has_joined:
             self._has_joined = True
-            _tell(Report(kind="joined", text=f"worker {self._worker.name}: joined"))
+            _tell(Report(kind="joined", text=f"worker {self._config.name}: joined"))
 
     async def _listen(self, output: asyncio.StreamReader) -> bool:
         """Log its output, bounded and without terminal controls. False if it prints nothing."""
@@ -216,7 +216,7 @@ class Worker:
                 return True
             said = plain_line(line.rstrip(b"\r\n").decode(errors="backslashreplace")[:1000])
             self._said.append(said)
-            LOG.info("%s: %s", self._worker.name, said)
+            LOG.info("%s: %s", self._config.name, said)
 
 
 _END_LIMIT = 60.0

@@ -130,7 +130,7 @@ class Monitor:
 # during a counting pass, never while anything is timed, and needs TCG: a KVM guest's traps do not pass through QEMU.
 #
 # The guest decides how much is logged, 1 KB per trap. So the log goes into a pipe, and a thread keeps only the counts.
-# QEMU logs with its big lock held: if nobody read the pipe, not even its monitor would answer.
+# QEMU logs with its big lock held: without a reader of the pipe, not even its monitor would answer.
 
 Ring = Literal[0, 3]
 INT3 = 3

@@ -149,7 +149,7 @@ class SerialLine:
 
 
 def _lost(error: OSError | None) -> GuestConnectionLost:
-    # A pseudo-terminal reports EIO when nobody has its other end open.
+    # A pseudo-terminal reports EIO while its other end is closed.
     why = "closed from the guest's side"
     if error is not None and error.errno != errno.EIO:
         why = error.strerror or why

@@ -136,7 +136,8 @@ class BpfAttachment(PlacedAttachment):
         mine = [event for event in events if event.pid in called.pids]
         self._check_addresses(mine)
         hits, _ = self.counts(called)
-        if len(mine) != (runs := hits * self._facts.runs):
+        runs = hits * self._facts.runs
+        if len(mine) != runs:
             raise EvidenceError(f"the ring has {len(mine)} events of the calls, and the witness saw {runs} runs")
         return hits, self._hits_of_others(len(events) - len(mine))
 

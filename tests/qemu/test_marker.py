@@ -27,7 +27,6 @@ MACHINES = {
 }
 WAIT_ROUNDS = 2000
 """Of 10 ms of the guest's time and some commands each."""
-"""Host seconds; an idle host needs none of them."""
 
 
 @dataclass(frozen=True)
