@@ -7,10 +7,12 @@
 #include "runtime.h"
 
 #ifdef __i386__
-enum { SYS_bpf = 357, SYS_perf_event_open = 336 };
+enum { SYS_bpf = 357, SYS_perf_event_open = 336, SYS_prlimit64 = 340 };
 #else
-enum { SYS_bpf = 321, SYS_perf_event_open = 298 };
+enum { SYS_bpf = 321, SYS_perf_event_open = 298, SYS_prlimit64 = 302 };
 #endif
+
+enum { E_PERM = 1, RLIMIT_MEMLOCK = 8 };
 
 enum {
 	BPF_MAP_CREATE = 0, BPF_MAP_LOOKUP_ELEM = 1, BPF_MAP_UPDATE_ELEM = 2, BPF_MAP_GET_NEXT_KEY = 4,

@@ -39,7 +39,6 @@
 #include <linux/rculist.h>
 #include <linux/rcupdate.h>
 #include <linux/string.h>
-#include <asm/nops.h>
 
 #include "djprobe_detour.h"
 #include "djprobe_jump.h"
@@ -215,7 +214,7 @@ static struct refusal write_jump(struct djprobe_jump *jump)
 	bool right;
 
 	make_text(jump, text);
-	memset(nops, BYTES_NOP1, sizeof(nops));
+	memset(nops, 0x90, sizeof(nops));
 	ktext_lock();
 	right = *jump->bypass.addr == INT3_INSN_OPCODE && is_rest_unchanged(jump);
 	if (right) {

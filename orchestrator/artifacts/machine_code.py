@@ -103,14 +103,18 @@ ENDBR_BYTES, TRACER_BYTES = 4, 5
 # newer gen_endbr_poison() of arch/x86/include/asm/ibt.h.
 _ENDBR = frozenset(bytes.fromhex(code) for code in ("f30f1efa", "f30f1efb", "660f1f00", "0f1f40d6"))
 
-FTRACE_NOPS = (bytes.fromhex("0f1f440000"), bytes.fromhex("3e8d742600"))
-"""The five-byte nops that replace a disabled call of the function tracer, on x86_64 and i386."""
+NOPS5 = tuple(bytes.fromhex(code) for code in ("0f1f440000", "3e8d742600", "6666666690", "3e8d442000"))
+"""Where the function tracer's call or a static branch's jump is not: today's nops of x86_64 and i386 first.
+
+Up to Linux 5.12 the kernel chose by CPU as it booted (NOP5_ATOMIC of P6, GENERIC, K8 and K7 in arch/x86/include/asm/nops.h;
+commit a89dfde3dc3c).
+"""
 
 
 def entry_places(code: bytes) -> set[int]:
     """Offsets at which nothing of a function has run yet; ``code`` is from memory, with the function tracer off."""
     endbr = _endbr_bytes(code)
-    traced = code[endbr : endbr + TRACER_BYTES] in FTRACE_NOPS
+    traced = code[endbr : endbr + TRACER_BYTES] in NOPS5
     return {0, endbr, endbr + TRACER_BYTES if traced else endbr}
 
 

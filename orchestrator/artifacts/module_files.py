@@ -17,7 +17,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
 from orchestrator.artifacts.kernels import Kernel, unpacked
-from orchestrator.artifacts.machine_code import FTRACE_NOPS, TRACER_BYTES
+from orchestrator.artifacts.machine_code import NOPS5, TRACER_BYTES
 from orchestrator.catalog.data import nearest
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import LabError
@@ -177,7 +177,7 @@ def _code(file: Path, changed: int) -> KernelCode:
         for number, (index, section) in enumerate(sections.items())
     }
     for place in _tracer_calls(elf, parts):
-        image[place : place + TRACER_BYTES] = FTRACE_NOPS[0 if elf.elfclass == 64 else 1]
+        image[place : place + TRACER_BYTES] = NOPS5[0 if elf.elfclass == 64 else 1]
     return KernelCode(
         sorted(_functions(elf, parts), key=lambda one: one.address),
         bytes(image),

@@ -210,9 +210,12 @@ def check_called(
         right, expected = is_modules, f"a trampoline of {module}"
     elif kind.site == "ftrace" and kind.mechanism != "direct":
         right, expected = is_modules or is_sole_user, f"a handler of {module} alone"
-    else:
-        expected = tracefs.BPF_TRAMPOLINE if kind.mechanism == "direct" else tracefs.KPROBES_HANDLER
+    elif kind.mechanism == "direct":
+        expected = tracefs.BPF_TRAMPOLINE
         right = seen.called == expected
+    else:
+        expected = tracefs.KPROBES_HANDLER
+        right = seen.called in (expected, tracefs.GUARDED_KPROBES_HANDLER)
     if not right:
         raise EvidenceError(
             f"{when}, the function tracer calls {seen.called} at {point.symbol}, not {expected}",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, islice, starmap
 from typing import NamedTuple
 
+from orchestrator.artifacts.machine_code import NOPS5
 from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
 from orchestrator.guest.guest import Guest, paused
 from orchestrator.probes.symbols import ModuleMemory, Symbols
@@ -22,8 +23,8 @@ from orchestrator.results.contract import SwitchedBranch, TextEvidence
 
 LONGEST = 5
 
-_NOPS = {2: (b"\x66\x90", b"\x89\xf6"), LONGEST: (b"\x0f\x1f\x44\x00\x00", b"\x3e\x8d\x74\x26\x00")}
-"""By size, on 64 and on 32 bits (BYTES_NOP2, BYTES_NOP5 of arch/x86/include/asm/nops.h)."""
+_NOPS = {2: (b"\x66\x90", b"\x89\xf6"), LONGEST: NOPS5}
+"""By size (BYTES_NOP2 on 64 and on 32 bits of arch/x86/include/asm/nops.h)."""
 _JUMPS = {2: struct.Struct("<Bb"), LONGEST: struct.Struct("<Bi")}
 _JUMP_OPCODES = {2: 0xEB, LONGEST: 0xE9}
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
-from orchestrator.artifacts.machine_code import FTRACE_NOPS, Instruction, Memory, decoded, entry_places
+from orchestrator.artifacts.machine_code import NOPS5, Instruction, Memory, decoded, entry_places
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
@@ -154,7 +154,7 @@ def find_hook(guest: Guest, address: int) -> ProbePoint:
 def find_static_branch(guest: Guest, address: int, tracepoint: str) -> ProbePoint:
     """The static branch that leads to a tracepoint. Raises EvidenceError if it is probed."""
     original = guest.read_memory(address, _BRANCH_BYTES)
-    if not original.startswith((*FTRACE_NOPS, bytes.fromhex("6690"))):
+    if not original.startswith((*NOPS5, bytes.fromhex("6690"))):
         raise EvidenceError(f"there is no nop at {address:#x}, where the tracepoint's static branch is to be")
     return ProbePoint(f"trace_{tracepoint}", 0, address, original)
 

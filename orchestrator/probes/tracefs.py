@@ -197,6 +197,8 @@ def traced_event(line: str) -> TracedEvent:
 TRACED_FUNCTIONS = "/sys/kernel/tracing/enabled_functions"
 KPROBES_HANDLER = "kprobe_ftrace_handler"
 """What the tracer calls for a kprobe."""
+GUARDED_KPROBES_HANDLER = f"ftrace_ops_assist_func by way of {KPROBES_HANDLER}"
+"""The same up to Linux 5.10, where users without a mark are guarded against recursion (before commit a25d036d939a)."""
 ALL_USERS = "ftrace_ops_list_func"
 """The tracer's function that calls all of its users, for each traced function."""
 

@@ -33,7 +33,7 @@ from orchestrator.benchmarks.calls.call_programs import (
 )
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import without_option
-from orchestrator.catalog.probes import ProbeKind
+from orchestrator.catalog.probes import Change, ProbeKind
 from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, UnsupportedError
@@ -154,6 +154,8 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
             "register_kretprobe() takes no post-handler, so this kernel always boosts a kretprobe; take a preemptible "
             f"one, such as lab-{arch}-smp-preempt"
         )
+    if kind.template == "kretprobe" and _hooks_return(kernel, kind) and kernel.config.get("CONFIG_RETHOOK") != "y":
+        yield f"register_kretprobe() does not make it, and Linux has other hooks of returns since {_RETURN_HOOKS}"
     yield from filter(None, [place_refusal(kernel, cell, places)])
 
 
@@ -215,7 +217,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
         values["wrapper"] = 0
     template, notes = kind.template, [] if kind.one_liner is None else [kind.title]
     own_booster = _breakpoints(kind) == 1 and not has_booster(kernel)
-    if template == "kretprobe" and (own_booster or _behind_nop(kernel, kind)):
+    if template == "kretprobe" and _hooks_return(kernel, kind):
         template = "kretprobe_rethook"
         why = "accepts no module's booster" if own_booster else "refuses a place after the function tracer's nop"
         notes.append(f"the return is hooked by the module: register_kretprobe() {why}")
@@ -271,6 +273,13 @@ def has_booster(kernel: Kernel) -> bool:
 def _breakpoints(kind: ProbeKind) -> int:
     """int3 a hit of a kprobe or kretprobe that an int3 arms: 1 if it is boosted, 2 if single-stepped; else 0."""
     return kind.int3_per_hit or 0 if kind.template in ("kprobe", "kretprobe") and kind.mechanism == "int3" else 0
+
+
+_RETURN_HOOKS = Change(release="5.18", commit="54ecbe6f1ed5")
+
+
+def _hooks_return(kernel: Kernel, kind: ProbeKind) -> bool:
+    return _behind_nop(kernel, kind) or (_breakpoints(kind) == 1 and not has_booster(kernel))
 
 
 def _behind_nop(kernel: Kernel, kind: ProbeKind) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.kernel_code import KernelCode, Symbol, find_symbols
-from orchestrator.artifacts.machine_code import FTRACE_NOPS, entry_offset
+from orchestrator.artifacts.machine_code import NOPS5, entry_offset
 from orchestrator.artifacts.module_files import module_code
 from orchestrator.errors import LabError
 from orchestrator.probes.point import wrong_point_reason
@@ -136,7 +136,7 @@ def code(request: pytest.FixtureRequest, tmp_path: Path) -> KernelCode:
 def test_the_tracer_s_call_is_a_nop_and_another_call_is_not(code: KernelCode) -> None:
     start = code.function("traced")
     assert start is not None
-    assert code.read(start, 5) in FTRACE_NOPS
+    assert code.read(start, 5) in NOPS5
     assert code.read(start + 6, 1) == b"\xe8"
     assert [entry_offset(code, name) for name in ("traced", "untraced")] == [5, 0]
 
