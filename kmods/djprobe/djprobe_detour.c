@@ -8,6 +8,7 @@
 #include "djprobe_detour.h"
 #include "djprobe_stub.h"
 #include "instruction.h"
+#include "ksym.h"
 #include "ktext.h"
 
 /* Static, because a detour names its jump by a 32-bit address. */
@@ -37,6 +38,16 @@ void djprobe_hit(struct djprobe *djp, struct pt_regs *regs)
 	preempt_enable_notrace();
 }
 NOKPROBE_SYMBOL(djprobe_hit);
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 18, 0)
+void *text_poke_copy(void *addr, const void *text, size_t size)
+{
+	ktext_lock();
+	KSYM(text_poke)(addr, text, size);
+	ktext_unlock();
+	return addr;
+}
+#endif
 
 /* The detour under construction: bytes in a buffer, and where they will run. */
 struct detour {

@@ -5,6 +5,7 @@
 
 #include <linux/kconfig.h>
 #include <linux/types.h>
+#include <linux/version.h>
 
 /*
  * The address of a kernel symbol by its name in kallsyms, 0 where this kernel
@@ -15,6 +16,11 @@ unsigned long ksym_lookup(const char *name);
 
 /* The same, typed like the symbol's own declaration; NULL where there is none. */
 #define KSYM(name) ((typeof(&(name)))ksym_lookup(#name))
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 18, 0)
+/* Before commit 0e06b4037168 a module that needs it defines it; kallsyms has the symbols of modules, too. */
+void *text_poke_copy(void *addr, const void *text, size_t size);
+#endif
 
 /*
  * Whether an endbr is at the address, or what the kernel puts over one that nothing jumps to. By its bytes: is_endbr()

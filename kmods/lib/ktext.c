@@ -11,9 +11,7 @@
 
 static struct {
 	typeof(text_poke_bp) *poke_bp;
-	/* Of these the kernel has the first since Linux 5.18; the second needs the lock on text. */
-	void *(*poke_copy)(void *addr, const void *text, size_t size);
-	typeof(text_poke) *poke;
+	typeof(text_poke_copy) *poke_copy;
 	struct mutex *mutex;
 	/* These two take and release the mutex, besides what ftrace needs. */
 	void (*ftrace_lock)(void);
@@ -25,14 +23,13 @@ int ktext_init(void)
 	ktext.poke_bp = KSYM(text_poke_bp);
 	if (!ktext.poke_bp)
 		ktext.poke_bp = (typeof(ktext.poke_bp))ksym_lookup("smp_text_poke_single");
-	ktext.poke_copy = (typeof(ktext.poke_copy))ksym_lookup("text_poke_copy");
-	ktext.poke = KSYM(text_poke);
+	ktext.poke_copy = KSYM(text_poke_copy);
 	/* An object, so without CONFIG_KALLSYMS_ALL its address is not to be had. */
 	ktext.mutex = KSYM(text_mutex);
 	ktext.ftrace_lock = (void (*)(void))ksym_lookup("ftrace_arch_code_modify_prepare");
 	ktext.ftrace_unlock = (void (*)(void))ksym_lookup("ftrace_arch_code_modify_post_process");
 
-	if (!ktext.poke_bp || !(ktext.poke_copy || ktext.poke))
+	if (!ktext.poke_bp || !ktext.poke_copy)
 		return -EOPNOTSUPP;
 	if (!ktext.mutex && (!ktext.ftrace_lock || !ktext.ftrace_unlock))
 		return -EOPNOTSUPP;
@@ -72,11 +69,5 @@ void ktext_exchange(void *addr, const void *text, size_t size, const void *targe
 
 void ktext_copy(void *addr, const void *text, size_t size)
 {
-	if (ktext.poke_copy) {
-		ktext.poke_copy(addr, text, size);
-		return;
-	}
-	ktext_lock();
-	ktext.poke(addr, text, size);
-	ktext_unlock();
+	ktext.poke_copy(addr, text, size);
 }

@@ -106,8 +106,8 @@ _ENDBR = frozenset(bytes.fromhex(code) for code in ("f30f1efa", "f30f1efb", "660
 NOPS5 = tuple(bytes.fromhex(code) for code in ("0f1f440000", "3e8d742600", "6666666690", "3e8d442000"))
 """Where the function tracer's call or a static branch's jump is not: today's nops of x86_64 and i386 first.
 
-Up to Linux 5.12 the kernel chose by CPU as it booted (NOP5_ATOMIC of P6, GENERIC, K8 and K7 in arch/x86/include/asm/nops.h;
-commit a89dfde3dc3c).
+Before Linux 5.13 (commit a89dfde3dc3c) the kernel chose by CPU as it booted: NOP5_ATOMIC of P6, GENERIC, K8 and K7 in
+arch/x86/include/asm/nops.h.
 """
 
 

@@ -32,6 +32,7 @@ from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.place import UserPoint, observe_program
 from orchestrator.probes.placement import why_not_optimised
 from orchestrator.probes.point import Point, ProbePoint, find_entry, find_place
+from orchestrator.probes.tracefs import GUARDED_KPROBES_HANDLER
 from orchestrator.profile.counts import by_purpose
 from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
@@ -315,6 +316,12 @@ def extra_notes(extras: Sequence[Extra], sizes: Mapping[Extra, float] | None) ->
             yield f"{sizes[extra]:g} instructions of a hit are {_WHAT[extra]}"
 
 
+def guard_notes(seen: Observation) -> Iterator[str]:
+    """A note where the function tracer guards kprobes' handler against recursion, and so calls it indirectly."""
+    if seen.called == GUARDED_KPROBES_HANDLER:
+        yield "this kernel's function tracer guards kprobes against recursion: ftrace_ops_assist_func() calls their handler"
+
+
 def measure_call(
     ready: ReadyGuest,
     cell: CallCell,
@@ -577,6 +584,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
                 *notes,
                 *removal_notes(proof.removed),
                 *extra_notes(proof.extras, proof.extra_sizes),
+                *guard_notes(proof.seen),
                 *figures.notes,
                 *_repetition_note(proof.profile),
                 *difference_note(figures.outcome, counted.results),

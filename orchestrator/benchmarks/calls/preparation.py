@@ -216,7 +216,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     if not is_wrapper(symbol):
         values["wrapper"] = 0
     template, notes = kind.template, [] if kind.one_liner is None else [kind.title]
-    own_booster = _breakpoints(kind) == 1 and not has_booster(kernel)
+    own_booster = _needs_booster(kernel, kind)
     if template == "kretprobe" and _hooks_return(kernel, kind):
         template = "kretprobe_rethook"
         why = "accepts no module's booster" if own_booster else "refuses a place after the function tracer's nop"
@@ -279,7 +279,11 @@ _RETURN_HOOKS = Change(release="5.18", commit="54ecbe6f1ed5")
 
 
 def _hooks_return(kernel: Kernel, kind: ProbeKind) -> bool:
-    return _behind_nop(kernel, kind) or (_breakpoints(kind) == 1 and not has_booster(kernel))
+    return _behind_nop(kernel, kind) or _needs_booster(kernel, kind)
+
+
+def _needs_booster(kernel: Kernel, kind: ProbeKind) -> bool:
+    return _breakpoints(kind) == 1 and not has_booster(kernel)
 
 
 def _behind_nop(kernel: Kernel, kind: ProbeKind) -> bool:

@@ -60,6 +60,7 @@ def guest(**parts: bytes) -> Guest:
         (NOP, JUMP, Switched(PLACE, TARGET, 5)),
         (JUMP, NOP, Switched(PLACE, TARGET, 5)),
         (bytes.fromhex("0f1f440000"), JUMP, Switched(PLACE, TARGET, 5)),
+        (bytes.fromhex("6666666690"), JUMP, Switched(PLACE, TARGET, 5)),
         (bytes.fromhex("eb06909090"), bytes.fromhex("6690909090"), Switched(PLACE, PLACE + 8, 2)),
         (bytes.fromhex("89f6909090"), bytes.fromhex("ebfe909090"), Switched(PLACE, PLACE, 2)),
         (NOP, bytes.fromhex("e810000000"), None),

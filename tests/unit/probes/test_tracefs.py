@@ -264,11 +264,14 @@ def test_a_traced_function_has_one_user(kind: str, seen: Observation) -> None:
     ("kind", "called", "functions", "right"),
     [
         ("kprobe-ftrace", "kprobe_ftrace_handler", 2, True),
+        ("kprobe-ftrace", "ftrace_ops_assist_func by way of kprobe_ftrace_handler", 2, True),
+        ("kprobe-ftrace", "ftrace_ops_assist_func by way of other", 1, False),
         ("kprobe-ftrace", "ftrace_ops_list_func", 1, False),
         ("kprobe-ftrace", "ftrace_func [lab_ftrace]", 1, False),
         ("ftrace", "ftrace_count [lab_ftrace]", 2, True),
         ("ftrace", "ftrace_func [other]", 1, False),
         ("ftrace", "ftrace_func [lab_ftrace] by way of ftrace_ops_assist_func", 1, False),
+        ("ftrace", "ftrace_ops_assist_func by way of ftrace_func [lab_ftrace]", 1, False),
         ("ftrace", "ftrace_ops_list_func", 1, True),
         ("ftrace", "ftrace_ops_list_func", 2, False),
         ("ftrace", "function_trace_call", 1, False),
@@ -283,6 +286,7 @@ def test_a_traced_function_has_one_user(kind: str, seen: Observation) -> None:
         ("ftrace-direct", BPF_TRAMPOLINE, 1, False),
         ("ftrace-direct", "0xffffffff81000000", 1, False),
         ("bpf-fentry", BPF_TRAMPOLINE, 2, True),
+        ("bpf-fentry", "ftrace_ops_assist_func by way of kprobe_ftrace_handler", 1, False),
         ("bpf-fentry", "trampoline_noop [lab_ftrace]", 1, False),
     ],
 )

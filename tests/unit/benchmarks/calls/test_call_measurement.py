@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ from orchestrator.benchmarks.calls.measurement import (
     count_hits,
     extra_notes,
     extra_sizes,
+    guard_notes,
     removal_notes,
     remove_extras,
 )
@@ -27,6 +29,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.arming import ModuleAttachment
 from orchestrator.probes.attachment import Attachment, Called
 from orchestrator.probes.events import EventKind
+from orchestrator.probes.evidence import Observation
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
@@ -188,3 +191,10 @@ def test_a_note_has_the_size_or_says_where_to_get_it() -> None:
     assert len(unmeasured) == 2
     assert all(note.endswith("clock 'instructions' measures what that costs") for note in unmeasured)
     assert list(extra_notes((), None)) == []
+
+
+def test_a_guard_of_the_function_tracer_is_noted() -> None:
+    seen = Observation(b"", "[FTRACE]", called="kprobe_ftrace_handler")
+    assert list(guard_notes(seen)) == []
+    guarded = replace(seen, called="ftrace_ops_assist_func by way of kprobe_ftrace_handler")
+    assert ["ftrace_ops_assist_func() calls" in note for note in guard_notes(guarded)] == [True]

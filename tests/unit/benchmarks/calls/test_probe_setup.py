@@ -27,6 +27,7 @@ EVERYTHING = dict.fromkeys(
         "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS",
         "CONFIG_FPROBE",
         "CONFIG_KPROBES_ON_FTRACE",
+        "CONFIG_RETHOOK",
         "CONFIG_LAB_SYSCALL_HOOK",
     ),
     "y",
@@ -249,6 +250,18 @@ def test_what_a_release_lacks() -> None:
     assert unsupported_reason(newer, a_cell("fprobe")) == reason
     newer = dataclasses.replace(a_kernel("debian-amd64", {**DEBIAN, "CONFIG_FPROBE": "y"}), release="6.14.1")
     assert unsupported_reason(newer, a_cell("fprobe")) is None
+
+
+def test_links_of_perf_events_and_hooks_of_returns_are_younger_than_their_probes() -> None:
+    config = {option: value for option, value in EVERYTHING.items() if option != "CONFIG_RETHOOK"}
+    older = dataclasses.replace(a_kernel("lab-x86_64-smp-ftrace", config), release="5.10.223")
+    for probe in ("bpf-kprobe", "bpf-kprobe-optimized", "bpf-kretprobe", "bpf-tracepoint"):
+        reason = "Linux has this since 5.15 (commit b89fbfbb854c); the kernel is 5.10.223"
+        assert unsupported_reason(older, a_cell(probe)) == reason
+    reason = "register_kretprobe() does not make it, and Linux has other hooks of returns since 5.18 (commit 54ecbe6f1ed5)"
+    for probe in ("kretprobe-boosted", "kretprobe-optimized"):
+        assert unsupported_reason(older, a_cell(probe)) == reason
+    assert unsupported_reason(older, a_cell("kretprobe-ftrace")) is None
 
 
 def test_a_session_needs_fprobes_and_64_bits() -> None:
