@@ -202,7 +202,7 @@ def check_called(
     """
     assert seen.traced is not None
     is_sole_user = seen.called == tracefs.ALL_USERS and seen.traced.functions == 1
-    is_modules = str(seen.called).endswith(f" [{module}]")
+    is_modules = str(seen.called).endswith(f" [{module}]") and " by way of " not in str(seen.called)
     if kind.fprobe:
         expected = tracefs.called_for_fprobe(symbols(), at_return=kind.at_return)
         right = seen.called == expected or is_sole_user

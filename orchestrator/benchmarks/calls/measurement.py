@@ -319,7 +319,7 @@ def extra_notes(extras: Sequence[Extra], sizes: Mapping[Extra, float] | None) ->
 def guard_notes(seen: Observation) -> Iterator[str]:
     """A note where the function tracer guards kprobes' handler against recursion, and so calls it indirectly."""
     if seen.called == GUARDED_KPROBES_HANDLER:
-        yield "this kernel's function tracer guards kprobes against recursion: ftrace_ops_assist_func() calls their handler"
+        yield "the function tracer guards kprobes against recursion here: ftrace_ops_assist_func() calls their handler"
 
 
 def measure_call(

@@ -258,7 +258,9 @@ def test_links_of_perf_events_and_hooks_of_returns_are_younger_than_their_probes
     for probe in ("bpf-kprobe", "bpf-kprobe-optimized", "bpf-kretprobe", "bpf-tracepoint"):
         reason = "Linux has this since 5.15 (commit b89fbfbb854c); the kernel is 5.10.223"
         assert unsupported_reason(older, a_cell(probe)) == reason
-    reason = "register_kretprobe() does not make it, and Linux has other hooks of returns since 5.18 (commit 54ecbe6f1ed5)"
+    reason = (
+        "register_kretprobe() does not make it, and Linux has other hooks of returns since 5.18 (commit 54ecbe6f1ed5)"
+    )
     for probe in ("kretprobe-boosted", "kretprobe-optimized"):
         assert unsupported_reason(older, a_cell(probe)) == reason
     assert unsupported_reason(older, a_cell("kretprobe-ftrace")) is None
