@@ -18,7 +18,7 @@ from module_maker import ModuleMaker
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.system.work import SystemTask, system_inputs, system_work
-from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import HostError
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
@@ -58,7 +58,7 @@ def _kernels_in_the_cache(request: pytest.FixtureRequest) -> None:
     names = [name for mark in request.node.iter_markers("kernels") for name in mark.args]
     context = BuildContext(Cache(cache_dir()), offline=True)
     for name in names:
-        is_bare = request.config.getoption("bare") and kernels()[name].source is not None
+        is_bare = request.config.getoption("bare") and kernel_spec(name).source is not None
         if name != _BUILT_WHERE_MISSING and (is_bare or not is_in_cache(context, name)):
             pytest.skip(f"{name} is not built yet; build it once: ./lab build kernel {name}")
 
@@ -70,7 +70,7 @@ def _prepared_build_in_the_cache(request: pytest.FixtureRequest) -> None:
         return
     context = BuildContext(Cache(cache_dir()), offline=True)
     try:
-        kernel = ready_kernel(context, kernels()[_BUILT_WHERE_MISSING])
+        kernel = ready_kernel(context, kernel_spec(_BUILT_WHERE_MISSING))
         task = SystemTask("kernel-build", scope="sample")
         system_work(context, kernel, task, system_inputs(context, kernel, task), None, _refuse)
     except (HostError, _NotPreparedError):
@@ -88,7 +88,7 @@ def _refuse(guest: Guest) -> None:
 def is_in_cache(context: BuildContext, name: str) -> bool:
     """Whether a kernel can be had without building or fetching it."""
     try:
-        ready_kernel(context, kernels()[name])
+        ready_kernel(context, kernel_spec(name))
     except HostError:
         return False
     return True
@@ -125,7 +125,7 @@ def modules(workshop: BuildContext, guest_kernel: Kernel) -> ModuleMaker:
 @pytest.fixture(scope="session")
 def late_oops(workshop: BuildContext) -> Path:
     """A module for lab-i386-up whose kernel warns, and then has a thread that dies of an oops."""
-    return ModuleMaker(workshop, ready_kernel(workshop, kernels()["lab-i386-up"])).rogue("late_oops").file
+    return ModuleMaker(workshop, ready_kernel(workshop, kernel_spec("lab-i386-up"))).rogue("late_oops").file
 
 
 @pytest.fixture(scope="session")
