@@ -29,7 +29,7 @@ from orchestrator.benchmarks.calls.preparation import is_wrapper
 from orchestrator.benchmarks.markers.code_size import listing_lines, read_object, size_lines
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.images import image, images
-from orchestrator.catalog.kernels import KernelSpec, kernel, kernels
+from orchestrator.catalog.kernels import KernelSpec, kernels
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, is_path
 from orchestrator.catalog.words import system_calls
@@ -172,7 +172,7 @@ def build_kernel(
     verbose: options.Verbose = False,
 ) -> None:
     """Build kernels from source (or fetch Debian's), and print the paths of their images."""
-    specs = [kernel(name) for name in names]
+    specs = [kernel_spec(name) for name in names]
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         for spec in specs:

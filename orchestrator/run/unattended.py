@@ -166,6 +166,14 @@ def kernel_seconds(guest: Guest, kernel: Kernel) -> int | None:
 
 # An unattended guest: booted with its work, watched on its console, and read from at its end.
 
+_REFUSED_PLACE = re.compile(
+    r"lab_[a-z]+: (\w{1,64}\+0x[0-9a-f]{1,8})/0x[0-9a-f]{1,8}: "
+    r"((?:an instruction under the jump|shorter than five) .{1,80})"
+)
+"""What a module says of a place that takes no djprobe (kmods/djprobe/djprobe_site.c)."""
+_NOT_LOADED = "cannot load the module"
+"""The last line of ``images/unattended/runs.sh`` then."""
+
 FiguresT = TypeVar("FiguresT")
 
 
@@ -189,7 +197,7 @@ def unattended_guest(session: Session, work: Work[Any], what: str, time_limit: i
 
     ``what`` names the work for people, ``time_limit`` is in seconds without progress. Raises EvidenceError with the
     work's last lines, GuestError with its progress, and UnsupportedError if the kernel's symbols are not available to
-    find its text.
+    find its text, or the module cannot probe its places.
     """
     code = session.artifacts.kernel.code
     if code is None:
@@ -221,6 +229,8 @@ def unattended_guest(session: Session, work: Work[Any], what: str, time_limit: i
             if guest.get(STATUS).decode("ascii", errors="replace").strip() != "0":
                 guest.check_console()
                 detail = output_of(guest).splitlines()[-QUOTED_LINES:]
+                if refusals := refused_places(detail):
+                    raise UnsupportedError(f"the module refuses its places: {'; '.join(refusals)}")
                 raise EvidenceError("the work in the guest failed", detail=detail)
             if not before:
                 raise EvidenceError("the guest did not stop before its work, so what it changed is not known")
@@ -237,6 +247,14 @@ def unattended_guest(session: Session, work: Work[Any], what: str, time_limit: i
         ) from None
     finally:
         file.unlink(missing_ok=True)
+
+
+def refused_places(output: Sequence[str]) -> Sequence[str]:
+    """The places that a module could not probe, with its reasons, if that ended the work; else none."""
+    if not output or output[-1] != _NOT_LOADED:
+        return ()
+    found = map(_REFUSED_PLACE.search, output)
+    return list(dict.fromkeys(": ".join(match.groups()) for match in found if match))
 
 
 def output_of(guest: Guest) -> str:

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.catalog.cpus import cpu
 from orchestrator.guest.machine import Lan, Machine, RootImage
 from orchestrator.run.guests import can_be_restored
-from orchestrator.run.unattended import WorkProgress
+from orchestrator.run.unattended import WorkProgress, refused_places
 
 MACHINE = Machine(cpu("pentium4"), Path("kernel"), Path("initramfs"))
 
@@ -76,3 +76,31 @@ def test_of_a_guest_that_is_silent_its_own_time_is_reported(now: list[float]) ->
         "k, build: 12 seconds of the guest's time",
         "k, build: done: cold, 40 seconds of the guest's time",
     ]
+
+
+NOT_LOADED = """\
+insmod: can't insert '/sealed/module.ko': Invalid argument
+[    1.910397] lab_recorder: __x64_sys_brk+0x9/0x20: an instruction under the jump cannot run out of line
+[    5.238413] lab_recorder: ksys_umask+0x0/0x4: shorter than five bytes of whole instructions
+[   16.054502] lab_recorder: __x64_sys_brk+0x9/0x20: an instruction under the jump cannot run out of line
+cannot load the module
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "refused"),
+    [
+        (
+            NOT_LOADED,
+            [
+                "__x64_sys_brk+0x9: an instruction under the jump cannot run out of line",
+                "ksys_umask+0x0: shorter than five bytes of whole instructions",
+            ],
+        ),
+        (NOT_LOADED.replace("cannot load the module", "the module does not report"), []),
+        ("[ 1.9] lab_recorder: nowhere+0x0: no such symbol\ncannot load the module\n", []),
+        ("", []),
+    ],
+)
+def test_work_whose_module_refuses_its_places(output: str, refused: list[str]) -> None:
+    assert list(refused_places(output.splitlines())) == refused
