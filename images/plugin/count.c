@@ -287,7 +287,7 @@ static void keep_region(void)
 }
 
 static qemu_plugin_id_t self;
-static void start_again(qemu_plugin_id_t id);
+static void translate_anew(void);
 
 static void pass_mark(unsigned int vcpu, void *mark)
 {
@@ -311,7 +311,7 @@ static void pass_mark(unsigned int vcpu, void *mark)
 		armed = !armed;
 		for (int i = 0; i < VCPUS; i++)
 			previous[i] = NULL;
-		qemu_plugin_reset(self, start_again);
+		translate_anew();
 		break;
 	case REGION_BEGIN:
 		if (is_counting)
@@ -485,16 +485,34 @@ static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		note_block(tb, &read, index, size);
 }
 
+static void look_at_translation_7(struct qemu_plugin_tb *tb, void *id)
+{
+	look_at_translation(*(const qemu_plugin_id_t *)id, tb);
+}
+
 static void start_again(qemu_plugin_id_t id)
 {
-	qemu_plugin_register_vcpu_tb_trans_cb(id, look_at_translation);
+	qemu_plugin_register_vcpu_tb_trans_cb_1(id, look_at_translation);
+}
+
+static void start_again_7(void *id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb_7(self, look_at_translation_7, id);
+}
+
+static void translate_anew(void)
+{
+	if (qemu_plugin_version >= 7)
+		qemu_plugin_reset_7(self, start_again_7, &self);
+	else
+		qemu_plugin_reset_1(self, start_again);
 }
 
 // QEMU compares the version when it has loaded the file and before it calls any of it.
 static __attribute__((constructor)) void choose_version(void)
 {
 	if (qemu_plugin_scoreboard_new)
-		qemu_plugin_version = 2;
+		qemu_plugin_version = qemu_plugin_set_pc ? 7 : 2;
 }
 
 EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
@@ -519,6 +537,9 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 	copies_data = info->version.cur >= 3;
 	if (qemu_plugin_scoreboard_new)
 		board.score = qemu_plugin_scoreboard_new(RECORDS * sizeof(uint64_t));
-	start_again(id);
+	if (qemu_plugin_version >= 7)
+		start_again_7(&self);
+	else
+		start_again(id);
 	return 0;
 }

@@ -2,7 +2,8 @@
 // What the plugin uses of QEMU's TCG plugin interface: no package has its header (include/qemu/qemu-plugin.h).
 //
 // Versions of the interface: 1 in QEMU 7.2; 2 (9.0) has counters for each virtual CPU ("scoreboards") in place of
-// inline counters at an address; 3 (9.1) copies an instruction's bytes where 1 and 2 return a pointer to them.
+// inline counters at an address; 3 (9.1) copies an instruction's bytes where 1 and 2 return a pointer to them; 7 (11.1,
+// which takes no older one) gives each callback its data, and two of them no plugin's number.
 #ifndef QEMU_PLUGIN_H
 #define QEMU_PLUGIN_H
 
@@ -39,11 +40,18 @@ enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
 
 typedef void qemu_plugin_simple_cb(qemu_plugin_id_t id);
 typedef void qemu_plugin_tb_cb(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
+typedef void qemu_plugin_data_cb(void *data);
+typedef void qemu_plugin_tb_data_cb(struct qemu_plugin_tb *tb, void *data);
 typedef void qemu_plugin_exec_cb(unsigned int vcpu, void *data);
 typedef void qemu_plugin_mem_cb(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
 
-void qemu_plugin_reset(qemu_plugin_id_t id, qemu_plugin_simple_cb *done);
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, qemu_plugin_tb_cb *translated);
+// Two functions of QEMU's, as they are up to version 6, and since version 7.
+void qemu_plugin_reset_1(qemu_plugin_id_t id, qemu_plugin_simple_cb *done) __asm__("qemu_plugin_reset");
+void qemu_plugin_reset_7(qemu_plugin_id_t id, qemu_plugin_data_cb *done, void *data) __asm__("qemu_plugin_reset");
+void qemu_plugin_register_vcpu_tb_trans_cb_1(qemu_plugin_id_t id, qemu_plugin_tb_cb *translated)
+	__asm__("qemu_plugin_register_vcpu_tb_trans_cb");
+void qemu_plugin_register_vcpu_tb_trans_cb_7(qemu_plugin_id_t id, qemu_plugin_tb_data_cb *translated, void *data)
+	__asm__("qemu_plugin_register_vcpu_tb_trans_cb");
 void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, qemu_plugin_exec_cb *executed,
 					  enum qemu_plugin_cb_flags flags, void *data);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, qemu_plugin_exec_cb *executed,
@@ -76,5 +84,8 @@ NEWER void *qemu_plugin_scoreboard_find(struct qemu_plugin_scoreboard *score, un
 NEWER int qemu_plugin_num_vcpus(void);
 NEWER void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *insn, enum qemu_plugin_op op,
 							       qemu_plugin_u64 counter, uint64_t number);
+
+// Version 6 and newer: not used, it tells them.
+NEWER bool qemu_plugin_set_pc(uint64_t address);
 
 #endif

@@ -297,7 +297,6 @@ class SharedMemory:
 # loads: a state from another clock, CPU or kernel loads silently. So a saved guest belongs to one machine (see
 # ``artifacts.saved_guests``), and callers that restore it must verify the result.
 
-_STATE_NAME = "state"
 _BANDWIDTH = 1 << 40
 """Bytes a second; QEMU's default limit is 128 MiB."""
 
@@ -353,9 +352,8 @@ def save_state(monitor: Monitor, target: Path, *, has_memory: bool) -> None:
     """
     monitor.command("stop")
     _prepare(monitor, has_memory=has_memory)
-    with _opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
-        monitor.pass_descriptor(_STATE_NAME, file)
-        monitor.command("migrate", uri=f"fd:{_STATE_NAME}")
+    with _opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file, monitor.migration_file(file) as uri:
+        monitor.command("migrate", uri=uri)
         _wait_for_migration(monitor)
 
 
@@ -363,12 +361,11 @@ def load_state(monitor: Monitor, source: Path, *, has_memory: bool) -> None:
     """Load a written state into a machine that waits for it; its CPUs stay stopped. Raises GuestError."""
     _prepare(monitor, has_memory=has_memory)
     try:
-        with _opened(source, os.O_RDONLY) as file:
-            monitor.pass_descriptor(_STATE_NAME, file)
-            monitor.command("migrate-incoming", uri=f"fd:{_STATE_NAME}")
+        with _opened(source, os.O_RDONLY) as file, monitor.migration_file(file) as uri:
+            monitor.command("migrate-incoming", uri=uri)
+            _wait_for_migration(monitor)
     except OSError as error:
         raise GuestError(f"the saved guest cannot be read: {error.strerror}", where=str(source)) from None
-    _wait_for_migration(monitor)
 
 
 def keep_files(saved: SavedGuest, memory: SharedMemory, overlay: Path | None, console: Path) -> None:

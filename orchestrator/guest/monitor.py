@@ -26,6 +26,9 @@ _READ_MAX = 32 << 20
 """Bytes; the text of a Debian kernel for x86_64 has 15 MB."""
 _FORWARDED = re.compile(r"^\s*TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", re.MULTILINE)
 
+_MIGRATION = "state"
+"""The name of the file that is passed for one."""
+
 # Its log repeats, with tracebacks, what is raised anyway.
 logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
 
@@ -40,11 +43,18 @@ class Monitor:
         self._memory = os.memfd_create("orchestrator", os.MFD_CLOEXEC)
         self._memory_name: str | None = None
         try:
-            self._protocol.connect()
+            greeting = self._protocol.connect()
             self._protocol.settimeout(_ANSWER_LIMIT)
         except (TimeoutError, QMPError, OSError) as error:
             self.close()
             raise GuestError(f"QEMU's monitor does not answer ({error})") from None
+        match greeting:
+            case {"QMP": {"version": {"qemu": {"major": int(major), "minor": int(minor)}}}}:
+                self.version = (major, minor)
+                """QEMU's own."""
+            case _:
+                self.close()
+                raise GuestError("QEMU's monitor does not tell its version")
 
     def command(self, name: str, **arguments: object) -> object:
         try:
@@ -53,10 +63,22 @@ class Monitor:
         except (TimeoutError, QMPError, OSError) as error:
             raise GuestError(f"QEMU's monitor: {name} failed: {error}") from None
 
-    def pass_descriptor(self, name: str, descriptor: int) -> None:
-        with self._lock:
-            self._send(descriptor)
-            self.command("getfd", fdname=name)
+    @contextlib.contextmanager
+    def migration_file(self, descriptor: int) -> Iterator[str]:
+        """Pass an open file to QEMU for a migration; yields its URI.
+
+        QEMU 11.1 refuses a file by ``fd:``, and 7.2 knows no ``file:``.
+        """
+        if self.version >= (11, 0):
+            with self._lock:
+                number, _ = self._pass(descriptor)
+            yield f"file:/dev/fdset/{number}"
+            self.command("remove-fd", **{"fdset-id": number})
+        else:
+            with self._lock:
+                self._send(descriptor)
+                self.command("getfd", fdname=_MIGRATION)
+            yield f"fd:{_MIGRATION}"
 
     def _send(self, descriptor: int) -> None:
         try:
