@@ -105,7 +105,12 @@ def image(name: str) -> ImageRecipe:
     if name not in names:
         hint = f"name your own image by its path: ./mine{SUFFIX}, a recipe, or ./mine.qcow2, a disk"
         raise ConfigError(unknown("image", name, sorted(names)), hint=hint)
-    return _read(data_dir("images") / "recipes" / f"{name}{SUFFIX}")
+    return _lab_recipe(data_dir("images") / "recipes" / f"{name}{SUFFIX}")
+
+
+@lru_cache
+def _lab_recipe(path: Path) -> ImageRecipe:
+    return _read(path)  # takes 3 ms, and a run or a test session asks for the same one again and again
 
 
 def _own(name: str) -> ImageRecipe:
