@@ -132,6 +132,7 @@ def check_proof(row: MarkerRow, record: CellRecord) -> None:
         assert record.evidence.probe_bytes == ("b001" if row.probe else "b000")
 
 
+@pytest.mark.nightly("boots once more: three seconds; two boots execute the same in test_profile.py every day")
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 def test_another_boot_counts_the_same(
     ready: ReadyGuest, workshop: BuildContext, known: dict[str, dict[str, CellRecord]], tmp_path: Path
