@@ -90,7 +90,7 @@ def measured_alone(folder: Path, text: str) -> dict[str, tuple[float, ...]]:
     done = command.run("run", config, "--set", "machines=[{cpu: pentium4}]")
     assert done.returncode == 0, done.stderr
     found = {cell.probe: tuple(cell.samples) for cell in records(command)}
-    return {cell.id: found[cell.row] for cell in plan(load_experiment(config, kinds())).cells}
+    return {cell.id: found[cell.probe] for cell in plan(load_experiment(config, kinds())).cells}
 
 
 def samples(command: CommandLine, run: str = "latest") -> dict[str, tuple[float, ...]]:

@@ -79,18 +79,18 @@ def kernel_source(
 
 
 def _archive(context: BuildContext, package: str) -> Artifact:
-    at_hand: list[str] = []
+    available: list[str] = []
 
     def choose(apt: AptRoot) -> list[Package]:
         versions = [name.removeprefix(_PACKAGE) for name in apt.names(rf"{_PACKAGE}\d+\.\d+")]
-        at_hand.append(f"{apt.suites.title} has {', '.join(versions) or 'none'}")
+        available.append(f"{apt.suites.title} has {', '.join(versions) or 'none'}")
         return [apt.show(package, "all")]
 
     try:
         places = (debian(), *debian().elsewhere)
         return unpacked_packages(context, package, HOST.name, choose, places=places)
     except NoSuchPackageError:
-        raise HostError(f"Debian has no {package} available: {'; '.join(at_hand)}", hint=ANOTHER_MIRROR) from None
+        raise HostError(f"Debian has no {package} available: {'; '.join(available)}", hint=ANOTHER_MIRROR) from None
 
 
 def sound_source(

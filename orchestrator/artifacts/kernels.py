@@ -254,7 +254,7 @@ def _lab_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
 
 
 def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
-    artifact = packages_at_hand(context, spec) if spec.is_searched else _packages(context, spec)
+    artifact = newest_packages(context, spec) if spec.is_searched else _packages(context, spec)
     root = artifact.path
     try:
         # Since Debian 13, packages have everything below /usr.
@@ -302,20 +302,20 @@ def _packages(context: BuildContext, spec: KernelSpec) -> Artifact:
     return unpacked_packages(context, spec.name, spec.arch, choose)
 
 
-def packages_at_hand(context: BuildContext, spec: KernelSpec) -> Artifact:
+def newest_packages(context: BuildContext, spec: KernelSpec) -> Artifact:
     """The newest kernel of a version in the available suites. Raises HostError that lists the versions there are."""
     assert spec.packages is not None
     arch, is_newest = ARCHITECTURES[spec.arch].debian, spec.version == NEWEST
     # 7.3.4+deb13, 7.4~rc1+deb14 and, up to Debian 12, 6.1.0-41.
     release = r"\d+\.\d+[.~][a-z0-9.+~]+(?:-\d+)?"
     wanted = re.compile(r".*" if is_newest else rf"linux-image-{re.escape(spec.version)}(?!\d).*")
-    at_hand: list[str] = []
+    available: list[str] = []
     gone: list[str] = []
 
     def choose(apt: AptRoot) -> list[Package]:
         images = apt.names(rf"linux-image-{release}-{spec.packages.flavour}") if spec.packages else []
         versions = dict.fromkeys(".".join(map(str, numbers_in(name)[:2])) for name in images)
-        at_hand.append(f"{apt.suites.title} has {', '.join(versions) or 'none'}")
+        available.append(f"{apt.suites.title} has {', '.join(versions) or 'none'}")
         for name in filter(wanted.fullmatch, reversed(images)):
             try:
                 return _parts(apt, name, arch)
@@ -327,7 +327,7 @@ def packages_at_hand(context: BuildContext, spec: KernelSpec) -> Artifact:
         places = debian().elsewhere
         return unpacked_packages(context, spec.name, spec.arch, choose, places=places, is_newest=is_newest)
     except NoSuchPackageError:
-        what = f"Debian has no kernel {spec.name} available: {'; '.join(at_hand)}{f' ({gone[0]})' if gone else ''}"
+        what = f"Debian has no kernel {spec.name} available: {'; '.join(available)}{f' ({gone[0]})' if gone else ''}"
         raise HostError(what, hint=ANOTHER_MIRROR) from None
 
 

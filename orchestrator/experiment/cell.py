@@ -57,13 +57,12 @@ TaskT = TypeVar("TaskT", covariant=True)
 class Cell(Generic[TaskT]):
     """One combination to measure: the fields of every kind of benchmark, and the kind's own ``task``.
 
-    ``row`` is its row or column in the table, recorded as ``probe``: a probe, a user's module, or a row of the
-    benchmark. ``kernel`` and ``image`` are catalogue names or absolute paths; ``spec`` is the resolved kernel.
-    ``time_limit`` is in seconds of the host's time. ``point`` is named by the experiment or found in a guest.
-    ``parameters`` distinguish the cell from others and are recorded. ``published`` has its published figures.
-    ``compared_with`` has the ids of the cells that its overhead is computed from: the baseline, then the baseline's
-    A/A boots. ``profile`` has the requested parts of its profile. ``kernel_modules`` are modules of the kernel's own,
-    loaded first.
+    ``probe`` names its row or column in the table: a probe, a user's module, or a row of the benchmark. ``kernel`` and
+    ``image`` are catalogue names or absolute paths; ``spec`` is the resolved kernel. ``time_limit`` is in seconds of
+    the host's time. ``point`` is named by the experiment or found in a guest. ``parameters`` distinguish the cell from
+    others and are recorded. ``published`` has its published figures. ``compared_with`` has the ids of the cells that
+    its overhead is computed from: the baseline, then the baseline's A/A boots. ``profile`` has the requested parts of
+    its profile. ``kernel_modules`` are modules of the kernel's own, loaded first.
     """
 
     id: str
@@ -73,7 +72,7 @@ class Cell(Generic[TaskT]):
     memory_mib: int
     kernel: str
     spec: KernelSpec = field(compare=False, repr=False)
-    row: str
+    probe: str
     handler: Handler
     benchmark: str
     metric: str
@@ -91,7 +90,7 @@ class Cell(Generic[TaskT]):
     kernel_modules: tuple[str, ...] = ()
 
     @property
-    def is_found(self) -> bool:
+    def point_discovered(self) -> bool:
         """Whether the point was found in a guest, not named by the experiment."""
         return self.point is not None and self.point.found_by is not None
 

@@ -101,7 +101,7 @@ _NAMES: dict[str, Callable[[Cell[Any]], str]] = {
     "cpu": lambda cell: cell.cpu,
     "kernel": lambda cell: cell.spec.name,
     "point": lambda cell: str(cell.point or ""),
-    "probe": lambda cell: cell.row,
+    "probe": lambda cell: cell.probe,
     "handler": lambda cell: cell.handler,
     "benchmark": lambda cell: cell.benchmark,
     "id": lambda cell: cell.id,

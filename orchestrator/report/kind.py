@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report's interface to a benchmark kind, and the groups of cells in a table."""
+"""The report's interface to a benchmark kind, and the panels of a table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ from orchestrator.results.parameters import ACCELERATOR, CHANNEL, IMAGE
 
 @dataclass(frozen=True)
 class Panel:
-    """Cells that are compared with each other, on ``kernel`` except for probes that need another one."""
+    """A part of a table: cells that are compared with each other.
+
+    They are of ``kernel``, except for probes that need another one.
+    """
 
     cells: Sequence[CellRecord]
     kernel: str
@@ -81,10 +84,6 @@ class Panel:
         return cell.kernel != self.kernel
 
 
-Group = Sequence[Panel]
-"""Panels of one benchmark kind that are printed as one table; at least one."""
-
-
 def by_kernel(cells: Sequence[CellRecord]) -> Iterator[Panel]:
     """A panel per kernel; the cells of a kernel that only adds probes are in the main kernel's panel."""
     kernels = Counter(cell.kernel for cell in cells)
@@ -107,10 +106,10 @@ def values_of(cell: CellRecord, names: Iterable[str]) -> tuple[object, ...]:
     return tuple(cell.parameters.get(name) for name in names)
 
 
-def file_name(group: Group) -> str:
-    """The name of the group's chart file, without suffix; not unique."""
-    first = group[0]
-    if len(group) > 1 and first.reference is not None:
+def file_name(panels: Sequence[Panel]) -> str:
+    """The name of the chart file of a table's panels, without suffix; not unique."""
+    first = panels[0]
+    if len(panels) > 1 and first.reference is not None:
         return first.reference.document_id
     if first.first.table is not None:
         return first.first.table
@@ -201,10 +200,10 @@ def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
 
 
 class TableReport(ABC):
-    """How the cells of a benchmark kind are grouped, printed and drawn.
+    """How the cells of a benchmark kind are divided into tables, printed and drawn.
 
-    Cells with equal keys are split into panels; panels of the same table become a group; a group is one table and its
-    charts. By default each kernel has a table, of cells with equal ``KEY_PARAMETERS``.
+    Cells with equal keys are split into panels. A table and its charts have one or more panels, all of one kind. By
+    default each kernel has a table, of cells with equal ``KEY_PARAMETERS``.
     """
 
     KEY_PARAMETERS: ClassVar[Sequence[str]] = (IMAGE, CHANNEL)
@@ -221,20 +220,20 @@ class TableReport(ABC):
         """Split cells of equal keys into panels: one per kernel (``by_kernel``), or one across kernels."""
         return by_kernel(cells)
 
-    def same_table(self, panel: Panel, group: Group) -> bool:
-        """Whether to print the panel in the table of the group, which is of this kind, too."""
+    def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
+        """Whether to add the panel to the table of ``panels``, which is of this kind, too."""
         return False
 
     @abstractmethod
-    def sheet(self, group: Group) -> Sheet:
-        """The group as a table."""
+    def sheet(self, panels: Sequence[Panel]) -> Sheet:
+        """The table of ``panels``."""
 
     @abstractmethod
-    def findings(self, group: Group) -> Iterable[Finding]:
-        """Sentences on the group; a run prints the three most important ones of all groups."""
+    def findings(self, panels: Sequence[Panel]) -> Iterable[Finding]:
+        """Sentences on the table; a run prints the three most important ones of all tables."""
 
-    def charts(self, group: Group) -> Mapping[str, Chart]:
-        """The group's charts by file names without suffixes; may be empty."""
+    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
+        """The table's charts by file names without suffixes; may be empty."""
         return {}
 
 
@@ -250,8 +249,8 @@ class PlainReport(TableReport):
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
         return [Panel(cells, cells[0].kernel)]
 
-    def sheet(self, group: Group) -> Sheet:
-        (panel,) = group
+    def sheet(self, panels: Sequence[Panel]) -> Sheet:
+        (panel,) = panels
         first, unit = panel.first, unit_name(panel.first.unit)
         footnotes = Footnotes(panel.cells, _id, lambda _: None)
         table = f"{first.table}: " if first.table else ""
@@ -275,9 +274,9 @@ class PlainReport(TableReport):
             proofs=proof_lists(panel.cells, _id),
         )
 
-    def findings(self, group: Group) -> Iterator[Finding]:
-        cells = [cell for panel in group for cell in panel.cells]
-        return overhead_findings(cells, _id, group[0].place(group[0].first.table))
+    def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
+        cells = [cell for panel in panels for cell in panel.cells]
+        return overhead_findings(cells, _id, panels[0].place(panels[0].first.table))
 
 
 _id = attrgetter("id")
@@ -314,17 +313,17 @@ def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
     ]
 
 
-def groups(run: RunRecord, registry: ReportRegistry) -> list[tuple[TableReport, Group]]:
-    """The groups of panels, one per table, with the kind that prints each, in the run's order."""
+def run_tables(run: RunRecord, registry: ReportRegistry) -> list[tuple[TableReport, Sequence[Panel]]]:
+    """The kind and the panels of each table, in the run's order."""
     found: list[tuple[TableReport, list[Panel]]] = []
     for panel in panels(run, registry):
         kind = registry.kind_of(panel.first)
-        fitting = next((group for other, group in found if other is kind and kind.same_table(panel, group)), None)
+        fitting = next((panels for other, panels in found if other is kind and kind.same_table(panel, panels)), None)
         if fitting is None:
             found.append((kind, [panel]))
         else:
             fitting.append(panel)
-    return [(kind, group) for kind, group in found]
+    return [(kind, panels) for kind, panels in found]
 
 
 FOLDER = "charts"
@@ -352,8 +351,8 @@ def draw_charts(run: RunRecord, directory: Path, registry: ReportRegistry) -> li
 def charts(run: RunRecord, registry: ReportRegistry) -> dict[str, Chart]:
     """The charts' content by file names."""
     found: dict[str, Chart] = {}
-    for kind, group in groups(run, registry):
-        for name, chart in kind.charts(group).items():
+    for kind, panels in run_tables(run, registry):
+        for name, chart in kind.charts(panels).items():
             numbered = (f"{name}-{number}" for number in count(2))
             found[next(one for one in chain([name], numbered) if one not in found)] = chart
     return found

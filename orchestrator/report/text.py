@@ -15,7 +15,7 @@ from rich.text import Text
 
 from orchestrator.plain_text import counted, cut, shown
 from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Verdict, assess, decided_claims
-from orchestrator.report.kind import ReportRegistry, groups
+from orchestrator.report.kind import ReportRegistry, run_tables
 from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Sheet, by_reason, shared_key
 from orchestrator.results.contract import RunRecord
 
@@ -28,7 +28,7 @@ def sheets(run: RunRecord, registry: ReportRegistry) -> list[Sheet]:
 
     A long reason of an earlier table's footnote is replaced by a reference to it.
     """
-    tables = [kind.sheet(group) for kind, group in groups(run, registry)]
+    tables = [kind.sheet(panels) for kind, panels in run_tables(run, registry)]
     references: dict[str, str] = {}
     return [
         replace(sheet, footnotes=_dedupe_footnotes(sheet, number, references)) for number, sheet in enumerate(tables, 1)
@@ -77,7 +77,7 @@ def summary(run: RunRecord, registry: ReportRegistry) -> list[str]:
         [
             *_without_number(run),
             *(finding for assessment in assess(run, registry) for finding in contradicted(assessment)),
-            *(finding for kind, group in groups(run, registry) for finding in kind.findings(group)),
+            *(finding for kind, panels in run_tables(run, registry) for finding in kind.findings(panels)),
         ]
     )
     return sentences if workers is None else [*sentences, workers]

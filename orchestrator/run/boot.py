@@ -287,7 +287,7 @@ def identity(cell: Cell[Any]) -> dict[str, Any]:
         "cpu": cell.cpu,
         "smp": cell.smp,
         "kernel": cell.spec.name,
-        "probe": cell.row,
+        "probe": cell.probe,
         "handler": cell.handler,
         "benchmark": cell.benchmark,
         "metric": cell.metric,

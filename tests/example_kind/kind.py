@@ -46,7 +46,7 @@ class ReadingKind(BenchmarkKind):
                 yield table.cell(
                     place,
                     (file.removeprefix("/"),),
-                    row=BASELINE,
+                    probe=BASELINE,
                     metric=PER_RUN,
                     repeats=table.benchmark.repeats,
                     task=ReadingTask(file),

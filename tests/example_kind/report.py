@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from example_kind.benchmark import BENCHMARK
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
-from orchestrator.report.kind import Group, Panel, TableReport, file_name, processors, unit_meaning
+from orchestrator.report.kind import Panel, TableReport, file_name, processors, unit_meaning
 from orchestrator.report.sheet import (
     NOTHING,
     Column,
@@ -38,9 +38,9 @@ class ReadingReport(TableReport):
     def handles(self, benchmark: str) -> bool:
         return benchmark == BENCHMARK
 
-    def sheet(self, group: Group) -> Sheet:
-        """Return the group's only panel as a table of files."""
-        (panel,) = group
+    def sheet(self, panels: Sequence[Panel]) -> Sheet:
+        """Return the only panel as a table of files."""
+        (panel,) = panels
         first, footnotes = panel.first, Footnotes(panel.cells, _file, lambda _: None)
         rows = [cell_row(_file(cell), cell, _COLUMNS, footnotes, NOTHING) for cell in panel.cells]
         return Sheet(
@@ -52,20 +52,20 @@ class ReadingReport(TableReport):
             proofs=_proofs(panel),
         )
 
-    def findings(self, group: Group) -> Iterable[Finding]:
+    def findings(self, panels: Sequence[Panel]) -> Iterable[Finding]:
         """Return what is the most expensive to read, and where timer ticks hide that."""
-        (panel,) = group
+        (panel,) = panels
         return overhead_findings(panel.cells, _file)
 
-    def charts(self, group: Group) -> Mapping[str, Chart]:
+    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
         """Return a chart of what each file costs more than the empty one."""
-        (panel,) = group
+        (panel,) = panels
         shown = [cell for cell in panel.cells if cell.overhead]
         if not shown:
             return {}
         bars = [Bar(cell.overhead, figure(cell.overhead, cell.unit)) for cell in shown]
         pane = (f"{unit_name(panel.first.unit)} more than an empty file", [Series("", bars)])
-        return {file_name(group): BarChart("Reading a file", panel.kernel, [_file(cell) for cell in shown], [pane])}
+        return {file_name(panels): BarChart("Reading a file", panel.kernel, [_file(cell) for cell in shown], [pane])}
 
 
 def _proofs(panel: Panel) -> list[ProofList]:

@@ -91,7 +91,7 @@ def test_another_process_does_it_with_the_same_outcome(
     here: list[Event] = []
     do_task(dataclasses.replace(task, directory=tmp_path / "run" / "boot2"), workshop, here.append)
     assert [record.status for record in records(there).values()] == ["ok"] * len(task.cells)
-    assert list(records(there)) == list(records(here)) == [cell.row for cell in task.cells]
+    assert list(records(there)) == list(records(here)) == [cell.probe for cell in task.cells]
     for probe, record in records(there).items():
         other = records(here)[probe]
         assert (record.samples, record.value, record.reference) == (other.samples, other.value, other.reference)
@@ -112,7 +112,7 @@ def test_only_the_cells_without_an_outcome_are_measured(task: BootTask, workshop
     task.directory.mkdir(parents=True)
     first = task.directory / "guest1-pentium4-lab-i386-up.console"
     first.write_text("of an earlier guest\n")
-    rest = tuple(cell for cell in task.cells if cell.row == "djprobe")
+    rest = tuple(cell for cell in task.cells if cell.probe == "djprobe")
     events: list[Event] = []
     do_task(dataclasses.replace(task, cells=rest), workshop, events.append)
     (record,) = records(events).values()

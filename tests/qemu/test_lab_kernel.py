@@ -40,7 +40,7 @@ def test_every_mechanism_works_at_the_function_entry(ready: ReadyGuest, workshop
         benchmark={"name": "gtodbench", "calls": 100, "repeats": 2},
     )
     ready = prepared_for(ready, workshop, boot)
-    records = {cell.row: measured_call(ready, cell) for cell in boot.cells}
+    records = {cell.probe: measured_call(ready, cell) for cell in boot.cells}
     assert records.pop("kprobe-ftrace").status == "unsupported"
     for probe, record in records.items():
         assert record.status == "ok", record.reason

@@ -42,7 +42,7 @@ def boot(request: pytest.FixtureRequest) -> Boot:
 
 
 def test_the_experiment_has_all_of_the_list(boot: Boot) -> None:
-    assert {cell.row for cell in boot.cells} == {"none", *capability_names()}
+    assert {cell.probe for cell in boot.cells} == {"none", *capability_names()}
 
 
 def test_each_probe_has_its_published_capabilities(boot: Boot, ready: ReadyGuest, workshop: BuildContext) -> None:
@@ -50,9 +50,9 @@ def test_each_probe_has_its_published_capabilities(boot: Boot, ready: ReadyGuest
     outcomes: dict[str, CellRecord | str] = {}
     for cell in boot.cells:
         try:
-            outcomes[cell.row] = measured_call(ready, cell)
+            outcomes[cell.probe] = measured_call(ready, cell)
         except UnsupportedError as error:
-            outcomes[cell.row] = str(error)
+            outcomes[cell.probe] = str(error)
     for name, (probe, capability) in capability_names().items():
         grant, outcome = capability_list().capabilities[capability].probes[probe], outcomes[name]
         if grant.shown == "refusal":

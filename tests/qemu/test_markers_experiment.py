@@ -45,7 +45,7 @@ def measured(
     """The records of a kernel's loops, or of some of them, by their names."""
     boot = loops_on(kernel)
     ready = prepared_for(ready, context, boot)
-    cells = {cell.row.removeprefix("marker."): cell for cell in boot.cells}
+    cells = {cell.probe.removeprefix("marker."): cell for cell in boot.cells}
     return {name: outcome_of(ready, cell) for name, cell in cells.items() if some is None or name in some}
 
 
@@ -149,7 +149,7 @@ def test_wrong_arguments_of_a_probe_are_detected(ready: ReadyGuest, workshop: Bu
     """A probe that expects its arguments on the stack gets wrong ones in registers."""
     boot = loops_on("lab-i386-up")
     ready = prepared_for(ready, workshop, boot)
-    cell = next(cell for cell in boot.cells if cell.row == "marker.varargs-preemptible")
+    cell = next(cell for cell in boot.cells if cell.probe == "marker.varargs-preemptible")
     module = module_of(ready, cell)
     wrong = marker_benchmarks().rows["varargs-preemptible"].model_copy(update={"counting": "fast_count"})
     with pytest.MonkeyPatch.context() as patched:
@@ -166,7 +166,7 @@ def test_another_probe_than_the_row_s_is_found_out(
     """A module that connects another function than the empty probe to be timed, and the right one to be counted."""
     boot = loops_on("lab-i386-up")
     ready = prepared_for(ready, workshop, boot)
-    cell = next(cell for cell in boot.cells if cell.row == "marker.varargs-preemptible")
+    cell = next(cell for cell in boot.cells if cell.probe == "marker.varargs-preemptible")
     right = render("markers", {})
     main = right.files["lab_markers_main.c"]
     connects = "FORMAT, probe->function);"
@@ -226,7 +226,7 @@ def test_a_probe_is_exchanged_in_its_connection(
 def test_all_samples_are_kept_and_the_time_limit_is_heeded(ready: ReadyGuest, workshop: BuildContext) -> None:
     boot = loops_on("lab-i386-up")
     ready = prepared_for(ready, workshop, boot)
-    cell = next(cell for cell in boot.cells if cell.row == "marker.memcpy")
+    cell = next(cell for cell in boot.cells if cell.probe == "marker.memcpy")
     once = outcome_of(ready, dataclasses.replace(cell, repeats=1))
     assert once.evidence is not None
     assert (len(once.samples), once.evidence.batches) == (2, 4)

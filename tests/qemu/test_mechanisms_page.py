@@ -73,6 +73,6 @@ def test_the_page_has_what_is_measured(ready: ReadyGuest, workshop: BuildContext
         before = records[baseline].value
         assert before is not None
         figure = lacking(record.reason or "") if record.value is None else f"{record.value - before:.0f}"
-        found.setdefault(cell.row, []).append(figure)
+        found.setdefault(cell.probe, []).append(figure)
     shown = {probe: values[0] if len(set(values)) == 1 else " / ".join(values) for probe, values in found.items()}
     assert shown == figures(kernel)

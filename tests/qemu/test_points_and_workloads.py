@@ -80,7 +80,7 @@ def measured(ready: ReadyGuest, workshop: BuildContext, folder: Path) -> Callabl
         boot = boot_of(file)
         prepared = prepared_for(ready, workshop, boot)
         outcomes: Outcomes = {}
-        for cell in (cell for cell in boot.cells if cell.row != "none" or "none" in text):
+        for cell in (cell for cell in boot.cells if cell.probe != "none" or "none" in text):
             name = cell.id.split("/", 2)[2]
             try:
                 outcomes[name] = measured_call(prepared, cell)

@@ -75,7 +75,7 @@ def all_probes(kernel: KernelSpec) -> Boot:
 def test_every_kind_with_and_without_recording(ready: ReadyGuest, workshop: BuildContext, kernel: KernelSpec) -> None:
     boot = all_probes(kernel)
     ready = prepared_for(ready, workshop, boot)
-    records = {(cell.row, cell.handler): measured_call(ready, cell) for cell in boot.cells}
+    records = {(cell.probe, cell.handler): measured_call(ready, cell) for cell in boot.cells}
     for (probe, handler), record in records.items():
         reason = why_not(kernel.name, probe)
         if reason is not None:
@@ -223,5 +223,5 @@ def test_a_probe_that_is_disarmed_behind_the_lab_s_back_is_found_out(
 
 def setup_of(context: BuildContext, kernel: str, probe: str) -> tuple[CallSetup, Module]:
     boot = all_probes(kernels()[kernel])
-    (cell,) = (cell for cell in boot.cells if (cell.row, cell.handler) == (probe, "noop"))
+    (cell,) = (cell for cell in boot.cells if (cell.probe, cell.handler) == (probe, "noop"))
     return call_setup(artifacts_of(context, boot), cell)

@@ -71,10 +71,10 @@ def check(cell: CallCell, record: CellRecord) -> None:
     assert evidence is not None
     assert evidence.symbol == str(cell.point)
     assert len(set(record.samples)) == 1
-    if cell.row == "none":
+    if cell.probe == "none":
         assert evidence.probe_bytes == evidence.original_bytes
         return
-    kind = probes()[cell.row]
+    kind = probes()[cell.probe]
     assert evidence.probe_bytes == "cc" + evidence.original_bytes[2:]
     assert evidence.hits == evidence.calls == COUNTED_CALLS
     # The program's own call of malloc(), before the others, takes a trap as well.

@@ -128,7 +128,7 @@ def test_every_kind_proves_itself_in_one_guest(
     boot = all_probes(kernel, cpu)
     ready = prepared_for(ready, workshop, boot)
     assert ready.artifacts.machine == ready.guest.machine
-    records = {cell.row: measured_call(ready, cell) for cell in boot.cells}
+    records = {cell.probe: measured_call(ready, cell) for cell in boot.cells}
     for probe in NOT_HERE[kernel]:
         record = records.pop(probe)
         assert record.status == "unsupported"
@@ -170,7 +170,7 @@ def test_a_djprobe_is_no_optimised_kprobe(ready: ReadyGuest, workshop: BuildCont
     """Its jump works with the kernel's optimiser switched off, and leads into the module's own memory."""
     guest = ready.guest
     boot = all_probes(kernel, cpu)
-    (cell,) = (cell for cell in boot.cells if cell.row == "djprobe")
+    (cell,) = (cell for cell in boot.cells if cell.probe == "djprobe")
     setup, module = call_setup(artifacts_of(workshop, boot), cell)
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
     with module_attached(guest, probes()["djprobe"], module, point) as attachment:

@@ -61,7 +61,7 @@ class Done:
         self.directory = directory
         self.events: list[Event] = []
         artifacts = prepare(context, kinds().named(wanted.kind), wanted)
-        cells = tuple(cell for cell in wanted.cells if row in (None, cell.row))
+        cells = tuple(cell for cell in wanted.cells if row in (None, cell.probe))
         task = BootTask(kinds().named(wanted.kind), wanted, cells, directory, fresh=fresh)
         run_boot(Session(task, artifacts, context, self.events.append))
 

@@ -16,7 +16,7 @@ from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.benchmarks.system.work import (
     REPORT,
     REPORT_AFTER,
-    Beside,
+    LoadedModule,
     SystemFigures,
     SystemTask,
     SystemWork,
@@ -55,10 +55,10 @@ class Lab:
     context: BuildContext
     folder: Path
 
-    def work(self, task: SystemTask, name: str = KERNEL, beside: Beside | None = None) -> SystemWork:
+    def work(self, task: SystemTask, name: str = KERNEL, loaded: LoadedModule | None = None) -> SystemWork:
         built = ready_kernel(self.context, kernel(name))
         inputs = system_inputs(self.context, built, task)
-        return system_work(self.context, built, task, inputs, beside, lambda guest: None)
+        return system_work(self.context, built, task, inputs, loaded, lambda guest: None)
 
     def done(self, work: SystemWork, name: str = KERNEL, model: str = "pentium4", *, reports: bool = False) -> Done:
         built = ready_kernel(self.context, kernel(name))
@@ -130,11 +130,11 @@ def test_a_module_is_there_for_the_runs_and_reports_twice(lab: Lab, workshop: Bu
     built = ready_kernel(workshop, kernel(KERNEL))
     module = ModuleMaker(workshop, built).rogue("report_trial")
     parameters = f"/sys/module/{module.name}/parameters"
-    beside = Beside(module.file, module.name, report=f"{parameters}/report", stop=f"{parameters}/stop")
-    done = lab.done(lab.work(FLOOD, beside=beside), reports=True)
+    loaded = LoadedModule(module.file, module.name, report=f"{parameters}/report", stop=f"{parameters}/stop")
+    done = lab.done(lab.work(FLOOD, loaded=loaded), reports=True)
     assert done.figures is not None, done.output
     assert done.reports == (b"at work\n", b"stopped\n")
-    refused = lab.done(lab.work(FLOOD, beside=replace(beside, stop=f"{parameters}/no_such_parameter")))
+    refused = lab.done(lab.work(FLOOD, loaded=replace(loaded, stop=f"{parameters}/no_such_parameter")))
     assert refused.figures is None
     assert refused.output.splitlines()[-1] == "the module does not stop"
 

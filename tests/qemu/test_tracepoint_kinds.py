@@ -64,8 +64,8 @@ def test_probes_at_tracepoints_by_name(
         record = measured_call(ready, cell)
         assert record.status == "ok", record.reason
         assert record.evidence is not None
-        if cell.row in PLACES:
-            assert (record.evidence.symbol, record.evidence.flag) == (f"trace_sys_{PLACES[cell.row]}", "[ENABLED]")
+        if cell.probe in PLACES:
+            assert (record.evidence.symbol, record.evidence.flag) == (f"trace_sys_{PLACES[cell.probe]}", "[ENABLED]")
             assert record.evidence.hits == record.evidence.calls
             assert record.evidence.recorded == (record.evidence.calls if handler == "record" else None)
 

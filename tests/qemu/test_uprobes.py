@@ -64,8 +64,10 @@ def test_every_kind_with_each_handler(ready: ReadyGuest, workshop: BuildContext,
         benchmark={"name": "workload", "file": str(INNER), "calls": 100, "repeats": 2},
     )
     ready = prepared_for(ready, workshop, boot)
-    cells = [cell for cell in boot.cells if kernel != EVERY_DAY or cell.handler == "noop" or cell.row in EVERY_HANDLER]
-    records = {(cell.row, cell.handler): measured_call(ready, cell) for cell in cells}
+    cells = [
+        cell for cell in boot.cells if kernel != EVERY_DAY or cell.handler == "noop" or cell.probe in EVERY_HANDLER
+    ]
+    records = {(cell.probe, cell.handler): measured_call(ready, cell) for cell in cells}
     for (probe, handler), measured in records.items():
         check(probe, handler, measured)
     assert order(records, "noop") == list(BY_COST)
@@ -88,7 +90,7 @@ def test_static_points(ready: ReadyGuest, workshop: BuildContext, kernel: str) -
     )
     ready = prepared_for(ready, workshop, boot)
     for cell in boot.cells:
-        check(cell.row, cell.handler, measured_call(ready, cell), str(cell.point))
+        check(cell.probe, cell.handler, measured_call(ready, cell), str(cell.point))
 
 
 def check(probe: str, handler: str, record: CellRecord, point: str = "program:inner") -> None:

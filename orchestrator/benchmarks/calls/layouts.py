@@ -17,7 +17,6 @@ from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.catalog.words import in_order, purpose_title
 from orchestrator.report.kind import (
     INDICATION,
-    Group,
     Panel,
     other_kernel,
     processors,
@@ -359,29 +358,29 @@ def _published(cells: Sequence[CellRecord], table: str) -> Iterator[Row]:
 # kernel, with their intervals.
 
 
-def kernels_sheet(group: Group) -> Sheet:
+def kernels_sheet(panels: Sequence[Panel]) -> Sheet:
     """A panel of each kernel, side by side."""
-    first, parts = group[0].first, [panel.cells for panel in group]
+    first, parts = panels[0].first, [panel.cells for panel in panels]
     layout = _Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
     table, what = f"{first.table}: " if first.table else "", _at_named_point(first, _benchmark_title(first))
-    releases = {panel.kernel: parameters.KERNEL_RELEASE.of(panel.first) for panel in group}
-    others = [text for panel in group[1:] for text in (panel.kernel, "difference", "")]
+    releases = {panel.kernel: parameters.KERNEL_RELEASE.of(panel.first) for panel in panels}
+    others = [text for panel in panels[1:] for text in (panel.kernel, "difference", "")]
     return layout.sheet(
-        f"Overhead of probes on {cpu(first.cpu).title}, on {len(group)} kernels",
+        f"Overhead of probes on {cpu(first.cpu).title}, on {len(panels)} kernels",
         [
             f"{table}{first.cpu}, {processors(first)}, handler {first.handler}, {what}, {first.metric} in {first.unit}",
             *(f"{kernel}: linux-{release}" for kernel, release in releases.items() if release),
         ],
-        Grid([group[0].kernel, *others], list(_kernel_blocks(group, layout.footnotes))),
-        [f"Differences are to {group[0].kernel}. {unit_meaning(group[0])}", *_purpose_meaning(layout.cells)],
+        Grid([panels[0].kernel, *others], list(_kernel_blocks(panels, layout.footnotes))),
+        [f"Differences are to {panels[0].kernel}. {unit_meaning(panels[0])}", *_purpose_meaning(layout.cells)],
     )
 
 
-def _kernel_blocks(group: Group, footnotes: Footnotes) -> Iterator[Sequence[Row]]:
-    unit, blank = unit_name(group[0].first.unit), [""] * (3 * len(group) - 2)
-    by_probe = [{cell.probe: cell for cell in panel.cells} for panel in group]
-    firsts = {cell.probe: cell for panel in reversed(group) for cell in panel.cells}
-    probes = dict.fromkeys(cell.probe for panel in group for cell in panel.cells)
+def _kernel_blocks(panels: Sequence[Panel], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
+    unit, blank = unit_name(panels[0].first.unit), [""] * (3 * len(panels) - 2)
+    by_probe = [{cell.probe: cell for cell in panel.cells} for panel in panels]
+    firsts = {cell.probe: cell for panel in reversed(panels) for cell in panel.cells}
+    probes = dict.fromkeys(cell.probe for panel in panels for cell in panel.cells)
     rows = {probe: [panel.get(probe) for panel in by_probe] for probe in probes}
     titles = {probe: probe_title(firsts[probe]) for probe in probes}
     values = [
@@ -456,11 +455,11 @@ class _Half:
         return f"{_conditions(self.panel)}; baseline {', '.join(baselines) or 'not measured'}"
 
 
-def mail_sheet(group: Group) -> Sheet:
+def mail_sheet(panels: Sequence[Panel]) -> Sheet:
     """The panels of the mail's published tables, side by side."""
     halves = [
         _Half(panel, panel.reference, {mail_label(cell): cell for cell in probed(panel)})
-        for panel in group
+        for panel in panels
         if panel.reference is not None
     ]
     owner = {cell.id: half for half in halves for cell in half.panel.cells}

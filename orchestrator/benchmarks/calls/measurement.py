@@ -364,7 +364,7 @@ def measure_call(
             figures, proof = _paired(work, events)
     except RefusedError as error:
         # The refusal itself may verify a capability.
-        is_refused = cell.is_found or (_is_asked(work) and error.reason.startswith(f"{setup.symbol}+"))
+        is_refused = cell.point_discovered or (_is_asked(work) and error.reason.startswith(f"{setup.symbol}+"))
         if work.kind.capability is None and not is_refused:
             raise
         raise UnsupportedError(error.reason) from None
@@ -402,7 +402,7 @@ def _is_asked(work: _Work) -> bool:
     """
     is_labs = work.kind.file is None and not work.kind.has_own_programs and work.setup.in_program is None
     point = work.cell.point
-    return work.cell.is_found or (is_labs and point is not None and point.offset is not None)
+    return work.cell.point_discovered or (is_labs and point is not None and point.offset is not None)
 
 
 def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
@@ -410,7 +410,7 @@ def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
     if work.kind.mechanism not in ("jump", "detour"):
         return error.what, _is_asked(work)
     other = why_not_optimised(work.ready.guest, work.point)
-    is_answer = work.cell.is_found or (_is_asked(work) and other is None)
+    is_answer = work.cell.point_discovered or (_is_asked(work) and other is None)
     return f"{error.what}; {other or 'this kernel puts no jump at this place'}", is_answer
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from orchestrator.benchmarks.calls import layouts
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
@@ -14,7 +14,6 @@ from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.kind import (
     INDICATION,
-    Group,
     Panel,
     TableReport,
     file_name,
@@ -51,14 +50,14 @@ _THEN, _TODAY = "djprobe", "bpf-fentry"
 """The jump of 2005, and its successor, the call of Linux 5.5 (2019): both enter the handler without a trap."""
 
 
-def _call_findings(group: Group) -> Iterator[Finding]:
-    names = [panel.name if panel.references or len(group) == 1 else panel.kernel for panel in group]
-    for name_of_panel, panel in zip(names, group, strict=True):
-        place = panel.place(name_of_panel if len(group) > 1 or panel.first.table is not None else None)
+def _call_findings(panels: Sequence[Panel]) -> Iterator[Finding]:
+    names = [panel.name if panel.references or len(panels) == 1 else panel.kernel for panel in panels]
+    for name_of_panel, panel in zip(names, panels, strict=True):
+        place = panel.place(name_of_panel if len(panels) > 1 or panel.first.table is not None else None)
         name = layouts.name_at_point if layouts.shows_points(panel) else layouts.probe_title
         yield from overhead_findings(panel.cells, name, place)
         yield from _ratios(panel, place)
-    yield from _fifteen_years(group)
+    yield from _fifteen_years(panels)
 
 
 def _ratios(panel: Panel, place: str) -> Iterator[Finding]:
@@ -79,10 +78,10 @@ def _ratios(panel: Panel, place: str) -> Iterator[Finding]:
     yield Finding(Rank.PUBLISHED, sentence, (largest.overhead or 0.0) / base.overhead)
 
 
-def _fifteen_years(group: Group) -> Iterator[Finding]:
+def _fifteen_years(panels: Sequence[Panel]) -> Iterator[Finding]:
     """The overhead of djprobe (2005) beside that of fentry (2019), with handlers that do nothing, by kernel."""
     pairs = []
-    for panel in group:
+    for panel in panels:
         decided = _decided(panel)
         then, today = decided.get(_THEN), decided.get(_TODAY)
         if then is not None and today is not None and panel.first.handler == "noop" and not layouts.shows_points(panel):
@@ -92,8 +91,8 @@ def _fifteen_years(group: Group) -> Iterator[Finding]:
         yield Finding(Rank.PUBLISHED, sentence)
 
 
-def _kernel_findings(group: Group) -> Iterator[Finding]:
-    base, *others = [{cell.probe: cell for cell in panel.cells} for panel in group]
+def _kernel_findings(panels: Sequence[Panel]) -> Iterator[Finding]:
+    base, *others = [{cell.probe: cell for cell in panel.cells} for panel in panels]
     differences = [
         (value - before, cell, before)
         for panel in others
@@ -103,16 +102,16 @@ def _kernel_findings(group: Group) -> Iterator[Finding]:
     if not differences:
         return
     difference, cell, before = max(differences, key=lambda one: abs(one[0]))
-    place = group[0].place(group[0].first.table)
+    place = panels[0].place(panels[0].first.table)
     of_place = f", {place}" if place else ""
     if not difference:
-        kernels = ", ".join(panel.kernel for panel in group)
+        kernels = ", ".join(panel.kernel for panel in panels)
         yield Finding(Rank.DIFFERENT, f"Calls cost the same on {kernels}{f' ({place})' if place else ''}.")
         return
     share = f" ({layouts.percent_of(difference, before)})" if before > 0 else ""
     more = f"{signed_figure(difference, cell.unit)} {unit_name(cell.unit)} a call{share}"
     sentence = (
-        f"Largest difference from {group[0].kernel} to {cell.kernel}{of_place}: {layouts.probe_title(cell)}, {more}."
+        f"Largest difference from {panels[0].kernel} to {cell.kernel}{of_place}: {layouts.probe_title(cell)}, {more}."
     )
     yield Finding(Rank.DIFFERENT, sentence, abs(difference) / before if before > 0 else 0.0)
 
@@ -135,20 +134,20 @@ def _list_chart(panel: Panel) -> BarChart:
     )
 
 
-def _mail_chart(group: Group) -> BarChart:
-    tables = [panel.reference for panel in group if panel.reference is not None]
+def _mail_chart(panels: Sequence[Panel]) -> BarChart:
+    tables = [panel.reference for panel in panels if panel.reference is not None]
     labels = list(dict.fromkeys(column for table in tables for column in table.columns))
     measured = []
-    for panel in group:
+    for panel in panels:
         by_label = {layouts.mail_label(cell): cell for cell in layouts.probed(panel)}
         bars = [_bar(by_label[label]) if label in by_label else Bar(None, "") for label in labels]
         measured.append(Series(panel.name, bars))
     mailed = [Series(table.name, [_mailed(table, label) for label in labels]) for table in tables]
     return BarChart(
         title=tables[0].figure,
-        subtitle=_subtitle(group),
+        subtitle=_subtitle(panels),
         labels=[_folded(label) for label in labels],
-        panes=[(_measured_axis(group[0]), measured), (f"published, {unit_name(tables[0].unit)}", mailed)],
+        panes=[(_measured_axis(panels[0]), measured), (f"published, {unit_name(tables[0].unit)}", mailed)],
     )
 
 
@@ -173,15 +172,15 @@ def _measured_axis(panel: Panel) -> str:
     return f"measured, {unit_name(panel.first.unit)}{indication}"
 
 
-def _subtitle(group: Group) -> str:
-    kernels = ", ".join(dict.fromkeys(panel.kernel for panel in group))
+def _subtitle(panels: Sequence[Panel]) -> str:
+    kernels = ", ".join(dict.fromkeys(panel.kernel for panel in panels))
     exceptions: dict[str, list[str]] = {}
-    for panel in group:
+    for panel in panels:
         for cell in panel.cells:
             if panel.elsewhere(cell) and cell.probe != BASELINE:
                 exceptions.setdefault(cell.probe, []).append(cell.kernel)
     kernels += "".join(f" ({probe}: {', '.join(others)})" for probe, others in exceptions.items())
-    first = group[0].first
+    first = panels[0].first
     where = f"{first.cpu}, {processors(first)}, {kernels}, handler {first.handler}"
     return f"overhead a call of {layouts.called(first)}; measured on {where}"
 
@@ -199,48 +198,48 @@ class CallsReport(TableReport):
             return cell.handler, *values_of(cell, [POINTS, *(name for name in self.KEY_PARAMETERS if name != AT)])
         return super().group_key(cell)
 
-    def same_table(self, panel: Panel, group: Group) -> bool:
-        """Whether both are of one mail, and the group lacks the panel's table; or they differ only in their kernel."""
+    def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
+        """Whether they differ only in the kernel, or belong to one mail of which the table lacks the panel's part."""
         # The cheapest test comes first: a run of 1000 points has half a million pairs of panels.
         if not panel.references:
-            return _differs_in_kernel_only(panel, group) and all(map(_is_comparable, (panel, *group)))
-        if not all(_fits_mail(one) for one in (panel, *group)):
+            return _differs_in_kernel_only(panel, panels) and all(map(_is_comparable, (panel, *panels)))
+        if not all(_fits_mail(one) for one in (panel, *panels)):
             return False
-        another = all(panel.references != other.references for other in group)
-        return another and _shared(panel) == _shared(group[0])
+        another = all(panel.references != other.references for other in panels)
+        return another and _shared(panel) == _shared(panels[0])
 
-    def sheet(self, group: Group) -> Sheet:
-        if _fits_mail(group[0]):
-            return layouts.mail_sheet(group)
-        if len(group) > 1:
-            return layouts.kernels_sheet(group)
-        (panel,) = group
+    def sheet(self, panels: Sequence[Panel]) -> Sheet:
+        if _fits_mail(panels[0]):
+            return layouts.mail_sheet(panels)
+        if len(panels) > 1:
+            return layouts.kernels_sheet(panels)
+        (panel,) = panels
         if layouts.shows_points(panel):
             return layouts.points_sheet(panel)
         return layouts.capability_sheet(panel) if layouts.shows_capabilities(panel) else layouts.list_sheet(panel)
 
-    def findings(self, group: Group) -> Iterator[Finding]:
-        if layouts.shows_capabilities(group[0]):
-            sentence = layouts.deviations(layouts.probed(group[0]))
+    def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
+        if layouts.shows_capabilities(panels[0]):
+            sentence = layouts.deviations(layouts.probed(panels[0]))
             if sentence is not None:
                 rank = Rank.CONTRADICTED if sentence.startswith("Different") else Rank.PUBLISHED
                 yield Finding(rank, f"{layouts.CAPABILITIES_TITLE}: {sentence}")
             return
-        if len(group) > 1 and _is_comparable(group[0]):
-            yield from _kernel_findings(group)
-        yield from _call_findings(group)
+        if len(panels) > 1 and _is_comparable(panels[0]):
+            yield from _kernel_findings(panels)
+        yield from _call_findings(panels)
 
-    def charts(self, group: Group) -> Mapping[str, Chart]:
+    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
         if (
-            layouts.shows_capabilities(group[0])
-            or layouts.shows_points(group[0])
-            or not any(map(layouts.probed, group))
+            layouts.shows_capabilities(panels[0])
+            or layouts.shows_points(panels[0])
+            or not any(map(layouts.probed, panels))
         ):
             return {}
-        if _fits_mail(group[0]):
-            return {file_name(group): _mail_chart(group)}
-        names = [f"{file_name([panel])}-{panel.kernel}" if len(group) > 1 else file_name(group) for panel in group]
-        return {name: _list_chart(panel) for name, panel in zip(names, group, strict=True)}
+        if _fits_mail(panels[0]):
+            return {file_name(panels): _mail_chart(panels)}
+        names = [f"{file_name([panel])}-{panel.kernel}" if len(panels) > 1 else file_name(panels) for panel in panels]
+        return {name: _list_chart(panel) for name, panel in zip(names, panels, strict=True)}
 
 
 def _fits_mail(panel: Panel) -> bool:
@@ -263,17 +262,17 @@ def _is_comparable(panel: Panel) -> bool:
     )
 
 
-def _differs_in_kernel_only(panel: Panel, group: Group) -> bool:
-    """Whether the panel has the group's cells on a kernel that the group does not have."""
+def _differs_in_kernel_only(panel: Panel, panels: Sequence[Panel]) -> bool:
+    """Whether the panel has the same cells as ``panels``, on a kernel that these do not have."""
 
     def shared(one: Panel) -> tuple[object, ...]:
         first = one.first
         own = (first.table, first.cpu, first.smp, first.handler, first.benchmark, first.metric)
         return *own, *values_of(first, CallsReport.KEY_PARAMETERS)
 
-    if AT.of(panel.first) != AT.of(group[0].first):
+    if AT.of(panel.first) != AT.of(panels[0].first):
         return False
-    return shared(panel) == shared(group[0]) and all(panel.kernel != other.kernel for other in group)
+    return shared(panel) == shared(panels[0]) and all(panel.kernel != other.kernel for other in panels)
 
 
 def _shared(panel: Panel) -> tuple[object, ...]:

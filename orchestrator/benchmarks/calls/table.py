@@ -427,7 +427,7 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint | None, handler: Ha
     return table.cell(
         place,
         (kind.name, *here),
-        row=kind.name,
+        probe=kind.name,
         handler=handler,
         metric=PER_RUN if benchmark.is_program else PER_CALL,
         repeats=table.repeats,

@@ -386,7 +386,7 @@ class MarkersKind(BenchmarkKind):
                 yield table.cell(
                     place,
                     (row, "noop"),
-                    row=row,
+                    probe=row,
                     metric=PER_LOOP,
                     repeats=table.benchmark.repeats,
                     task=MarkerTask(row),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from orchestrator.benchmarks.markers.rows import BENCHMARK, marker_benchmarks, marker_row
 from orchestrator.catalog.cpus import cpu
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
-from orchestrator.report.kind import Group, Panel, TableReport, processors
+from orchestrator.report.kind import Panel, TableReport, processors
 from orchestrator.report.sheet import (
     NOTHING,
     Finding,
@@ -168,14 +168,14 @@ class MarkersReport(TableReport):
     def handles(self, benchmark: str) -> bool:
         return benchmark == BENCHMARK
 
-    def sheet(self, group: Group) -> Sheet:
-        return _sheet(*group)
+    def sheet(self, panels: Sequence[Panel]) -> Sheet:
+        return _sheet(*panels)
 
-    def findings(self, group: Group) -> Iterable[Finding]:
-        return _findings(*group)
+    def findings(self, panels: Sequence[Panel]) -> Iterable[Finding]:
+        return _findings(*panels)
 
-    def charts(self, group: Group) -> Mapping[str, Chart]:
-        charts = {name: _chart(group[0], name, title) for name, title in marker_benchmarks().groups.items()}
+    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
+        charts = {name: _chart(panels[0], name, title) for name, title in marker_benchmarks().groups.items()}
         return {f"markers-{name}": chart for name, chart in charts.items() if chart is not None}
 
 

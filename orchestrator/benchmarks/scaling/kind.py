@@ -321,7 +321,7 @@ class ScalingKind(BenchmarkKind):
                 yield table.cell(
                     place,
                     (row, "noop", str(size)),
-                    row=row,
+                    probe=row,
                     metric=f"cost per {(scaling_row(row) or baseline).each}",
                     task=ScalingTask(row, size, benchmark.seed),
                     parameters={PROBES: size, SEED: benchmark.seed},

@@ -14,7 +14,7 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.reference import reference_table
 from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Chart, Curve, CurveChart, CurvePane
-from orchestrator.report.kind import Group, Panel, PlainReport, TableReport, processors
+from orchestrator.report.kind import Panel, PlainReport, TableReport, processors
 from orchestrator.report.sheet import (
     NOTHING,
     Finding,
@@ -44,8 +44,8 @@ class ScalingCells:
     cells: Sequence[CellRecord]
 
     @classmethod
-    def of(cls, group: Group) -> ScalingCells:
-        return cls([cell for panel in group for cell in panel.cells])
+    def of(cls, panels: Sequence[Panel]) -> ScalingCells:
+        return cls([cell for panel in panels for cell in panel.cells])
 
     @cached_property
     def kernels(self) -> list[str]:
@@ -441,24 +441,24 @@ class ScalingReport(TableReport):
     def handles(self, benchmark: str) -> bool:
         return benchmark in kprobe_cache().benchmarks
 
-    def same_table(self, panel: Panel, group: Group) -> bool:
-        """Whether no cell of the group has the place (kernel, row, number of probes) of a cell of the panel."""
-        first, other = panel.first, group[0].first
+    def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
+        """Whether no cell of ``panels`` has the place (kernel, row, number of probes) of a cell of the panel."""
+        first, other = panel.first, panels[0].first
         names = ("benchmark", "cpu", "smp", "clock")
         are_alike = all(getattr(first, name) == getattr(other, name) for name in names)
-        taken = {place_of(cell) for other in group for cell in other.cells}
+        taken = {place_of(cell) for other in panels for cell in other.cells}
         has_seed = parameters.SEED.of(first) == parameters.SEED.of(other)
         return are_alike and has_seed and not any(place_of(cell) in taken for cell in panel.cells)
 
-    def sheet(self, group: Group) -> Sheet:
-        """Return the group as one table; a plain one where it has no row of the catalogue, as with a baseline alone."""
-        table = ScalingCells.of(group)
+    def sheet(self, panels: Sequence[Panel]) -> Sheet:
+        """Return the table of ``panels``; a plain one if no row is in the catalogue, as with a baseline alone."""
+        table = ScalingCells.of(panels)
         if not any(scaling_row(cell.probe) for cell in table.cells):
-            return PlainReport().sheet([Panel(table.cells, group[0].kernel)])
-        return _load_sheet(table) if group[0].first.benchmark == LOAD_BENCHMARK else _kernels_sheet(table)
+            return PlainReport().sheet([Panel(table.cells, panels[0].kernel)])
+        return _load_sheet(table) if panels[0].first.benchmark == LOAD_BENCHMARK else _kernels_sheet(table)
 
-    def findings(self, group: Group) -> Iterator[Finding]:
-        table = ScalingCells.of(group)
+    def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
+        table = ScalingCells.of(panels)
         measured = [cell for cell in table.cells if cell.value is not None and cell.probe != BASELINE]
         size = max((size_of(cell) for cell in measured), default=0)
         cells = [cell for cell in measured if size_of(cell) == size]
@@ -475,7 +475,7 @@ class ScalingReport(TableReport):
             for cell in (dearest, cheapest)
         )
         each = first if cheapest is dearest else f"most {first}; least {last}"
-        place = group[0].place(None)
+        place = panels[0].place(None)
         what = f"{'Largest overhead' if row is None else title}{f', {place}' if place else ''}"
         base = (dearest.value or 0.0) - (dearest.overhead or 0.0)
         weight = _cost_of_one(dearest) / base if dearest.overhead and base > 0 else 0.0
@@ -485,8 +485,8 @@ class ScalingReport(TableReport):
             power = f"grows like the number of probes to the power of {found.exponent:.3f}"
             yield Finding(Rank.OTHER, f"{title}: its cost {power} on {dearest.kernel}.")
 
-    def charts(self, group: Group) -> Mapping[str, Chart]:
-        first, table = group[0].first, ScalingCells.of(group)
+    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
+        first, table = panels[0].first, ScalingCells.of(panels)
         if first.benchmark == LOAD_BENCHMARK:
             return {}
 

@@ -245,7 +245,7 @@ def _cell(table: SystemTable, place: Place, probe: str, compared_with: tuple[str
     return table.cell(
         place,
         (kind.name, *((f"again{aa_boot}",) if aa_boot else ())),
-        row=kind.name,
+        probe=kind.name,
         handler="noop" if probe == BASELINE or is_path(probe) else "record",
         metric=PER_RUN,
         repeats=task.warm,

@@ -15,7 +15,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system.work import (
     REPORT,
     REPORT_AFTER,
-    Beside,
+    LoadedModule,
     SystemCell,
     SystemFigures,
     SystemInputs,
@@ -153,14 +153,14 @@ def passed_notes(kernel: Kernel, cell: SystemCell) -> tuple[str, ...]:
     return tuple(f"a hit passes {what}; a table of calls measures what that costs" for what in passed)
 
 
-def _beside(cell: SystemCell, module: Module | None) -> Beside | None:
+def _loaded_module(cell: SystemCell, module: Module | None) -> LoadedModule | None:
     if module is None:
         return None
     kind = _recorder(cell)
     if kind is None:
         words = tuple(insmod_word(name, value) for name, value in module.parameters.items())
-        return Beside(module.file, module.name, parameters=words)
-    return Beside(module.file, module.name, recorder.REPORT, recorder.STOP, kind.optimisation)
+        return LoadedModule(module.file, module.name, parameters=words)
+    return LoadedModule(module.file, module.name, recorder.REPORT, recorder.STOP, kind.optimisation)
 
 
 def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> Recorded:
@@ -256,7 +256,7 @@ class SystemSetup:
     """The inputs of a cell's work, and the module that is loaded beside it, if any."""
 
     inputs: SystemInputs
-    beside: Beside | None
+    loaded: LoadedModule | None
 
 
 def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Prepared[SystemSetup]:
@@ -275,7 +275,7 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
         *parameters_note(own.parameters),
         *passed_notes(kernel, cell),
     )
-    setup, sources = SystemSetup(inputs, _beside(cell, module)), user_sources(own, source, cell.task.image)
+    setup, sources = SystemSetup(inputs, _loaded_module(cell, module)), user_sources(own, source, cell.task.image)
     return Ready(setup, () if module is None else (module,), notes, inputs.keys, sources)
 
 
@@ -289,7 +289,7 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
     session.begin(cell)
     task, kind, artifacts, prepared = cell.task, _recorder(cell), session.artifacts, session.setup(cell)
     setup: SystemSetup = prepared.setup
-    work = system_work(session.context, artifacts.kernel, task, setup.inputs, setup.beside, session.watch)
+    work = system_work(session.context, artifacts.kernel, task, setup.inputs, setup.loaded, session.watch)
     if artifacts.machine.memory_mib < work.memory_mib:
         what = f"this work needs {work.memory_mib} MiB of memory: files take twice their size while they are unpacked"
         raise UnsupportedError(what)

@@ -13,7 +13,7 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
-from orchestrator.report.kind import Group, Panel, TableReport, file_name, processors, unit_meaning, values_of
+from orchestrator.report.kind import Panel, TableReport, file_name, processors, unit_meaning, values_of
 from orchestrator.report.sheet import (
     NOTHING,
     Column,
@@ -398,15 +398,15 @@ class SystemReport(TableReport):
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
         return [Panel(cells, cells[0].kernel)]
 
-    def sheet(self, group: Group) -> Sheet:
-        return _Table(*group).sheet()
+    def sheet(self, panels: Sequence[Panel]) -> Sheet:
+        return _Table(*panels).sheet()
 
-    def findings(self, group: Group) -> Iterable[Finding]:
-        return _Table(*group).findings()
+    def findings(self, panels: Sequence[Panel]) -> Iterable[Finding]:
+        return _Table(*panels).findings()
 
-    def charts(self, group: Group) -> Mapping[str, Chart]:
-        chart = _Table(*group).chart()
-        return {} if chart is None else {file_name(group): chart}
+    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
+        chart = _Table(*panels).chart()
+        return {} if chart is None else {file_name(panels): chart}
 
 
 REPORT = SystemReport()

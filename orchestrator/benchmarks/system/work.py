@@ -283,7 +283,7 @@ _ROOM_MIB = 128
 
 
 @dataclass(frozen=True)
-class Beside:
+class LoadedModule:
     """A module that is loaded before the runs with insmod's ``parameters``, and unloaded after them.
 
     ``report`` is a guest file that is read before and after each warm run, after all runs, and again after a 1 was
@@ -334,7 +334,7 @@ def system_work(
     kernel: Kernel,
     task: SystemTask,
     inputs: SystemInputs,
-    beside: Beside | None,
+    loaded: LoadedModule | None,
     watch: Callable[[Guest], None],
 ) -> SystemWork:
     """The work of a task with its inputs. A build is prepared in a guest, unless the cache has it.
@@ -349,11 +349,11 @@ def system_work(
         **_scripts("system.sh", "runs.sh"),
         **drivers,
     }
-    settings: dict[str, int | str] = {"warm": task.warm, "phase": task.phase_us, "date": DATE, **_settings(beside)}
+    settings: dict[str, int | str] = {"warm": task.warm, "phase": task.phase_us, "date": DATE, **_settings(loaded)}
     keys = inputs.keys
     read: Callable[[str], SystemFigures]
-    if beside is not None:
-        files["module.ko"] = beside.module
+    if loaded is not None:
+        files["module.ko"] = loaded.module
     if inputs.source is not None:
         tree = _prepared_build(context, kernel, inputs, watch)
         tree_files = {"source.squashfs": inputs.source.file, _FILE: tree.path / _FILE}
@@ -370,7 +370,7 @@ def system_work(
         files["argv"] = b"".join(word.encode() + b"\0" for word in task.command)
     # Of the scripts that all cells of a run have in common: a run is resumed only with the same ones.
     keys["scripts"] = _digest(workload.script, files)
-    if beside is not None and beside.parameters:
+    if loaded is not None and loaded.parameters:
         scripts = unattended_scripts()
         files |= {"runs.sh": scripts / "runs_with_parameters.sh", "plain_runs.sh": scripts / "runs.sh"}
     size = sum(data.stat().st_size if isinstance(data, Path) else len(data) for data in files.values())
@@ -378,15 +378,15 @@ def system_work(
     return SystemWork(workload.script, settings, files, read, keys, memory_mib)
 
 
-def _settings(beside: Beside | None) -> dict[str, int | str]:
-    if beside is None:
+def _settings(loaded: LoadedModule | None) -> dict[str, int | str]:
+    if loaded is None:
         return dict.fromkeys(("module", "report", "stop", "optimisation"), "")
     return {
-        "module": beside.name,
-        "report": beside.report or "",
-        "stop": beside.stop or "",
-        "optimisation": "" if beside.optimisation is None else int(beside.optimisation),
-        **({"parameters": shlex.join(beside.parameters)} if beside.parameters else {}),
+        "module": loaded.name,
+        "report": loaded.report or "",
+        "stop": loaded.stop or "",
+        "optimisation": "" if loaded.optimisation is None else int(loaded.optimisation),
+        **({"parameters": shlex.join(loaded.parameters)} if loaded.parameters else {}),
     }
 
 

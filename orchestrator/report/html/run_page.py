@@ -22,7 +22,7 @@ from orchestrator.report.claims import Assessment, all_claims, assess
 from orchestrator.report.flames import flame_graph
 from orchestrator.report.html.frame import Attachment, Link, Page, PageFolder, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
-from orchestrator.report.kind import ReportRegistry, groups, published_overhead
+from orchestrator.report.kind import ReportRegistry, published_overhead, run_tables
 from orchestrator.report.profile_sheets import profile_sheet
 from orchestrator.report.sheet import NOTHING, Sheet, figure, listed
 from orchestrator.report.text import summary
@@ -234,10 +234,10 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
 def _tables(run: Run, registry: ReportRegistry, remarks: list[str]) -> Iterator[tuple[Sheet, Sequence[Markup]]]:
     drawn = left_out = 0
     drawable = can_draw()
-    for kind, group in groups(run.record, registry):
+    for kind, panels in run_tables(run.record, registry):
         pictures = []
-        sheet = kind.sheet(group)
-        for chart in kind.charts(group).values():
+        sheet = kind.sheet(panels)
+        for chart in kind.charts(panels).values():
             if drawable and drawn < MOST_CHARTS:
                 drawn += 1
                 pictures.append(chart_picture(chart, f"chart-{drawn}"))

@@ -29,7 +29,7 @@ from orchestrator.artifacts.debian import (
     versions,
     without_passwords,
 )
-from orchestrator.artifacts.kernels import packages_at_hand
+from orchestrator.artifacts.kernels import newest_packages
 from orchestrator.catalog.images import Suites, debian
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import HostError, LabError, UsageError
@@ -242,7 +242,7 @@ SID = {**image("7.2.13+deb14", is_split=True), **image("7.4~rc3", is_split=True)
 LISTS: Lists = {"bookworm-backports": BOOKWORM, "trixie-backports": TRIXIE, "sid": SID}
 
 
-def at_hand(
+def packages_of(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, lists: Lists = LISTS, *, offline: bool = False
 ) -> Artifact:
     """The packages of a kernel, where the suites have these; a release without a list cannot be fetched."""
@@ -274,7 +274,7 @@ def at_hand(
 
     monkeypatch.setattr(pins, "AptRoot", Root)
     monkeypatch.setattr(unpacking, "_unpack", lambda *_: None)
-    return packages_at_hand(BuildContext(Cache(folder), say=said.append, offline=offline), kernel(name))
+    return newest_packages(BuildContext(Cache(folder), say=said.append, offline=offline), kernel(name))
 
 
 said: list[str] = []
@@ -299,7 +299,7 @@ def names(found: Artifact) -> set[str]:
 def test_a_version_is_found_in_the_first_suites_that_have_it(
     name: str, image: str, parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = names(at_hand(name, tmp_path, monkeypatch))
+    found = names(packages_of(name, tmp_path, monkeypatch))
     assert [one for one in found if "-image-" in one] == [image]
     assert len([one for one in found if re.match("linux-(base|binary|modules)-", one)]) == parts
     # What the build's programs are linked with comes along, and nothing else that they depend on.
@@ -308,7 +308,7 @@ def test_a_version_is_found_in_the_first_suites_that_have_it(
 
 
 def test_the_guests_own_release_needs_no_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = names(at_hand("debian-amd64@6.12.95", tmp_path, monkeypatch))
+    found = names(packages_of("debian-amd64@6.12.95", tmp_path, monkeypatch))
     assert found == {
         "linux-image-6.12.95+deb12-amd64",
         "linux-headers-6.12.95+deb12-amd64",
@@ -320,13 +320,13 @@ def test_the_guests_own_release_needs_no_libraries(tmp_path: Path, monkeypatch: 
 def test_suites_that_cannot_be_read_are_named_and_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said.clear()
     there = {"trixie-backports": TRIXIE}
-    assert "linux-image-7.3.4+deb13-amd64" in names(at_hand("debian-amd64@newest", tmp_path, monkeypatch, there))
+    assert "linux-image-7.3.4+deb13-amd64" in names(packages_of("debian-amd64@newest", tmp_path, monkeypatch, there))
     assert [line for line in said if line.startswith("continuing without")] == [
         "continuing without Debian 12 with its backports: the mirror has no Debian 12 with its backports",
         "continuing without Debian unstable: the mirror has no Debian unstable",
     ]
     with pytest.raises(HostError, match=r"^the mirror has no Debian unstable"):
-        at_hand("debian-amd64@newest", tmp_path / "other", monkeypatch, {})
+        packages_of("debian-amd64@newest", tmp_path / "other", monkeypatch, {})
 
 
 @pytest.mark.parametrize("name", ["debian-amd64@5.19", "debian-amd64@7.30", "debian-amd64@6.18.1", "debian-amd64@7.1"])
@@ -334,7 +334,9 @@ def test_what_the_archive_has_not_is_a_sentence_with_what_it_has(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(HostError) as refused:
-        at_hand(name, tmp_path, monkeypatch, {one: LISTS[one] for one in ("bookworm-backports", "trixie-backports")})
+        packages_of(
+            name, tmp_path, monkeypatch, {one: LISTS[one] for one in ("bookworm-backports", "trixie-backports")}
+        )
     assert refused.value.what == (
         f"Debian has no kernel {name} available: Debian 12 with its backports has 6.1, 6.12; "
         "Debian 13 with its backports has 6.18, 7.2, 7.3"
@@ -344,22 +346,22 @@ def test_what_the_archive_has_not_is_a_sentence_with_what_it_has(
 def test_a_kernel_with_a_part_that_is_gone_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trixie = {name: needs for name, needs in TRIXIE.items() if name != "linux-base-7.3.4+deb13-amd64"}
     older = {**trixie, **image("7.3.2+deb13", is_split=True)}
-    found = at_hand("debian-amd64@7.3", tmp_path, monkeypatch, {**LISTS, "trixie-backports": older})
+    found = packages_of("debian-amd64@7.3", tmp_path, monkeypatch, {**LISTS, "trixie-backports": older})
     assert "linux-image-7.3.2+deb13-amd64" in names(found)
     with pytest.raises(HostError, match=r"available: .* \(the suites .* have no linux-base-7\.3\.4\+deb13-amd64"):
-        at_hand("debian-amd64@7.3", tmp_path / "other", monkeypatch, {**LISTS, "trixie-backports": trixie})
+        packages_of("debian-amd64@7.3", tmp_path / "other", monkeypatch, {**LISTS, "trixie-backports": trixie})
 
 
 def test_the_newest_is_looked_for_each_time_and_a_version_is_kept_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_hand("debian-amd64@newest", tmp_path, monkeypatch)
-    kept = at_hand("debian-amd64@7.2", tmp_path, monkeypatch)
+    packages_of("debian-amd64@newest", tmp_path, monkeypatch)
+    kept = packages_of("debian-amd64@7.2", tmp_path, monkeypatch)
     later = {**LISTS, "sid": image("7.4.1+deb14", is_split=True)}
-    assert "linux-image-7.4.1+deb14-amd64" in names(at_hand("debian-amd64@newest", tmp_path, monkeypatch, later))
-    offline = at_hand("debian-amd64@newest", tmp_path, monkeypatch, {}, offline=True)
+    assert "linux-image-7.4.1+deb14-amd64" in names(packages_of("debian-amd64@newest", tmp_path, monkeypatch, later))
+    offline = packages_of("debian-amd64@newest", tmp_path, monkeypatch, {}, offline=True)
     assert "linux-image-7.4.1+deb14-amd64" in names(offline)
-    assert at_hand("debian-amd64@7.2", tmp_path, monkeypatch, later) == kept
+    assert packages_of("debian-amd64@7.2", tmp_path, monkeypatch, later) == kept
 
 
 def test_suites_are_looked_in_from_the_guests_own_release_on() -> None:

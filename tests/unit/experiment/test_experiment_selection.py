@@ -98,4 +98,4 @@ def test_a_selection_is_part_of_the_plan_with_its_baselines(filters: list[str]) 
     for boot in chosen.boots:
         assert boot.cells
         for cell in boot.cells:
-            assert any(other.row == BASELINE and other.handler == cell.handler for other in boot.cells)
+            assert any(other.probe == BASELINE and other.handler == cell.handler for other in boot.cells)

@@ -26,7 +26,7 @@ from orchestrator.run.runner import check_resumable
 def test_a_cell_has_every_fact_its_number_depends_on() -> None:
     cell = plan(calls_experiment(reference="djprobe-2005/list5", time_limit=7)).cells[1]
     assert (cell.id, cell.cpu, cell.smp, cell.memory_mib) == ("pentium4/debian-686/kprobe/noop", "pentium4", 1, 256)
-    assert (cell.kernel, cell.row, cell.handler) == ("debian-686", "kprobe", "noop")
+    assert (cell.kernel, cell.probe, cell.handler) == ("debian-686", "kprobe", "noop")
     assert (cell.benchmark, cell.task.calls, cell.repeats, cell.task.entry) == ("gtodbench", 1000, 2, "int80")
     assert cell.published is not None
     assert (cell.clock, cell.published.table, cell.time_limit) == ("instructions", "djprobe-2005/list5", 7)
@@ -55,7 +55,7 @@ def test_cells_are_in_the_file_s_order_behind_their_baseline() -> None:
 
 
 def test_a_missing_baseline_is_added() -> None:
-    assert [cell.row for cell in plan(calls_experiment(probes=["djprobe"])).cells] == ["none", "djprobe"]
+    assert [cell.probe for cell in plan(calls_experiment(probes=["djprobe"])).cells] == ["none", "djprobe"]
 
 
 def test_cells_with_other_modules_of_the_kernel_s_have_another_boot() -> None:
@@ -96,18 +96,18 @@ def test_the_plan_is_exactly_the_matrix(machines: list[tuple[str, str]], kernels
         machines=[{"cpu": cpu, "memory": memory} for cpu, memory in machines], kernels=kernels, probes=kinds
     )
     planned = plan(described)
-    found = [(cell.cpu, cell.memory_mib, cell.kernel, cell.row, cell.handler) for cell in planned.cells]
+    found = [(cell.cpu, cell.memory_mib, cell.kernel, cell.probe, cell.handler) for cell in planned.cells]
     assert set(found) == {
         (machine.cpu, machine.memory_mib, kernel, probe, "noop")
         for machine, kernel, probe in product(only_table(described, CallsTable).machines, kernels, {BASELINE, *kinds})
     }
     assert len(found) == len(set(found)) == len({cell.id for cell in planned.cells})
     for boot in planned.boots:
-        assert boot.cells[0].row == BASELINE
+        assert boot.cells[0].probe == BASELINE
         assert {(cell.cpu, cell.memory_mib, cell.kernel) for cell in boot.cells} == {
             (boot.cpu, boot.memory_mib, boot.kernel)
         }
-        assert [cell.row for cell in boot.cells[1:]] == [kind for kind in kinds if kind != BASELINE]
+        assert [cell.probe for cell in boot.cells[1:]] == [kind for kind in kinds if kind != BASELINE]
     assert all(re.fullmatch(r"[A-Za-z0-9_.+-]+(/[a-z0-9-]+){3}", cell.id) for cell in planned.cells)
 
 
@@ -215,7 +215,7 @@ def test_every_cell_is_on_both_kernels(experiment: Experiment, tmp_path: Path) -
     cells = plan(on_kernels(experiment, ["lab-i386-up", "debian-686"])).cells
     assert {cell.kernel for cell in cells} == {"lab-i386-up", "debian-686"}
     for kernel in ("lab-i386-up", "debian-686"):
-        rows = [(cell.table, cell.row) for cell in cells if cell.kernel == kernel]
+        rows = [(cell.table, cell.probe) for cell in cells if cell.kernel == kernel]
         assert rows == [
             ("noop", "none"),
             ("noop", "kretprobe"),

@@ -247,7 +247,7 @@ def test_every_table_is_planned_exactly(
                     wanted |= {(name, machine.cpu, machine.memory_mib, k, probe, handler) for k in matrix.kernels}
                 for probe in {BASELINE, *moved[name]} if moved[name] else ():
                     wanted.add((name, machine.cpu, machine.memory_mib, "debian-686-pae", probe, handler))
-    found = [(c.table, c.cpu, c.memory_mib, c.kernel, c.row, c.handler) for c in planned.cells]
+    found = [(c.table, c.cpu, c.memory_mib, c.kernel, c.probe, c.handler) for c in planned.cells]
     assert sorted(found) == sorted(wanted)
     assert len({cell.id for cell in planned.cells}) == len(found)
     machines = [(boot.cpu, boot.smp, boot.memory_mib, boot.kernel, boot.clock) for boot in planned.boots]
@@ -256,7 +256,7 @@ def test_every_table_is_planned_exactly(
         seen: list[tuple[str | None, str]] = []
         for cell in boot.cells:
             group = (cell.table, cell.handler)
-            if cell.row == BASELINE:
+            if cell.probe == BASELINE:
                 assert group not in seen
                 seen.append(group)
             assert seen[-1] == group

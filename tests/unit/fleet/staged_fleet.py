@@ -56,10 +56,10 @@ _MOST_STEPS = 20_000
 
 def record_of(cell: Cell[Any], surplus: float = 0.0) -> CellRecord:
     """What a machine counts in a cell; one that counts wrong counts a surplus."""
-    value = _COUNTS[cell.row] + surplus
-    effect = {"overhead": 0.0, "interval": (0.0, 0.0)} if cell.row == "none" else {"overhead": None, "interval": None}
+    value = _COUNTS[cell.probe] + surplus
+    effect = {"overhead": 0.0, "interval": (0.0, 0.0)} if cell.probe == "none" else {"overhead": None, "interval": None}
     known = {**cell.parameters, "kernel_release": "6.1.0"}
-    return a_record(cell.row, **identity(cell), parameters=known, samples=(value, value), value=value, **effect)
+    return a_record(cell.probe, **identity(cell), parameters=known, samples=(value, value), value=value, **effect)
 
 
 def jobs_of(folder: Path, number: int, *, memory_mib: int = 256, clock: str = "instructions") -> list[Job]:

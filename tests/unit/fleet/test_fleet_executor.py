@@ -46,7 +46,7 @@ def stage() -> Stage:
 def started(stage: Stage, job: str) -> list[tuple[str, list[str]]]:
     """Who was given a job, and which of its rows."""
     return [
-        (boot.worker.name, [cell.row for cell in boot.task.cells])
+        (boot.worker.name, [cell.probe for cell in boot.task.cells])
         for boot in stage.started
         if boot.task.directory.name == job
     ]
@@ -54,7 +54,7 @@ def started(stage: Stage, job: str) -> list[tuple[str, list[str]]]:
 
 def cells_of(job: Job) -> dict[str, str]:
     """Its cells' ids by their rows."""
-    return {cell.row: cell.id for cell in job.task.cells}
+    return {cell.probe: cell.id for cell in job.task.cells}
 
 
 def attempt_of(item: Message | Ended) -> str:
@@ -291,7 +291,7 @@ def test_the_steps_of_a_worker_are_those_of_its_boot(tmp_path: Path, stage: Stag
         yield boot.tell(Progress(BEGINS))
         yield boot.tell(StepLine("boot ..."))
         for cell in boot.task.cells:
-            yield boot.tell(StepLine(f"  measure {cell.row} (1.0 s)"))
+            yield boot.tell(StepLine(f"  measure {cell.probe} (1.0 s)"))
             yield boot.tell(Outcome(record_of(cell)))
         yield boot.tell(StepLine("boot (3.0 s)"))
         yield boot.end()
@@ -339,7 +339,7 @@ def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
         wrong = {
             "another cell": record_of(replace(first, id="pentium4/debian-686/none/count")),
             "twice": right,
-            "another probe": record_of(replace(first, row="djprobe")),
+            "another probe": record_of(replace(first, probe="djprobe")),
             "another kernel": record_of(replace(first, spec=kernel_spec("debian-686-pae"))),
             "another parameter": record_of(replace(first, parameters={"call": "getpid"})),
             "a parameter less": record_of(replace(first, parameters={})),

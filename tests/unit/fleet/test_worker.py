@@ -59,7 +59,7 @@ def leave(files: dict[str, int]) -> Callable[[Session], None]:
         folder = session.task.directory
         (folder / PROFILES_FOLDER).mkdir(parents=True)
         for boot_cell in session.task.cells:
-            (folder / PROFILES_FOLDER / f"{boot_cell.row}.json").write_bytes(bytes(10))
+            (folder / PROFILES_FOLDER / f"{boot_cell.probe}.json").write_bytes(bytes(10))
             session.emit(Outcome(record_of(boot_cell)))
         for name, size in files.items():
             (folder / name).parent.mkdir(exist_ok=True)

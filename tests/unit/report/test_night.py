@@ -48,7 +48,7 @@ ORIGIN = Origin.model_validate(
         "boots": [{"kernel": {"name": "debian-686", "release": "6.1.0-50-686"}}],
     }
 )
-Nights = Callable[..., NightlyResult]
+MakeNight = Callable[..., NightlyResult]
 
 
 def dearer(value: float) -> CellRecord:
@@ -56,7 +56,7 @@ def dearer(value: float) -> CellRecord:
 
 
 @pytest.fixture
-def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
+def make_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeNight:
     """Makes a night of cells, compared with a good one of other cells."""
     lab = tmp_path / "lab"
     monkeypatch.setenv("ORCHESTRATOR_LAB", str(lab))
@@ -82,9 +82,9 @@ def mail(night: NightlyResult) -> EmailMessage:
 
 
 @pytest.fixture
-def bad(nights: Nights) -> NightlyResult:
+def bad(make_night: MakeNight) -> NightlyResult:
     good = [cell("none"), cell("kprobe"), cell("jprobe"), cell("djprobe")]
-    return nights(good, [cell("none"), dearer(1046.0), failed("jprobe", "the probe was not hit")])
+    return make_night(good, [cell("none"), dearer(1046.0), failed("jprobe", "the probe was not hit")])
 
 
 def test_a_bad_night_says_first_what_is_wrong(bad: NightlyResult) -> None:
@@ -110,28 +110,28 @@ def test_what_is_beyond_can_be_measured_again(bad: NightlyResult) -> None:
     assert Path(again[2]).parent == bad.run.directory
 
 
-def test_a_dearer_night_may_be_accepted_and_a_failed_one_may_not(nights: Nights, bad: NightlyResult) -> None:
-    night = nights([cell("none"), cell("kprobe")], [cell("none"), dearer(1046.0)])
+def test_a_dearer_night_may_be_accepted_and_a_failed_one_may_not(make_night: MakeNight, bad: NightlyResult) -> None:
+    night = make_night([cell("none"), cell("kprobe")], [cell("none"), dearer(1046.0)])
     accepting = f"orchestrator compare --set-baseline good-x {night.run.record.run}"
     assert lines(night)[-1] == f"accept: {accepting}"
     assert not [line for line in lines(bad) if line.startswith("accept")]
 
 
-def test_a_good_night_is_short(nights: Nights) -> None:
-    night = nights([cell("none"), cell("kprobe")], [cell("none"), cell("kprobe")])
+def test_a_good_night_is_short(make_night: MakeNight) -> None:
+    night = make_night([cell("none"), cell("kprobe")], [cell("none"), cell("kprobe")])
     assert night.is_good
     assert subject(night) == "[x] good: 2 unchanged"
     assert not [line for line in lines(night) if line.startswith(("beyond", "reproduce", "accept"))]
 
 
-def test_a_cheaper_night_is_good(nights: Nights) -> None:
-    night = nights([cell("none"), cell("kprobe")], [cell("none"), dearer(1000.0)])
+def test_a_cheaper_night_is_good(make_night: MakeNight) -> None:
+    night = make_night([cell("none"), cell("kprobe")], [cell("none"), dearer(1000.0)])
     assert night.is_good
     assert subject(night) == "[x] good: 1 cheaper, 1 unchanged"
 
 
-def test_the_first_night_is_compared_with_nothing(nights: Nights) -> None:
-    night = replace(nights([cell("none")], [cell("none")]), compared=None)
+def test_the_first_night_is_compared_with_nothing(make_night: MakeNight) -> None:
+    night = replace(make_night([cell("none")], [cell("none")]), compared=None)
     assert night.is_good
     assert lines(night)[1] == "There is no earlier good run to compare with."
     assert subject(night) == "[x] good: 1 cell"
@@ -141,15 +141,15 @@ def test_the_first_night_is_compared_with_nothing(nights: Nights) -> None:
     "changes",
     [{"not_compared": "scipy is missing"}, {"compared": None, "not_compared": "they have no comparable cells"}],
 )
-def test_a_night_that_cannot_be_compared_is_not_good(nights: Nights, changes: dict[str, Any]) -> None:
-    night = replace(nights([cell("none")], [cell("none")]), compared=None, not_compared=changes["not_compared"])
+def test_a_night_that_cannot_be_compared_is_not_good(make_night: MakeNight, changes: dict[str, Any]) -> None:
+    night = replace(make_night([cell("none")], [cell("none")]), compared=None, not_compared=changes["not_compared"])
     assert not night.is_good
     assert changes["not_compared"] in lines(night)[1]
     assert lines(night)[-1].startswith("accept: ")
 
 
-def test_a_night_without_all_its_cells_is_not_good(nights: Nights) -> None:
-    night = nights([cell("none")], [cell("none")])
+def test_a_night_without_all_its_cells_is_not_good(make_night: MakeNight) -> None:
+    night = make_night([cell("none")], [cell("none")])
     unfinished = replace(night, run=Run(night.run.record, night.run.directory, 3))
     assert not unfinished.is_good
     assert lines(unfinished)[0] == "x: bad, cells: 1 ok, 3 planned"
@@ -183,15 +183,15 @@ def test_the_mail_is_as_expected(bad: NightlyResult) -> None:
     check_golden("night.eml", text)
 
 
-def test_what_a_guest_says_makes_no_header(nights: Nights) -> None:
-    night = nights([cell("none")], [failed("none", "first\nBcc: everybody@example.org\n\nbody ü\nTo: a@b")])
+def test_what_a_guest_says_makes_no_header(make_night: MakeNight) -> None:
+    night = make_night([cell("none")], [failed("none", "first\nBcc: everybody@example.org\n\nbody ü\nTo: a@b")])
     message = mail(night)
     assert set(message.keys()) == {"Subject", "Date", "Content-Type", "Content-Transfer-Encoding", "MIME-Version"}
 
 
-def test_equal_runs_differ_by_nothing_on_the_exact_clock(nights: Nights) -> None:
+def test_equal_runs_differ_by_nothing_on_the_exact_clock(make_night: MakeNight) -> None:
     steps = cell("djprobe", metric="cost per probe", samples=[400.0, 524.0])
-    night = nights([cell("none")], [cell("none"), cell("kprobe"), steps])
+    night = make_night([cell("none")], [cell("none"), cell("kprobe"), steps])
     samples = sum(len(one.samples) for one in night.run.record.cells[:2])
     assert list(repeatability(night)) == [f"calls and loops: 0 instructions, in {samples} samples of 2 cells"]
 
@@ -205,9 +205,9 @@ def test_json_has_what_the_mail_has(bad: NightlyResult) -> None:
     assert content["failed"] == [{"cell": bad.failed[0].id, "reason": "the probe was not hit"}]
 
 
-def test_a_large_night_is_told_in_bounds(nights: Nights) -> None:
+def test_a_large_night_is_told_in_bounds(make_night: MakeNight) -> None:
     cells = [cell("kprobe", id=f"a/{number}") for number in range(300)]
-    night = nights(cells, [dearer(1046.0).model_copy(update={"id": one.id}) for one in cells])
+    night = make_night(cells, [dearer(1046.0).model_copy(update={"id": one.id}) for one in cells])
     content = nightly_json(night)
     assert (len(content["beyond"]), content["counts"]) == (20, {"dearer": 300})
     assert len(lines(night)) < 30
@@ -222,10 +222,10 @@ def test_junit_fails_what_is_beyond(bad: NightlyResult) -> None:
     assert wrong == {"kprobe": "beyond budget", "jprobe": "failed", "djprobe": "beyond budget"}
 
 
-def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(nights: Nights) -> None:
+def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(make_night: MakeNight) -> None:
     """It has vanished, which is beyond any budget: the night is bad."""
     without = failed("kprobe", "no kprobes", status="unsupported")
-    night = nights([cell("none"), cell("kprobe")], [cell("none"), without])
+    night = make_night([cell("none"), cell("kprobe")], [cell("none"), without])
     assert not night.is_good
     suite = TestSuite.fromstring(
         render_junit(night.run.record, ORIGIN, {}, {one.pair.first.id: one.beyond for one in night.beyond})
@@ -234,8 +234,8 @@ def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(nights: Nights)
     assert "no kprobes" in suite.tostring().decode()
 
 
-def test_junit_fails_a_night_that_was_not_compared(nights: Nights, tmp_path: Path) -> None:
-    night = replace(nights([cell("none")], [cell("none")]), compared=None, not_compared="scipy is missing")
+def test_junit_fails_a_night_that_was_not_compared(make_night: MakeNight, tmp_path: Path) -> None:
+    night = replace(make_night([cell("none")], [cell("none")]), compared=None, not_compared="scipy is missing")
     NightlyReport(None, tmp_path / "junit.xml", None).send(night)
     suite = TestSuite.fromstring((tmp_path / "junit.xml").read_text())
     assert (suite.tests, suite.failures) == (2, 1)

@@ -23,7 +23,7 @@ from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.claims import all_claims, assess
-from orchestrator.report.kind import Group, Panel, PlainReport, ReportRegistry, TableReport, charts
+from orchestrator.report.kind import Panel, PlainReport, ReportRegistry, TableReport, charts
 from orchestrator.report.sheet import Finding, Grid, Rank, Row, Sheet, figure, listed, number
 from orchestrator.report.text import print_table, render_markdown
 from orchestrator.results.contract import CellRecord
@@ -166,20 +166,20 @@ class LatencyReport(TableReport):
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
         return [Panel(cells, cells[0].kernel)]
 
-    def same_table(self, panel: Panel, group: Group) -> bool:
-        return panel.first.cpu == group[0].first.cpu
+    def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
+        return panel.first.cpu == panels[0].first.cpu
 
-    def sheet(self, group: Group) -> Sheet:
-        columns = [{one.probe: one for one in panel.cells} for panel in group]
+    def sheet(self, panels: Sequence[Panel]) -> Sheet:
+        columns = [{one.probe: one for one in panel.cells} for panel in panels]
         rows = [Row(probe, [figure(column[probe].value, "instructions") for column in columns]) for probe in columns[0]]
-        headings = [f"{panel.first.parameters['cache']} KiB" for panel in group]
-        return Sheet("Latencies", [group[0].first.cpu], Grid(headings, [rows]), [], [], [])
+        headings = [f"{panel.first.parameters['cache']} KiB" for panel in panels]
+        return Sheet("Latencies", [panels[0].first.cpu], Grid(headings, [rows]), [], [], [])
 
-    def findings(self, group: Group) -> list[Finding]:
-        return [Finding(Rank.LARGEST, f"256 KiB on {group[0].first.cpu} is slow.", len(group))]
+    def findings(self, panels: Sequence[Panel]) -> list[Finding]:
+        return [Finding(Rank.LARGEST, f"256 KiB on {panels[0].first.cpu} is slow.", len(panels))]
 
-    def charts(self, group: Group) -> Mapping[str, Chart]:
-        bars = [Bar(one.value, one.probe) for panel in group for one in panel.cells]
+    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
+        bars = [Bar(one.value, one.probe) for panel in panels for one in panel.cells]
         return {"latency": BarChart("Latencies", "", [bar.text for bar in bars], [("", [Series("", bars)])])}
 
 

@@ -59,7 +59,7 @@ from orchestrator.run.boot import (
 RELEASE = "6.1.0-50-686"
 PROBES = ["none", "kprobe", "jprobe", "djprobe"]
 (BOOT,) = plan(calls_experiment(probes=PROBES)).boots
-NAMES = {cell.row: cell.id for cell in BOOT.cells}
+NAMES = {cell.probe: cell.id for cell in BOOT.cells}
 
 Measure = Callable[[Session, Sequence[Cell[Any]]], Generator[CellRecord, None, None]]
 
@@ -92,7 +92,7 @@ class Scripted(BenchmarkKind):
         return self.how(session, cells)
 
     def compare(self, cell: Cell[Any], record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
-        if cell.row in self.proved_wrong:
+        if cell.probe in self.proved_wrong:
             raise EvidenceError("it was not hit")
         return record
 
@@ -127,17 +127,17 @@ def outcomes(events: Sequence[Event]) -> list[tuple[str, str, str]]:
 
 
 def record_of(cell: Cell[Any]) -> CellRecord:
-    return a_record(cell.row, id=cell.id)
+    return a_record(cell.probe, id=cell.id)
 
 
 def failing_at(row: str, error: LabError, guests: list[list[str]]) -> Measure:
     """Cell after cell, until this one raises; each call of it is a guest."""
 
     def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
-        guests.append([cell.row for cell in cells])
+        guests.append([cell.probe for cell in cells])
         for cell in cells:
             session.begin(cell)
-            if cell.row == row:
+            if cell.probe == row:
                 raise error
             yield record_of(cell)
 
@@ -172,12 +172,12 @@ def test_a_cell_that_fails_leaves_no_profile(tmp_path: Path) -> None:
             assert file is not None
             file.parent.mkdir(exist_ok=True)
             file.write_text("")
-            if cell.row == "kprobe":
+            if cell.probe == "kprobe":
                 raise EvidenceError("its text has changed")
             record = record_of(cell)
             (sample, *_) = record.samples
             proof = ProfileEvidence(sha256="0" * 64, calls=1, instructions=int(sample), int3=0)
-            yield record if cell.row == "jprobe" else changed(record, profile=proof)
+            yield record if cell.probe == "jprobe" else changed(record, profile=proof)
 
     events = events_of(tmp_path, measure)
     left = {file.name for file in (tmp_path / "boot1" / "profiles").iterdir()}
@@ -189,10 +189,10 @@ def test_a_record_that_failed_costs_its_guest_too(tmp_path: Path) -> None:
     guests = []
 
     def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
-        guests.append([cell.row for cell in cells])
+        guests.append([cell.probe for cell in cells])
         for cell in cells:
             session.begin(cell)
-            if cell.row == "jprobe":
+            if cell.probe == "jprobe":
                 yield record_of(cell).model_copy(update={"status": "failed", "reason": "an oops"})
             yield record_of(cell)
 
@@ -226,7 +226,7 @@ def test_a_qemu_that_is_killed_before_a_cell_begins_costs_one(tmp_path: Path) ->
     guests = []
 
     def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
-        guests.append([cell.row for cell in cells])
+        guests.append([cell.probe for cell in cells])
         if len(guests) == 1:
             killed = GuestExit("QEMU ended (signal 9) while booting")
             killed.status = -signal.SIGKILL

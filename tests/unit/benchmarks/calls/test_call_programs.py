@@ -514,7 +514,7 @@ def test_a_file_s_paths_begin_at_its_folder(load: Loader, tmp_path: Path, monkey
 def test_an_own_module_is_a_probe(load: Loader) -> None:
     text = "benchmark: {name: syscall, call: getppid}\n"
     planned = plan(load(text, "probes=[djprobe]", "probes=[djprobe]"))
-    assert [cell.row for cell in planned.cells] == ["none", "djprobe"]
+    assert [cell.probe for cell in planned.cells] == ["none", "djprobe"]
     (experiment,) = (load(text.replace("benchmark", "handlers: [count]\nbenchmark")),)
     assert plan(experiment).cells[-1].task.call == "getppid"
 
@@ -607,10 +607,10 @@ def test_each_set_of_parameters_is_a_row_that_loads_again_as_it_was(
     monkeypatch.chdir(tmp_path)  # an override's path is relative to the current folder
     named = "./own.c.j2 size=64  mode='as is'"
     experiment = load("benchmark: {name: gtodbench}\n", f"probes=['none', './own.c.j2', {json.dumps(named)}]")
-    plain, own = (cell for cell in plan(experiment).cells if cell.row != "none")
-    assert (plain.row, "module_parameters" in plain.parameters) == ("own.c.j2", False)
-    assert re.fullmatch(r"own\.c\.j2\.size-64\.mode-as_is\.[0-9a-f]{6}", own.row)
-    assert own.row in own.id
+    plain, own = (cell for cell in plan(experiment).cells if cell.probe != "none")
+    assert (plain.probe, "module_parameters" in plain.parameters) == ("own.c.j2", False)
+    assert re.fullmatch(r"own\.c\.j2\.size-64\.mode-as_is\.[0-9a-f]{6}", own.probe)
+    assert own.probe in own.id
     assert own.parameters["module_parameters"] == "size=64 'mode=as is'"
     assert (own.task.kind.file, own.task.kind.parameters) == (tmp_path / "own.c.j2", {"size": "64", "mode": "as is"})
     (tmp_path / "again.yaml").write_text(experiment.resolved_yaml())

@@ -130,7 +130,7 @@ def test_an_instruction_that_a_kind_cannot_have_is_unsupported_for_that_kind_alo
     )
     table = each_instruction(FoundPoint(Point("read", 1, found_by="read+*"), 3, place=where))
     cells: list[CallCell] = list(call_cells(None, table))
-    assert [(one.row, str(one.point), one.task.hits, one.task.refusal) for one in cells] == [
+    assert [(one.probe, str(one.point), one.task.hits, one.task.refusal) for one in cells] == [
         ("none", "read+0x1", 3, None),
         ("kprobe", "read+0x1", 3, None),
         ("djprobe", "read+0x1", 3, "not at the entry"),
@@ -196,7 +196,7 @@ def test_a_module_s_function_is_no_point_where_the_kernel_has_one_of_its_name() 
 
 def test_the_cells_of_found_points() -> None:
     cells: list[CallCell] = list(plan(found(a_point("entry", 1, NOINSTR), a_point("copy", 2))).cells)
-    assert [(one.row, str(one.point), one.task.refusal) for one in cells] == [
+    assert [(one.probe, str(one.point), one.task.refusal) for one in cells] == [
         ("kprobe", "entry", NOINSTR),
         ("djprobe", "entry", NOINSTR),
         ("none", "copy", None),
@@ -211,7 +211,7 @@ def test_the_cells_of_found_points() -> None:
 
 def test_before_they_were_found_there_is_only_the_baseline() -> None:
     experiment = calls_experiment(points="executed", probes=["none", "kprobe"])
-    assert [one.row for one in plan(experiment).cells] == ["none"]
+    assert [one.probe for one in plan(experiment).cells] == ["none"]
     assert only_table(experiment, CallsTable).unknown == "points: executed: a guest has to make the calls first"
     assert only_table(found(a_point("copy", 2)), CallsTable).unknown is None
 

@@ -26,7 +26,7 @@ def cells(**benchmark: object) -> dict[tuple[str, str], CallCell]:
         points=[FIRST, SECOND],
         benchmark={"name": "gtodbench", "calls": 1000, "repeats": 2, **benchmark},
     )
-    return {(cell.row, str(cell.point)): cell for cell in plan(described).cells}
+    return {(cell.probe, str(cell.point)): cell for cell in plan(described).cells}
 
 
 def test_points_share_a_baseline_of_the_same_calls() -> None:

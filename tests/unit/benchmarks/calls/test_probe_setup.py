@@ -111,7 +111,7 @@ def test_points_share_a_module(probe: str) -> None:
         points=["ktime_get_real_ts64", "vfs_read+0x3"],
         benchmark={"name": "gtodbench"},
     )
-    first, second = (set_up(made, cell) for cell in plan(described).cells if cell.row == probe)
+    first, second = (set_up(made, cell) for cell in plan(described).cells if cell.probe == probe)
     assert (first.template, first.values) == (second.template, second.values)
     assert (first.parameters["symbol"], second.parameters) == (
         "ktime_get_real_ts64",
@@ -232,7 +232,7 @@ def test_own_programs_are_measured_in_the_kernel_and_do_not_record(tmp_path: Pat
     in_program, in_kernel = (
         unsupported_reason(a_kernel("lab-i386-up", UPROBED), cell)
         for cell in plan(described).cells
-        if cell.row != "none"
+        if cell.probe != "none"
     )
     assert in_program == "BPF programs of your own are measured at functions of the kernel only"
     assert in_kernel == "BPF programs of your own have no handlers, so they cannot record"

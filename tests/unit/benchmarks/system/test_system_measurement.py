@@ -150,7 +150,7 @@ def a_kernel(config: dict[str, str], name: str = "lab-i386-up") -> Kernel:
 )
 def test_a_kprobe_s_note_names_what_a_hit_passes(probe: str, config: dict[str, str], words: list[str]) -> None:
     planned = plan(load_experiment(data_dir("configs") / "lkst-events-2005.yaml", kinds()))
-    cell = next(cell for cell in planned.cells if cell.row == probe)
+    cell = next(cell for cell in planned.cells if cell.probe == probe)
     notes = passed_notes(a_kernel(config), cell)
     assert [note.startswith(f"a hit passes {word}") for note, word in zip(notes, words, strict=True)] == [True] * len(
         words
@@ -163,7 +163,7 @@ def test_a_kprobe_s_note_names_what_a_hit_passes(probe: str, config: dict[str, s
 )
 def test_a_kernel_without_markers_names_one_that_has_them(name: str, other: str) -> None:
     planned = plan(load_experiment(data_dir("configs") / "lkst-events-2005.yaml", kinds()))
-    (cell,) = (cell for cell in planned.cells if cell.row == "hook")
+    (cell,) = (cell for cell in planned.cells if cell.probe == "hook")
     reason = unsupported_reason(a_kernel({"CONFIG_DEBUG_FS": "y"}, name), cell)
     assert reason is not None
     assert reason.endswith(f": hooks are in kernels that have markers, such as {other}")
@@ -171,7 +171,7 @@ def test_a_kernel_without_markers_names_one_that_has_them(name: str, other: str)
 
 def test_a_kernel_that_cannot_mount_a_file_is_not_supported() -> None:
     planned = plan(load_experiment(data_dir("configs") / "lkst-events-2005.yaml", kinds()))
-    cell = next(cell for cell in planned.cells if cell.row == "none")
+    cell = next(cell for cell in planned.cells if cell.probe == "none")
     config = {f"CONFIG_{name}": "y" for name in ("BLK_DEV_LOOP", "SQUASHFS", "SQUASHFS_LZ4", "TMPFS")}
     assert unsupported_reason(a_kernel(config), cell) is None
     # A driver that is a module needs the kernel's modules, which this one has not.

@@ -377,10 +377,10 @@ def test_its_column_is_headed_by_the_line_itself(tmp_path: Path, text: str, colu
     quoted = text.replace("'", "''")
     baseline, probed = call_cells(None, only_table(loaded(tmp_path, f"'bpftrace: {quoted}'"), CallsTable))
     assert (baseline.parameters.get("one_liner"), probed.parameters["one_liner"]) == (None, column)
-    record = cell("kprobe").model_copy(update={"probe": probed.row, "parameters": dict(probed.parameters)})
+    record = cell("kprobe").model_copy(update={"probe": probed.probe, "parameters": dict(probed.parameters)})
     assert heading(record) == column
     # A run of an earlier version has its name.
-    assert heading(record.model_copy(update={"parameters": {}})) == probed.row
+    assert heading(record.model_copy(update={"parameters": {}})) == probed.probe
 
 
 @pytest.mark.parametrize(
