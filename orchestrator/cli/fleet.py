@@ -195,7 +195,6 @@ def down(name: _Name = USUAL_NAME) -> None:
 
 _HEADER = ("worker", "guests", "running", "MiB", "host", "version", "python", "qemu", "problem")
 _VERSION = re.compile(r"version (\S{1,40})")
-_LITTLE_MB = 2000
 
 
 def print_status(fleet: Target, *, as_json: bool) -> bool:
@@ -244,11 +243,7 @@ def _problem(answer: Answer) -> str:
     other = Versions.here().difference(answer.versions)
     if other is not None:
         return f"{other}: runs refuse it; check out the same commit there, and install the same QEMU and Python"
-    if not answer.is_writable:
-        return f"cannot write to {answer.cache}: set ORCHESTRATOR_CACHE to another folder"
-    if answer.free_mb < _LITTLE_MB:
-        return f"{answer.free_mb} MB free in {answer.cache}, better {_LITTLE_MB}: {PROGRAM} cache prune"
-    return ""
+    return answer.cache
 
 
 def _row(facts: Mapping[str, Any]) -> Sequence[str]:

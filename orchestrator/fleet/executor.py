@@ -32,7 +32,6 @@ from orchestrator.fleet.worker import (
     MOST_FILES,
     Answer,
     FileMessage,
-    Guests,
     StepLine,
     Versions,
     received,
@@ -50,7 +49,7 @@ from orchestrator.run.boot import (
     identity,
     without_number,
 )
-from orchestrator.run.executor import Executor, ExecutorEvent, Job, JobEnded, signals_in_turn
+from orchestrator.run.executor import Executor, ExecutorEvent, Guests, Job, JobEnded, signals_in_turn
 from orchestrator.run.runner import ProgressListener
 from orchestrator.steps import pass_on
 
@@ -301,13 +300,13 @@ class FleetExecutor:
             self._waiting.insert(0, attempt.work)  # it had not begun: does not count as a loss
         else:
             last = f"; its last report: {_cut(attempt.last)}" if attempt.last else ""
-            self._lost(attempt.work, member, _cut(why) + last)
+            self._count_loss(attempt.work, member, _cut(why) + last)
 
     def _lose_all_of(self, member: Member, why: str) -> None:
         for attempt in [one for one in self._attempts.values() if one.member is member]:
             self._lose(attempt, why)
 
-    def _lost(self, work: Work, member: Member, why: str) -> None:
+    def _count_loss(self, work: Work, member: Member, why: str) -> None:
         work.losses.append((member.name, why))
         if not work.left:
             self._emit(work, JobEnded())

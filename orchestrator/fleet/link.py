@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from distributed import Client, Future, KilledWorker
@@ -22,7 +21,7 @@ from distributed import Client, Future, KilledWorker
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet import worker as on_worker
 from orchestrator.fleet.target import RUN_TOPIC, Target, no_fleet, quiet_logging, security_of, set_up_dask
-from orchestrator.fleet.transfer import PIECE, Bundle, Reference
+from orchestrator.fleet.transfer import PIECE, Bundle
 from orchestrator.fleet.worker import Answer
 
 
@@ -98,7 +97,6 @@ class Link:
         self._wanted: set[str] = set()
         """Boots whose files are being sent, and that were not cancelled."""
         self._shipping: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._has: defaultdict[str, set[Reference]] = defaultdict(set)
         self._closing = threading.Event()
         self._silent = threading.Event()
         client.subscribe_topic(self._topic, lambda event: self.inbox.put(Message(event[1])))
@@ -175,16 +173,10 @@ class Link:
         future.add_done_callback(done)
 
     def _ship(self, address: str, bundle: Bundle) -> None:
-        wanted = [reference for reference in bundle.files if reference not in self._has[address]]
-        if wanted:
-            for reference in self._on(address, on_worker.missing, wanted):
-                self._send(address, reference, bundle.files[reference])
-            self._has[address] |= set(wanted)
-
-    def _send(self, address: str, reference: Reference, file: Path) -> None:
-        with file.open("rb") as opened:
-            for offset in range(0, max(1, reference.size), PIECE):
-                self._on(address, on_worker.receive, reference, offset, opened.read(PIECE), self._topic)
+        for reference in self._on(address, on_worker.missing, list(bundle.files)):
+            with bundle.files[reference].open("rb") as file:
+                for offset in range(0, max(1, reference.size), PIECE):
+                    self._on(address, on_worker.receive, reference, offset, file.read(PIECE), self._topic)
 
     def _on(self, address: str, function: Callable[..., Any], *arguments: object) -> Any:
         return self._client.run(function, *arguments, workers=[address], on_error="raise")[address]
@@ -200,7 +192,6 @@ class Link:
                 self._silent.set()
                 return
             for address in known - there:
-                self._has.pop(address, None)
                 self.inbox.put(Left(address))
             for address in there - known:
                 self.inbox.put(Joined(address))

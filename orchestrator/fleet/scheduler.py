@@ -16,7 +16,11 @@ class FleetScheduler(Unlisted, Scheduler):
     """Dask's scheduler without its HTTP server, and without storing the messages of runs.
 
     They carry files, and Dask (2026.8) keeps each topic's last events, and its name, for as long as it runs.
+    Awaited, it listens on one interface only; raises OSError if it cannot.
     """
+
+    def __init__(self, host: str, port: int, security: Security) -> None:
+        super().__init__(host=host, port=port, protocol="tls", security=security)
 
     def log_event(self, topic: str | Collection[str], msg: Any) -> None:
         """Send to all subscribed clients; drop messages of ended runs."""
@@ -32,10 +36,3 @@ class FleetScheduler(Unlisted, Scheduler):
         topics = self._broker._topics
         for name in [one for one, topic in topics.items() if one.startswith(RUN_TOPIC) and client in topic.subscribers]:
             del topics[name]
-
-
-async def started_scheduler(host: str, port: int, security: Security) -> FleetScheduler:
-    """A scheduler that listens on one interface only. Raises OSError if it cannot."""
-    scheduler = FleetScheduler(host=host, port=port, protocol="tls", security=security)
-    await scheduler
-    return scheduler

@@ -109,10 +109,10 @@ async def _supervise(config: SupervisorConfig) -> None:
 
 async def _scheduler(config: SupervisorConfig) -> FleetScheduler:
     set_up_dask()
-    from orchestrator.fleet.scheduler import started_scheduler  # imports distributed, which Dask's settings precede
+    from orchestrator.fleet.scheduler import FleetScheduler  # imports distributed, which Dask's settings precede
 
     try:
-        return await started_scheduler(config.host, config.port, security_of(config.key))
+        return await FleetScheduler(config.host, config.port, security_of(config.key))
     except (OSError, RuntimeError) as error:
         # Dask raises a RuntimeError whose cause is the telling error.
         cause = error.__cause__ or error

@@ -140,7 +140,7 @@ def _plugin(context: BuildContext) -> Path | None:
 # A worker's store of files that clients have sent: by content, each once, complete or absent.
 #
 # A file with the same content in the machine's own cache is used from there: on the client's own machine nothing is
-# copied. nothing is copied.
+# copied.
 
 PIECE = 8 << 20
 """Bytes of a file that are sent at once."""

@@ -88,7 +88,7 @@ def single_cell(job: Job, cell: str) -> Job:
 
 def calibrated_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
     """What this machine counts in the calibration's cells. Raises HostError if none has a number."""
-    records = _records(context, job, watch)
+    records = measured_here(context, job, watch)
     if not any(record.status == "ok" for record in records):
         why = next((record.reason for record in records if record.reason), "no reason is known")
         raise HostError("this machine cannot measure what its fleet is to be compared with", detail=why.splitlines())
@@ -103,7 +103,7 @@ def recounted(context: BuildContext, jobs: Sequence[Job], watch: Callable[[Guest
 
     def measure(job: Job) -> Counts | LabError:
         try:
-            return measured_here(context, job, watch)
+            return counts(measured_here(context, job, watch))
         except LabError as error:
             return error
 
@@ -111,12 +111,8 @@ def recounted(context: BuildContext, jobs: Sequence[Job], watch: Callable[[Guest
         return list(pool.map(measure, jobs))
 
 
-def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
-    """The same for one job. Raises LabError."""
-    return counts(_records(context, job, watch))
-
-
-def _records(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> list[CellRecord]:
+def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> list[CellRecord]:
+    """The records of a job's cells, measured on this machine. Raises LabError."""
     records: list[CellRecord] = []
 
     def take(event: Event) -> None:

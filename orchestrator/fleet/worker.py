@@ -6,12 +6,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
-import os
 import re
-import shutil
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,14 +20,13 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import Worker, get_worker
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from orchestrator import __version__
+from orchestrator import __version__, doctor
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.errors import LabError
 from orchestrator.files import ScratchFolder
 from orchestrator.fleet.state import MOST_GUESTS
 from orchestrator.fleet.target import Unlisted
 from orchestrator.fleet.transfer import FileStore, Reference, unbundled
-from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_version
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
@@ -46,7 +42,7 @@ from orchestrator.run.boot import (
     Session,
     run_boot,
 )
-from orchestrator.run.executor import Stopped
+from orchestrator.run.executor import Guests
 from orchestrator.run.machines import timing_of
 from orchestrator.steps import own_steps, step, step_source
 
@@ -117,33 +113,6 @@ def received(message: object) -> tuple[str, Body]:
 
 
 Send = Callable[[dict[str, object]], None]
-
-
-class Guests:
-    """Guests in threads of their own that end together: those of a boot, or of the client itself."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._guests: list[Guest] = []
-        self.has_ended = False
-
-    def watch(self, guest: Guest) -> None:
-        """In a guest's thread, before it runs. Raises Stopped if the group has ended."""
-        with self._lock:
-            self._guests.append(guest)
-        self.check()
-
-    def check(self) -> None:
-        if self.has_ended:
-            raise Stopped
-
-    def end(self) -> None:
-        """End all of them, from any thread; none can start afterwards."""
-        with self._lock:
-            self.has_ended = True
-            guests = list(self._guests)
-        for guest in guests:
-            guest.abort()
 
 
 class Boots:
@@ -264,7 +233,7 @@ _NAMES = {"project": "this program at version", "code": "this program with conte
 class Answer(BaseModel):
     """A worker's answer: versions and its room for guests, or the ``problem`` that prevents it from working.
 
-    ``memory_mib`` is for all of its ``guests``; ``free_mb`` is the free space at its ``cache``.
+    ``memory_mib`` is for all of its ``guests``; ``cache`` says what is wrong with its cache folder, if anything.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -276,8 +245,6 @@ class Answer(BaseModel):
     problem: str = Field(default="", max_length=4000)
     host: str = Field(default="", max_length=300)
     cache: str = Field(default="", max_length=5000)
-    is_writable: bool = False
-    free_mb: int = Field(default=0, ge=0)
 
     @classmethod
     def of(cls, said: object) -> Answer:
@@ -320,9 +287,6 @@ class BootPlugin(WorkerPlugin):
         if start in ("executing", "long-running") and finish not in ("memory", "error"):
             self.boots.abort(str(key))
 
-    def teardown(self, worker: Worker) -> None:
-        self.boots.abort_all()
-
 
 class FleetWorker(Unlisted, Worker):
     """Dask's worker without its HTTP server. It ends its guests first, not after Dask's wait of half a minute."""
@@ -352,14 +316,9 @@ async def examine(dask_worker: Worker) -> str:
 
 
 def _examined(room: dict[str, Any]) -> Answer:
-    cache = cache_dir()
-    existing = next(folder for folder in (cache, *cache.parents) if os.access(folder, os.F_OK))
-    facts: dict[str, Any] = {
-        "host": socket.gethostname(),
-        "cache": str(cache),
-        "is_writable": os.access(existing, os.W_OK | os.X_OK),
-        "free_mb": shutil.disk_usage(existing).free // 1_000_000,
-    }
+    cache = doctor.folder("cache", cache_dir(), "ORCHESTRATOR_CACHE")
+    said = "" if cache.status is doctor.Status.OK else f"{cache.text}: {cache.remedy}"
+    facts: dict[str, Any] = {"host": socket.gethostname(), "cache": said}
     try:
         return Answer(versions=Versions.here(), **room, **facts)
     except LabError as error:

@@ -108,6 +108,34 @@ class Stopped(BaseException):
     """The run ends: raised in a boot that reports something. Not an error, and not to be caught as one."""
 
 
+class Guests:
+    """Guests in threads of their own that end together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._guests: list[Guest] = []
+        self._has_ended = False
+
+    def watch(self, guest: Guest) -> None:
+        """In a guest's thread, before it runs. Raises Stopped if the group has ended."""
+        with self._lock:
+            self._guests.append(guest)
+        self.check()
+
+    def check(self) -> None:
+        """Raise Stopped if the group has ended."""
+        if self._has_ended:
+            raise Stopped
+
+    def end(self) -> None:
+        """End all of them, from any thread, whatever their threads wait for; none can start afterwards."""
+        with self._lock:
+            self._has_ended = True
+            guests = list(self._guests)
+        for guest in guests:
+            guest.abort()
+
+
 class _Reported:
     """An event in transit: ``taken`` is set when the reader is done with it."""
 
@@ -124,9 +152,7 @@ class LocalExecutor:
         self._context, self._watched = context, watch
         self._submitted: list[Job] = []
         self._queue: queue.SimpleQueue[_Reported | Future[None] | Callable[[], None]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._guests: list[Guest] = []
-        self._stopped = False
+        self._guests = Guests()
 
     def submit(self, job: Job) -> None:
         if job.timed_on:
@@ -160,11 +186,7 @@ class LocalExecutor:
         reported.taken.result()
 
     def _watch(self, guest: Guest) -> None:
-        """In a boot's thread: register a guest that must end with the executor, whatever its thread waits for."""
-        with self._lock:
-            self._guests.append(guest)
-        if self._stopped:
-            raise Stopped
+        self._guests.watch(guest)
         self._watched(guest)
 
     def _reported(self, jobs: int) -> Generator[tuple[Job, ExecutorEvent], None, None]:
@@ -186,13 +208,9 @@ class LocalExecutor:
                     interrupt()
 
     def _stop(self, futures: list[Future[None]]) -> None:
-        with self._lock:
-            self._stopped = True
-            guests = list(self._guests)
         for future in futures:
             future.cancel()
-        for guest in guests:
-            guest.abort()
+        self._guests.end()
         # A boot that reports something gets Stopped, and ends when its guest has.
         while not all(future.done() for future in futures):
             with suppress(queue.Empty):

@@ -7,13 +7,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from orchestrator.fleet.scheduler import started_scheduler
+from orchestrator.fleet.scheduler import FleetScheduler
 from orchestrator.fleet.target import read_key, security_of, set_up_dask
 
 
 async def serve(key: str) -> None:
     set_up_dask()
-    scheduler = await started_scheduler("127.0.0.1", 0, security_of(key))
+    scheduler = await FleetScheduler("127.0.0.1", 0, security_of(key))
     print(scheduler.address, flush=True)
     await scheduler.finished()  # type: ignore[no-untyped-call]
 

@@ -25,8 +25,8 @@ FLEET = Target(STATE.address, "", STATE)
 
 
 def worker(name: str, versions: Versions | None = HERE, **answer: object) -> Surveyed:
-    facts = {"name": name, "versions": versions, "guests": 2, "memory_mib": 4096, "host": "host", "cache": "/cache"}
-    answered = Answer.model_validate({**facts, "is_writable": True, "free_mb": 5000, **answer})
+    facts = {"name": name, "versions": versions, "guests": 2, "memory_mib": 4096, "host": "host"}
+    answered = Answer.model_validate({**facts, **answer})
     return Surveyed("tls://127.0.0.1:2", name, 1, answered)
 
 
@@ -64,8 +64,7 @@ def test_one_that_is_missing_is_told(answers: list[Surveyed], capsys: pytest.Cap
             {"versions": HERE.model_copy(update={"code": "1" * 16})},
             f"it has this program with content {'1' * 16}, and this machine has {'0' * 16}: runs refuse it;",
         ),
-        ({"is_writable": False}, "cannot write to /cache:"),
-        ({"free_mb": 100}, "100 MB free in /cache, better 2000:"),
+        ({"cache": "/cache, 0.1 GB free: make room"}, "/cache, 0.1 GB free: make room"),
     ],
 )
 def test_what_a_run_would_refuse_or_lack_is_told(

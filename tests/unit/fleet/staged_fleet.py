@@ -27,7 +27,7 @@ from orchestrator.experiment.plan import Plan, plan
 from orchestrator.fleet.executor import FleetExecutor
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Message, Notice, T
 from orchestrator.fleet.transfer import Bundle, unbundled
-from orchestrator.fleet.trust import OVERHEAD_MIB, Counts, counts
+from orchestrator.fleet.trust import OVERHEAD_MIB, counts
 from orchestrator.fleet.worker import BEGINS, Answer, Body, FileMessage, Versions, sent
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
@@ -127,6 +127,9 @@ class Worker:
     memory_mib: int = 4096
     versions: Versions = HERE
     script: Script = honest
+    """What it says of a boot."""
+    calibrates: Script = honest
+    """What it says of the calibration."""
     surplus: float = 0.0
     """What it counts too much."""
     is_alive: bool = True
@@ -231,7 +234,7 @@ class Stage(Link):
         if not worker.is_alive:
             self._pending.append(lambda: self.inbox.put(Ended(attempt, LabError("its files could not be sent"))))
             return
-        boot.script = worker.script(boot)
+        boot.script = worker.calibrates(boot) if boot.is_calibration else worker.script(boot)
         self.boots[attempt] = boot
         mine = [one for one in self.boots.values() if one.worker is worker and not one.is_calibration]
         assert len(mine) <= worker.guests
@@ -320,8 +323,8 @@ def _calibration_job(context: object, kinds: object, jobs: Sequence[Job]) -> Job
     return Job(task, job.artifacts)
 
 
-def _measured_here(context: object, job: Job, watch: object) -> Counts:
-    return counts(record_of(cell) for cell in job.task.cells)
+def _measured_here(context: object, job: Job, watch: object) -> list[CellRecord]:
+    return [record_of(cell) for cell in job.task.cells]
 
 
 def _no_plugin(context: object) -> Path:
@@ -331,7 +334,7 @@ def _no_plugin(context: object) -> Path:
 # What would boot a guest on this machine, or needs its QEMU and its compiler, is played, too.
 PLAYED: dict[str, object] = {
     "orchestrator.fleet.trust.calibration_job": _calibration_job,
-    "orchestrator.fleet.trust.calibrated_here": _measured_here,
+    "orchestrator.fleet.trust.calibrated_here": lambda *arguments: counts(_measured_here(*arguments)),
     "orchestrator.fleet.trust.measured_here": _measured_here,
     "orchestrator.fleet.transfer.counting_plugin": _no_plugin,
     "orchestrator.fleet.worker.Versions.here": lambda: HERE,

@@ -18,6 +18,7 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
+from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import CellBegan, GuestBooted, Outcome, Progress, Session, without_number
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded, Stopped
 from orchestrator.steps import step_echo
@@ -28,7 +29,7 @@ from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, recor
 
 from orchestrator.fleet.executor import _PATIENCE
 from orchestrator.fleet.link import Ended, Joined, Left, Message, Notice
-from orchestrator.fleet.trust import Counts, Member, Roster, calibrated_here, counts, measured_here
+from orchestrator.fleet.trust import Member, Roster, calibrated_here, measured_here
 from orchestrator.fleet.worker import BEGINS, FileMessage, StepLine, received, sent
 
 
@@ -150,9 +151,6 @@ def test_boots_that_wait_for_the_same_worker_are_asked_for_once(
 
 def test_what_a_dead_worker_has_not_measured_another_one_measures(tmp_path: Path, stage: Stage) -> None:
     def dies(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            yield from honest(boot)
-            return
         script = honest(boot)
         for _ in range(4):  # it begins, its guest boots, a cell begins, and has an outcome
             yield next(script)
@@ -209,8 +207,6 @@ def test_a_boot_that_loses_three_workers_fails_with_what_each_reported(tmp_path:
 
 def test_what_each_of_three_workers_reported_has_room(tmp_path: Path, stage: Stage) -> None:
     def stumbles(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            return honest(boot)
         progress = boot.tell(Progress("\x1b" * 3000))
         return iter([progress, boot.end(LabError(f"{boot.worker.name} stumbles {'x' * 3000}"))])
 
@@ -226,8 +222,6 @@ def test_a_worker_whose_task_ends_oddly_has_lost_the_boot(tmp_path: Path, stage:
     ends = {"a": CancelledError("boot1-1"), "b": RuntimeError("a fault\nof the worker's"), "c": KeyError("x")}
 
     def ends_oddly(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            return honest(boot)
         return iter([boot.tell(Progress(BEGINS)), boot.end(ends[boot.worker.name])])
 
     for name in ends:
@@ -242,8 +236,6 @@ def test_a_worker_whose_task_ends_oddly_has_lost_the_boot(tmp_path: Path, stage:
 
 def test_a_boot_that_ends_without_all_of_its_outcomes_is_lost(tmp_path: Path, stage: Stage) -> None:
     def lazy(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            return honest(boot)
         return once(iter([boot.tell(Progress(BEGINS)), boot.end()]), boot)
 
     stage.join("left", script=lazy)
@@ -274,8 +266,6 @@ def test_late_messages_are_dropped(tmp_path: Path, stage: Stage) -> None:
 
 def test_a_cell_of_which_the_outcome_is_missing_is_measured_again(tmp_path: Path, stage: Stage) -> None:
     def forgets(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            return honest(boot)
         said = list(honest(boot))
         del said[3]  # the first outcome
         return once(iter(said), boot)
@@ -330,9 +320,6 @@ def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
     tmp_path: Path, stage: Stage, what: str
 ) -> None:
     def cheats(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            yield from honest(boot)
-            return
         yield boot.tell(Progress(BEGINS))
         first, *_ = boot.task.cells
         right = record_of(first)
@@ -361,8 +348,6 @@ def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
 @pytest.mark.parametrize("name", ["../../lab.sqlite", "/etc/passwd", "events"])
 def test_a_worker_that_names_a_file_elsewhere_is_retired(tmp_path: Path, stage: Stage, name: str) -> None:
     def cheats(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            return honest(boot)
         return iter([boot.tell(Progress(BEGINS)), boot.tell(FileMessage(name=name, content=b"x"))])
 
     stage.join("z", script=cheats)
@@ -374,42 +359,28 @@ def test_a_worker_that_names_a_file_elsewhere_is_retired(tmp_path: Path, stage: 
     assert any(line.startswith("warning: z is retired: a worker sent a file called") for line in play.lines.warnings)
 
 
-def test_a_worker_sends_no_more_files_than_a_boot_leaves(
-    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("bound", "most", "content", "why"),
+    [
+        ("MOST_FILES", 3, b"x", "it sent more than 3 files of one boot"),
+        ("MOST_BYTES", 3 << 20, bytes(1 << 20), "it sent files of more than 3 MiB of one boot"),
+    ],
+)
+def test_a_worker_sends_no_more_than_a_boot_leaves(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, content: bytes, why: str
 ) -> None:
-    monkeypatch.setattr("orchestrator.fleet.executor.MOST_FILES", 3)
+    monkeypatch.setattr(f"orchestrator.fleet.executor.{bound}", most)
 
     def floods(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            yield from honest(boot)
-            return
         for number in range(1000):
-            yield boot.tell(FileMessage(name=f"flood{number}", content=b"x"))
-
-    stage.join("z", script=floods)
-    stage.join("right")
-    Play(tmp_path, jobs_of(tmp_path, 1), stage).run()
-    assert len(list((tmp_path / "boot1").glob("flood*"))) == 3
-
-
-def test_a_worker_sends_no_more_bytes_than_a_boot_leaves(
-    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("orchestrator.fleet.executor.MOST_BYTES", 3 << 20)
-
-    def floods(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            yield from honest(boot)
-            return
-        for number in range(1000):
-            yield boot.tell(FileMessage(name=f"flood{number}", content=bytes(1 << 20)))
+            yield boot.tell(FileMessage(name=f"flood{number}", content=content))
 
     stage.join("z", script=floods)
     stage.join("right")
     play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
     play.run()
     assert len(list((tmp_path / "boot1").glob("flood*"))) == 3
-    assert any("z is retired: it sent files of more than 3 MiB of one boot" in line for line in play.lines.warnings)
+    assert any(f"z is retired: {why}" in line for line in play.lines.warnings)
 
 
 # --- hosts ------------------------------------------------------------------------------------------------------------
@@ -417,9 +388,6 @@ def test_a_worker_sends_no_more_bytes_than_a_boot_leaves(
 
 def test_a_worker_whose_host_fails_gets_no_more_and_is_believed(tmp_path: Path, stage: Stage) -> None:
     def full(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            yield from honest(boot)
-            return
         script = honest(boot)
         for _ in range(4):
             yield next(script)
@@ -436,8 +404,6 @@ def test_a_worker_whose_host_fails_gets_no_more_and_is_believed(tmp_path: Path, 
 
 def test_an_error_of_usage_ends_the_run(tmp_path: Path, stage: Stage) -> None:
     def refuses(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            return honest(boot)
         return iter([boot.end(UsageError("the kernel is another one", where="boot1", hint="begin anew", detail=["a"]))])
 
     stage.join("left", script=refuses)
@@ -460,8 +426,6 @@ def test_a_boot_that_no_worker_has_room_for_fails(tmp_path: Path, stage: Stage) 
 
 def test_the_one_worker_with_the_memory_gets_a_boot_again(tmp_path: Path, stage: Stage) -> None:
     def stumbles(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            return honest(boot)
         return once(iter([boot.tell(Progress(BEGINS)), boot.end(LabError("a hiccup"))]), boot)
 
     stage.join("large", memory_mib=8192, script=stumbles)
@@ -562,7 +526,7 @@ def test_a_worker_that_is_not_like_this_machine_does_not_take_part(tmp_path: Pat
     def cannot(boot: Boot) -> Iterator[Notice]:
         return iter([boot.end(LabError("no /dev/null"))])
 
-    stage.join("broken", script=cannot)
+    stage.join("broken", calibrates=cannot)
     play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
     assert {record.worker for record in play.run().records.values()} == {"right"}
     told = "\n".join(play.lines.warnings)
@@ -756,9 +720,6 @@ def test_a_worker_that_counts_wrong_is_found_out_though_it_has_gone(tmp_path: Pa
     """Another worker of its name counts right."""
 
     def dies(boot: Boot) -> Iterator[Notice]:
-        if boot.is_calibration:
-            yield from honest(boot)
-            return
         boot.worker.surplus = 1.0
         yield from islice(honest(boot), 4)
         stage.kill(boot.worker)
@@ -800,9 +761,9 @@ def test_one_cell_of_each_worker_is_counted_again(
 ) -> None:
     counted: list[str] = []
 
-    def measured(context: object, job: Job, watch: object) -> Counts:
+    def measured(context: object, job: Job, watch: object) -> list[CellRecord]:
         counted.extend(cell.id for cell in job.task.cells)
-        return counts(record_of(cell) for cell in job.task.cells)
+        return [record_of(cell) for cell in job.task.cells]
 
     monkeypatch.setattr("orchestrator.fleet.trust.measured_here", measured)
     stage.join("z", guests=1)
@@ -839,7 +800,7 @@ def test_a_worker_whose_cells_fail_as_here_is_believed(
     def says(boot: Boot) -> Iterator[Notice]:
         yield boot.tell(Progress(BEGINS))
         for cell in boot.task.cells:
-            yield boot.tell(outcome(cell, fails=boot.worker.name == "right" and not boot.is_calibration))
+            yield boot.tell(outcome(cell, fails=boot.worker.name == "right"))
         yield boot.end()
 
     def boots(session: Session) -> None:
@@ -857,7 +818,7 @@ def test_a_worker_whose_cells_fail_as_here_is_believed(
 
 def test_a_worker_that_was_retired_does_not_come_back(tmp_path: Path, stage: Stage) -> None:
     def fails(boot: Boot) -> Iterator[Notice]:
-        return honest(boot) if boot.is_calibration else iter([boot.end(HostError("there is no room left"))])
+        return iter([boot.end(HostError("there is no room left"))])
 
     z = stage.join("z", guests=1, script=fails)
     stage.join("left", guests=1)
@@ -881,10 +842,10 @@ def test_a_worker_that_only_comes_and_goes_is_refused(
     monkeypatch.setattr("orchestrator.fleet.executor._PATIENCE", -1.0)
 
     def dies(boot: Boot) -> Iterator[Notice]:
-        stage.join("z", script=dies)  # the next one
+        stage.join("z", calibrates=dies)  # the next one
         return iter([Left(boot.worker.address)])
 
-    stage.join("z", script=dies)
+    stage.join("z", calibrates=dies)
     with pytest.raises(HostError, match="no worker of the fleet is left") as raised:
         Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
     assert any("it has joined 5 times without completing a boot" in line for line in raised.value.detail)

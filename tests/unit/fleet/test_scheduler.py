@@ -19,7 +19,7 @@ from distributed.security import Security
 
 from orchestrator.errors import HostError
 from orchestrator.fleet.link import Ended, Joined, Link, Message, connected
-from orchestrator.fleet.scheduler import FleetScheduler, started_scheduler
+from orchestrator.fleet.scheduler import FleetScheduler
 from orchestrator.fleet.target import RUN_TOPIC, made_key, read_key, security_of, set_up_dask
 from orchestrator.fleet.transfer import Bundle
 from orchestrator.fleet.worker import BEGINS, BootPlugin, Boots, FleetWorker, Send, received, sent
@@ -46,7 +46,7 @@ def on_a_scheduler(security: Security, do: Callable[[FleetScheduler], Awaitable[
     """Do something with a scheduler of its own."""
 
     async def main() -> None:
-        scheduler = await started_scheduler("127.0.0.1", 0, security)
+        scheduler = await FleetScheduler("127.0.0.1", 0, security)
         try:
             await asyncio.wait_for(do(scheduler), LIMIT)
         finally:
