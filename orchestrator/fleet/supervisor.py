@@ -112,13 +112,15 @@ async def _scheduler(config: SupervisorConfig) -> FleetScheduler:
     from orchestrator.fleet.scheduler import FleetScheduler  # imports distributed, which Dask's settings precede
 
     try:
-        return await FleetScheduler(config.host, config.port, security_of(config.key))
+        scheduler = FleetScheduler(config.host, config.port, security_of(config.key))
+        await scheduler
     except (OSError, RuntimeError) as error:
         # Dask raises a RuntimeError whose cause is the telling error.
         cause = error.__cause__ or error
         if not isinstance(cause, OSError):
             raise
         raise _refusal(config, cause) from None
+    return scheduler
 
 
 def _refusal(config: SupervisorConfig, error: OSError) -> HostError:

@@ -15,7 +15,7 @@ async def serve(key: str) -> None:
     set_up_dask()
     scheduler = await FleetScheduler("127.0.0.1", 0, security_of(key))
     print(scheduler.address, flush=True)
-    await scheduler.finished()  # type: ignore[no-untyped-call]
+    await scheduler.finished()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,11 @@ the exact ones cost changes by ``STEPS``, with the kernel's package, the compile
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,6 +26,7 @@ from orchestrator.results.runs import RunIdentity, prepare_directory
 from orchestrator.results.statistics import median
 from orchestrator.results.store import Store
 
+COMMAND = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
 RUNS = 1000
 TABLES = 25
 EXPERIMENT = "generated"
@@ -145,3 +150,27 @@ def _timed(fields: dict[str, Any], number: int, chance: random.Random) -> dict[s
 def _failed(fields: dict[str, Any]) -> dict[str, Any]:
     nothing: dict[str, Any] = {"samples": [], "value": None, "overhead": None, "interval": None, "evidence": None}
     return {**fields, **nothing, "status": "failed", "reason": _FAILURE, "clock": "wall", "unit": "ns"}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a command: seconds, CPU seconds, the most memory in MB, and what it said."""
+
+    seconds: float
+    used: float
+    memory: float
+    said: str = ""
+
+
+def cost(lab: Path, *arguments: str) -> Cost:
+    """Call the command on this store."""
+    environment = {**os.environ, "ORCHESTRATOR_LAB": str(lab)}
+    said = lab / "said"
+    begun = time.perf_counter()
+    with said.open("w") as stream:
+        process = subprocess.Popen([*COMMAND, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=stream)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    seconds = time.perf_counter() - begun
+    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, said.read_text())

@@ -12,28 +12,16 @@ import json
 import os
 import statistics
 import subprocess
-import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import generated_store
 import pytest
+from generated_store import COMMAND, Cost, cost
 
 ROUNDS = 5
 MOST_MEMORY = 300.0  # MB
-COMMAND = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
 EXACT = "generated:t03/kprobe"
 TIMES = f"generated:{generated_store.WALL_TABLE}/kprobe"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Of a command: seconds, CPU seconds, and the most memory in MB."""
-
-    seconds: float
-    used: float
-    memory: float
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +29,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("generated")
     generated_store.generate(folder)
     return folder
-
-
-def cost(lab: Path, *arguments: str) -> Cost:
-    environment = {**os.environ, "ORCHESTRATOR_LAB": str(lab)}
-    begun = time.perf_counter()
-    process = subprocess.Popen([*COMMAND, *arguments], env=environment, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    return Cost(time.perf_counter() - begun, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 @pytest.mark.parametrize(

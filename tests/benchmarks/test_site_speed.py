@@ -9,32 +9,17 @@ Opt-in: ./lab test tests/benchmarks
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
-import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import generated_store
 import pytest
+from generated_store import cost
 
 ROUNDS = 5
 MOST_MEMORY = 300.0  # MB
-COMMAND = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
 PAGES = generated_store.RUNS + 100 + 3
 """One for each run and metric; the experiment's, the list of all runs, the first one."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Of a command: seconds, CPU seconds, the most memory in MB, and what it said."""
-
-    seconds: float
-    used: float
-    memory: float
-    said: str
 
 
 @pytest.fixture(scope="module")
@@ -42,19 +27,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("generated")
     generated_store.generate(folder)
     return folder
-
-
-def cost(lab: Path, *arguments: str) -> Cost:
-    environment = {**os.environ, "ORCHESTRATOR_LAB": str(lab)}
-    said = lab / "said"
-    begun = time.perf_counter()
-    with said.open("w") as stream:
-        process = subprocess.Popen([*COMMAND, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=stream)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    seconds = time.perf_counter() - begun
-    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, said.read_text())
 
 
 def test_a_site_of_a_thousand_runs(lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

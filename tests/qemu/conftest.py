@@ -122,6 +122,12 @@ def modules(workshop: BuildContext, guest_kernel: Kernel) -> ModuleMaker:
     return ModuleMaker(workshop, guest_kernel)
 
 
+@pytest.fixture
+def users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's cache in runs of pytester, which gives them another home directory."""
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache_dir()))
+
+
 @pytest.fixture(scope="session")
 def late_oops(workshop: BuildContext) -> Path:
     """A module for lab-i386-up whose kernel warns, and then has a thread that dies of an oops."""

@@ -8,20 +8,12 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from probe_repository import EXPERIMENT, KERNEL
 
 from orchestrator.paths import data_dir
 
-KERNEL = "lab-i386-up"
-
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
 
-EXPERIMENT = f"""\
-name: own
-kernels: [{KERNEL}]
-machines: [{{cpu: pentium4}}]
-probes: [none, ./own.c.j2]
-benchmark: {{name: gtodbench, calls: 100, repeats: 2}}
-"""
 HANDLER = "static int kprobe_func(struct kprobe *kp, struct pt_regs *regs)\n{\n"
 TEN_NOPS = '\tasm volatile(".rept 10; nop; .endr");\n'
 

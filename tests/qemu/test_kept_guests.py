@@ -19,11 +19,11 @@ from pseudo_terminals import PSEUDO_TERMINALS
 from orchestrator.artifacts.saved_guests import keep_guest, kept_guest
 from orchestrator.errors import GuestError, HostError, UsageError
 from orchestrator.guest.guest import Guest, State
-from orchestrator.paths import cache_dir
 from orchestrator.pytest_plugin.guest_pool import GuestFactory
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.usefixtures("users_cache")
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M")
 
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -39,12 +39,6 @@ def reopened(file: Path, folder: Path) -> tuple[bytes, bytes]:
         guest.reopen(saved)
         with guest:
             return guest.get(_BOOT_ID), guest.get("/root/left")
-
-
-@pytest.fixture(autouse=True)
-def users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pytester gives its runs another home directory; the cache in it would be empty."""
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache_dir()))
 
 
 @pytest.fixture

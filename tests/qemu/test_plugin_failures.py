@@ -10,9 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from command_line import qemus_in
 
-from orchestrator.paths import cache_dir
-
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.usefixtures("users_cache")
 
 MARK = """
 import os, signal
@@ -21,12 +20,6 @@ from orchestrator.errors import GuestExit
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M")
 """
-
-
-@pytest.fixture(autouse=True)
-def users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pytester gives its runs another home directory; the cache in it would be empty."""
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache_dir()))
 
 
 def properties_of(report: Path, test: str) -> dict[str, str]:

@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 from command_line import qemus_in
 
-from orchestrator.paths import cache_dir
-
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.usefixtures("users_cache")
 
 SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
 HEAVY = {"jinja2", "pydantic", "qemu", "rich", "typer", "yaml"}
-
-
-@pytest.fixture(autouse=True)
-def users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pytester gives its runs another home directory; the cache in it would be empty."""
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache_dir()))
 
 
 def test_without_the_option_nothing_heavy_is_imported(pytester: pytest.Pytester) -> None:

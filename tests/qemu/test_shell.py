@@ -44,6 +44,14 @@ def shell(lab: Path, *options: str) -> Iterator[pexpect.spawn[str]]:
         person.close(force=True)
 
 
+def ends(person: pexpect.spawn[str], words: str, status: int) -> None:
+    """The command says this, and then ends with the status."""
+    person.expect_exact(words)
+    person.expect(pexpect.EOF)
+    person.wait()
+    assert person.exitstatus == status
+
+
 def qemu_of(person: pexpect.spawn[str]) -> int:
     """The process number of the QEMU that the command has started."""
     assert person.pid is not None
@@ -75,10 +83,7 @@ def test_a_person_works_on_the_console(tmp_path: Path) -> None:
         person.sendintr()
         person.expect_exact("athlon:/proc # ")
         person.sendline("exit")
-        person.expect_exact("the guest has ended")
-        person.expect(pexpect.EOF)
-        person.wait()
-        assert person.exitstatus == 0
+        ends(person, "the guest has ended", 0)
         assert termios.tcgetattr(person.child_fd) == before
     assert qemus_in(tmp_path) == []
     assert "sleep 1000" in (tmp_path / "logs" / "guest.console").read_text(errors="replace")
@@ -90,10 +95,7 @@ def test_the_escape_key_leaves_at_once(tmp_path: Path) -> None:
         person.expect_exact(PROMPT)
         person.sendline("while :; do :; done")
         person.send(chr(29))
-        person.expect_exact("the guest has ended")
-        person.expect(pexpect.EOF)
-        person.wait()
-        assert person.exitstatus == 0
+        ends(person, "the guest has ended", 0)
     assert qemus_in(tmp_path) == []
 
 
@@ -116,10 +118,7 @@ def test_a_panic_is_an_error(tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         person.expect_exact(PROMPT)
         person.sendline("echo c > /proc/sysrq-trigger")
-        person.expect_exact("the guest's kernel panicked")
-        person.expect(pexpect.EOF)
-        person.wait()
-        assert person.exitstatus == 1
+        ends(person, "the guest's kernel panicked", 1)
     assert qemus_in(tmp_path) == []
 
 
@@ -128,10 +127,7 @@ def test_a_report_of_the_kernel_is_an_error(tmp_path: Path, late_oops: Path) -> 
     with shell(tmp_path, "--module", str(late_oops), "--allow-oops", "WARNING: CPU") as person:
         person.expect_exact(PROMPT)
         person.sendline("exit")
-        person.expect_exact("guest.console: the guest's kernel reported trouble (oops in die [late_oops])")
-        person.expect(pexpect.EOF)
-        person.wait()
-        assert person.exitstatus == 1
+        ends(person, "guest.console: the guest's kernel reported trouble (oops in die [late_oops])", 1)
     assert qemus_in(tmp_path) == []
 
 
@@ -144,10 +140,7 @@ def test_a_taint_without_a_report_is_an_error(end: str, tmp_path: Path) -> None:
         person.sendline("echo 512 >/proc/sys/kernel/tainted")
         person.expect_exact(PROMPT)
         person.send(end)
-        person.expect_exact("the guest's kernel has become tainted: a warning")
-        person.expect(pexpect.EOF)
-        person.wait()
-        assert person.exitstatus == 1
+        ends(person, "the guest's kernel has become tainted: a warning", 1)
     assert qemus_in(tmp_path) == []
 
 
@@ -156,10 +149,7 @@ def test_a_qemu_that_dies_is_an_error(tmp_path: Path) -> None:
         before = termios.tcgetattr(person.child_fd)
         person.expect_exact(PROMPT)
         os.kill(qemu_of(person), signal.SIGKILL)
-        person.expect_exact("guest.console: QEMU ended (signal 9)")
-        person.expect(pexpect.EOF)
-        person.wait()
-        assert person.exitstatus == 1
+        ends(person, "guest.console: QEMU ended (signal 9)", 1)
         assert termios.tcgetattr(person.child_fd) == before
 
 

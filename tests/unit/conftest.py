@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How hypothesis works here: without time limits, which a busy host would miss, and with nothing left behind.
 
-Also the folders of a lab.
+Also the folders of a lab, the host's compiler in place of the guests', and the code of a small kernel.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from built_code import build_tree
+from host_toolchain import HOST_TOOLCHAIN
 from hypothesis import HealthCheck, settings
+
+from orchestrator.artifacts import compiler
+from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 
 _EXAMPLES = 25
 _NIGHTLY_EXAMPLES = 200
@@ -34,3 +40,19 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "100")
     return tmp_path / "lab"
+
+
+@pytest.fixture(scope="module")
+def host_compiles() -> Iterator[None]:
+    """The host's compiler passes for the guests'."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
+        yield
+
+
+@pytest.fixture(scope="module", params=[4, 8])
+def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KernelCode:
+    """The image of a kernel made of the module's ``SOURCE``, for pointers of four and of eight bytes."""
+    found = code_of_tree(build_tree(tmp_path_factory.mktemp("tree"), request.module.SOURCE, request.param))
+    assert found is not None
+    return found

@@ -12,15 +12,13 @@ from example_kind.benchmark import BENCHMARK
 from example_kind.kind import KIND, ReadingKind
 from example_kind.registry import kinds, reports
 from example_kind.table import ReadingCell
-from host_toolchain import HOST_TOOLCHAIN
+from host_toolchain import NOWHERE, a_kernel
 from record_builders import noop_list, run
 from report_text import printed
 
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks import registry
 from orchestrator.catalog.cpus import cpu
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.file import load_experiment
@@ -45,17 +43,11 @@ from orchestrator.run.boot import (
 )
 
 CONFIG = Path(__file__).parents[1] / "example_kind" / "reading.yaml"
-NOWHERE = Path("/nowhere")
 FILES = """\
 name: x
 kernels: [debian-686]
 machines: [{cpu: pentium4}]
 """
-
-
-def a_kernel(config: dict[str, str]) -> Kernel:
-    spec = kernel_spec("debian-686")
-    return Kernel(spec, "6.1", "key", NOWHERE, NOWHERE, NOWHERE, NOWHERE, {}, config, HOST_TOOLCHAIN)
 
 
 def cells_of(config: Path = CONFIG) -> list[Cell[Any]]:
@@ -135,7 +127,7 @@ def test_problems_of_its_table_are_reported_as_of_any_other(tmp_path: Path, line
 
 
 def test_a_file_that_the_kernel_is_built_without_is_refused(tmp_path: Path) -> None:
-    kernel = a_kernel({"CONFIG_SMP": "y"})
+    kernel = a_kernel("debian-686", {"CONFIG_SMP": "y"})
     empty, version, symbols, missing = cells_of()
     refused = KIND.refused(kernel, [empty, version, symbols, missing])
     assert refused == {symbols.id: "this kernel was built without CONFIG_KALLSYMS"}
@@ -160,7 +152,7 @@ class WithoutGuests(ReadingKind):
 def outcomes_of(kind: ReadingKind, prepared: dict[str, Prepared[None]], directory: Path) -> list[CellRecord]:
     """What comes of the boot's cells."""
     boot = next(boot for boot in plan(load_experiment(CONFIG, kinds())).boots if boot.kind == KIND.name)
-    artifacts = BootArtifacts(a_kernel({}), Machine(cpu("pentium4"), NOWHERE, NOWHERE), prepared)
+    artifacts = BootArtifacts(a_kernel("debian-686"), Machine(cpu("pentium4"), NOWHERE, NOWHERE), prepared)
     task = BootTask(kind, boot, boot.cells, directory / "boot1")
     events: list[Event] = []
     run_boot(Session(task, artifacts, BuildContext(Cache(directory)), events.append))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A user's build tree of a kernel, as far as the catalogue looks at one."""
+"""A user's build tree of a kernel, as far as the catalogue looks at one, and git in a user's repository."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 IMAGE = bytes(0x202) + b"HdrS"
@@ -30,3 +31,10 @@ def build_tree(folder: Path, *options: str, without: str = "") -> Path:
     (folder / "include/config/kernel.release").write_text("6.1.0-mine\n")
     (folder / "arch/x86/boot/bzImage").write_bytes(IMAGE)
     return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What git prints, by an author of the tests' own."""
+    named = ("-c", "user.name=A Person", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    command = ["git", "-C", str(folder), *named, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

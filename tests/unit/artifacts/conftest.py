@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from debian_archive import SigningKey
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 
@@ -26,3 +28,11 @@ def warned() -> list[str]:
 def context(tmp_path: Path, said: list[str], warned: list[str]) -> BuildContext:
     """A cache of the test's own."""
     return BuildContext(Cache(tmp_path / "cache"), say=said.append, warn=warned.append)
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
+    """A key that signs archives."""
+    made = SigningKey.make(tmp_path_factory.mktemp("key") / "home")
+    yield made
+    made.close()

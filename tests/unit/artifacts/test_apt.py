@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,13 +37,6 @@ NEEDS_APT = pytest.mark.skipif(
     reason="needs apt, dpkg and gpg",
 )
 pytestmark = [NEEDS_APT, OWN_MOUNTS]
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
-    made = SigningKey.make(tmp_path_factory.mktemp("key") / "home")
-    yield made
-    made.close()
 
 
 def with_sources(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,13 +22,6 @@ from orchestrator.errors import HostError
 pytestmark = [NEEDS_APT, OWN_MOUNTS]
 
 TOOL = "opt/lab-tool"
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
-    made = SigningKey.make(tmp_path_factory.mktemp("key") / "home")
-    yield made
-    made.close()
 
 
 def choose(root: AptRoot) -> list[Package]:

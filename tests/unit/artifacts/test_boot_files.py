@@ -9,13 +9,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from host_toolchain import HOST_TOOLCHAIN
+from host_toolchain import a_kernel
 
 from orchestrator.artifacts import boot_files as packing
 from orchestrator.artifacts.boot_files import kernel_modules, unattended_scripts, write_work
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import Entry, archive
 from orchestrator.program import load_requirements
@@ -36,18 +35,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def kernel_of(tree: Path) -> Kernel:
-    return Kernel(
-        spec=kernels()["lab-i386-up"],
-        release="6.1.0-lab",
-        key="key",
-        image=tree / "bzImage",
-        modules=tree / "no-drivers",
-        headers=tree,
-        headers_makefile=tree / "Makefile",
-        packages={},
-        config={},
-        toolchain=HOST_TOOLCHAIN,
-    )
+    return a_kernel("lab-i386-up", folder=tree, release="6.1.0-lab", modules=tree / "no-drivers")
 
 
 def depmod_that(folder: Path, script: str) -> str:

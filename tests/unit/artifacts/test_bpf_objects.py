@@ -7,12 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from host_toolchain import HOST_TOOLCHAIN
+from host_toolchain import a_kernel
 
 from orchestrator.artifacts.bpf_objects import bpf_object
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError, HostError, UnsupportedError
 
 CLANG = ("clang", "-g", "-O2", "-target", "bpf", "-c")
@@ -22,9 +21,7 @@ PROGRAM = '__attribute__((section("{section}"), used)) int program(void *context
 @pytest.fixture
 def kernel() -> Kernel:
     """A kernel without the options of any section."""
-    nowhere = Path("/nowhere")
-    spec = kernel_spec("debian-amd64")
-    return Kernel(spec, "6.1", "key", nowhere, nowhere, nowhere, nowhere, {}, {}, HOST_TOOLCHAIN)
+    return a_kernel("debian-amd64")
 
 
 def compiled(folder: Path, text: str, *compiler: str) -> Path:

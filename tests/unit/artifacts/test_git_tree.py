@@ -9,17 +9,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from user_trees import git
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, find_revision
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.process import Finished
-
-
-def git(folder: Path, *arguments: str) -> str:
-    named = ("-c", "user.name=A Person", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
-    command = ["git", "-C", str(folder), *named, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture(scope="module")

@@ -7,27 +7,18 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from host_toolchain import HOST_TOOLCHAIN
 
-from orchestrator.artifacts import compiler
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import guest_programs
 from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called
 
 ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs the x86_64 program on the host")
+pytestmark = pytest.mark.usefixtures("host_compiles")
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter another root")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _host_compiles() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
-        yield
 
 
 def compiled(root: Path, arch: str) -> dict[str, bytes]:

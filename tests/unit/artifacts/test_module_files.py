@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from host_toolchain import HOST_TOOLCHAIN
+from host_toolchain import a_kernel
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_modules import make_module
@@ -24,7 +24,6 @@ from orchestrator.artifacts.module_files import (
     unpacked_name,
     with_dependencies,
 )
-from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import LabError
 
 NO_MODULES = "it has no modules: everything is built in"
@@ -38,18 +37,7 @@ def kernel(tmp_path: Path) -> Kernel:
     make_module(modules / "fs/fat/vfat.ko", "fat")
     make_module(modules / "sound/snd-pcm.ko")
     (modules.parent / "modules.builtin").write_text("kernel/fs/ext2/ext2.ko\n")
-    return Kernel(
-        spec=kernels()["debian-686"],
-        release="6.1.0",
-        key="key",
-        image=tmp_path / "image",
-        modules=modules,
-        headers=tmp_path / "headers",
-        headers_makefile=tmp_path / "Makefile",
-        packages={"linux-image": "1"},
-        config={},
-        toolchain=HOST_TOOLCHAIN,
-    )
+    return a_kernel("debian-686", folder=tmp_path, release="6.1.0", modules=modules, packages={"linux-image": "1"})
 
 
 def test_what_a_module_needs_is_loaded_before_it(kernel: Kernel) -> None:

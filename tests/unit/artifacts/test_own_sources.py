@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import tracemalloc
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,8 @@ from orchestrator.artifacts.sources import files_read, user_source
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir
 
+pytestmark = pytest.mark.usefixtures("host_compiles")
+
 HEADERS = {
     "beside.h": "plain",
     "sub/below.h": "in a folder",
@@ -26,13 +27,6 @@ HEADERS = {
     "../above/other.h": "in another folder",
     "named.h": "by a macro",
 }
-
-
-@pytest.fixture(autouse=True)
-def _host_compiles() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
-        yield
 
 
 @pytest.fixture

@@ -6,17 +6,14 @@ from __future__ import annotations
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.arch import Arch
-from orchestrator.artifacts import compiler
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import compiled_workload, guest_programs
 from orchestrator.artifacts.images import Image
@@ -27,6 +24,7 @@ from orchestrator.catalog.user_files import find_library
 from orchestrator.errors import BuildError
 
 ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs x86_64 programs on the host")
+pytestmark = pytest.mark.usefixtures("host_compiles")
 LIBRARY = 'void inner(void); void inner(void) { __asm__ volatile("nop; nop; nop; nop"); }\n'
 WORKLOAD = '#include "workload.h"\nvoid inner(void);\nvoid workload(void) { inner(); }\n'
 RECORD = """\
@@ -41,13 +39,6 @@ l 777 0:0 ./usr/lib64/libloop.so libloop.so
 f 755 0:0 1922136 ./opt/libfar.so.1
 8b8fc0e5299310235f0238db8d1bfeeafed24bb68201879e6dbc2fe0576eb593  ./usr/lib/x86_64-linux-gnu/libc.so.6
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _host_compiles() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
-        yield
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,18 @@ import stat
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from file_permissions import reading_by_modes
 from full_disk import room
+from host_toolchain import a_kernel
 from hypothesis import given
 from hypothesis import strategies as st
 from namespaces import OWN_MOUNTS, call_with_mount
 
 from orchestrator.artifacts import digests
-from orchestrator.artifacts.compiler import Toolchain
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet.transfer import Bundle, FileStore, Reference, bundled, unbundled
 
@@ -42,18 +41,10 @@ def delivered(bundle: Bundle, there: Path) -> Any:
 
 
 def kernel(folder: Path, release: str = "6.1.0") -> Kernel:
-    return Kernel(
-        spec=kernel_spec("debian-686"),
-        release=release,
-        key="abc",
-        image=written(folder / "kernels" / release / "bzImage", release.encode()),
-        modules=folder / "kernels" / release / "modules",
-        headers=folder / "headers",
-        headers_makefile=folder / "headers" / "Makefile",
-        packages={},
-        config={"CONFIG_KPROBES": "y"},
-        toolchain=cast(Toolchain, None),
-    )
+    image = written(folder / "kernels" / release / "bzImage", release.encode())
+    modules = folder / "kernels" / release / "modules"
+    facts = {"release": release, "image": image, "modules": modules}
+    return a_kernel("debian-686", {"CONFIG_KPROBES": "y"}, folder / "headers", **facts)
 
 
 def test_a_file_of_the_cache_keeps_its_place(tmp_path: Path) -> None:

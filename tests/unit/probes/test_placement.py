@@ -10,11 +10,10 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from built_code import build_tree
 from report_text import check_golden
 from rich.console import Console
 
-from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
+from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
@@ -29,14 +28,6 @@ CONFIG = {"CONFIG_DYNAMIC_FTRACE": "y", "CONFIG_KPROBES_ON_FTRACE": "y"}
 """Debian's."""
 REFUSED = "kprobes refuse it: blacklisted, patched by the kernel itself, or not kernel text"
 MODULE = Module("lab_places", Path("/places.ko"), "key", None)
-
-
-@pytest.fixture(scope="module", params=[4, 8])
-def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KernelCode:
-    """The image of a kernel with some functions, and its list of those that are not to be probed."""
-    found = code_of_tree(build_tree(tmp_path_factory.mktemp("tree"), SOURCE, request.param))
-    assert found is not None
-    return found
 
 
 def places(code: KernelCode, symbol: str, config: dict[str, str] = CONFIG) -> FunctionPlaces:

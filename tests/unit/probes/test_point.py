@@ -7,9 +7,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from built_code import build_tree
 
-from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
+from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.probes.point import ProbePoint, wrong_point_reason
 from orchestrator.probes.symbols import Symbols
 
@@ -45,14 +44,6 @@ def test_without_modules_only_the_kernel_s_text_calls_it() -> None:
 # Is a wrong probe point found in a kernel's image, with what is right instead, and a right one never refused?
 
 SOURCE = Path(__file__).parent / "points" / "points.S"
-
-
-@pytest.fixture(scope="module", params=[4, 8])
-def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KernelCode:
-    """The image of a kernel with two functions."""
-    found = code_of_tree(build_tree(tmp_path_factory.mktemp("tree"), SOURCE, request.param))
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from built_code import build_tree
 
-from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
+from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.kernel_text import TextLayout, text_since
@@ -84,14 +83,6 @@ class Worked:
         with pytest.raises(EvidenceError, match=r"^the cell left the kernel's text changed\n") as left:
             self.evidence()
         return "\n".join(left.value.detail)
-
-
-@pytest.fixture(scope="module", params=[4, 8])
-def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KernelCode:
-    """A text for pointers of this size."""
-    found = code_of_tree(build_tree(tmp_path_factory.mktemp("tree"), SOURCE, request.param))
-    assert found is not None
-    return found
 
 
 def test_a_branch_that_its_table_has_may_be_switched(code: KernelCode) -> None:

@@ -133,12 +133,17 @@ def test_axe_finds_no_violation_in_other_pages(
 
 def look_at(page: Path, browser: webdriver.Chrome, theme: str, width: int, media: str) -> None:
     """Open a page with all that is folded in it."""
+    emulate(browser, theme, width, media)
+    browser.get(page.as_uri())
+    browser.execute_script("for (const one of document.querySelectorAll('details')) one.open = true")
+
+
+def emulate(browser: webdriver.Chrome, theme: str, width: int, media: str) -> None:
+    """Show pages on such a screen or paper."""
     features = [{"name": "prefers-color-scheme", "value": theme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.get(page.as_uri())
-    browser.execute_script("for (const one of document.querySelectorAll('details')) one.open = true")
 
 
 def check_with(axe: str, browser: webdriver.Chrome, width: int) -> None:

@@ -29,11 +29,6 @@ KPROBE_PAGE = metric_file(Metric("quickstart", KPROBE))
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Path:
-    return tmp_path / "lab"
-
-
-@pytest.fixture
 def site(tmp_path: Path) -> Path:
     return tmp_path / "site"
 

@@ -43,13 +43,13 @@ def site(tmp_path: Path) -> Path:
 def test_axe_finds_no_violation_(
     theme: str, width: int, media: str, site: Path, browser: webdriver.Chrome, axe: str
 ) -> None:
-    emulate(browser, theme, width, media)
+    test_page_in_browser.emulate(browser, theme, width, media)
     pages = ["index.html", "runs.html", "experiments/times.html", *(f"runs/{one.name}" for one in newest_runs(site))]
     pages += [one.relative_to(site).as_posix() for one in site.glob("metrics/*/*kprobe*.html")]
     assert len(pages) == 7
     for name in pages:
         browser.get((site / name).as_uri())
-        check(browser, axe, width)
+        test_page_in_browser.check_with(axe, browser, width)
 
 
 def test_links_of_a_site_work_from_files(site: Path, browser: webdriver.Chrome) -> None:
@@ -97,20 +97,3 @@ def title(browser: webdriver.Chrome) -> str:
 def is_loaded(browser: webdriver.Chrome) -> bool:
     """Whether a page is there as a whole."""
     return bool(browser.execute_script("return document.readyState") == "complete")
-
-
-def emulate(browser: webdriver.Chrome, theme: str, width: int, media: str) -> None:
-    """Show pages on such a screen or paper."""
-    features = [{"name": "prefers-color-scheme", "value": theme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-
-def check(browser: webdriver.Chrome, axe: str, width: int) -> None:
-    """Fail for what axe finds in the open page, for one that is wider than the screen, and for messages."""
-    browser.execute_script(axe)
-    violations = browser.execute_async_script("axe.run().then((found) => arguments[0](found.violations))")
-    assert [(one["id"], one["nodes"][0]["html"][:200], one["nodes"][0]["failureSummary"]) for one in violations] == []
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]

@@ -30,11 +30,6 @@ LISTS = {"index.html", "runs.html", "experiments/quickstart.html"}
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Path:
-    return tmp_path / "lab"
-
-
-@pytest.fixture
 def site(tmp_path: Path) -> Path:
     return tmp_path / "site"
 

@@ -26,11 +26,6 @@ VERSION_1_RUN = "20261122-212312-quickstart-77d1"
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Path:
-    return tmp_path / "lab"
-
-
-@pytest.fixture
 def store(lab: Path) -> Iterator[Store]:
     with Store.open(lab) as opened:
         yield opened

@@ -16,11 +16,6 @@ from orchestrator.results.store import RunEntry, Store
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Path:
-    return tmp_path / "lab"
-
-
-@pytest.fixture
 def note(lab: Path) -> Iterator[NightlyMarker]:
     with nightly_lock(lab, "nightly") as note:
         yield note

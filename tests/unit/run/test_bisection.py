@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from user_trees import git
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, Revision
@@ -20,12 +21,6 @@ from orchestrator.run.bisection import Bisection, NotMeasured
 
 COMMITS = 9
 FILE = "cost"
-
-
-def git(folder: Path, *arguments: str) -> str:
-    named = ("-c", "user.name=A Person", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
-    command = ["git", "-C", str(folder), *named, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture(scope="module")

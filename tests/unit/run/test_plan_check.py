@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 from built_code import build_tree
-from host_toolchain import HOST_TOOLCHAIN
+from host_toolchain import a_kernel
 from loaded_tables import as_kind
 
 from orchestrator.artifacts.kernel_code import code_of_tree
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.table import CallsTable, FoundPoint
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError, HostError
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan, select
@@ -91,11 +90,6 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tree(tmp_path_factory.mktemp("tree"), SOURCE, 4)
 
 
-def a_kernel(name: str, folder: Path) -> Kernel:
-    nowhere, spec = Path("/nowhere"), kernel_spec(name)
-    return Kernel(spec, "6.1", "key", nowhere, nowhere, nowhere, nowhere, {}, {}, HOST_TOOLCHAIN, code_folder=folder)
-
-
 @pytest.fixture
 def check_point(tree: Path, tmp_path: Path) -> Check:
     """Check an experiment's text where the kernels that are named have the tree's code, and the others none."""
@@ -104,7 +98,7 @@ def check_point(tree: Path, tmp_path: Path) -> Check:
         file = tmp_path / "x.yaml"
         file.write_text(text)
         experiment = load_experiment(file, kinds(), overrides)
-        found = {name: a_kernel(name, tree) for name in having}
+        found = {name: a_kernel(name, code_folder=tree) for name in having}
         return check_points(experiment, select(plan(experiment), [only]), found.get)
 
     return check_point
@@ -153,7 +147,7 @@ def test_without_points_no_code_is_read(tree: Path, tmp_path: Path, monkeypatch:
     file.write_text(TABLES[: TABLES.index("points")])
     monkeypatch.setattr(Kernel, "code", property(lambda kernel: pytest.fail("the image is read")))
     for boot in plan(load_experiment(file, kinds(), [])).boots:
-        assert wrong_points(a_kernel(boot.kernel, tree), boot.cells) == {}
+        assert wrong_points(a_kernel(boot.kernel, code_folder=tree), boot.cells) == {}
 
 
 def test_a_run_that_decodes_nothing_loads_no_disassembler() -> None:
@@ -173,7 +167,7 @@ def test_each_instruction_of_a_function_that_one_kernel_lacks(tree: Path, tmp_pa
     whole = FoundPoint(Point.of("vfs_raed+*"))
     points = {("pentium4", "debian-686"): [instruction], ("pentium4", "lab-i386-up"): [whole]}
     found = replace(experiment, tables=[replace(named, table=table.with_found(points))])
-    both = {name: a_kernel(name, tree) for name in ("lab-i386-up", "debian-686")}
+    both = {name: a_kernel(name, code_folder=tree) for name in ("lab-i386-up", "debian-686")}
     assert check_points(found, plan(found), both.get) == []
     with pytest.raises(ConfigError, match=r"points\.0: found 'vfs_raed\+\*'; lab-i386-up, debian-686: it has no"):
         check_points(experiment, plan(experiment), both.get)
@@ -203,4 +197,4 @@ def test_a_name_that_two_modules_share(
         for cell in plan(load_experiment(file, kinds())).boots[0].cells
         if cell.parameters.get("at") == point
     ]
-    assert set(wrong_points(a_kernel("debian-686", tree), cells).values()) == {expected}
+    assert set(wrong_points(a_kernel("debian-686", code_folder=tree), cells).values()) == {expected}

@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from host_toolchain import HOST_TOOLCHAIN
+from host_toolchain import a_kernel
 
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.sources import line_source, user_source
 from orchestrator.catalog.cpus import cpu
-from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError
 from orchestrator.guest.machine import Machine
 from orchestrator.run.boot import BootArtifacts, GuestBooted, Ready
@@ -29,19 +27,9 @@ PACKAGE, VERSION = "linux-image-6.1.0-50-686:i386", "6.1.176-1"
 def artifacts(tmp_path: Path) -> BootArtifacts:
     image = tmp_path / "image"
     image.write_bytes(b"a kernel")
-    kernel = Kernel(
-        spec=kernels()["debian-686"],
-        release="6.1.0-50-686",
-        key="key",
-        image=image,
-        modules=tmp_path,
-        headers=tmp_path,
-        headers_makefile=tmp_path / "Makefile",
-        packages={PACKAGE: VERSION},
-        config={},
-        toolchain=HOST_TOOLCHAIN,
-        origin={PACKAGE: f"{VERSION} (bookworm-security)"},
-    )
+    packages, origin = {PACKAGE: VERSION}, {PACKAGE: f"{VERSION} (bookworm-security)"}
+    release = "6.1.0-50-686"
+    kernel = a_kernel("debian-686", folder=tmp_path, release=release, image=image, packages=packages, origin=origin)
     return BootArtifacts(kernel, Machine(cpu("pentium4"), kernel=image, initramfs=image), {})
 
 

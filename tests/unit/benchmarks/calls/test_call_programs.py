@@ -10,14 +10,13 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from host_toolchain import HOST_TOOLCHAIN
 from hypothesis import given
 from hypothesis import strategies as st
 from loaded_tables import only_table
@@ -51,6 +50,8 @@ from orchestrator.experiment.plan import plan
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called, CallResults
+
+pytestmark = pytest.mark.usefixtures("host_compiles")
 
 # 5000 calls of 409 instructions in two batches that cost 17 each.
 GOOD = """\
@@ -731,13 +732,6 @@ def test_other_output_of_the_runner_is_refused(output: str) -> None:
 
 
 # --- what is built --------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _host_compiles() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
-        yield
 
 
 @ON_X86_64

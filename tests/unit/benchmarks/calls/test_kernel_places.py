@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 from built_code import build_tree
-from host_toolchain import HOST_TOOLCHAIN
+from host_toolchain import a_kernel
 from loaded_tables import calls_experiment
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.preparation import place_refusal, set_up, unsupported_reason
 from orchestrator.benchmarks.calls.table import CallCell
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.experiment.plan import plan
 
 SOURCE = Path(__file__).parents[2] / "probes" / "points" / "places.S"
@@ -34,10 +33,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tree(tmp_path_factory.mktemp("tree"), SOURCE, 4)
 
 
-def a_kernel(tree: Path, config: dict[str, str] = DEBIAN) -> Kernel:
-    nowhere = Path("/nowhere")
-    spec = kernel_spec("debian-686")
-    return Kernel(spec, "6.1", "key", nowhere, nowhere, tree, nowhere, {}, config, HOST_TOOLCHAIN, code_folder=tree)
+def kernel_in(tree: Path, config: dict[str, str] = DEBIAN) -> Kernel:
+    return a_kernel("debian-686", config, headers=tree, code_folder=tree)
 
 
 def a_cell(probe: str, point: str) -> CallCell:
@@ -73,32 +70,32 @@ def a_cell(probe: str, point: str) -> CallCell:
     ],
 )
 def test_what_the_kernel_refuses(tree: Path, probe: str, point: str, word: str | None) -> None:
-    found = place_refusal(a_kernel(tree), a_cell(probe, point), {})
+    found = place_refusal(kernel_in(tree), a_cell(probe, point), {})
     assert (found is None) is (word is None)
     assert (word or "") in (found or "")
 
 
 def test_why_a_cell_cannot_be_is_said_once(tree: Path) -> None:
     """First what a guest has found out, then what the configuration lacks, then what the kernel's code says."""
-    kernel = a_kernel(tree, {**DEBIAN, "CONFIG_KALLSYMS_ALL": "y"})
+    kernel = kernel_in(tree, {**DEBIAN, "CONFIG_KALLSYMS_ALL": "y"})
     named = a_cell("kprobe-optimized", "secret")
     reason = place_refusal(kernel, named, {})
     assert reason is not None
     assert unsupported_reason(kernel, named) == reason
     found = replace(named, task=replace(named.task, refusal="these calls do not execute it"))
     assert unsupported_reason(kernel, found) == "these calls do not execute it"
-    assert "OPTPROBES" in (unsupported_reason(a_kernel(tree, {}), named) or "")
+    assert "OPTPROBES" in (unsupported_reason(kernel_in(tree, {}), named) or "")
     assert unsupported_reason(kernel, a_cell("kprobe", "probed")) is None
 
 
 def test_a_kernel_whose_code_is_not_at_hand_is_booted(tree: Path) -> None:
-    without_code = replace(a_kernel(tree), code_folder=Path("/nowhere"))
+    without_code = replace(kernel_in(tree), code_folder=Path("/nowhere"))
     assert place_refusal(without_code, a_cell("kprobe", "secret"), {}) is None
 
 
 def test_the_functions_of_calls_are_not_named_points(tree: Path) -> None:
     cell = a_cell("kprobe", "probed+0x0")
-    assert place_refusal(a_kernel(tree), replace(cell, point=None), {}) is None
+    assert place_refusal(kernel_in(tree), replace(cell, point=None), {}) is None
 
 
 @pytest.mark.parametrize(
@@ -106,4 +103,4 @@ def test_the_functions_of_calls_are_not_named_points(tree: Path) -> None:
 )
 def test_why_a_kprobe_is_single_stepped(tree: Path, probe: str, note: str) -> None:
     stepped = f"single-stepped because of a post-handler; without one {note}"
-    assert set_up(a_kernel(tree, BOOSTING), a_cell(probe, "probed+0x5")).notes == (stepped,)
+    assert set_up(kernel_in(tree, BOOSTING), a_cell(probe, "probed+0x5")).notes == (stepped,)

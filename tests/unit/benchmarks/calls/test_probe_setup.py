@@ -7,14 +7,13 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from host_toolchain import HOST_TOOLCHAIN
+from host_toolchain import a_kernel
 from loaded_tables import calls_experiment
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls import preparation
 from orchestrator.benchmarks.calls.preparation import ProbeSetup, unsupported_reason
 from orchestrator.benchmarks.calls.table import CallCell
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.experiment.plan import plan
 
 EVERYTHING = dict.fromkeys(
@@ -36,11 +35,6 @@ LAB = {key: value for key, value in EVERYTHING.items() if "FTRACE" not in key an
 PREEMPTIBLE = {**LAB, "CONFIG_PREEMPTION": "y"}
 TRACED = {"CONFIG_KPROBE_EVENTS": "y", "CONFIG_HIST_TRIGGERS": "y"}
 DEBIAN = {**EVERYTHING, "CONFIG_PREEMPTION": "y", "CONFIG_SMP": "y"}
-
-
-def a_kernel(name: str, config: dict[str, str]) -> Kernel:
-    nowhere = Path("/nowhere")
-    return Kernel(kernel_spec(name), "6.1", "key", nowhere, nowhere, nowhere, nowhere, {}, config, HOST_TOOLCHAIN)
 
 
 def a_cell(probe: str, entry: str = "auto") -> CallCell:
@@ -239,22 +233,22 @@ def test_own_programs_are_measured_in_the_kernel_and_do_not_record(tmp_path: Pat
 
 
 def test_what_a_release_lacks() -> None:
-    older = dataclasses.replace(a_kernel("debian-amd64", DEBIAN), release="5.4.0-x")
+    older = a_kernel("debian-amd64", DEBIAN, release="5.4.0-x")
     reason = "Linux has this since 5.5 (commit fec56f5890d9); the kernel is 5.4.0-x"
     assert unsupported_reason(older, a_cell("bpf-fentry")) == reason
     assert unsupported_reason(older, a_cell("kprobe")) is None
     reason = "Linux has this since 6.10 (commit 535a3692ba72); the kernel is 6.1"
     assert unsupported_reason(a_kernel("debian-amd64", DEBIAN), a_cell("bpf-kprobe-session")) == reason
-    newer = dataclasses.replace(a_kernel("debian-686", DEBIAN), release="6.14.1")
+    newer = a_kernel("debian-686", DEBIAN, release="6.14.1")
     reason = "Linux no longer has this on i386, since 6.14 (commit 4346ba160409); the kernel is 6.14.1"
     assert unsupported_reason(newer, a_cell("fprobe")) == reason
-    newer = dataclasses.replace(a_kernel("debian-amd64", {**DEBIAN, "CONFIG_FPROBE": "y"}), release="6.14.1")
+    newer = a_kernel("debian-amd64", {**DEBIAN, "CONFIG_FPROBE": "y"}, release="6.14.1")
     assert unsupported_reason(newer, a_cell("fprobe")) is None
 
 
 def test_links_of_perf_events_and_hooks_of_returns_are_younger_than_their_probes() -> None:
     config = {option: value for option, value in EVERYTHING.items() if option != "CONFIG_RETHOOK"}
-    older = dataclasses.replace(a_kernel("lab-x86_64-smp-ftrace", config), release="5.10.223")
+    older = a_kernel("lab-x86_64-smp-ftrace", config, release="5.10.223")
     for probe in ("bpf-kprobe", "bpf-kprobe-optimized", "bpf-kretprobe", "bpf-tracepoint"):
         reason = "Linux has this since 5.15 (commit b89fbfbb854c); the kernel is 5.10.223"
         assert unsupported_reason(older, a_cell(probe)) == reason
@@ -269,11 +263,11 @@ def test_links_of_perf_events_and_hooks_of_returns_are_younger_than_their_probes
 def test_a_session_needs_fprobes_and_64_bits() -> None:
     config: dict[str, str] = {}
     for option in ("BPF_EVENTS", "BPF_JIT", "FPROBE", "X86_64", "DYNAMIC_FTRACE"):
-        kernel = dataclasses.replace(a_kernel("lab-x86_64-smp-bpf", config), release="6.12.1")
+        kernel = a_kernel("lab-x86_64-smp-bpf", config, release="6.12.1")
         reason = f"this kernel was built without CONFIG_{option}; lab-x86_64-smp-bpf has it"
         assert unsupported_reason(kernel, a_cell("bpf-kprobe-session")) == reason
         config[f"CONFIG_{option}"] = "y"
-    kernel = dataclasses.replace(a_kernel("lab-x86_64-smp-bpf", config), release="6.12.1")
+    kernel = a_kernel("lab-x86_64-smp-bpf", config, release="6.12.1")
     assert unsupported_reason(kernel, a_cell("bpf-kprobe-session")) is None
 
 

@@ -10,11 +10,10 @@ from typing import cast
 
 import pytest
 from built_code import build_tree
-from host_toolchain import HOST_TOOLCHAIN
+from host_toolchain import a_kernel
 from record_builders import recorded_build
 
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.benchmarks.system import work
@@ -28,7 +27,6 @@ from orchestrator.benchmarks.system.measurement import (
     unsupported_reason,
 )
 from orchestrator.benchmarks.system.work import warm_reports
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import recorder_kinds
 from orchestrator.errors import EvidenceError
 from orchestrator.experiment.file import load_experiment
@@ -132,12 +130,6 @@ def test_a_kernel_without_markers_has_none(tmp_path: Path) -> None:
 # Does a whole system's table say what a recorder's kprobes cost besides recording?
 
 
-def a_kernel(config: dict[str, str], name: str = "lab-i386-up") -> Kernel:
-    nowhere = Path("/nowhere")
-    spec = kernel_spec(name)
-    return Kernel(spec, "6.1", "key", nowhere, nowhere, nowhere, nowhere, {}, config, HOST_TOOLCHAIN)
-
-
 @pytest.mark.parametrize(
     ("probe", "config", "words"),
     [
@@ -151,7 +143,7 @@ def a_kernel(config: dict[str, str], name: str = "lab-i386-up") -> Kernel:
 def test_a_kprobe_s_note_names_what_a_hit_passes(probe: str, config: dict[str, str], words: list[str]) -> None:
     planned = plan(load_experiment(data_dir("configs") / "lkst-events-2005.yaml", kinds()))
     cell = next(cell for cell in planned.cells if cell.probe == probe)
-    notes = passed_notes(a_kernel(config), cell)
+    notes = passed_notes(a_kernel("lab-i386-up", config), cell)
     assert [note.startswith(f"a hit passes {word}") for note, word in zip(notes, words, strict=True)] == [True] * len(
         words
     )
@@ -164,7 +156,7 @@ def test_a_kprobe_s_note_names_what_a_hit_passes(probe: str, config: dict[str, s
 def test_a_kernel_without_markers_names_one_that_has_them(name: str, other: str) -> None:
     planned = plan(load_experiment(data_dir("configs") / "lkst-events-2005.yaml", kinds()))
     (cell,) = (cell for cell in planned.cells if cell.probe == "hook")
-    reason = unsupported_reason(a_kernel({"CONFIG_DEBUG_FS": "y"}, name), cell)
+    reason = unsupported_reason(a_kernel(name, {"CONFIG_DEBUG_FS": "y"}), cell)
     assert reason is not None
     assert reason.endswith(f": hooks are in kernels that have markers, such as {other}")
 
@@ -173,9 +165,10 @@ def test_a_kernel_that_cannot_mount_a_file_is_not_supported() -> None:
     planned = plan(load_experiment(data_dir("configs") / "lkst-events-2005.yaml", kinds()))
     cell = next(cell for cell in planned.cells if cell.probe == "none")
     config = {f"CONFIG_{name}": "y" for name in ("BLK_DEV_LOOP", "SQUASHFS", "SQUASHFS_LZ4", "TMPFS")}
-    assert unsupported_reason(a_kernel(config), cell) is None
+    assert unsupported_reason(a_kernel("lab-i386-up", config), cell) is None
     # A driver that is a module needs the kernel's modules, which this one has not.
-    lacking = unsupported_reason(a_kernel({**config, "CONFIG_BLK_DEV_LOOP": "m", "CONFIG_TMPFS": "n"}), cell)
+    without = {**config, "CONFIG_BLK_DEV_LOOP": "m", "CONFIG_TMPFS": "n"}
+    lacking = unsupported_reason(a_kernel("lab-i386-up", without), cell)
     assert lacking is not None
     assert lacking.endswith("cannot have a whole system in memory: it lacks CONFIG_BLK_DEV_LOOP, CONFIG_TMPFS")
 

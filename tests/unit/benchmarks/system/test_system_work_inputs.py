@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from host_toolchain import HOST_TOOLCHAIN
+from host_toolchain import a_kernel
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.system.work import SystemTask, system_inputs
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.images import images
-from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import ConfigError, HostError
 from orchestrator.paths import data_dir
 
@@ -24,18 +23,7 @@ PING = SystemTask("ping-flood", packets=10)
 
 @pytest.fixture
 def built(tmp_path: Path) -> Kernel:
-    return Kernel(
-        spec=kernel("lab-i386-smp"),
-        release="6.1",
-        key="0" * 24,
-        image=tmp_path / "bzImage",
-        modules=tmp_path / "no-drivers",
-        headers=tmp_path,
-        headers_makefile=tmp_path / "Makefile",
-        packages={},
-        config=CONFIG,
-        toolchain=HOST_TOOLCHAIN,
-    )
+    return a_kernel("lab-i386-smp", CONFIG, tmp_path, key="0" * 24, modules=tmp_path / "no-drivers")
 
 
 @pytest.fixture
