@@ -588,16 +588,23 @@ def test_a_run_whose_scheduler_is_lost_ends(tmp_path: Path, stage: Stage) -> Non
     assert play.ledger.records  # --resume goes on with the rest
 
 
-def test_what_cannot_be_calibrated_here_ends_the_run(
-    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        ("calibrated_here", HostError("this machine cannot measure")),
+        ("measured_here", RuntimeError("an error of ours")),
+    ],
+)
+def test_an_error_on_this_machine_ends_the_run(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch, function: str, error: Exception
 ) -> None:
     def fails(*arguments: object) -> None:
-        raise HostError("this machine cannot measure")
+        raise error
 
-    monkeypatch.setattr("orchestrator.fleet.trust.calibrated_here", fails)
-    stage.join("left")
-    with pytest.raises(HostError, match="this machine cannot measure"):
-        Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
+    monkeypatch.setattr(f"orchestrator.fleet.trust.{function}", fails)
+    stage.join("left", guests=1)
+    with pytest.raises(type(error), match=str(error)):
+        Play(tmp_path, jobs_of(tmp_path, 2), stage).read()
 
 
 def test_a_reader_that_stops_ends_all_boots(tmp_path: Path, stage: Stage) -> None:
@@ -730,18 +737,6 @@ def test_a_worker_that_counts_wrong_is_found_out_though_it_has_gone(tmp_path: Pa
     with pytest.raises(LabError, match="3 cells must be measured again: the counts of z"):
         play.read()
     play.ledger.check(play.jobs)
-
-
-def test_an_error_of_ours_in_a_recount_ends_the_run(
-    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*arguments: object) -> None:
-        raise RuntimeError("an error of ours")
-
-    monkeypatch.setattr("orchestrator.fleet.trust.measured_here", fails)
-    stage.join("left", guests=1)
-    with pytest.raises(RuntimeError, match="an error of ours"):
-        Play(tmp_path, jobs_of(tmp_path, 2), stage).read()
 
 
 def test_no_two_runs_call_their_boots_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,13 +252,7 @@ def test_a_run_that_goes_on_compares_with_what_it_has(store: Store, entry: RunEn
     assert book.stored()[DJPROBE].overhead == 62.0
 
 
-def test_progress_is_passed_on(store: Store, entry: RunEntry) -> None:
+def test_progress_is_passed_on_with_its_worker(store: Store, entry: RunEntry) -> None:
     book = Book(store, entry)
-    book.take(Progress("booting debian-686 on pentium4"))
-    assert book.listener.lines == ["booting debian-686 on pentium4"]
-
-
-def test_progress_of_a_worker_is_shown_as_the_workers(store: Store, entry: RunEntry) -> None:
-    book = Book(store, entry)
-    book.take(Progress("booting debian-686 on pentium4", worker="left"))
-    assert book.listener.lines == ["left: booting debian-686 on pentium4"]
+    book.take(Progress("booting debian-686 on pentium4"), Progress("booting debian-686 on athlon", worker="left"))
+    assert book.listener.lines == ["booting debian-686 on pentium4", "left: booting debian-686 on athlon"]

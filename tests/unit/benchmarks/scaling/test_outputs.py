@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,26 +46,37 @@ def test_a_thousand_kprobes_have_their_figures() -> None:
     assert "probe_bytes_taken" not in figures.facts
 
 
+DRIVEN, DEFINED = (read_driver, DRIVER, 1000), (read_events, EVENTS, 200)
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("reader", "output", "probes", "old", "new", "message"),
     [
-        ("hits=640", "hits=639", "of 640 calls 639 were hits, not 640"),
-        ("call 10: taken=3906 calls=640 hits=0", "call 10: taken=3906 calls=640 hits=1", "1 were hits, not 0"),
-        ("registered=1000 refused", "registered=999 refused", "999 kprobes were registered, not 1000"),
-        ("check: armed=500", "check: armed=499", "499 of 500 enabled kprobes and 64 of 64 targets are armed"),
-        ("targets=64", "targets=63", "500 of 500 enabled kprobes and 63 of 64"),
-        ("int3=500", "int3=400", "400 of 500 kprobes are breakpoints"),
-        ("changed=0", "changed=3", "3 places have other bytes than before"),
-        ("enable 50: ", "inable 50: ", "9 steps 'enable' were made, not 10"),
-        ("register 100: taken=", "register 100: token=", "step 'register 100' has no number taken"),
-        ("sieve 1: ", "sieve 1 ", "printed something unexpected"),
-        ("restored: ", "failed: restored ", "printed something unexpected"),
+        (*DRIVEN, "hits=640", "hits=639", "of 640 calls 639 were hits, not 640"),
+        (*DRIVEN, "call 10: taken=3906 calls=640 hits=0", "call 10: taken=3906 calls=640 hits=1", "1 were hits, not 0"),
+        (*DRIVEN, "registered=1000 refused", "registered=999 refused", "999 kprobes were registered, not 1000"),
+        (*DRIVEN, "check: armed=500", "check: armed=499", "499 of 500 enabled kprobes and 64 of 64 targets are armed"),
+        (*DRIVEN, "targets=64", "targets=63", "500 of 500 enabled kprobes and 63 of 64"),
+        (*DRIVEN, "int3=500", "int3=400", "400 of 500 kprobes are breakpoints"),
+        (*DRIVEN, "changed=0", "changed=3", "3 places have other bytes than before"),
+        (*DRIVEN, "enable 50: ", "inable 50: ", "9 steps 'enable' were made, not 10"),
+        (*DRIVEN, "register 100: taken=", "register 100: token=", "step 'register 100' has no number taken"),
+        (*DRIVEN, "sieve 1: ", "sieve 1 ", "printed something unexpected"),
+        (*DRIVEN, "restored: ", "failed: restored ", "printed something unexpected"),
+        (*DEFINED, "calls=100 hits=100", "calls=100 hits=99", "of 100 calls 99 were hits"),
+        (*DEFINED, "enabled=100", "enabled=90", "90 kprobes are enabled, of 100 events"),
+        (*DEFINED, "left=0", "left=1", "1 kprobes were left"),
+        (*DEFINED, "disable 10: taken", "disable 10: token", "has no number taken"),
+        (*DEFINED, "define 20: ", "define 20 ", "printed something unexpected: 'define 20 taken"),
+        (*DEFINED, "counted=20\n", "counted=2\n", "182 of 200 events were defined"),
     ],
 )
-def test_what_does_not_fit_is_no_result(old: str, new: str, message: str) -> None:
-    assert old in DRIVER
+def test_what_does_not_fit_is_no_result(
+    reader: Callable[[str, int], object], output: str, probes: int, old: str, new: str, message: str
+) -> None:
+    assert old in output
     with pytest.raises(EvidenceError, match=message):
-        read_driver(DRIVER.replace(old, new, 1), 1000)
+        reader(output.replace(old, new, 1), probes)
 
 
 def test_samples_of_one_boot_are_equal() -> None:
@@ -137,23 +149,6 @@ def test_events_have_their_figures() -> None:
     assert min(figures.samples["enable"]) > max(figures.samples[BASELINE])
     assert (figures.proof.mechanism, figures.proof.hits, figures.proof.calls) == ("int3", 100, 100)
     assert figures.row_facts["enable"] == {"step": 10}
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("calls=100 hits=100", "calls=100 hits=99", "of 100 calls 99 were hits"),
-        ("enabled=100", "enabled=90", "90 kprobes are enabled, of 100 events"),
-        ("left=0", "left=1", "1 kprobes were left"),
-        ("disable 10: taken", "disable 10: token", "has no number taken"),
-        ("define 20: ", "define 20 ", "printed something unexpected: 'define 20 taken"),
-        ("counted=20\n", "counted=2\n", "182 of 200 events were defined"),
-    ],
-)
-def test_events_that_do_not_fit_are_no_result(old: str, new: str, message: str) -> None:
-    assert old in EVENTS
-    with pytest.raises(EvidenceError, match=message):
-        read_events(EVENTS.replace(old, new, 1), 200)
 
 
 # Are loads beside thousands of events believed only where all fits together, and their misses beside the published?
