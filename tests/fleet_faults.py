@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from command_line import PATIENCE, CommandLine
-from fleet_processes import family
+from fleet_processes import family, of_process, worker_processes
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.file import load_experiment
@@ -106,9 +106,7 @@ def records(command: CommandLine, run: str = "latest") -> Sequence[CellRecord]:
 
 def name_of(process: int) -> str:
     """The name of a process; empty where it has ended."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{process}/comm").read_text().strip()
-    return ""
+    return of_process(process, "comm").decode().strip()
 
 
 def qemus_of(process: int) -> list[int]:
@@ -116,20 +114,9 @@ def qemus_of(process: int) -> list[int]:
     return [one for one in family(process) if name_of(one).startswith("qemu-system")]
 
 
-def workers_of(process: int) -> list[int]:
-    """The workers among a process and those that it has started."""
-    return [one for one in family(process) if b"\0fleet\0worker\0" in _words(one)]
-
-
-def _words(process: int) -> bytes:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    return b""
-
-
 def measuring_worker(process: int) -> list[int]:
     """A worker that has a guest, if there is one."""
-    return [one for one in workers_of(process) if qemus_of(one)][:1]
+    return [one for one in worker_processes(process) if qemus_of(one)][:1]
 
 
 @contextlib.contextmanager

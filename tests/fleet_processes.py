@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class Socket:
     port: int
 
 
-@contextmanager
+@contextlib.contextmanager
 def own_lab(folder: Path, **environment: str) -> Iterator[CommandLine]:
     """A lab with a key, and a folder of temporary files of its own: below ``folder`` sockets' paths are too long."""
     with tempfile.TemporaryDirectory(prefix="fleet-") as temporary:
@@ -52,12 +52,22 @@ def family(pid: int) -> list[int]:
     """A process and all that it has started, directly or not."""
     found = [pid]
     for parent in found:
-        for file in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
-                found += map(int, file.read_text().split())
-            except OSError:  # it has ended
-                continue
+        with contextlib.suppress(OSError):  # it has ended
+            for thread in Path(f"/proc/{parent}/task").iterdir():
+                found += map(int, of_process(parent, f"task/{thread.name}/children").split())
     return found
+
+
+def of_process(pid: int, name: str) -> bytes:
+    """A file of a process below /proc; empty where the process has ended, at whatever moment."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    return b""
+
+
+def worker_processes(pid: int) -> list[int]:
+    """The fleet's workers among a process and those that it has started."""
+    return [one for one in family(pid) if b"\0fleet\0worker\0" in of_process(one, "cmdline")]
 
 
 def left_after(pids: list[int], seconds: float = PATIENCE) -> list[int]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from command_line import PATIENCE, CommandLine
+from fleet_processes import family, of_process
 
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
@@ -233,8 +234,4 @@ def _is_target(name: str, target: str) -> bool:
 
 def _descendants(process: int) -> Iterator[tuple[int, str]]:
     """The numbers and names of what a process has started, and of what that has: found quickly, unlike all of a lab."""
-    for threads in Path(f"/proc/{process}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # it has ended
-            for child in map(int, threads.read_text().split()):
-                yield child, Path(f"/proc/{child}/comm").read_text().strip()
-                yield from _descendants(child)
+    return ((one, of_process(one, "comm").decode().strip()) for one in family(process)[1:])

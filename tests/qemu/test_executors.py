@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from fleet_faults import CELLS, MANY, going_on, measured_alone, qemus_of, records, samples, workers_of
-from fleet_processes import left_after, own_lab, supervisor_of
+from fleet_faults import CELLS, MANY, going_on, measured_alone, qemus_of, records, samples
+from fleet_processes import left_after, own_lab, supervisor_of, worker_processes
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 pytestmark = pytest.mark.qemu
@@ -53,7 +53,7 @@ def test_an_interrupted_run_on_a_fleet_goes_on_to_the_same_numbers(
 ) -> None:
     check_interrupted(lab_with_fleet, expected, tmp_path, FLEET)
     supervisor = supervisor_of(lab_with_fleet)
-    assert left_after([one for worker in workers_of(supervisor) for one in qemus_of(worker)]) == []
+    assert left_after([one for worker in worker_processes(supervisor) for one in qemus_of(worker)]) == []
     assert None not in {cell.worker for cell in records(lab_with_fleet)}
 
 

@@ -16,7 +16,17 @@ from pathlib import Path
 
 import pytest
 from command_line import PATIENCE, QUICKSTART, REDUCED, CommandLine, FinishedRun
-from fleet_processes import Socket, family, left_after, listening, own_lab, supervisor_of, temporary_files
+from fleet_processes import (
+    Socket,
+    family,
+    left_after,
+    listening,
+    of_process,
+    own_lab,
+    supervisor_of,
+    temporary_files,
+    worker_processes,
+)
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 
@@ -53,8 +63,8 @@ def elsewhere(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 def idle_mb(pids: list[int]) -> float:
-    lines = [Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() for pid in pids]
-    return sum(int(line.split()[1]) for one in lines for line in one if line.startswith("Pss:")) / 1024
+    lines = [line for pid in pids for line in of_process(pid, "smaps_rollup").splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith(b"Pss:")) / 1024
 
 
 def test_its_workers_are_shown_and_take_little_memory(two_workers: CommandLine) -> None:
@@ -156,11 +166,7 @@ def test_a_worker_that_the_scheduler_gave_up_is_replaced(two_workers: CommandLin
 
 def spawned(command: CommandLine) -> set[int]:
     """The processes of a fleet's workers."""
-    return {pid for pid in family(supervisor_of(command)) if b"\0fleet\0worker\0" in cmdline(pid)}
-
-
-def cmdline(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return set(worker_processes(supervisor_of(command)))
 
 
 def workers_of(command: CommandLine, count: int | None = None) -> list[dict[str, object]]:

@@ -26,10 +26,9 @@ from fleet_faults import (
     records,
     samples,
     stopped,
-    workers_of,
     wrong_qemu,
 )
-from fleet_processes import family, left_after, own_lab, supervisor_of
+from fleet_processes import family, left_after, own_lab, supervisor_of, worker_processes
 from full_disk import room
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
@@ -130,7 +129,7 @@ def test_a_worker_that_stops_is_given_up_and_what_it_says_later_is_dropped(
     with going_on(fleet, tmp_path, "--fleet", "local") as run:
         assert run.end() == 0, run.said.read_text()
     assert samples(fleet) == expected
-    assert left_after([one for worker in workers_of(supervisor) for one in qemus_of(worker)]) == []
+    assert left_after([one for worker in worker_processes(supervisor) for one in qemus_of(worker)]) == []
 
 
 @LONG
@@ -141,7 +140,7 @@ def test_a_killed_client_leaves_no_guest_and_a_run_to_go_on_with(
     with going_on(fleet, tmp_path, "--fleet", "local") as run:
         run.reach("[2/8]")
         run.measures(lambda: measuring_worker(supervisor))
-        guests = [one for worker in workers_of(supervisor) for one in qemus_of(worker)]
+        guests = [one for worker in worker_processes(supervisor) for one in qemus_of(worker)]
         run.process.kill()
         assert left_after(guests) == []
     with going_on(fleet, tmp_path, "--fleet", "local", "--resume") as run:
@@ -244,7 +243,7 @@ def test_a_disk_that_fills_up_costs_a_worker_its_boots(
     small = another_worker(fleet, "small", before=mount, **folders)
     with small as process, going_on(fleet, tmp_path, "--fleet", "local", text=MORE) as run:
         run.reach("small works")
-        (worker,) = run.measures(lambda: workers_of(process))
+        (worker,) = run.measures(lambda: worker_processes(process))
         with room(Path(f"/proc/{worker}/root{target}"), 200):
             run.reach("small is retired")
             assert run.end() == 0, run.said.read_text()
@@ -276,4 +275,4 @@ def test_a_client_behind_a_network_that_stalls_says_so(fleet: CommandLine, tmp_p
         proxy.stall()
         assert run.end() == 1, run.said.read_text()
         assert "does not answer any more" in run.said.read_text()
-    assert left_after([one for worker in workers_of(supervisor_of(fleet)) for one in qemus_of(worker)]) == []
+    assert left_after([one for worker in worker_processes(supervisor_of(fleet)) for one in qemus_of(worker)]) == []

@@ -15,7 +15,7 @@ from pathlib import Path
 import paramiko
 import pytest
 from command_line import CommandLine
-from fleet_processes import family, left_after, own_lab, supervisor_of, temporary_files
+from fleet_processes import family, left_after, of_process, own_lab, supervisor_of, temporary_files
 from ssh_servers import SSHD, Account, openssh, paramikos
 
 from orchestrator.paths import cache_dir
@@ -86,13 +86,10 @@ def workers_there(command: CommandLine) -> list[int]:
     """The processes of the other host's worker, by its temporary files' folder."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            environment = (folder / "environ").read_bytes()
-        except OSError:  # it has ended, or is another user's
-            continue
-        if b"worker" in words and f"TMPDIR={command.environment['TMPDIR']}".encode() in environment:
-            found += family(int(folder.name))
+        pid = int(folder.name)
+        words = of_process(pid, "cmdline").split(b"\0")
+        if b"worker" in words and f"TMPDIR={command.environment['TMPDIR']}".encode() in of_process(pid, "environ"):
+            found += family(pid)
     return found
 
 
@@ -115,7 +112,7 @@ def test_a_worker_is_started_where_the_host_is_known_and_ends_with_the_connectio
     assert processes
     for pid in [*processes, supervisor_of(command)]:
         for name in ("cmdline", "environ"):
-            assert b"PRIVATE KEY" not in Path(f"/proc/{pid}/{name}").read_bytes()
+            assert b"PRIVATE KEY" not in of_process(pid, name)
     log = (command.lab / "fleets" / "local.log").read_text()
     assert "there: \\x1b[2Jinstalling\n" in log
     assert "PRIVATE KEY" not in log
