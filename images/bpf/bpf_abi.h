@@ -102,10 +102,16 @@ union bpf_request {
 	} task_file;
 	struct {
 		uint32_t program, target, type, flags;
-		struct {
-			uint32_t flags, count;
-			aligned_u64 symbols, addresses, cookies;
-		} multi;
+		union {
+			struct {
+				uint32_t flags, count;
+				aligned_u64 symbols, addresses, cookies;
+			} multi;
+			struct {
+				aligned_u64 ids, cookies;
+				uint32_t count;
+			} functions;
+		};
 	} link;
 	char room[160];
 };

@@ -5,7 +5,7 @@
 //                               makes FOLDER/program, FOLDER/link, and its maps
 //   PROGRAM: noop, count, record, witness
 //   TYPE, ATTACH_TYPE: the program's, as the kernel numbers them
-//   LINK, TARGET: kprobe, multi, trampoline FUNCTION; tracepoint ID; raw NAME; uprobe FILE
+//   LINK, TARGET: kprobe, multi, trampoline, functions FUNCTION; tracepoint ID; raw, typed NAME; uprobe FILE
 //   FLAGS: 1 at a function's return; CONTEXT: a number of enum context
 //   FUNCTION: its name, or of a kprobe its address, as 0xffffffff811234a0
 //   OFFSET: in the function or the file; SEMAPHORE: where the file has the counter of a static probe point, or 0
@@ -149,8 +149,11 @@ static struct place place_of(char **given)
 		.offset = number(given[6]), .semaphore = number(given[7]), .address = address_of(given[5]), .words = 1,
 	};
 
-	if (is_linked(&place, "trampoline")) {
+	if (is_linked(&place, "trampoline") || is_linked(&place, "functions")) {
 		checked(find_function(place.target, &place.function), "no type information about ", place.target);
+		place.words = place.function.arguments;
+	} else if (is_linked(&place, "typed")) {
+		checked(find_tracepoint(place.target, &place.function), "no type information about ", place.target);
 		place.words = place.function.arguments;
 	}
 	return place;
@@ -193,21 +196,24 @@ static int link_to(const struct place *place, int program)
 	aligned_u64 symbol = (unsigned long)place->target;
 	unsigned long native = symbol;
 
-	if (is_linked(place, "trampoline") || is_linked(place, "raw")) {
+	if (is_linked(place, "trampoline") || is_linked(place, "typed") || is_linked(place, "raw")) {
 		request.raw.name = is_linked(place, "raw") ? (unsigned long)place->target : 0;
 		request.raw.program = program;
 		return checked(bpf(BPF_RAW_TRACEPOINT_OPEN, &request, sizeof(request.raw)), "cannot attach to ",
 			       place->target);
 	}
 	request.link.program = program;
+	request.link.type = place->attach_type;
 	if (is_linked(place, "multi")) {
-		request.link.type = place->attach_type;
 		request.link.multi.flags = place->flags;
 		request.link.multi.count = 1;
 		if (place->address)
 			request.link.multi.addresses = (unsigned long)&place->address;
 		else
 			request.link.multi.symbols = (unsigned long)&native;
+	} else if (is_linked(place, "functions")) {
+		request.link.functions.ids = (unsigned long)&place->function.id;
+		request.link.functions.count = 1;
 	} else {
 		request.link.type = BPF_PERF_EVENT;
 		request.link.target = open_event(place);
@@ -224,7 +230,9 @@ static int load(const struct place *place, const struct instruction *instruction
 			.type = place->type, .count = count, .instructions = (unsigned long)instructions,
 			.license = (unsigned long)"GPL", .log_level = 1, .log_size = LOG_SIZE,
 			.log = (unsigned long)verifier_words, .name = "lab",
-			.attach_type = place->attach_type, .btf_id = place->function.id,
+			// A link to many functions names them itself.
+			.attach_type = place->attach_type,
+			.btf_id = is_linked(place, "functions") ? 0 : place->function.id,
 		},
 	};
 	long fd = bpf(BPF_PROG_LOAD, &request, sizeof(request.program));

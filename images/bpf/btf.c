@@ -4,7 +4,7 @@
 
 enum { ROOM = 32 << 20, ENOENT = 2, EINVAL = 22, EFBIG = 27, MAGIC = 0xeb9f };
 enum {
-	INT = 1, ARRAY = 3, STRUCT, UNION, ENUM, FUNC = 12, FUNC_PROTO, VAR, DATASEC, DECL_TAG = 17, ENUM64 = 19
+	INT = 1, PTR, ARRAY, STRUCT, UNION, ENUM, TYPEDEF = 8, FUNC = 12, FUNC_PROTO, VAR, DATASEC, DECL_TAG = 17, ENUM64 = 19
 };
 
 struct header {
@@ -77,7 +77,17 @@ static const struct type *type_at(const struct header *header, uint32_t wanted)
 	return NULL;
 }
 
-static long find_in(const struct header *header, const char *name, struct btf_function *found)
+// Whether a name is these two, one behind the other.
+static int is_joined(const char *name, const char *first, const char *second)
+{
+	for (; *first; first++, name++)
+		if (*name != *first)
+			return 0;
+	return text_equal(name, second);
+}
+
+static long find_in(const struct header *header, uint32_t wanted, const char *prefix, const char *name,
+		    struct btf_function *found)
 {
 	const char *types = (const char *)header + header->size + header->types, *end = types + header->types_size;
 	const char *names = (const char *)header + header->size + header->strings;
@@ -86,8 +96,10 @@ static long find_in(const struct header *header, const char *name, struct btf_fu
 	for (const char *at = types; at < end; number++) {
 		const struct type *type = (const struct type *)at, *prototype;
 
-		if (kind(type) == FUNC && text_equal(names + type->name, name)) {
+		if (kind(type) == wanted && is_joined(names + type->name, prefix, name)) {
 			prototype = type_at(header, type->other);
+			if (prototype && kind(prototype) == PTR)
+				prototype = type_at(header, prototype->other);
 			found->id = number;
 			found->arguments = prototype ? members(prototype) : 0;
 			return 0;
@@ -122,7 +134,17 @@ long find_function(const char *name, struct btf_function *found)
 {
 	const struct header *header = read_types();
 
-	return is_error(header) ? (long)header : find_in(header, name, found);
+	return is_error(header) ? (long)header : find_in(header, FUNC, "", name, found);
+}
+
+long find_tracepoint(const char *name, struct btf_function *found)
+{
+	const struct header *header = read_types();
+	long error = is_error(header) ? (long)header : find_in(header, TYPEDEF, "btf_trace_", name, found);
+
+	if (!error && found->arguments)
+		found->arguments--;	// the probe's own data come before the tracepoint's arguments
+	return error;
 }
 
 long name_function(uint32_t id, char *to, size_t room)

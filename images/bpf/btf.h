@@ -12,6 +12,9 @@ struct btf_function {
 // Returns a negative errno where the kernel has no type information, or the function is not in it: ENOENT.
 long find_function(const char *name, struct btf_function *found);
 
+// The same for a tracepoint: the type of the functions that it calls (typedef btf_trace_NAME of include/trace/bpf_probe.h).
+long find_tracepoint(const char *name, struct btf_function *found);
+
 // Writes the name of a function; an error like those of find_function, EINVAL for the number of something else.
 long name_function(uint32_t id, char *to, size_t room);
 

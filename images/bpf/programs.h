@@ -9,8 +9,7 @@ enum { COUNTS, DROPPED, SLOTS };	// of the per-CPU array
 enum { MOST_INSTRUCTIONS = 48 };
 enum { EVENT_SIZE = 64, EVENT_ARGUMENTS = 6 };	// as of struct ring_event (kmods/lib/ring.h)
 
-// What a program finds in its context, and how it gets there. The first three are numbered as Context of
-// orchestrator/catalog/probes.py has them.
+// What a program finds in its context, and how it gets there; numbered as Context of orchestrator/catalog/probes.py.
 enum context { REGISTERS, WORDS, RECORD, NO_CONTEXT };
 
 // Each writes a program to the room for MOST_INSTRUCTIONS and returns its length.

@@ -273,7 +273,7 @@ Handler = Literal["noop", "count", "record"]
 _TRACEPOINT_NAME = re.compile(r"\w{1,100}", re.ASCII)
 _EVENT_NAME = re.compile(r"\w{1,100}\.\w{1,100}", re.ASCII)
 
-Context = Literal["registers", "words", "record"]
+Context = Literal["registers", "words", "record", "none"]
 """The content of a BPF program's context, in the order of ``enum context`` of ``images/bpf/programs.h``."""
 
 
@@ -287,7 +287,7 @@ class Program(CatalogEntry):
 
     type: int
     attach_type: int = 0
-    link: Literal["kprobe", "uprobe", "tracepoint", "raw", "trampoline", "multi"]
+    link: Literal["kprobe", "uprobe", "tracepoint", "raw", "typed", "trampoline", "multi", "functions"]
     flags: int = 0
     context: Context
     behind: int | None = None
@@ -323,6 +323,7 @@ class ProbeKind(KernelFeature):
     fprobe: bool = False
     tracepoint: str | None = None
     calls: str = ""
+    functions: str = ""
     needs: list[str] = Field(default_factory=list)
     site: Site
     mechanism: Mechanism

@@ -102,7 +102,7 @@ class BpfAttachment(PlacedAttachment):
         """A witness counts by thread while the kernel counts the program's runs; for returns also the entries."""
         entries = None
         if self._facts.entries is not None:
-            target = Target(probes()[self._facts.entries], *self.point.place(0))
+            target = target_of(self._guest, probes()[self._facts.entries], self.point)
             entries = attach(self._guest, "lab-entries", "witness", target)
         self._witness.begin([("the BPF program", self._program)])
         yield
@@ -198,7 +198,7 @@ def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
         return Target(kind, str(event_number(guest, kind.tracepoint)) if by_number else kind.tracepoint)
     if isinstance(point, UserPoint):
         return Target(kind, point.file, point.file_offset, point.semaphore)
-    if kind.program.link == "trampoline":
+    if kind.program.link in ("trampoline", "functions"):
         return Target(kind, point.symbol)  # found by its type
     is_anywhere = kind.program.link == "kprobe" and not kind.at_return
     return Target(kind, *point.place(point.offset if is_anywhere else 0))

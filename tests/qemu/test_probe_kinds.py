@@ -31,12 +31,7 @@ ON_THE_TRACER = {
     "ftrace": "CONFIG_DYNAMIC_FTRACE",
     "ftrace-direct": "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS",
 }
-FPROBES = ("fprobe", "fprobe-exit")
-FOR_64_BITS = (
-    *("ftrace-direct", "bpf-kprobe-multi", "bpf-kretprobe-multi", "bpf-kprobe-session"),
-    *("bpf-fentry", "bpf-fexit"),
-)
-"""What the names of the kinds begin with that 32-bit kernels lack."""
+FOR_64_BITS = {name for name, kind in probes().items() if "CONFIG_X86_64" in kind.needs}
 PREEMPTIBLE = "lab-i386-smp-preempt"
 HOOKED = "lab-i386-up-hook"
 FOR_MANY_PROBES = ("-hash6", "-hash12", "-kpcache", "-kpcache-published")
@@ -95,17 +90,17 @@ def test_every_kind_with_and_without_recording(ready: ReadyGuest, workshop: Buil
 
 def why_not(kernel: str, probe: str) -> str | None:
     """A part of the reason where the kernel, by its name, does not support a kind."""
-    variant, is_traced = kernel.partition("@")[0], has_tracer(kernel)
-    since = probes()[probe].since
+    variant, is_traced, kind = kernel.partition("@")[0], has_tracer(kernel), probes()[probe]
+    if kind.functions:
+        return "it is at functions "
+    since = kind.since
     if since is not None and not since.is_in(kernels()[kernel].version):
         return f"Linux has this since {since}"
     if probe in ON_THE_TRACER and not is_traced:
         return f"built without {ON_THE_TRACER[probe]}"
-    if probe in FPROBES and not variant.endswith("-bpf"):
-        return "built without CONFIG_FPROBE"
-    if not variant.endswith("-bpf") and (probes()[probe].event is not None or probes()[probe].program is not None):
+    if not variant.endswith("-bpf") and (kind.fprobe or kind.event is not None or kind.program is not None):
         return "built without CONFIG_"
-    if probe.startswith(FOR_64_BITS) and "-i386-" in kernel:
+    if probe in FOR_64_BITS and "-i386-" in kernel:
         return "built without CONFIG_X86_64"
     if probe == "hook" and not variant.endswith("-hook"):
         return "built without CONFIG_LAB_SYSCALL_HOOK"

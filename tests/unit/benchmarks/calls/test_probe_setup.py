@@ -15,6 +15,7 @@ from orchestrator.benchmarks.calls import preparation
 from orchestrator.benchmarks.calls.preparation import ProbeSetup, unsupported_reason
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.experiment.plan import plan
+from orchestrator.probes.point import Point
 
 EVERYTHING = dict.fromkeys(
     (
@@ -244,6 +245,42 @@ def test_what_a_release_lacks() -> None:
     assert unsupported_reason(newer, a_cell("fprobe")) == reason
     newer = a_kernel("debian-amd64", {**DEBIAN, "CONFIG_FPROBE": "y"}, release="6.14.1")
     assert unsupported_reason(newer, a_cell("fprobe")) is None
+
+
+@pytest.mark.parametrize(
+    ("probe", "before", "since"),
+    [
+        ("bpf-fsession", "6.19.14", "7.0 (commit 2d419c44658f)"),
+        ("bpf-fentry-multi", "7.1.13", "7.2 (commit c1d32dea5d46)"),
+        ("bpf-fexit-multi", "7.1.13", "7.2 (commit c1d32dea5d46)"),
+        ("bpf-fsession-multi", "7.1.13", "7.2 (commit ba042ed6446f)"),
+        ("bpf-tp-btf", "5.4.290", "5.5 (commit f1b9509c2fb0)"),
+        ("bpf-lsm", "5.6.19", "5.7 (commit 9e4e01dfd325)"),
+        ("bpf-fmod-ret", "5.6.19", "5.7 (commit ae24082331d9)"),
+    ],
+)
+def test_what_kinds_of_today_are_since(probe: str, before: str, since: str) -> None:
+    cell = a_cell(probe)
+    point = Point(PLACES_OF_SECURITY.get(probe, "vfs_read"))
+    cell = cell if cell.task.kind.tracepoint else dataclasses.replace(cell, point=point)
+    config = dict.fromkeys(cell.task.kind.needs, "y")
+    older, newer = (
+        dataclasses.replace(a_kernel("debian-amd64", config), release=release) for release in (before, since.split()[0])
+    )
+    assert unsupported_reason(older, cell) == f"Linux has this since {since}; the kernel is {before}"
+    assert unsupported_reason(newer, cell) is None
+
+
+PLACES_OF_SECURITY = {"bpf-lsm": "bpf_lsm_file_permission", "bpf-fmod-ret": "security_file_permission"}
+
+
+def test_programs_of_security_are_at_functions_of_their_own() -> None:
+    kernel = dataclasses.replace(a_kernel("debian-amd64", DEBIAN), release="7.3.4")
+    for probe, functions in (("bpf-lsm", r"bpf_lsm_\w+"), ("bpf-fmod-ret", r"security_\w+")):
+        reason = rf"it is at functions {functions} alone: name one, with points: [FUNCTION]"
+        assert unsupported_reason(kernel, a_cell(probe)) == reason
+        other = dataclasses.replace(a_cell(probe), point=Point("file_security_"))
+        assert unsupported_reason(kernel, other) == reason
 
 
 def test_links_of_perf_events_and_hooks_of_returns_are_younger_than_their_probes() -> None:
