@@ -111,6 +111,10 @@ union bpf_request {
 				aligned_u64 ids, cookies;
 				uint32_t count;
 			} functions;
+			struct {
+				aligned_u64 path, offsets, semaphores, cookies;
+				uint32_t count, flags, pid, path_fd;
+			} places;
 		};
 	} link;
 	char room[160];

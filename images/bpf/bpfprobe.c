@@ -5,7 +5,8 @@
 //                               makes FOLDER/program, FOLDER/link, and its maps
 //   PROGRAM: noop, count, record, witness
 //   TYPE, ATTACH_TYPE: the program's, as the kernel numbers them
-//   LINK, TARGET: kprobe, multi, trampoline, functions FUNCTION; tracepoint ID; raw, typed NAME; uprobe FILE
+//   LINK, TARGET: kprobe, multi, trampoline, functions FUNCTION; tracepoint ID; raw, typed NAME; uprobe,
+//                 places FILE
 //   FLAGS: 1 at a function's return; CONTEXT: a number of enum context
 //   FUNCTION: its name, or of a kprobe its address, as 0xffffffff811234a0
 //   OFFSET: in the function or the file; SEMAPHORE: where the file has the counter of a static probe point, or 0
@@ -214,6 +215,12 @@ static int link_to(const struct place *place, int program)
 	} else if (is_linked(place, "functions")) {
 		request.link.functions.ids = (unsigned long)&place->function.id;
 		request.link.functions.count = 1;
+	} else if (is_linked(place, "places")) {
+		request.link.places.path = symbol;
+		request.link.places.offsets = (unsigned long)&place->offset;
+		request.link.places.semaphores = place->semaphore ? (unsigned long)&place->semaphore : 0;
+		request.link.places.count = 1;
+		request.link.places.flags = place->flags;
 	} else {
 		request.link.type = BPF_PERF_EVENT;
 		request.link.target = open_event(place);

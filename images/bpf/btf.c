@@ -50,20 +50,6 @@ static size_t size_of(const struct type *type)
 	}
 }
 
-static long read_file(const char *path, char *to, size_t room)
-{
-	long fd = sys3(SYS_open, path, O_RDONLY | O_CLOEXEC, 0), size = 0, got = 1;
-
-	if (fd < 0)
-		return fd;
-	while (got > 0 && (size_t)size < room) {
-		got = sys3(SYS_read, fd, to + size, room - size);
-		size += got > 0 ? got : 0;
-	}
-	sys1(SYS_close, fd);
-	return got < 0 ? got : got ? -EFBIG : size;
-}
-
 // The type with a number, counted from 1; NULL behind the last.
 static const struct type *type_at(const struct header *header, uint32_t wanted)
 {
@@ -122,8 +108,10 @@ static const struct header *read_types(void)
 	header = (const struct header *)content;
 	if (is_error(content))
 		return header;
-	size = read_file("/sys/kernel/btf/vmlinux", content, ROOM);
-	if (size >= 0 && ((size_t)size < sizeof(*header) || header->magic != MAGIC))
+	size = file_content("/sys/kernel/btf/vmlinux", content, ROOM);
+	if (size == ROOM)
+		size = -EFBIG;
+	else if (size >= 0 && ((size_t)size < sizeof(*header) || header->magic != MAGIC))
 		size = -EINVAL;
 	if (size < 0)
 		header = (const struct header *)size;

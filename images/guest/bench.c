@@ -11,6 +11,8 @@
 //   -c CALLS [-P FILE]
 //       exactly CALLS calls one by one, neither timed nor repeated: for counting and checking the hits of a probe. Before
 //       them the program writes its process number to FILE, behind them -1.
+//   -l OFFSET:FILE
+//       behind all calls, tells which bytes are executed at an offset of a file that the process has mapped
 //   -s SECONDS [-r REPEATS]
 //       as in 2005: calls for SECONDS seconds, counts them and prints the average
 //
@@ -25,7 +27,9 @@
 //   run I calls=C ns=N average=A                                  with -s; A in whole nanoseconds
 //   called calls=N pid=P result=R ...                             with -c; R of the last call, then the program's own
 //   results untimed ...                                           with -c; of all system calls
+//   live HEX                                                      with -l, at last
 #include "bench.h"
+#include "mapping.h"
 #include "region_clock.h"
 #include "results.h"
 
@@ -334,23 +338,48 @@ static void run_calls(const struct bench *bench, long calls, const char *file)
 		print_results("untimed", &untimed);
 }
 
+// An instruction has at most so many bytes, and so has what the kernel puts in its place.
+enum { LIVE_BYTES = 16, MAPS_BYTES = 1 << 16 };
+
+static void show_live(char *place)
+{
+	static char maps[MAPS_BYTES + 1];
+	char *file = place;
+	long size = file_content("/proc/self/maps", maps, MAPS_BYTES);
+	unsigned long address;
+
+	while (*file && *file != ':')
+		file++;
+	if (*file)
+		*file++ = 0;
+	maps[size > 0 ? size : 0] = 0;
+	address = find_mapping(maps, file, (unsigned long)parse_number(place));
+	if (!address)
+		fail("the program has not mapped ", file);
+	print_hex("live ", (const unsigned char *)address, LIVE_BYTES);
+}
+
 int run_bench(struct bench *bench, int argc, char **argv)
 {
 	struct sampling wanted = {.calls = -1, .batch = -1, .repeats = 1, .untimed = -1};
 	long seconds = -1, counted = -1;
 	const char *file = NULL;
+	char *live = NULL;
 
 	program_name = bench->name;
 	// What the calls return must not change how many system calls the program makes besides them.
 	hold_output();
 	for (int i = 1; i < argc; i += 2) {
-		const char *option = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+		const char *option = argv[i];
+		char *value = i + 1 < argc ? argv[i + 1] : NULL;
 		long number = value ? parse_number(value) : -1;
 
 		if (value && bench->take_option(option, value))
 			continue;
 		if (value && text_equal(option, "-P"))
 			file = value;
+		else if (value && text_equal(option, "-l"))
+			live = value;
 		else if (number >= 0 && text_equal(option, "-c"))
 			counted = number;
 		else if (number >= 0 && text_equal(option, "-u"))
@@ -393,5 +422,7 @@ int run_bench(struct bench *bench, int argc, char **argv)
 		run_seconds(bench, seconds, wanted.repeats);
 	else
 		run_samples(bench, &wanted);
+	if (live)
+		show_live(live);
 	return 0;
 }

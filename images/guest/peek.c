@@ -11,7 +11,7 @@
 //   process HEX
 //   file HEX
 // Exit status: 0, 2 for bad usage and where the program cannot be started or read.
-#include "runtime.h"
+#include "mapping.h"
 
 enum { TRACEME = 0, PEEKTEXT = 1, POKETEXT = 4, CONT = 7, SIGKILL = 9, SIGTRAP = 5, LARGEST = 64 };
 enum { AT_NULL = 0, AT_ENTRY = 9, BREAKPOINT = 0xcc, NAME_BYTES = 32, TEXT_BYTES = 1 << 16 };
@@ -24,19 +24,6 @@ static void fail(const char *what, const char *about)
 	print(2, about);
 	print(2, "\n");
 	exit_program(2);
-}
-
-static void print_bytes(const char *name, const unsigned char *bytes, long size)
-{
-	char digits[] = "00";
-
-	print(1, name);
-	for (long i = 0; i < size; i++) {
-		digits[0] = "0123456789abcdef"[bytes[i] / 16];
-		digits[1] = "0123456789abcdef"[bytes[i] % 16];
-		print(1, digits);
-	}
-	print(1, "\n");
 }
 
 // It is stopped behind execve: its file is mapped, and the kernel has put its uprobes there.
@@ -84,22 +71,16 @@ static long read_of_process(long pid, const char *file, char *text)
 {
 	char name[NAME_BYTES], digits[21];
 	size_t at = append(name, 0, "/proc/"), digit = sizeof(digits);
-	long size = 0, more = 1;
-	int fd;
+	long size;
 
 	for (long left = pid; left; left /= 10)
 		digits[--digit] = (char)('0' + left % 10);
 	memcpy(name + at, digits + digit, sizeof(digits) - digit);
 	at = append(name, at + sizeof(digits) - digit, file);
 	name[at] = 0;
-	fd = (int)sys3(SYS_open, name, O_RDONLY, 0);
-	while (fd >= 0 && more > 0 && size < TEXT_BYTES) {
-		more = sys3(SYS_read, fd, text + size, TEXT_BYTES - size);
-		size += more > 0 ? more : 0;
-	}
-	if (fd < 0 || more < 0)
+	size = file_content(name, text, TEXT_BYTES);
+	if (size < 0)
 		end_and_fail(pid, "cannot read ", name);
-	sys1(SYS_close, fd);
 	return size;
 }
 
@@ -125,53 +106,10 @@ static void run_to_entry(long pid, const char *program)
 		end_and_fail(pid, "a signal before the entry of ", program);
 }
 
-static unsigned long parse_hex(const char **text)
-{
-	unsigned long value = 0;
-
-	for (;; ++*text) {
-		if (**text >= '0' && **text <= '9')
-			value = value * 16 + (unsigned long)(**text - '0');
-		else if (**text >= 'a' && **text <= 'f')
-			value = value * 16 + (unsigned long)(**text - 'a' + 10);
-		else
-			return value;
-	}
-}
-
-// Where the process executes what a file has at the offset; 0 where nowhere. A line of /proc/PID/maps:
-//   7f1c34a00000-7f1c34b55000 r-xp 00026000 fe:00 1234       /usr/lib/x86_64-linux-gnu/libc.so.6
-static unsigned long find_mapping(long pid, const char *file, unsigned long offset)
-{
-	static char text[TEXT_BYTES + 1];
-	char *line = text, *next;
-
-	text[read_of_process(pid, "/maps", text)] = 0;
-	for (; *line; line = next) {
-		const char *at = line;
-		unsigned long start = parse_hex(&at), end, into;
-		int is_executed;
-
-		for (next = line; *next && *next != '\n'; next++)
-			;
-		if (*next)
-			*next++ = 0;
-		at++;
-		end = parse_hex(&at);
-		is_executed = text_length(at) > 6 && at[3] == 'x';
-		at += is_executed ? 6 : 0;
-		into = offset - parse_hex(&at);
-		while (*at && *at != '/')
-			at++;
-		if (is_executed && into < end - start && text_equal(at, file))
-			return start + into;
-	}
-	return 0;
-}
-
 int program(int argc, char **argv, char **environment)
 {
 	unsigned char bytes[LARGEST + sizeof(long)];
+	static char maps[TEXT_BYTES + 1];
 	int is_library = argc >= 6 && text_equal(argv[1], "-l"), file;
 	const char *path;
 	long address, offset, size, pid;
@@ -185,7 +123,8 @@ int program(int argc, char **argv, char **environment)
 	pid = start(argv + 5, environment);
 	if (is_library) {
 		run_to_entry(pid, argv[5]);
-		address = (long)find_mapping(pid, path, (unsigned long)offset);
+		maps[read_of_process(pid, "/maps", maps)] = 0;
+		address = (long)find_mapping(maps, path, (unsigned long)offset);
 		if (!address)
 			end_and_fail(pid, "the program has not mapped ", path);
 	}
@@ -193,10 +132,10 @@ int program(int argc, char **argv, char **environment)
 		if (sys4(SYS_ptrace, PEEKTEXT, pid, address + i, bytes + i) < 0)
 			end_and_fail(pid, "nothing is mapped at the address in ", argv[5]);
 	end(pid);
-	print_bytes("process ", bytes, size);
+	print_hex("process ", bytes, size);
 	file = (int)sys3(SYS_open, path, O_RDONLY, 0);
 	if (file < 0 || sys3(SYS_lseek, file, offset, 0) != offset || sys3(SYS_read, file, bytes, size) != size)
 		fail("cannot read ", path);
-	print_bytes("file ", bytes, size);
+	print_hex("file ", bytes, size);
 	return 0;
 }

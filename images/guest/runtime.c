@@ -129,6 +129,20 @@ long write_all(int fd, const void *data, size_t size)
 	return 0;
 }
 
+long file_content(const char *path, char *to, size_t room)
+{
+	long fd = sys3(SYS_open, path, O_RDONLY | O_CLOEXEC, 0), size = 0, more = 1;
+
+	if (fd < 0)
+		return fd;
+	while (more > 0 && (size_t)size < room) {
+		more = sys3(SYS_read, fd, to + size, room - (size_t)size);
+		size += more > 0 ? more : 0;
+	}
+	sys1(SYS_close, fd);
+	return more < 0 ? more : size;
+}
+
 void print(int fd, const char *text)
 {
 	size_t size = text_length(text);

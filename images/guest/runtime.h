@@ -54,6 +54,8 @@ size_t text_length(const char *text);
 int text_equal(const char *a, const char *b);
 // Writes all of it, or returns the negative errno of the failing write.
 long write_all(int fd, const void *data, size_t size);
+// As much of a file as there is room for: its size, or a negative errno.
+long file_content(const char *path, char *to, size_t room);
 void print(int fd, const char *text);
 void print_number(int fd, uint64_t value);
 // From here on what is printed to 1 is written at the end, or when so much of it is held: as few system calls as can be.

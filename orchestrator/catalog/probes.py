@@ -260,7 +260,7 @@ BASELINE = "none"
 """The row without a probe, against which every overhead is computed."""
 
 Mechanism = Literal[
-    "none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "marker", "direct", "own"
+    "none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "marker", "direct", "call", "own"
 ]
 """The mechanism of a hit. ``own`` is that of a user's file, which may write any bytes at the probe point."""
 Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint", "program"]
@@ -287,7 +287,7 @@ class Program(CatalogEntry):
 
     type: int
     attach_type: int = 0
-    link: Literal["kprobe", "uprobe", "tracepoint", "raw", "typed", "trampoline", "multi", "functions"]
+    link: Literal["kprobe", "uprobe", "tracepoint", "raw", "typed", "trampoline", "multi", "functions", "places"]
     flags: int = 0
     context: Context
     behind: int | None = None
@@ -304,6 +304,13 @@ class OtherTraps(CatalogEntry):
     int3_per_hit: int
 
 
+class OtherNeeds(CatalogEntry):
+    """Kernel options that are needed besides, ``since`` a change has introduced them."""
+
+    since: Change
+    options: list[str]
+
+
 class ProbeKind(KernelFeature):
     """A probe kind, a mechanism at a point: a row of ``probes.yaml``, which explains the fields.
 
@@ -317,7 +324,8 @@ class ProbeKind(KernelFeature):
     column: str | None = None
     template: str | None = None
     records: str | None = None
-    event: Literal["kprobe", "uprobe", "trace"] | None = None
+    event: Literal["kprobe", "uprobe", "fprobe", "tprobe", "eprobe", "graph", "trace"] | None = None
+    option: str | None = None
     program: Program | None = None
     at_return: bool = False
     fprobe: bool = False
@@ -325,9 +333,11 @@ class ProbeKind(KernelFeature):
     calls: str = ""
     functions: str = ""
     needs: list[str] = Field(default_factory=list)
+    other_needs: OtherNeeds | None = None
     site: Site
     mechanism: Mechanism
     int3_per_hit: int | None = 0
+    int3_per_process: int = 0
     other_traps: OtherTraps | None = None
     at: Literal["entry", "after-ftrace-nop"]
     optimisation: bool = False
@@ -350,6 +360,11 @@ class ProbeKind(KernelFeature):
     @property
     def is_traced(self) -> bool:
         return self.mechanism in ("ftrace", "direct")
+
+    def needed_in(self, release: str) -> list[str]:
+        """The kernel options that a kernel of this release needs for it."""
+        other = self.other_needs
+        return [*self.needs, *(other.options if other is not None and other.since.is_in(release) else ())]
 
     def on(self, release: str, arch: Arch) -> ProbeKind:
         """The probe kind on a kernel, where a hit may take other traps."""

@@ -18,7 +18,7 @@ from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import attachment, evidence
 from orchestrator.probes.bpf_attachment import bpf_attached, one_liner_attached, user_bpf_attached
-from orchestrator.probes.event_attachment import event_attached
+from orchestrator.probes.event_attachment import event_attached, graph_attached
 from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation
 from orchestrator.probes.loading import load
@@ -303,4 +303,4 @@ def attached(
         return one_liner_attached(guest, kind, artifact, point, symbols, time_left)
     if artifact is not None:
         return bpf_attached(guest, kind, artifact, point, symbols)
-    return event_attached(guest, kind, point, symbols)
+    return (graph_attached if kind.event == "graph" else event_attached)(guest, kind, point, symbols)

@@ -95,7 +95,8 @@ class CallResults:
 class Called:
     """The calls that were made: their number, the processes, and what is known of each call.
 
-    For a system call: its ``number``, the six ``arguments``, the last ``result``, and all ``results``.
+    For a system call: its ``number``, the six ``arguments``, the last ``result``, and all ``results``. ``live`` are the
+    bytes that the process executed at a place, if it was asked.
     """
 
     entry: str
@@ -105,6 +106,7 @@ class Called:
     arguments: tuple[int, ...] = ()
     result: int | None = None
     results: CallResults | None = None
+    live: bytes | None = None
 
 
 class Attachment(ABC):

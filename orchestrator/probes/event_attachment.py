@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A tracefs event at a probe point, in the kernel or in a program: enabled, switched, counted, removed.
 
-It is made for a kprobe or kretprobe, or is the kernel's own at a tracepoint.
+It is made for a kprobe, a uprobe, an fprobe, a tracepoint or another event, or is the kernel's own at a tracepoint.
 
 ``noop``: the event is enabled without output, as the buffer is off. ``count``: a histogram by thread, with the event
 soft-enabled. ``record``: the event is written to the buffer.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -92,7 +92,7 @@ class EventAttachment(PlacedAttachment):
 
     def _check(self, event: tracefs.TracedEvent, symbols: Symbols) -> None:
         if self._kind.tracepoint is not None:
-            if not event.said.startswith(_words_of(self._kind.tracepoint)):
+            if not event.said.startswith(_words_of(self._kind)):
                 raise EvidenceError(f"an event is not of {self._kind.tracepoint}", detail=[str(event)])
             return
         addresses = [int(found, 16) for found in re.findall(r"<0*([0-9a-f]{1,16})>", event.said)]
@@ -107,8 +107,8 @@ class EventAttachment(PlacedAttachment):
             raise EvidenceError(f"an event is not of {self.point.name}", detail=[str(event)])
 
     def _check_none_missed(self) -> None:
-        """Tracepoints skip nothing: their probes may be re-entered."""
-        if self._kind.tracepoint is not None:
+        """Tracepoints skip nothing, as their probes may be re-entered; what fprobes miss the kernel does not show."""
+        if self._kind.event != "kprobe":
             return
         _, number = tracefs.profiled(self._guest, "kprobe")
         if number:
@@ -116,12 +116,17 @@ class EventAttachment(PlacedAttachment):
             raise EvidenceError(f"the kernel skipped the event {number} times", hint=hint)
 
 
-def _words_of(event: str) -> tuple[str, ...]:
-    """The start of the text of an event ``SYSTEM.NAME``; for a system call: with its arguments, or its result.
+def _words_of(kind: ProbeKind) -> tuple[str, ...]:
+    """The start of the text of an event at a tracepoint; for a system call: with its arguments, or its result.
 
     ``sys_read(fd: 0, buf: 0, count: 0)``, ``sys_read -> 0x0`` (print_syscall_enter() of kernel/trace/trace_syscalls.c).
     """
-    system, _, name = event.partition(".")
+    assert kind.tracepoint is not None
+    if kind.event == "tprobe":
+        return (f"probe: (__probestub_{kind.tracepoint}+0x",)
+    if kind.event == "eprobe":
+        return (f"probe: ({kind.tracepoint})",)
+    system, _, name = kind.tracepoint.partition(".")
     if system != "syscalls":
         return (f"{name}: ",)
     call = re.sub(r"^sys_(enter|exit)_", "sys_", name)
@@ -131,6 +136,10 @@ def _words_of(event: str) -> tuple[str, ...]:
 def definition_of(kind: ProbeKind, point: ProbePoint) -> tracefs.Definition:
     """The definition of a kind's event at a point; a kernel function's return can only be probed at its entry."""
     assert kind.event is not None
+    if kind.tracepoint is not None:
+        return tracefs.Definition("dynamic", kind.event[0], kind.tracepoint.replace(".", "/"))
+    if kind.event == "fprobe":
+        return tracefs.Definition("dynamic", "f", point.symbol + ("%return" if kind.at_return else ""))
     if isinstance(point, UserPoint):
         counter = f"({point.semaphore:#x})" if point.semaphore else ""
         place = f"{point.file}:{point.file_offset:#x}{counter}"
@@ -148,7 +157,7 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     at the end. A program's bytes are those of a process started afterwards.
     """
     place = place_of(guest, kind, point, symbols)
-    definition = definition_of(kind, place.point) if kind.tracepoint is None else None
+    definition = None if kind.event == "trace" else definition_of(kind, place.point)
 
     def remove() -> None:
         tracefs.remove(guest, definition)
@@ -208,3 +217,68 @@ class UserEventAttachment(EventAttachment):
 
     def _check_none_missed(self) -> None:
         """The kernel counts no missed hits of uprobes; _check_all compares the counted ones."""
+
+
+# A function under the function graph tracer: its entry and its return are recorded, as one line of the trace.
+
+
+class GraphAttachment(PlacedAttachment):
+    """A function that the function graph tracer traces, made by ``graph_attached``."""
+
+    armed_when = "after tracing"
+
+    def __init__(self, guest: Guest, kind: ProbeKind, place: Place, graph: tracefs.FunctionGraph) -> None:
+        super().__init__(guest, kind, place)
+        self._graph = graph
+        self._calls: Sequence[tracefs.GraphedCall] = ()
+
+    def observe(self) -> Observation:
+        state = self._graph.state()
+        if state != "function_graph":
+            raise EvidenceError(f"the kernel's tracer is {state[:40]!r}, not function_graph")
+        return self._place.observe()
+
+    def set_handler(self, handler: Handler) -> None:
+        """It counts nothing: hits are counted in what it records."""
+        if handler == "noop":
+            self._calls = self._graph.recorded()
+        self._graph.select(records=handler != "noop")
+
+    def renewal(self) -> Callable[[], None]:
+        return self._graph.empty
+
+    def separate_caller(self) -> contextlib.nullcontext[None]:
+        """The buffer has each hit's thread."""
+        return contextlib.nullcontext()
+
+    def counts(self, called: Called) -> tuple[int, int]:
+        for call in self._calls:
+            self._check(call)
+        hits = sum(call.pid in called.pids for call in self._calls)
+        return hits, len(self._calls) - hits
+
+    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+        write_events(file, tracefs.GraphedCall._fields, self._calls)
+        return self.counts(called)
+
+    def _check(self, call: tracefs.GraphedCall) -> None:
+        lacks_arguments = self._kind.option == "funcgraph-args" and not call.arguments
+        lacks_result = self._kind.option == "funcgraph-retval" and call.result is None
+        if call.function not in (self.point.symbol, *self.point.aliases) or lacks_arguments or lacks_result:
+            raise EvidenceError(f"a traced call is not as it must be at {self.point.name}", detail=[str(call)])
+
+
+@contextlib.contextmanager
+def graph_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Iterator[GraphAttachment]:
+    """Let the function graph tracer trace the point's function; stop it at the end, and prove the original bytes."""
+    place = place_of(guest, kind, point, symbols)
+
+    def remove() -> None:
+        graph.stop()
+        wait_until_untouched(guest, kind, place.point, place.observe, "after tracing")
+
+    check_untouched(place.point, place.observe(), "before tracing")
+    graph = tracefs.FunctionGraph(guest, point.symbol, kind.option)
+    with cleanup_after(remove):
+        graph.select(records=False)
+        yield GraphAttachment(guest, kind, place, graph)

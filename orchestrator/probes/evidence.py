@@ -54,6 +54,7 @@ _LOOKS: dict[tuple[Site, Mechanism], _Look] = {
     ("tracepoint", "tracepoint"): _Look("a static branch that is taken", [JMP, _SHORT], "[ENABLED]"),
     ("hook", "pointer"): _Look("a pointer", None),
     ("program", "int3"): _Look("a uprobe's int3", [INT3]),
+    ("program", "call"): _Look("a uprobe's int3, until its first hit", [INT3]),
 }
 
 
@@ -156,7 +157,7 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
         listed = "a jump" if seen.traced.jumps else "a call"
         live = seen.live[:JUMP_BYTES].hex(" ")
         raise EvidenceError(f"{when}, the kernel lists {listed} at {point.symbol}, and there is {live}")
-    if kind.mechanism in ("int3", "detour") and seen.live[1:] != point.original[1:]:
+    if kind.mechanism in ("int3", "detour", "call") and seen.live[1:] != point.original[1:]:
         raise EvidenceError(f"{when}, more than the first byte changed at {point.name}: {seen.live.hex(' ')}")
 
 
@@ -206,6 +207,9 @@ def check_called(
     if kind.fprobe:
         expected = tracefs.called_for_fprobe(symbols(), at_return=kind.at_return)
         right = seen.called == expected or is_sole_user
+    elif kind.event == "graph":
+        expected = "the function graph tracer alone"
+        right = tracefs.GRAPH_TRACER.fullmatch(seen.called or "") is not None
     elif kind.mechanism == "direct" and kind.template is not None:
         right, expected = is_modules, f"a trampoline of {module}"
     elif kind.site == "ftrace" and kind.mechanism != "direct":
@@ -247,7 +251,9 @@ def check_traps(kind: ProbeKind, hits: int, others: int, int3: int) -> None:
     if each is not None and not hits * each <= int3 <= (hits + others) * each:
         raise EvidenceError(
             f"{hits} hits took {int3} breakpoint traps, not {each} each: the probe is not handled the way it should be",
-            hint="an instruction that kprobes emulate, such as a call or a jump, takes one" if others == 0 else "",
+            hint="an instruction that kprobes emulate, such as a call or a jump, takes one"
+            if kind.site == "kprobe" and others == 0
+            else "",
         )
 
 

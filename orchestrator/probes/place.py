@@ -7,15 +7,18 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from orchestrator.arch import CALL, Arch
+from orchestrator.artifacts.machine_code import entry_places, tracer_place
 from orchestrator.catalog.data import did_you_mean
-from orchestrator.catalog.probes import ProbeKind
+from orchestrator.catalog.probes import Change, KernelFeature, ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment, wait_until_armed
 from orchestrator.probes.bpf_program import pinned_links
-from orchestrator.probes.evidence import Observation, check_called, followed, observe
-from orchestrator.probes.point import ProbePoint, find_static_branch
+from orchestrator.probes.evidence import Observation, check_armed, check_called, followed, observe
+from orchestrator.probes.point import SHOWN_BYTES, ProbePoint, find_entry, find_static_branch
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import TRACEFS, Traced
 
@@ -200,6 +203,57 @@ class UserPoint(ProbePoint):
         return (address - self.address) % _PAGE == 0
 
 
+class _Nop(NamedTuple):
+    """A nop at which the kernel optimises a uprobe, by its beginning and size, and what the first hit leaves there."""
+
+    beginning: bytes
+    size: int
+    live: bytes
+    feature: KernelFeature
+
+
+_LARGER_NOP = Change(release="7.2", commit="554ba38456da")
+_NOPS = (
+    _Nop(
+        bytes.fromhex("0f1f440000"),
+        5,
+        bytes([CALL]),
+        KernelFeature(since=Change(release="6.18", commit="ba2bfc97b462"), until=_LARGER_NOP),
+    ),
+    # The lea leaves the red zone below the stack pointer alone.
+    _Nop(bytes.fromhex("662e0f1f84"), 10, bytes.fromhex("488d642480e8"), KernelFeature(since=_LARGER_NOP)),
+)
+"""Those of arch/x86/kernel/uprobes.c (can_optimize()), on x86_64 alone, and not across a page."""
+
+
+def optimised_as(release: str, arch: Arch, point: UserPoint) -> bytes | None:
+    """The beginning of what the first hit leaves in the place of a point's nop; None if it leaves the int3."""
+    for nop in _NOPS:
+        fits = point.original.startswith(nop.beginning) and point.address % _PAGE + nop.size <= _PAGE
+        if arch == "x86_64" and fits and nop.feature.lacking_in(release, arch) is None:
+            return nop.live
+    return None
+
+
+def check_optimised(release: str, arch: Arch, point: UserPoint, live: bytes) -> None:
+    """Raise EvidenceError unless these bytes of a running process are what the kernel makes of the point's nop."""
+    expected = optimised_as(release, arch, point)
+    if expected is None or not live.startswith(expected):
+        raise EvidenceError(f"the process executes {live[:10].hex(' ')} at {point.name}: its uprobe is not optimised")
+
+
+def optimisation_refusal(kind: ProbeKind, release: str, arch: Arch, point: UserPoint) -> str | None:
+    """Why a uprobe at the point is not what the kind says: optimised, or not; None if it is."""
+    is_optimised = optimised_as(release, arch, point) is not None
+    if kind.site != "program" or is_optimised == (kind.mechanism == "call"):
+        return None
+    if is_optimised:
+        return f"the kernel optimises a uprobe at this nop: take {kind.name}-optimized"
+    found = point.original[:5].hex(" ")
+    nops = " or ".join(nop.beginning.hex(" ") for nop in _NOPS if nop.feature.lacking_in(release, arch) is None)
+    return f"this kernel optimises uprobes at a nop that begins with {nops}, within a page, and {point.name} is {found}"
+
+
 def events_at(guest: Guest, point: UserPoint) -> int:
     """The number of uprobes that tracefs lists at the point."""
     listing = guest.get(EVENTS, largest=1 << 16).decode("utf-8", errors="replace")
@@ -279,13 +333,31 @@ def place_of(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols)
 
 def _tracepoint_place(guest: Guest, kind: ProbeKind, name: str, symbols: Symbols) -> Place:
     tracepoint, called = find_tracepoint(guest, symbols, name), re.compile(kind.calls)
+    check_stub = _stub_check(guest, kind, name, symbols) if kind.fprobe else None
 
     def check(seen: Observation, when: str) -> None:
         if not called.fullmatch(seen.called or ""):
             calls = seen.called or "nothing"
             raise EvidenceError(f"{when}, the tracepoint {name} calls {calls}, not one function {called.pattern}")
+        if check_stub is not None:
+            check_stub(when)
 
     return Place(tracepoint.branch, lambda: tracepoint.observe(guest, symbols), check)
+
+
+def _stub_check(guest: Guest, kind: ProbeKind, name: str, symbols: Symbols) -> Callable[[str], None]:
+    """A check that the function tracer calls an fprobe at the stub, which the tracepoint calls for it."""
+    stub = _STUB + name
+    offset = tracer_place(max(entry_places(guest.read_memory(symbols.address(stub), SHOWN_BYTES))))
+    traced = kind.model_copy(update={"tracepoint": None, "site": "ftrace", "mechanism": "ftrace"})
+    place = place_of(guest, traced, find_entry(guest, symbols, stub, offset), symbols)
+
+    def check(when: str) -> None:
+        seen = place.observe()
+        check_armed(traced, place.point, seen, when)
+        place.check_called(seen, when)
+
+    return check
 
 
 def user_place(guest: Guest, kind: ProbeKind, point: UserPoint) -> Place:

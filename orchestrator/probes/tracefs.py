@@ -8,7 +8,7 @@ instance disables all its events.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -41,7 +41,11 @@ _PROFILED = {
 
 @dataclass(frozen=True)
 class Definition:
-    """An event of ``kprobe_events`` or ``uprobe_events``: ``p`` at a place in their syntax, or ``r`` at a return."""
+    """An event of ``kprobe_events``, ``uprobe_events`` or ``dynamic_events``, in their syntax.
+
+    Its kind is ``p`` at a place or ``r`` at a return, and of dynamic ones ``f`` of an fprobe, ``t`` at a tracepoint or
+    ``e`` at another event.
+    """
 
     listed: str
     kind: str
@@ -102,18 +106,95 @@ class TraceEvent:
 
     def recorded(self) -> Sequence[TracedEvent]:
         events: list[TracedEvent] = []
-        for cpu in range(self._guest.machine.smp):
-            folder = f"{INSTANCE}/per_cpu/cpu{cpu}"
-            lines = self._guest.get(f"{folder}/stats").decode("ascii", errors="replace").splitlines()
-            stats = {key: whole_number(value) for key, _, value in (line.partition(": ") for line in lines)}
-            if any(stats.get(key) != 0 for key in ("overrun", "commit overrun", "dropped events")):
-                raise EvidenceError(f"the buffer of CPU {cpu} has lost events", detail=[str(stats)])
-            text = self._guest.get(f"{folder}/trace", largest=16 << 20).decode("ascii", errors="replace")
-            of_cpu = [traced_event(line) for line in text.splitlines() if not line.startswith("#")]
-            if len(of_cpu) != stats.get("entries") or any(event.cpu != cpu for event in of_cpu):
-                raise EvidenceError(f"{len(of_cpu)} events of CPU {cpu} can be read, and its buffer says {stats}")
+        for cpu, entries, lines in _buffers(self._guest, INSTANCE):
+            of_cpu = [traced_event(line) for line in lines]
+            if len(of_cpu) != entries or any(event.cpu != cpu for event in of_cpu):
+                raise EvidenceError(f"{len(of_cpu)} events of CPU {cpu} can be read, and its buffer says {entries}")
             events += of_cpu
         return events
+
+
+def _buffers(guest: Guest, folder: str) -> Iterator[tuple[int, int | None, Sequence[str]]]:
+    """Each CPU's number, the events in its buffer, and what it says. Raises EvidenceError if it has lost some."""
+    for cpu in range(guest.machine.smp):
+        lines = guest.get(f"{folder}/per_cpu/cpu{cpu}/stats").decode("ascii", errors="replace").splitlines()
+        stats = {key: whole_number(value) for key, _, value in (line.partition(": ") for line in lines)}
+        if any(stats.get(key) != 0 for key in ("overrun", "commit overrun", "dropped events")):
+            raise EvidenceError(f"the buffer of CPU {cpu} has lost events", detail=[str(stats)])
+        text = guest.get(f"{folder}/per_cpu/cpu{cpu}/trace", largest=16 << 20).decode("ascii", errors="replace")
+        yield cpu, stats.get("entries"), [line for line in text.splitlines() if not line.startswith("#")]
+
+
+_GRAPHED = re.compile(
+    r"^ *(\d{1,5})\) +\S.{0,20}?-(\d{1,10}) +\|.{0,40}\|  ([\w.]{1,200})\((.{0,400})\);(?: +/\* (.{1,200}) \*/)?$"
+)
+"""A call by function_graph, with funcgraph-proc: `` 0)  bench-72   |   0.521 us    |  vfs_read(); /* = 0x0 */``."""
+_SWITCH = re.compile(r"^ *-{20,}$|^ *\d{1,5}\) .{1,40} => .{1,40}$|^$")
+"""Lines between the calls of one thread and those of the next on a CPU."""
+_NEVER = "1000000000"
+"""A threshold in microseconds: no call takes so long, and neither its entry nor its return is recorded."""
+
+
+class GraphedCall(NamedTuple):
+    """A call recorded by the function graph tracer: its CPU and thread, the function, its arguments and result."""
+
+    cpu: int
+    pid: int
+    function: str
+    arguments: str
+    result: str | None
+
+
+class FunctionGraph:
+    """The function graph tracer at one function. It is tracefs's own: before Linux 6.11 no instance can have it."""
+
+    def __init__(self, guest: Guest, function: str, option: str | None) -> None:
+        self._guest = guest
+        self._options = ["funcgraph-proc", *([] if option is None else [option])]
+        self._put("set_ftrace_filter", function)
+
+    def select(self, *, records: bool) -> None:
+        """Record each call, or let both sides run and record none. The tracer takes its options as it starts."""
+        self._put("current_tracer", "nop")
+        self._put("tracing_thresh", "0" if records else _NEVER)
+        for option in self._options:
+            self._put(f"options/{option}", "1")
+        self._put("current_tracer", "function_graph")
+        self._put("tracing_on", "1")
+        self.empty()
+
+    def empty(self) -> None:
+        self._put("trace", "")
+
+    def state(self) -> str:
+        return kernel_value(self._guest, f"{TRACEFS}/current_tracer")
+
+    def recorded(self) -> Sequence[GraphedCall]:
+        """The calls so far, and none any more: what reads them may be what is traced."""
+        self._put("tracing_on", "0")
+        calls: list[GraphedCall] = []
+        for cpu, entries, lines in _buffers(self._guest, TRACEFS):
+            found = [(line, _GRAPHED.match(line)) for line in lines if not _SWITCH.match(line)]
+            wrong = [line for line, call in found if call is None or int(call[1]) != cpu]
+            # The entry and the return have an event each.
+            if wrong or 2 * len(found) != entries:
+                raise EvidenceError(
+                    f"{len(found)} calls on CPU {cpu} can be read, and its buffer says {entries} events",
+                    detail=wrong[:4],
+                )
+            calls += [GraphedCall(cpu, int(one[2]), one[3], one[4], one[5]) for _, one in found if one is not None]
+        return calls
+
+    def stop(self) -> None:
+        self._put("current_tracer", "nop")
+        self._put("tracing_thresh", "0")
+        for option in self._options:
+            self._put(f"options/{option}", "0")
+        self._put("set_ftrace_filter", "")
+        self._put("tracing_on", "1")
+
+    def _put(self, file: str, text: str) -> None:
+        self._guest.put(text.encode(), f"{TRACEFS}/{file}")
 
 
 def make_instance(guest: Guest) -> None:
@@ -297,6 +378,12 @@ def direct_trampoline(guest: Guest, target: int) -> str:
     symbol, owner = line.groups()
     is_bpf = owner == "bpf" and symbol.startswith(_BPF_TRAMPOLINE)
     return BPF_TRAMPOLINE if is_bpf else f"{symbol} [{owner}]"
+
+
+GRAPH_TRACER = re.compile(
+    r"ftrace_graph_func(?: for ent:trace_graph_entry(?:_args)? ret:trace_graph_(?:thresh_)?return)?"
+)
+"""What ``called_by_tracer`` must find for the function graph tracer; older kernels do not list what it calls."""
 
 
 def called_for_fprobe(symbols: Symbols, *, at_return: bool) -> str:

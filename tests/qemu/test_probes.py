@@ -47,6 +47,13 @@ EXPECTED = {
     "kprobe-event": ("e8", "[FTRACE]", FUNCTION),
     "kprobe-event-optimized": ("e9", "[OPTIMIZED]", BEHIND_THE_NOP),
     "kretprobe-event": ("e8", "[FTRACE]", FUNCTION),
+    "fprobe-event": ("e8", "[TRACED]", FUNCTION),
+    "fprobe-exit-event": ("e8", "[TRACED]", FUNCTION),
+    "tprobe": ("e", "[ENABLED]", "trace_sys_enter"),
+    "eprobe": ("e", "[ENABLED]", "trace_sys_enter"),
+    "function-graph": ("e8", "[TRACED]", FUNCTION),
+    "function-graph-retval": ("e8", "[TRACED]", FUNCTION),
+    "function-graph-args": ("e8", "[TRACED]", FUNCTION),
     "bpf-kprobe": ("e8", "[FTRACE]", FUNCTION),
     "bpf-kprobe-interpreted": ("e8", "[FTRACE]", FUNCTION),
     "bpf-kprobe-optimized": ("e9", "[OPTIMIZED]", BEHIND_THE_NOP),
@@ -66,13 +73,13 @@ EXPECTED = {
     "bpf-tp-btf": ("e", "[ENABLED]", "trace_sys_enter"),
 }
 DIRECT_CALLS = {name for name, kind in probes().items() if kind.mechanism == "direct"}
-FPROBES = {"fprobe", "fprobe-exit", "bpf-kprobe-multi", "bpf-kretprobe-multi", "bpf-kprobe-session"}
+FPROBES = {name for name, kind in probes().items() if kind.fprobe}
 # What Debian's kernels cannot have: no LKST hook, on 6.1 no fprobes, without KALLSYMS_ALL (i386) no way to hold the
 # optimiser back, and no direct calls from traced functions on 32 bits.
 NOT_HERE = {
-    "debian-686": {"hook", "kprobe-detour", *FPROBES, *DIRECT_CALLS},
+    "debian-686": {"hook", "kprobe-detour", "function-graph", *FPROBES, *DIRECT_CALLS},
     "debian-amd64": {"hook", *FPROBES},
-    "debian-amd64@6.12": {"hook"},
+    "debian-amd64@6.12": {"hook", "function-graph-retval"},
 }
 
 

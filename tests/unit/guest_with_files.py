@@ -23,6 +23,9 @@ class _GuestWithFiles:
             raise GuestError(f"cannot read {source}: it has more than {largest} bytes")
         return content
 
+    def put(self, content: bytes, target: str) -> None:
+        assert target in self._files, content
+
     def read_memory(self, address: int, size: int) -> bytes:
         if self._memory is not None and not any({address, address + size - 1} <= {*part} for part in self._memory):
             raise GuestError(f"QEMU's monitor: memsave failed: Invalid addr {address:#x}/size {size} specified")

@@ -100,6 +100,7 @@ _SAMPLE = re.compile(rf"sample {NUMBER} calls={NUMBER} batches={NUMBER} tsc={NUM
 _CALLED = re.compile(
     rf"called calls={NUMBER} pid={NUMBER} result=({WORD})(?: number={NUMBER} arguments=({WORD}(?:,{WORD}){{5}}))?"
 )
+_LIVE = re.compile(r"^live ((?:[0-9a-f]{2}){16})\n\Z", re.MULTILINE)
 _WATCHED = re.compile(rf"watched bits=(32|64) calls={NUMBER} kinds=(\d{{1,2}}) signal=(\d{{1,3}})")
 _WATCHED_CALL = re.compile(rf"call {NUMBER} (results watched .+)")
 
@@ -138,7 +139,9 @@ class Calls:
     Samples of one boot are equal on the exact clock, unless single calls are shown to differ. ``file`` is the program
     on the host, None for one in the initramfs; ``libraries`` are what it is linked with. Each call enters the probe
     point ``hits`` times. ``number`` is that of the system call, None for a function. ``renew`` is called before each
-    sample, which then has a process of its own, where earlier samples change the cost of calls. Methods that make calls
+    sample, which then has a process of its own, where earlier samples change the cost of calls. With ``live_at``, a
+    file's offset and path (``64:/tmp/workload``), each process tells which bytes it executes there in the end. Methods
+    that make calls
     raise EvidenceError where the program makes another system call, or a call does not return what is ``expected``.
     """
 
@@ -150,6 +153,7 @@ class Calls:
     expected: Expected | None = None
     renew: Callable[[], None] | None = None
     libraries: Sequence[SharedLibrary] = ()
+    live_at: str | None = None
 
     @property
     def counted(self) -> int:
@@ -287,7 +291,8 @@ class Calls:
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
         """Make exactly ``calls`` calls, untimed. Their process writes its id to the guest's file ``caller``."""
         caller_option = () if caller is None else ("-P", caller)
-        called = parse_called(_checked(guest, [*self.argv, "-c", str(calls), *caller_option], time_limit), calls)
+        output, live = self._output(guest, ["-c", str(calls), *caller_option], time_limit)
+        called = replace(parse_called(output, calls), live=live)
         self._check_number(called.number)
         if called.results is not None:
             check_expected(self.expected, called.results, "counted")
@@ -326,7 +331,8 @@ class Calls:
         return together(ones)
 
     def _sampled(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
-        measured = parse(_checked(guest, [*self.argv, *wanted.options], time_limit), wanted)
+        output, live = self._output(guest, wanted.options, time_limit)
+        measured = replace(parse(output, wanted), live=live)
         self._check_number(measured.number)
         outcome = measured.outcome
         if outcome is None:
@@ -339,6 +345,16 @@ class Calls:
         check_expected(self.expected, outcome.timed, "timed")
         check_expected(self.expected, outcome.untimed, "untimed")
         return measured
+
+    def _output(self, guest: Guest, options: Sequence[str], time_limit: float) -> tuple[str, bytes | None]:
+        """What the program says, and the bytes at ``live_at``."""
+        if self.live_at is None:
+            return _checked(guest, [*self.argv, *options], time_limit), None
+        output = _checked(guest, [*self.argv, *options, "-l", self.live_at], time_limit)
+        live = _LIVE.search(output)
+        if live is None:
+            raise _unexpected(output.splitlines())
+        return output[: live.start()], bytes.fromhex(live[1])
 
     def _check_number(self, number: int | None) -> None:
         """Raise EvidenceError for another system call: a baseline has no hits that would prove which one it made."""

@@ -29,7 +29,7 @@ from orchestrator.probes.arming import attached
 from orchestrator.probes.attachment import Attachment, CallResults
 from orchestrator.probes.evidence import Observation, check_same, check_traps, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
-from orchestrator.probes.place import UserPoint, observe_program
+from orchestrator.probes.place import UserPoint, check_optimised, observe_program
 from orchestrator.probes.placement import why_not_optimised
 from orchestrator.probes.point import Point, ProbePoint, find_entry, find_place
 from orchestrator.probes.tracefs import GUARDED_KPROBES_HANDLER
@@ -113,13 +113,17 @@ _MOST_INTERRUPTS = 20
 
 @dataclass(frozen=True)
 class Counted:
-    """Hits of the calls and of others, traps, and results, where known; ``besides`` are hits of the program itself."""
+    """Hits of the calls and of others, traps, and results, where known; ``besides`` are hits of the program itself.
+
+    ``live`` are the bytes at the point in the process that made the calls, if the kernel changes them at the first hit.
+    """
 
     hits: int
     others: int | None
     int3: int | None
     results: CallResults | None
     besides: int = 0
+    live: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -223,7 +227,7 @@ def count_hits(
     sure = (not besides or not taken) and (not counted.others or int3 == hits * taken)
     if counted.others is None and int3 is not None and hits:
         sure = sure and int3 % hits == 0  # a part of a trap a hit is others', which the module does not count
-    return Counted(hits, counted.others, int3 if sure else None, counted.results, besides)
+    return replace(counted, hits=hits, int3=int3 if sure else None, besides=besides)
 
 
 def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
@@ -239,6 +243,13 @@ def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
     return counted.hits * each <= counted.int3 <= (counted.hits + others) * each
 
 
+def _check_live(work: _Work, live: bytes | None) -> None:
+    """Raise EvidenceError unless a process in which the kernel changes the point at the first hit shows that."""
+    if work.kind.mechanism == "call" and isinstance(work.point, UserPoint):
+        kernel = work.ready.artifacts.kernel
+        check_optimised(kernel.release, kernel.spec.arch, work.point, live or b"")
+
+
 def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
     ready, recording = work.ready, work.cell.handler == "record"
     ring: Ring = 3 if work.kind.site == "program" else 0
@@ -250,10 +261,13 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
             called = work.workload.call(ready.guest, calls, caller=caller, time_limit=work.deadline.left())
         attachment.set_handler("noop")
     int3 = None if traps is None else traps[INT3]
+    if calls:  # without a hit the process takes no trap, and its place stays as it is
+        int3 = None if int3 is None else int3 - work.kind.int3_per_process * len(called.pids)
+        _check_live(work, called.live)
     if recording and events is not None:
         events.parent.mkdir(exist_ok=True)
     hits = attachment.recorded(called, ready.symbols, events) if recording else attachment.counts(called)
-    return Counted(*hits, int3, called.results)
+    return Counted(*hits, int3, called.results, live=called.live)
 
 
 # Extras: what a hit of a kprobe costs besides its handler, which is the kernel's aggregator and a post-handler.
@@ -322,6 +336,12 @@ def guard_notes(seen: Observation) -> Iterator[str]:
         yield "the function tracer guards kprobes against recursion here: ftrace_ops_assist_func() calls their handler"
 
 
+def live_notes(counted: Counted) -> Iterator[str]:
+    """A note where the kernel changes the probed place in each process."""
+    if counted.live is not None:
+        yield "the first hit of a process is a breakpoint trap, behind which the kernel optimises its uprobe"
+
+
 def measure_call(
     ready: ReadyGuest,
     cell: CallCell,
@@ -343,11 +363,14 @@ def measure_call(
         find = find_entry if cell.point is None or cell.point.offset is None else find_place
         found = find(ready.guest, ready.symbols, setup.symbol, setup.offset)
         point = replace(found, is_called_directly=cell.point is None)
+    workload = setup.workload
+    if cell.task.kind.mechanism == "call" and isinstance(point, UserPoint) and isinstance(workload, Calls):
+        workload = replace(workload, live_at=f"{point.file_offset}:{point.file}")
     work = _Work(
         ready=ready,
         cell=cell,
         setup=setup,
-        workload=setup.workload,
+        workload=workload,
         kind=cell.task.kind.on(kernel.release, kernel.spec.arch),
         point=point,
         deadline=CellDeadline(cell.time_limit),
@@ -516,6 +539,7 @@ def _timed_between(work: _Work, armed: _Armed) -> Measurement:
         armed.check_same("while the calls were timed")
         raise
     armed.check_same("while the calls were timed")
+    _check_live(work, measured.live)
     return measured
 
 
@@ -558,7 +582,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
     with valid_result():
         evidence = Evidence(
             mechanism=mechanism_seen(work.kind, point, proof.seen),
-            probe_bytes=proof.seen.live.hex(),
+            probe_bytes=(counted.live or proof.seen.live).hex(),
             hits=counted.hits,
             int3=counted.int3,
             calls=proof.calls,
@@ -585,6 +609,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
                 *removal_notes(proof.removed),
                 *extra_notes(proof.extras, proof.extra_sizes),
                 *guard_notes(proof.seen),
+                *live_notes(counted),
                 *figures.notes,
                 *_repetition_note(proof.profile),
                 *difference_note(figures.outcome, counted.results),

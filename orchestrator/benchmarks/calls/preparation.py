@@ -38,7 +38,7 @@ from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, UnsupportedError
 from orchestrator.files import sha256_of
-from orchestrator.probes.place import UserPoint
+from orchestrator.probes.place import UserPoint, optimisation_refusal
 from orchestrator.probes.placement import ProbePlace, places_of, refusal_of, technique_of
 from orchestrator.probes.point import Point
 from orchestrator.run.boot import (
@@ -50,6 +50,7 @@ from orchestrator.run.boot import (
     module_outcomes,
     parameters_note,
     smp_note,
+    unsupported,
     user_sources,
     with_parameters,
 )
@@ -146,10 +147,13 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
         yield f"it is at functions {kind.functions} alone: name one, with points: [FUNCTION]"
     if kind.has_own_programs and cell.handler == "record":
         yield "BPF programs of your own have no handlers, so they cannot record"
+    if kind.event == "graph" and cell.handler == "count":
+        yield "the function graph tracer counts nothing: it records each call, or none"
     yield from filter(None, [kind.lacking_in(kernel.release, arch)])
-    missing = [option for option in kind.needs if kernel.config.get(option) != "y"]
+    needs = kind.needed_in(kernel.release)
+    missing = [option for option in needs if kernel.config.get(option) != "y"]
     if missing:
-        yield without_option(missing[0], kind.needs, arch)
+        yield without_option(missing[0], needs, arch)
     single_stepped_return = kind.template == "kretprobe" and _breakpoints(kind) == 2
     if single_stepped_return and has_booster(kernel) and not _behind_nop(kernel, kind):
         yield (
@@ -165,6 +169,8 @@ def _reasons_at_point(kernel: Kernel, cell: CallCell) -> Iterator[str]:
     kind, point, call = cell.task.kind, cell.point, cell.task.call
     if point is not None and point.file is not None:
         yield from _reasons_in_program(kind, point)
+        if kind.mechanism == "call" and _c_file(cell) is None:
+            yield "a program does not tell whether its uprobe is optimised: measure a workload() of your own"
     elif kind.site == "program":
         yield (
             "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION'] or, in a "
@@ -391,6 +397,10 @@ def _prepared(
         point = _program_point(cell, program)
     except BuildError as error:
         return failed(error)
+    if point is not None:
+        reason = optimisation_refusal(cell.task.kind, kernel.release, kernel.spec.arch, point)
+        if reason is not None:
+            return unsupported(reason)
     files, sources = _own_files(cell, program, tool)
     return Ready(
         CallSetup(setup.symbol, setup.offset, _workload(kernel, cell, program), module, tool, point),

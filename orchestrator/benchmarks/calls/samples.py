@@ -23,7 +23,8 @@ class Measurement:
     samples by the guest's clock. ``disturbed`` batches were discarded and repeated. ``number`` and ``outcome`` are
     those of system calls. A ``batch`` has at most so many calls; an ``empty`` batch takes so many TSC units. ``ticks``
     are each sample's batches and TSC units, with nothing subtracted. ``is_uniform``: a single call costs as much as one
-    of many. ``warming`` calls precede each batch and are not counted.
+    of many. ``warming`` calls precede each batch and are not counted. ``live`` are the bytes that the process executed
+    at a place, if it was asked.
     """
 
     samples: tuple[float, ...]
@@ -39,6 +40,7 @@ class Measurement:
     ticks: tuple[tuple[int, int], ...] = ()
     is_uniform: bool = False
     warming: int = 0
+    live: bytes | None = None
 
     @property
     def scatter(self) -> float:

@@ -95,6 +95,27 @@ def test_untimed_calls_are_described(program: Path) -> None:
 
 
 @ON_X86_64
+def test_the_program_tells_which_bytes_it_executes(program: Path) -> None:
+    content = program.read_bytes()
+    *_, mapped = (line for line in readelf(program) if " E " in line)
+    offset = int(mapped.split()[1], 16)
+    ended = gtodbench(program, "-c", "5", "-l", f"{offset + 3}:{program}")
+    calls, live = ended.stdout.rstrip().rsplit("\n", 1)
+    assert parse_called(calls, 5).calls == 5
+    assert live == f"live {content[offset + 3 : offset + 19].hex()}"
+    for place in (f"{offset}:/bin/sh", f"999999999:{program}", "nowhere"):
+        ended = gtodbench(program, "-c", "5", "-l", place)
+        assert (ended.returncode, "the program has not mapped " in ended.stderr) == (2, True)
+
+
+def readelf(program: Path) -> list[str]:
+    """The loaded segments: type, offset, ..., flags."""
+    words = ["readelf", "--segments", "--wide", str(program)]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    return [line for line in said.splitlines() if line.strip().startswith("LOAD")]
+
+
+@ON_X86_64
 def test_the_32_bit_entry_has_a_number_of_its_own(program: Path) -> None:
     ended = gtodbench(program, "-e", "int80", "-c", "1")
     if ended.returncode < 0:

@@ -55,7 +55,7 @@ def kind_of(mechanism: Mechanism) -> ProbeKind:
 
 
 def test_the_test_tables_have_every_mechanism() -> None:
-    assert {*SEEN, "pointer", "tracepoint", "direct"} == {probe.mechanism for probe in probes().values()}
+    assert {*SEEN, "pointer", "tracepoint", "direct", "call"} == {probe.mechanism for probe in probes().values()}
 
 
 @pytest.mark.parametrize("mechanism", list(SEEN))

@@ -8,9 +8,17 @@ from typing import cast
 
 import pytest
 
+from orchestrator.arch import Arch
+from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.place import UserPoint, find_tracepoint, tracepoint_of_event
+from orchestrator.probes.place import (
+    UserPoint,
+    check_optimised,
+    find_tracepoint,
+    optimisation_refusal,
+    tracepoint_of_event,
+)
 from orchestrator.probes.point import Point
 from orchestrator.probes.symbols import Symbols
 
@@ -227,3 +235,56 @@ def test_a_point_is_of_the_kernel_the_program_or_a_library(text: str, point: Poi
     assert Point.of(text) == point
     assert str(point) == text
     assert point.library == (None if point.file == "program" else point.file)
+
+
+# Is a uprobe optimised where the kernel does that, and nowhere else?
+
+NOPS = {1: "90", 5: "0f1f440000", 10: "662e0f1f840000000000", 7: "0f1f8000000000", 11: "66662e0f1f840000000000"}
+OPTIMISED_BY = {"6.17.13": None, "6.18.15": 5, "7.1.13": 5, "7.2.12": 10, "7.3.4": 10}
+"""By the release, the size of the nop at which it optimises a uprobe."""
+
+
+def at_nop(size: int, address: int = 0x401000) -> UserPoint:
+    code = bytes.fromhex(NOPS[size]).ljust(16, b"\xc3")
+    return UserPoint("begins", 0, address, code, program="/tmp/workload", file_offset=0x1000)
+
+
+@pytest.mark.parametrize("release", OPTIMISED_BY)
+@pytest.mark.parametrize("size", NOPS)
+@pytest.mark.parametrize("arch", ["x86_64", "i386"])
+def test_a_uprobe_is_optimised_at_the_nop_of_its_kernel(release: str, size: int, arch: Arch) -> None:
+    plain, optimised = (
+        optimisation_refusal(probes()[name], release, arch, at_nop(size))
+        for name in ("bpf-uprobe", "bpf-uprobe-optimized")
+    )
+    if arch == "x86_64" and size == OPTIMISED_BY[release]:
+        assert (plain, optimised) == ("the kernel optimises a uprobe at this nop: take bpf-uprobe-optimized", None)
+    else:
+        assert plain is None
+        assert optimised is not None
+        assert optimised.endswith(f"and program:begins is {at_nop(size).original[:5].hex(' ')}")
+
+
+def test_a_nop_across_a_page_is_left_alone() -> None:
+    for address, fits in ((0x401FF6, True), (0x401FF7, False)):
+        refusal = optimisation_refusal(probes()["bpf-uprobe"], "7.3.4", "x86_64", at_nop(10, address))
+        assert (refusal is not None) == fits
+
+
+def test_the_running_process_must_have_the_call() -> None:
+    check_optimised("7.1.13", "x86_64", at_nop(5), bytes.fromhex("e8f6dfffff"))
+    check_optimised("7.3.4", "x86_64", at_nop(10), bytes.fromhex("488d642480e8f1dfffffc3"))
+    for release, size, live in (
+        ("7.3.4", 10, "cc2e0f1f840000000000c3"),
+        ("7.3.4", 10, NOPS[10]),
+        ("7.3.4", 10, "e8f6dfffff"),
+        ("7.3.4", 5, "e8f6dfffff"),
+        ("7.1.13", 5, "cc1f440000"),
+        ("7.3.4", 10, ""),
+    ):
+        with pytest.raises(EvidenceError, match=r" at program:begins: its uprobe is not optimised$"):
+            check_optimised(release, "x86_64", at_nop(size), bytes.fromhex(live))
+
+
+def test_what_is_not_a_uprobe_is_at_any_instruction() -> None:
+    assert optimisation_refusal(probes()["none"], "7.3.4", "x86_64", at_nop(10)) is None

@@ -13,7 +13,7 @@ from guest_with_files import guest_with
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.catalog.probes import probes
+from orchestrator.catalog.probes import probe_kind, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.event_attachment import definition_of
@@ -23,6 +23,8 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import (
     BPF_TRAMPOLINE,
     INSTANCE,
+    FunctionGraph,
+    GraphedCall,
     Traced,
     TracedEvent,
     TraceEvent,
@@ -444,3 +446,87 @@ def test_a_definition_is_what_perf_probe_writes() -> None:
     assert definition_of(probes()["kprobe-event"], replace(entry, offset=0)).text == "p:lab/probe vfs_read"
     assert definition_of(probes()["kprobe-event"], entry).text == "p:lab/probe vfs_read+5"
     assert definition_of(probes()["kretprobe-event"], entry).text == "r:lab/probe vfs_read"
+
+
+def test_events_of_fprobes_tracepoints_and_events_are_dynamic() -> None:
+    entry = ProbePoint("vfs_read", 4, 0xC1000004, b"")
+    texts = {
+        "fprobe-event": "f:lab/probe vfs_read",
+        "fprobe-exit-event": "f:lab/probe vfs_read%return",
+        "tprobe": "t:lab/probe sys_enter",
+        "tprobe.sched_switch": "t:lab/probe sched_switch",
+        "eprobe": "e:lab/probe raw_syscalls/sys_enter",
+        "eprobe.sched.sched_switch": "e:lab/probe sched/sched_switch",
+    }
+    for name, text in texts.items():
+        definition = definition_of(probe_kind(name), entry)
+        assert (definition.text, definition.listing) == (text, "/sys/kernel/tracing/dynamic_events")
+
+
+# Is each call that the function graph tracer has recorded read, with its thread, and anything else an error?
+
+GRAPHED = """# tracer: function_graph
+#
+# CPU  TASK/PID         DURATION                  FUNCTION CALLS
+# |     |    |           |   |                     |   |   |   |
+ 0)  agent-61     |   1.203 us    |  vfs_read();
+ ------------------------------------------
+ 0)   agent-61     =>   callben-72
+ ------------------------------------------
+
+ 0)  callben-72   | + 10.521 us   |  vfs_read(file=0xffff888003a40000, buf=0x0, count=0x0); /* = 0x0 */
+ 0)  a-b 3-77     |   0.521 us    |  vfs_read(); /* = -22 */
+"""
+
+
+def graph(trace: str, entries: int) -> FunctionGraph:
+    files = {
+        "set_ftrace_filter": "",
+        "tracing_on": "",
+        "per_cpu/cpu0/stats": STATS.replace("entries: 1", f"entries: {entries}"),
+        "per_cpu/cpu0/trace": trace,
+    }
+    content = {f"/sys/kernel/tracing/{name}": text.encode() for name, text in files.items()}
+    return FunctionGraph(guest_with(content), "vfs_read", None)
+
+
+def test_calls_of_the_function_graph_tracer_are_read() -> None:
+    assert graph(GRAPHED, 6).recorded() == [
+        GraphedCall(0, 61, "vfs_read", "", None),
+        GraphedCall(0, 72, "vfs_read", "file=0xffff888003a40000, buf=0x0, count=0x0", "= 0x0"),
+        GraphedCall(0, 77, "vfs_read", "", "= -22"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trace", "entries"),
+    [
+        (GRAPHED, 5),
+        (GRAPHED, 8),
+        (GRAPHED.replace(" 0)  a-b", " 1)  a-b"), 6),
+        (GRAPHED.replace("vfs_read(); /* = -22 */", "vfs_read() {"), 6),
+        (f"{GRAPHED} 0)  a-b 3-77     |   1.000 us    |  }}\n", 6),
+        (f"{GRAPHED}something\n", 6),
+    ],
+)
+def test_a_call_that_is_not_whole_is_refused(trace: str, entries: int) -> None:
+    with pytest.raises(EvidenceError, match=r"^\d calls on CPU 0 can be read, and its buffer says \d events"):
+        graph(trace, entries).recorded()
+
+
+@pytest.mark.parametrize(
+    ("called", "right"),
+    [
+        ("ftrace_graph_func", True),
+        ("ftrace_graph_func for ent:trace_graph_entry ret:trace_graph_return", True),
+        ("ftrace_graph_func for ent:trace_graph_entry_args ret:trace_graph_thresh_return", True),
+        ("ftrace_graph_func for ent:fprobe_fgraph_entry ret:fprobe_return", False),
+        ("ftrace_graph_func for ent:trace_graph_entry ret:trace_graph_return and ent:other ret:other", False),
+        ("ftrace_ops_list_func", False),
+    ],
+)
+def test_the_function_graph_tracer_is_alone_at_its_function(called: str, right: bool) -> None:
+    seen = replace(ONE_FPROBE, called=called)
+    refused = pytest.raises(EvidenceError, match=r"not the function graph tracer alone$")
+    with contextlib.nullcontext() if right else refused:
+        check_called(probes()["function-graph"], POINT, seen, "", "now", lambda: WITH_FPROBES["fprobe_handler"])
