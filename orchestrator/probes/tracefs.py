@@ -50,6 +50,7 @@ class Definition:
     listed: str
     kind: str
     place: str
+    fetched: tuple[str, ...] = ()
 
     @property
     def listing(self) -> str:
@@ -57,16 +58,17 @@ class Definition:
 
     @property
     def text(self) -> str:
-        return f"{self.kind}:{_GROUP}/{_NAME} {self.place}"
+        return " ".join([f"{self.kind}:{_GROUP}/{_NAME}", self.place, *self.fetched])
 
 
 class TracedEvent(NamedTuple):
-    """An event read back: its CPU, its number by the clock, its thread, and its text."""
+    """An event read back: its CPU, its number by the clock, its thread, its text, and the stack that was traced."""
 
     cpu: int
     number: int
     pid: int
     said: str
+    stack: tuple[str, ...] = ()
 
 
 class TraceEvent:
@@ -86,6 +88,11 @@ class TraceEvent:
 
     def record(self, *, on: bool) -> None:
         self._guest.put(b"1" if on else b"0", f"{INSTANCE}/tracing_on")
+
+    def trace_stacks(self, *, on: bool, user: bool) -> None:
+        """With each event the kernel's stack, or the program's."""
+        option = "userstacktrace" if user else "stacktrace"
+        self._guest.put(b"1" if on else b"0", f"{INSTANCE}/options/{option}")
 
     def count(self, *, on: bool) -> None:
         """Start counting anew, or stop and drop the counts. A paused histogram continues counting (Linux 6.1)."""
@@ -152,6 +159,7 @@ class FunctionGraph:
         self._guest = guest
         self._options = ["funcgraph-proc", *([] if option is None else [option])]
         self._put("set_ftrace_filter", function)
+        self._put("buffer_size_kb", _BUFFER_KB)
 
     def select(self, *, records: bool) -> None:
         """Record each call, or let both sides run and record none. The tracer takes its options as it starts."""

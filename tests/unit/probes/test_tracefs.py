@@ -482,6 +482,7 @@ GRAPHED = """# tracer: function_graph
 def graph(trace: str, entries: int) -> FunctionGraph:
     files = {
         "set_ftrace_filter": "",
+        "buffer_size_kb": "",
         "tracing_on": "",
         "per_cpu/cpu0/stats": STATS.replace("entries: 1", f"entries: {entries}"),
         "per_cpu/cpu0/trace": trace,
