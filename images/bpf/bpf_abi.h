@@ -21,14 +21,15 @@ enum {
 };
 
 enum {
-	BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_PERCPU_HASH = 5, BPF_MAP_TYPE_PERCPU_ARRAY = 6, BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_PERCPU_HASH = 5, BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_STACK_TRACE = 7, BPF_MAP_TYPE_RINGBUF = 27, BPF_F_USER_STACK = 1 << 8,
 	BPF_TRACE_FENTRY = 24, BPF_TRACE_FEXIT = 25, BPF_PERF_EVENT = 41,
 	BPF_RB_NO_WAKEUP = 1, BPF_ANY = 0,
 };
 
 enum {
 	BPF_FUNC_map_lookup_elem = 1, BPF_FUNC_map_update_elem = 2, BPF_FUNC_ktime_get_ns = 5,
-	BPF_FUNC_get_current_pid_tgid = 14, BPF_FUNC_ringbuf_reserve = 131, BPF_FUNC_ringbuf_submit = 132,
+	BPF_FUNC_get_current_pid_tgid = 14, BPF_FUNC_get_stackid = 27, BPF_FUNC_ringbuf_reserve = 131, BPF_FUNC_ringbuf_submit = 132,
 };
 
 enum { R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10 };

@@ -3,7 +3,7 @@
 //
 //   bpfprobe attach FOLDER PROGRAM TYPE ATTACH_TYPE LINK FLAGS CONTEXT TARGET OFFSET SEMAPHORE
 //                               makes FOLDER/program, FOLDER/link, and its maps
-//   PROGRAM: noop, count, record, witness
+//   PROGRAM: noop, count, record, stack, witness
 //   TYPE, ATTACH_TYPE: the program's, as the kernel numbers them
 //   LINK, TARGET: kprobe, multi, trampoline, functions FUNCTION; tracepoint ID; raw, typed NAME; uprobe,
 //                 places FILE
@@ -14,6 +14,7 @@
 //   bpfprobe counts FOLDER      count=1000 dropped=0: of all CPUs
 //   bpfprobe hits FOLDER        a line for each thread: PID HITS
 //   bpfprobe events FOLDER      the events in the ring, 64 bytes each, as they are
+//   bpfprobe stack FOLDER NUMBER  a line for each function of a traced stack: its address
 //   bpfprobe empty FOLDER       counts and ring begin anew
 //   bpfprobe full FOLDER        a line for each hash map of the program that has no room left: NAME KEYS
 //
@@ -30,6 +31,7 @@
 
 enum { RING_SIZE = 4 << 20, MOST_THREADS = 4096, MOST_CPUS = 1024, PATH_MAX = 256, LOG_SIZE = 1 << 16, PAGE = 4096 };
 enum { MOST_MAPS = 64, LARGEST_KEY = 4096 };
+enum { MOST_FRAMES = 127, MOST_STACKS = 1024 };	// PERF_MAX_STACK_DEPTH of include/uapi/linux/perf_event.h
 enum { RING_HEADER = 8, EVENTS_AT_ONCE = 1024 };
 enum { SEMAPHORE_SHIFT = 32 };	// PERF_UPROBE_REF_CTR_OFFSET_SHIFT of kernel/events/core.c, since Linux 4.20
 // Of the guest's own clock: the kernel frees a program some milliseconds after its last file, behind an RCU grace period.
@@ -120,6 +122,11 @@ struct place {
 static int is_linked(const struct place *place, const char *link)
 {
 	return text_equal(place->link, link);
+}
+
+static int is_in_program(const struct place *place)
+{
+	return is_linked(place, "uprobe") || is_linked(place, "places");
 }
 
 static long number(const char *word)
@@ -261,10 +268,16 @@ static int attach(const char *folder, const char *wanted, const struct place *pl
 		count = write_noop(instructions);
 	} else if (text_equal(wanted, "count")) {
 		count = write_count(instructions, make_counts(folder));
-	} else if (text_equal(wanted, "record")) {
+	} else if (text_equal(wanted, "record") || text_equal(wanted, "stack")) {
 		int counts = make_counts(folder), ring = make_map(folder, "ring", BPF_MAP_TYPE_RINGBUF, 0, 0, RING_SIZE);
 
-		count = write_record(instructions, ring, counts, place->context, place->words);
+		if (text_equal(wanted, "record"))
+			count = write_record(instructions, ring, counts, place->context, place->words);
+		else
+			count = write_stack(instructions, ring, counts, place->context, place->words,
+					    make_map(folder, "stacks", BPF_MAP_TYPE_STACK_TRACE, 4,
+						     MOST_FRAMES * sizeof(uint64_t), MOST_STACKS),
+					    is_in_program(place) ? BPF_F_USER_STACK : 0);
 	} else if (text_equal(wanted, "witness")) {
 		count = write_witness(instructions, make_map(folder, "hits", BPF_MAP_TYPE_HASH, 4, 8, MOST_THREADS));
 	} else {
@@ -371,6 +384,19 @@ static int show_events(const char *folder)
 			checked(write_all(1, events, held), "cannot write", "");
 			held = 0;
 		}
+	}
+	return 0;
+}
+
+static int show_stack(const char *folder, const char *wanted)
+{
+	static uint64_t addresses[MOST_FRAMES];
+	uint32_t number = (uint32_t)checked(parse_number(wanted), "no number: ", wanted);
+
+	checked(element(BPF_MAP_LOOKUP_ELEM, pinned(folder, "stacks"), &number, addresses), "no such stack: ", wanted);
+	for (int i = 0; i < MOST_FRAMES && addresses[i]; i++) {
+		print_number(1, addresses[i]);
+		print(1, "\n");
 	}
 	return 0;
 }
@@ -484,6 +510,8 @@ int program(int argc, char **argv, char **environment)
 		return show_hits(argv[2]);
 	if (text_equal(command, "events") && argc == 3)
 		return show_events(argv[2]);
+	if (text_equal(command, "stack") && argc == 4)
+		return show_stack(argv[2], argv[3]);
 	if (text_equal(command, "empty") && argc == 3)
 		return empty(argv[2]);
 	if (text_equal(command, "full") && argc == 3)
@@ -501,5 +529,5 @@ int program(int argc, char **argv, char **environment)
 			wait_until_gone(argv[i]);
 		return 0;
 	}
-	fail("one of attach, info, counts, hits, events, empty, full, attached, pin, gone", "", 0);
+	fail("one of attach, info, counts, hits, events, stack, empty, full, attached, pin, gone", "", 0);
 }

@@ -62,7 +62,8 @@ static uint32_t copy_argument(struct instruction *to, uint32_t number, enum cont
 	return COPY(to, STORE_VALUE(DOUBLE, R7, place, 0));
 }
 
-uint32_t write_record(struct instruction *to, int ring, int counts, enum context context, uint32_t words)
+// What an event has beside its arguments, behind its reservation; ends where R7 is the event.
+static uint32_t begin_event(struct instruction *to, int ring, int counts)
 {
 	uint32_t length = COPY(to,
 		MOVE(R6, R1),
@@ -83,13 +84,42 @@ uint32_t write_record(struct instruction *to, int ring, int counts, enum context
 		CALL(BPF_FUNC_get_current_pid_tgid),
 		STORE_VALUE(WORD, R7, 8, 0),
 		STORE(WORD, R7, 12, R0));
-	for (uint32_t number = 0; number < EVENT_ARGUMENTS; number++)
-		length += copy_argument(to + length, number, context, words);
-	length += COPY(to + length,
+	return length;
+}
+
+static uint32_t end_event(struct instruction *to)
+{
+	uint32_t length = COPY(to,
 		MOVE(R1, R7),
 		SET(R2, BPF_RB_NO_WAKEUP),
 		CALL(BPF_FUNC_ringbuf_submit));
+
 	return length + write_noop(to + length);
+}
+
+uint32_t write_record(struct instruction *to, int ring, int counts, enum context context, uint32_t words)
+{
+	uint32_t length = begin_event(to, ring, counts);
+
+	for (uint32_t number = 0; number < EVENT_ARGUMENTS; number++)
+		length += copy_argument(to + length, number, context, words);
+	return length + end_event(to + length);
+}
+
+uint32_t write_stack(struct instruction *to, int ring, int counts, enum context context, uint32_t words, int stacks,
+		     uint32_t flags)
+{
+	uint32_t length = begin_event(to, ring, counts);
+
+	for (uint32_t number = 0; number < EVENT_ARGUMENTS - 1; number++)
+		length += copy_argument(to + length, number, context, words);
+	length += COPY(to + length,
+		MOVE(R1, R6),
+		MAP(R2, stacks),
+		SET(R3, flags),
+		CALL(BPF_FUNC_get_stackid),
+		STORE(DOUBLE, R7, 16 + WORD_SIZE * (EVENT_ARGUMENTS - 1), R0));
+	return length + end_event(to + length);
 }
 
 uint32_t write_witness(struct instruction *to, int hits)

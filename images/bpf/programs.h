@@ -6,7 +6,7 @@
 #include "bpf_abi.h"
 
 enum { COUNTS, DROPPED, SLOTS };	// of the per-CPU array
-enum { MOST_INSTRUCTIONS = 48 };
+enum { MOST_INSTRUCTIONS = 64 };
 enum { EVENT_SIZE = 64, EVENT_ARGUMENTS = 6 };	// as of struct ring_event (kmods/lib/ring.h)
 
 // What a program finds in its context, and how it gets there; numbered as Context of orchestrator/catalog/probes.py.
@@ -20,6 +20,9 @@ uint32_t write_count(struct instruction *to, int counts);
 // Writes an event to the ring, and counts those that do not fit in slot DROPPED. Its arguments are what the context has:
 // the registers ip, ax, dx, cx (i386) or ip, di, si, dx, cx, ax; or so many words.
 uint32_t write_record(struct instruction *to, int ring, int counts, enum context context, uint32_t words);
+// The same, with the stack traced before: the last argument is its number in the map of stacks, or a negative errno.
+uint32_t write_stack(struct instruction *to, int ring, int counts, enum context context, uint32_t words, int stacks,
+		     uint32_t flags);
 // Counts by thread in a hash.
 uint32_t write_witness(struct instruction *to, int hits);
 

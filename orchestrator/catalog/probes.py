@@ -266,8 +266,17 @@ Mechanism = Literal[
 Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint", "program"]
 Extra = Literal["post_handler", "aggregator"]
 """Extra costs of a kprobe's hit besides its handler, in the order in which they can be disabled."""
-Handler = Literal["noop", "count", "record"]
-"""What a hit does: nothing, count itself, or write a 64-byte event into a ring."""
+Handler = Literal["noop", "count", "record", "stack", "fetch-1", "fetch-2", "fetch-4", "fetch-string"]
+"""What a hit does: nothing, count itself, or write an event into a ring: of 64 bytes or, in tracefs, of few.
+
+The others write an event, too: with a trace of the stack, or with so many values or a text, fetched by a tracefs event.
+"""
+FETCHES = ("fetch-1", "fetch-2", "fetch-4", "fetch-string")
+
+
+def is_recording(handler: Handler) -> bool:
+    """Whether each hit leaves an event that is read back."""
+    return handler not in ("noop", "count")
 
 
 _TRACEPOINT_NAME = re.compile(r"\w{1,100}", re.ASCII)
@@ -314,6 +323,8 @@ class OtherNeeds(CatalogEntry):
 class ProbeKind(KernelFeature):
     """A probe kind, a mechanism at a point: a row of ``probes.yaml``, which explains the fields.
 
+    ``fetched`` are the values of an event's fetching handler, in the kernel's syntax, most of them by ``fetching()``.
+
     A user's module has a ``file`` and ``parameters``, a user's BPF programs a ``bpf_file``, a bpftrace program a
     ``one_liner``; their traps are not known in advance. A kind that only verifies one capability (List 15 of the
     djprobe document) has a ``capability``.
@@ -326,6 +337,7 @@ class ProbeKind(KernelFeature):
     records: str | None = None
     event: Literal["kprobe", "uprobe", "fprobe", "tprobe", "eprobe", "graph", "trace"] | None = None
     option: str | None = None
+    fetched: list[str] = Field(default_factory=list)
     program: Program | None = None
     at_return: bool = False
     fprobe: bool = False
@@ -361,6 +373,15 @@ class ProbeKind(KernelFeature):
     def is_traced(self) -> bool:
         return self.mechanism in ("ftrace", "direct")
 
+    def fetching(self, handler: Handler, arch: Arch) -> ProbeKind:
+        """The kind of event whose hits fetch what a handler says; the same kind for other handlers."""
+        if handler not in FETCHES:
+            return self
+        number = handler.removeprefix("fetch-")
+        values = _values(self, arch)
+        fetched = ["text=$comm"] if number == "string" else [f"a{one + 1}={values[one]}" for one in range(int(number))]
+        return self.model_copy(update={"fetched": fetched})
+
     def needed_in(self, release: str) -> list[str]:
         """The kernel options that a kernel of this release needs for it."""
         other = self.other_needs
@@ -372,6 +393,30 @@ class ProbeKind(KernelFeature):
         if other is None or other.arch != arch or not other.since.is_in(release):
             return self
         return self.model_copy(update={"int3_per_hit": other.int3_per_hit})
+
+
+_MOST_VALUES = 4
+_REGISTERS: Mapping[Arch, list[str]] = {
+    "x86_64": ["%di", "%si", "%dx", "%cx"],
+    "i386": ["%ax", "%dx", "%cx", "$stack1"],
+}
+
+
+def _values(kind: ProbeKind, arch: Arch) -> list[str]:
+    """What an event can fetch, as Documentation/trace writes it: arguments, or its only value again and again."""
+    if kind.at_return:
+        return ["$retval"] * _MOST_VALUES
+    match kind.event:
+        case "kprobe":
+            return _REGISTERS[arch]
+        case "uprobe":
+            return _REGISTERS[arch] if arch == "x86_64" else [f"+{4 + 4 * one}(%sp)" for one in range(_MOST_VALUES)]
+        case "fprobe":
+            return [f"$arg{one + 1}" for one in range(_MOST_VALUES)]
+        case "tprobe":
+            return ["$arg1"] * _MOST_VALUES  # a tracepoint may have no more
+        case _:
+            return ["$common_pid"] * _MOST_VALUES
 
 
 @lru_cache(maxsize=1)

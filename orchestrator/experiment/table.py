@@ -214,6 +214,9 @@ class ProbedTable(Table):
     handlers: Entries[Annotated[Handler, one_of(lambda: get_args(Handler))]] = ("noop",)
     """What a hit does: nothing, increment a counter, or record an event.
 
+    ``stack`` records the stack as well, of BPF programs and events of tracefs; ``fetch-1``, ``fetch-2`` and ``fetch-4``
+    so many values that such an event fetches, ``fetch-string`` the name of the process.
+
     Tables of markers and of scaling have their own handlers.
     """
     time_limit: Annotated[int, whole(1, 86_400, "seconds")] = 120

@@ -12,7 +12,7 @@ from typing import get_args
 
 from orchestrator.artifacts.bpf_objects import BpfObject
 from orchestrator.artifacts.modules import Module
-from orchestrator.catalog.probes import Extra, Handler, ProbeKind
+from orchestrator.catalog.probes import Extra, Handler, ProbeKind, is_recording
 from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
 from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value
 from orchestrator.guest.guest import Guest
@@ -110,11 +110,11 @@ class ModuleAttachment(attachment.Attachment):
                     self._parameters.put("handler", handler)
                 except GuestError as error:
                     # select_handler() of kmods/lib/report.h returns this if the module has no such handler.
-                    if handler == "record" and error.what.endswith(": operation not supported"):
+                    if is_recording(handler) and error.what.endswith(": operation not supported"):
                         raise UnsupportedError(f"{self._kind.name} has no recording handler") from None
                     raise
             self._handler = handler
-        elif handler == "record":
+        elif is_recording(handler):
             raise UnsupportedError(f"module {self.module_name} has no parameter handler, so it cannot record")
         elif handler == "count":
             self._before = self._hits()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.artifacts.bpf_objects import BpfObject
-from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind, probes
+from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind, is_recording, probes
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, GuestHang, LabError, UnsupportedError
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
@@ -57,6 +57,10 @@ _NAMES = ("lab-a", "lab-b")
 """Folders, used alternately: a program is attached before the one that it replaces is detached."""
 
 
+_FEWEST_FRAMES = 3
+"""Of a stack of the kernel's in a system call: the call's function, what calls that, and the entry."""
+
+
 class BpfAttachment(PlacedAttachment):
     """The lab's BPF program, attached by ``bpf_attached``."""
 
@@ -70,6 +74,7 @@ class BpfAttachment(PlacedAttachment):
         self._program = attach(guest, _NAMES[0], "noop", self._target)
         self._witness = Witness(guest, self._target)
         self._events: Sequence[BpfEvent] = ()
+        self._stacks: Mapping[int, Sequence[int]] = {}
         self._entries: Mapping[int, int] = {}
 
     def observe(self) -> Observation:
@@ -79,7 +84,7 @@ class BpfAttachment(PlacedAttachment):
                 f"the BPF program at {self.point.name} is {'compiled' if info.jited else 'interpreted'}, "
                 f"and for {self._kind.name} it must not be"
             )
-        if self._handler == "record":
+        if is_recording(self._handler):
             self._check_none_dropped()
         return self._place.observe()
 
@@ -95,7 +100,7 @@ class BpfAttachment(PlacedAttachment):
 
     def renewal(self) -> Callable[[], None] | None:
         """The ring has room for 58,000 events, and is not read meanwhile."""
-        return self._program.empty if self._handler == "record" else None
+        return self._program.empty if is_recording(self._handler) else None
 
     @contextlib.contextmanager
     def separate_caller(self) -> Iterator[None]:
@@ -135,6 +140,7 @@ class BpfAttachment(PlacedAttachment):
                 raise EvidenceError("events of the ring are out of order", detail=[str(before), str(after)])
         mine = [event for event in events if event.pid in called.pids]
         self._check_addresses(mine)
+        self._check_stacks()
         hits, _ = self.counts(called)
         runs = hits * self._facts.runs
         if len(mine) != runs:
@@ -167,14 +173,27 @@ class BpfAttachment(PlacedAttachment):
             counted, _ = self._program.counts()
             if counted < seen:
                 raise EvidenceError(f"the BPF program counted {counted} runs, and the witness beside it {seen}")
-        if self._handler == "record":
+        if is_recording(self._handler):
             self._check_none_dropped()
             self._events = self._program.events()
+        if self._handler == "stack":
+            self._stacks = {
+                number: self._program.stack(number) for number in {event.args[-1] for event in self._events}
+            }
 
     def _check_none_dropped(self) -> None:
         _, dropped = self._program.counts()
         if dropped:
             raise EvidenceError(f"the ring of the BPF program had no room for {dropped} events")
+
+    def _check_stacks(self) -> None:
+        """Each is more than the place itself, but a program's own, which begins there, may be no more than that."""
+        is_users = isinstance(self.point, UserPoint)
+        for number, stack in self._stacks.items():
+            if is_users and not self._kind.at_return and not (stack and self.point.is_at(stack[0])):
+                raise EvidenceError(f"stack {number} does not begin at {self.point.name}", detail=[*map(hex, stack)])
+            if not is_users and len(stack) < _FEWEST_FRAMES:
+                raise EvidenceError(f"stack {number} has {len(stack)} functions", detail=[*map(hex, stack)])
 
     def _check_addresses(self, events: Sequence[BpfEvent]) -> None:
         """One of each hit has the point's address: a kprobe's behind the breakpoint, an fprobe's behind the call."""
@@ -262,7 +281,7 @@ class UserBpfAttachment(PlacedAttachment):
 
     def set_handler(self, handler: Handler) -> None:
         """The programs always do the same. Between ``count`` and ``noop`` their runs are compared with the witness."""
-        if handler == "record":
+        if is_recording(handler):
             raise UnsupportedError("BPF programs of your own have no handlers, so they cannot record")
         if handler == "noop" and self._witness.is_counting:
             self._witness.look()

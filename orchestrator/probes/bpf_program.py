@@ -29,6 +29,7 @@ _STATISTICS = "/proc/sys/kernel/bpf_stats_enabled"
 _INFO = re.compile(r"type=\d{1,3} jited=(\d{1,6}) runs=(\d{1,20}) missed=(\d{1,20})\n")
 _COUNTS = re.compile(r"count=(\d{1,20}) dropped=(\d{1,20})\n")
 _FULL = re.compile(r"([\w.-]{1,15}) (\d{1,10})")
+_ADDRESS = re.compile(r"\d{1,20}")
 _HITS = re.compile(r"(\d{1,10}) (\d{1,20})")
 _ATTACHED = re.compile(r"(\d{1,10}) ([a-z-]{1,20}) (\S{1,255}) (\d{1,20})")
 _MOST_THREADS = 4096
@@ -110,6 +111,14 @@ class BpfProgram:
         if len(content) % _EVENT.size:
             raise EvidenceError(f"the ring's events have {len(content)} bytes, not a whole number of events")
         return [BpfEvent(ns, pid, tuple(args)) for ns, _, pid, *args in _EVENT.iter_unpack(content)]
+
+    def stack(self, number: int) -> Sequence[int]:
+        """The addresses of a stack that the program has traced, innermost first. Raises EvidenceError if it has not."""
+        finished = self._guest.run([_TOOL, "stack", self._folder, str(number)])
+        if finished.status != 0:
+            detail = finished.stderr.decode(errors="replace").splitlines()
+            raise EvidenceError(f"the BPF program has not traced stack {number}", detail=detail)
+        return [int(one[0]) for one in _matched(finished.text, _ADDRESS, "which stacks were traced")]
 
     def full_maps(self) -> Mapping[str, int]:
         return {one[1]: int(one[2]) for one in _matched(self._said("full"), _FULL, "which maps are full")}

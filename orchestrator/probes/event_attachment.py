@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from orchestrator.catalog.probes import Handler, ProbeKind
+from orchestrator.catalog.probes import Handler, ProbeKind, is_recording
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import tracefs
@@ -25,7 +25,7 @@ from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
-_STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1"}
+_STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1", "stack": "1"}
 
 
 class EventAttachment(PlacedAttachment):
@@ -37,6 +37,7 @@ class EventAttachment(PlacedAttachment):
         super().__init__(guest, kind, place)
         self._event = event
         self._handler: Handler = "noop"
+        self._has_stacks = False
         self._counted: Mapping[int, int] = {}
 
     def observe(self) -> Observation:
@@ -53,19 +54,21 @@ class EventAttachment(PlacedAttachment):
             self._event.switch(on=True)
             self._counted = self._event.counts()
             self._event.count(on=False)
-        elif self._handler == "record":
+        elif self._handler != "noop":
             self._event.record(on=False)
         if handler == "count":
             self._event.count(on=True)
             self._event.switch(on=False)
-        elif handler == "record":
+        elif handler != "noop":
+            self._has_stacks = handler == "stack"
+            self._event.trace_stacks(on=self._has_stacks, user=self._kind.site == "program")
             self._event.empty()
             self._event.record(on=True)
         self._handler = handler
 
     def renewal(self) -> Callable[[], None] | None:
         """The event that starts a page of the buffer costs more (some 7 instructions of 20 bytes each)."""
-        return self._event.empty if self._handler == "record" else None
+        return self._event.empty if is_recording(self._handler) else None
 
     def separate_caller(self) -> contextlib.nullcontext[None]:
         """The histogram and the buffer have each hit's thread."""
@@ -79,16 +82,24 @@ class EventAttachment(PlacedAttachment):
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         self._check_none_missed()
-        events = self._event.recorded()
-        rows = ([event.cpu, event.number, event.pid, event.said] for event in events)
-        write_events(file, ["cpu", "number", "pid", "event"], rows)
+        events = self._event.recorded_with_stacks() if self._has_stacks else self._event.recorded()
+        rows = ([event.cpu, event.number, event.pid, event.said, *event.stack] for event in events)
+        write_events(file, ["cpu", "number", "pid", "event", *(["stack"] if self._has_stacks else [])], rows)
         for before, after in pairwise(events):
             if before.cpu == after.cpu and before.number >= after.number:
                 raise EvidenceError("events of a CPU are out of order", detail=[str(before), str(after)])
         for event in events:
-            self._check(event, symbols)
+            self._check(self._without_values(event), symbols)
         hits = sum(event.pid in called.pids for event in events)
         return hits, len(events) - hits
+
+    def _without_values(self, event: tracefs.TracedEvent) -> tracefs.TracedEvent:
+        """The event without the values that it has fetched. Raises EvidenceError unless it has exactly those."""
+        names = [value.partition("=")[0] for value in self._kind.fetched]
+        values = re.search("".join(rf" {name}=(?:0x[0-9a-f]+|\d+|\"[^\"]*\")" for name in names) + "$", event.said)
+        if values is None:
+            raise EvidenceError(f"an event has not fetched {', '.join(names)}", detail=[str(event)])
+        return event._replace(said=event.said[: values.start()])
 
     def _check(self, event: tracefs.TracedEvent, symbols: Symbols) -> None:
         if self._kind.tracepoint is not None:
@@ -103,7 +114,7 @@ class EventAttachment(PlacedAttachment):
             right = is_return and addresses[1] in (function, self.point.address)
         else:
             right = addresses == [self.point.address]
-        if not event.said.startswith("probe: (") or not right:
+        if not (event.said.startswith("probe: (") and event.said.endswith(")") and right):
             raise EvidenceError(f"an event is not of {self.point.name}", detail=[str(event)])
 
     def _check_none_missed(self) -> None:
@@ -136,17 +147,18 @@ def _words_of(kind: ProbeKind) -> tuple[str, ...]:
 def definition_of(kind: ProbeKind, point: ProbePoint) -> tracefs.Definition:
     """The definition of a kind's event at a point; a kernel function's return can only be probed at its entry."""
     assert kind.event is not None
+    fetched = tuple(kind.fetched)
     if kind.tracepoint is not None:
-        return tracefs.Definition("dynamic", kind.event[0], kind.tracepoint.replace(".", "/"))
+        return tracefs.Definition("dynamic", kind.event[0], kind.tracepoint.replace(".", "/"), fetched)
     if kind.event == "fprobe":
-        return tracefs.Definition("dynamic", "f", point.symbol + ("%return" if kind.at_return else ""))
+        return tracefs.Definition("dynamic", "f", point.symbol + ("%return" if kind.at_return else ""), fetched)
     if isinstance(point, UserPoint):
         counter = f"({point.semaphore:#x})" if point.semaphore else ""
         place = f"{point.file}:{point.file_offset:#x}{counter}"
     else:
         symbol, offset = point.place(0 if kind.at_return else point.offset)
         place = f"{symbol}+{offset}" if offset else symbol
-    return tracefs.Definition(kind.event, "r" if kind.at_return else "p", place)
+    return tracefs.Definition(kind.event, "r" if kind.at_return else "p", place, fetched)
 
 
 @contextlib.contextmanager

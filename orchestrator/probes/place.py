@@ -171,7 +171,7 @@ def _number(guest: Guest, address: int, word: struct.Struct) -> int:
 EVENTS = f"{TRACEFS}/uprobe_events"
 
 _PAGE = 1 << 12
-_DEFINED = re.compile(r"^[pr]:\S+ (/.*):0x0*([0-9a-f]{1,16})(?:\(0x[0-9a-f]+\))?$", re.MULTILINE)
+_DEFINED = re.compile(r"^[pr]:\S+ (/.*):0x0*([0-9a-f]{1,16})(?:\(0x[0-9a-f]+\))?(?: \w+=.*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,6 +71,10 @@ class TracedEvent(NamedTuple):
     stack: tuple[str, ...] = ()
 
 
+_FRAME = " => "
+_STACKS = ("<stack trace>", "<user stack trace>")
+
+
 class TraceEvent:
     """One event in a guest's instance."""
 
@@ -89,11 +93,6 @@ class TraceEvent:
     def record(self, *, on: bool) -> None:
         self._guest.put(b"1" if on else b"0", f"{INSTANCE}/tracing_on")
 
-    def trace_stacks(self, *, on: bool, user: bool) -> None:
-        """With each event the kernel's stack, or the program's."""
-        option = "userstacktrace" if user else "stacktrace"
-        self._guest.put(b"1" if on else b"0", f"{INSTANCE}/options/{option}")
-
     def count(self, *, on: bool) -> None:
         """Start counting anew, or stop and drop the counts. A paused histogram continues counting (Linux 6.1)."""
         self._guest.put((_HISTOGRAM if on else f"!{_HISTOGRAM}").encode(), f"{self._folder}/trigger")
@@ -108,17 +107,37 @@ class TraceEvent:
             raise EvidenceError(f"the histogram of the event has dropped {totals[3]} hits")
         return counts
 
+    def trace_stacks(self, *, on: bool, user: bool) -> None:
+        """With each event the kernel's stack, or the program's."""
+        self._guest.put(b"1" if on else b"0", f"{INSTANCE}/options/{'userstacktrace' if user else 'stacktrace'}")
+
     def empty(self) -> None:
         self._guest.put(b"", f"{INSTANCE}/trace")
 
     def recorded(self) -> Sequence[TracedEvent]:
         events: list[TracedEvent] = []
         for cpu, entries, lines in _buffers(self._guest, INSTANCE):
-            of_cpu = [traced_event(line) for line in lines]
+            of_cpu: list[TracedEvent] = []
+            for line in lines:
+                if line.startswith(_FRAME) and of_cpu:
+                    of_cpu[-1] = of_cpu[-1]._replace(stack=(*of_cpu[-1].stack, line.removeprefix(_FRAME).strip()))
+                else:
+                    of_cpu.append(traced_event(line))
             if len(of_cpu) != entries or any(event.cpu != cpu for event in of_cpu):
                 raise EvidenceError(f"{len(of_cpu)} events of CPU {cpu} can be read, and its buffer says {entries}")
             events += of_cpu
         return events
+
+    def recorded_with_stacks(self) -> Sequence[TracedEvent]:
+        """Each event with its stack, which the buffer has as an event of its own behind it."""
+        found = self.recorded()
+        pairs = list(zip(found[::2], found[1::2], strict=False))
+        for event, stack in pairs:
+            if stack.said not in _STACKS or stack.pid != event.pid or not stack.stack:
+                raise EvidenceError("an event has no trace of the stack behind it", detail=[str(event), str(stack)])
+        if len(found) % 2:
+            raise EvidenceError("the last event has no trace of the stack behind it", detail=[str(found[-1])])
+        return [event._replace(stack=stack.stack) for event, stack in pairs]
 
 
 def _buffers(guest: Guest, folder: str) -> Iterator[tuple[int, int | None, Sequence[str]]]:

@@ -21,7 +21,7 @@ from orchestrator.benchmarks.calls.samples import (
     together,
 )
 from orchestrator.benchmarks.calls.table import CallCell, CallTask
-from orchestrator.catalog.probes import Extra, ProbeKind
+from orchestrator.catalog.probes import FETCHES, Extra, Handler, ProbeKind, is_recording
 from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS
 from orchestrator.guest.monitor import INT3, Ring
@@ -166,6 +166,11 @@ class _Work:
     scatters: bool = False
 
     @property
+    def handler(self) -> Handler:
+        """What the attached probe is told to do: what it fetches is part of its kind."""
+        return "record" if self.cell.handler in FETCHES else self.cell.handler
+
+    @property
     def exact(self) -> Calls | None:
         """The workload, if its samples must be equal."""
         workload = self.workload
@@ -218,7 +223,7 @@ def count_hits(
             f"{workload.counted} calls were made{each} and the probe's handler ran {hits} times",
             hint=hint if hits and hits % workload.counted == 0 else "",
         )
-    attachment.set_handler(work.cell.handler)
+    attachment.set_handler(work.handler)
     int3 = counted.int3
     if int3 is not None:
         check_traps(kind, counted.hits, counted.others or 0, int3)
@@ -251,12 +256,12 @@ def _check_live(work: _Work, live: bytes | None) -> None:
 
 
 def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
-    ready, recording = work.ready, work.cell.handler == "record"
+    ready, recording = work.ready, is_recording(work.handler)
     ring: Ring = 3 if work.kind.site == "program" else 0
     # Under KVM the host's CPU executes the guest, and QEMU sees no traps.
     is_counted = ready.artifacts.machine.timing != "kvm"
     with attachment.separate_caller() as caller:
-        attachment.set_handler("record" if recording else "count")
+        attachment.set_handler(work.handler if recording else "count")
         with ready.guest.counted_interrupts(ring) if is_counted else nullcontext() as traps:
             called = work.workload.call(ready.guest, calls, caller=caller, time_limit=work.deadline.left())
         attachment.set_handler("noop")
@@ -371,7 +376,7 @@ def measure_call(
         cell=cell,
         setup=setup,
         workload=workload,
-        kind=cell.task.kind.on(kernel.release, kernel.spec.arch),
+        kind=cell.task.kind.on(kernel.release, kernel.spec.arch).fetching(cell.handler, kernel.spec.arch),
         point=point,
         deadline=CellDeadline(cell.time_limit),
         cache=cache or GuestCache(),
@@ -525,7 +530,7 @@ def _armed(work: _Work) -> Iterator[_Armed]:
     ready, left = work.ready, work.deadline.left
     with attached(ready.guest, work.kind, work.setup.means, work.point, ready.symbols, left) as attachment:
         if work.cell.handler != "noop":
-            attachment.set_handler(work.cell.handler)
+            attachment.set_handler(work.handler)
         removed = remove_extras(attachment) if work.kind.extras == "removed" else ()
         seen = attachment.wait_until_armed()
         yield _Armed(work.kind, attachment, seen, attachment.detour(seen), removed)
@@ -578,7 +583,7 @@ def _timed(work: _Work) -> Measurement:
 
 def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) -> CellRecord:
     cell, point, counted = work.cell, proof.point, proof.counted
-    records = cell.handler == "record" and work.kind.mechanism != "none"
+    records = is_recording(cell.handler) and work.kind.mechanism != "none"
     with valid_result():
         evidence = Evidence(
             mechanism=mechanism_seen(work.kind, point, proof.seen),

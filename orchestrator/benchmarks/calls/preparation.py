@@ -33,7 +33,7 @@ from orchestrator.benchmarks.calls.call_programs import (
 )
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import without_option
-from orchestrator.catalog.probes import Change, ProbeKind
+from orchestrator.catalog.probes import FETCHES, Change, ProbeKind, is_recording
 from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, UnsupportedError
@@ -145,8 +145,12 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
     yield from _reasons_at_point(kernel, cell)
     if kind.functions and not re.fullmatch(kind.functions, probed_place(kernel, cell)[0]):
         yield f"it is at functions {kind.functions} alone: name one, with points: [FUNCTION]"
-    if kind.has_own_programs and cell.handler == "record":
+    if kind.has_own_programs and is_recording(cell.handler):
         yield "BPF programs of your own have no handlers, so they cannot record"
+    if cell.handler in FETCHES and kind.mechanism != "none" and kind.event in (None, "graph", "trace"):
+        yield "events that are made in tracefs fetch values, and no others"
+    if cell.handler == "stack" and (kind.event == "graph" or kind.template is not None):
+        yield "it has no handler that traces the stack"
     if kind.event == "graph" and cell.handler == "count":
         yield "the function graph tracer counts nothing: it records each call, or none"
     yield from filter(None, [kind.lacking_in(kernel.release, arch)])

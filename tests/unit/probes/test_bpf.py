@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from orchestrator.probes import bpf_program as module
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_attachment import BpfAttachment, _Process, check_all_kept
 from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, ProgramInfo, Target, Witness, attached_by
-from orchestrator.probes.place import Place
+from orchestrator.probes.place import Place, UserPoint
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
@@ -320,3 +321,28 @@ def test_a_busy_one_liner_has_the_time_of_its_cell(pauses: int) -> None:
     with pytest.raises(GuestHang, match="the cell's time limit"):
         _Process(cast(Guest, guest), "BEGIN { while (1) { } }", time_left).attach()
     assert guest.ticks == pauses + 1
+
+
+@pytest.mark.parametrize(
+    ("probe", "stack", "wrong"),
+    [
+        ("bpf-kprobe", [0x10, 0x20, 0x30], None),
+        ("bpf-kprobe", [0x10, 0x20], "has 2 functions"),
+        ("bpf-uprobe", [0x401000], None),
+        ("bpf-uprobe", [0x401001, 0x401000], "does not begin at program:"),
+        ("bpf-uprobe", [], "does not begin at program:"),
+        ("bpf-uretprobe", [0x401234], None),
+    ],
+)
+def test_a_traced_stack_is_of_its_place(
+    monkeypatch: pytest.MonkeyPatch, probe: str, stack: list[int], wrong: str | None
+) -> None:
+    program = AtThePoint({7: 1})
+    for one in (bpf_attachment, module):
+        monkeypatch.setattr(one, "attach", lambda *_: program)
+    user = UserPoint("f", 0, 0x401000, b"", program="/tmp/workload", file_offset=0x1000)
+    point = user if probe.startswith("bpf-u") else POINT
+    attachment = BpfAttachment(cast(Guest, Switches()), probes()[probe], cast(Place, SimpleNamespace(point=point)))
+    attachment._stacks = {3: stack}
+    with contextlib.nullcontext() if wrong is None else pytest.raises(EvidenceError, match=f"^stack 3 {wrong}"):
+        attachment._check_stacks()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -13,11 +14,14 @@ from guest_with_files import guest_with
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.catalog.probes import probe_kind, probes
+from orchestrator.arch import Arch
+from orchestrator.catalog.probes import Handler, probe_kind, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.event_attachment import definition_of
+from orchestrator.probes.attachment import Called
+from orchestrator.probes.event_attachment import EventAttachment, definition_of
 from orchestrator.probes.evidence import Observation, check_armed, check_called, check_same, followed
+from orchestrator.probes.place import Place
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import (
@@ -531,3 +535,94 @@ def test_the_function_graph_tracer_is_alone_at_its_function(called: str, right: 
     refused = pytest.raises(EvidenceError, match=r"not the function graph tracer alone$")
     with contextlib.nullcontext() if right else refused:
         check_called(probes()["function-graph"], POINT, seen, "", "now", lambda: WITH_FPROBES["fprobe_handler"])
+
+
+# Are values that an event fetches, and the stacks behind events, there as they were asked for?
+
+
+@pytest.mark.parametrize(
+    ("probe", "arch", "handler", "fetched"),
+    [
+        ("kprobe-event", "x86_64", "fetch-4", "a1=%di a2=%si a3=%dx a4=%cx"),
+        ("kprobe-event", "i386", "fetch-2", "a1=%ax a2=%dx"),
+        ("kretprobe-event", "x86_64", "fetch-2", "a1=$retval a2=$retval"),
+        ("fprobe-event", "x86_64", "fetch-1", "a1=$arg1"),
+        ("tprobe", "x86_64", "fetch-2", "a1=$arg1 a2=$arg1"),
+        ("eprobe", "x86_64", "fetch-1", "a1=$common_pid"),
+        ("uprobe-event", "i386", "fetch-2", "a1=+4(%sp) a2=+8(%sp)"),
+        ("uprobe-event", "x86_64", "fetch-string", "text=$comm"),
+        ("kprobe-event", "x86_64", "record", ""),
+    ],
+)
+def test_what_an_event_fetches(probe: str, arch: Arch, handler: Handler, fetched: str) -> None:
+    kind = probes()[probe].fetching(handler, arch)
+    assert " ".join(kind.fetched) == fetched
+    if kind.site != "program":
+        text = definition_of(kind, ProbePoint("vfs_read", 0, 0xC1000000, b"")).text
+        assert (
+            text
+            == f"{definition_of(probes()[probe], ProbePoint('vfs_read', 0, 0xC1000000, b'')).text} {fetched}".strip()
+        )
+
+
+PLACE = "probe: (vfs_read+0x5/0x310 <ffffffff81000005>)"
+
+
+def recording(handler: Handler, *lines: str) -> EventAttachment:
+    """An event that was recorded, in so many lines of the buffer."""
+    kind = probes()["kprobe-event"].fetching(handler, "x86_64")
+    entries = sum(not line.startswith(" =>") for line in lines)
+    files = {
+        f"{INSTANCE}/per_cpu/cpu0/stats": STATS.replace("entries: 1", f"entries: {entries}"),
+        f"{INSTANCE}/per_cpu/cpu0/trace": "".join(f"{line}\n" for line in lines),
+        "/sys/kernel/tracing/kprobe_profile": "  probe      1      0\n",
+        **dict.fromkeys((f"{INSTANCE}/trace", f"{INSTANCE}/tracing_on", f"{INSTANCE}/options/stacktrace"), ""),
+    }
+    guest = guest_with({name: text.encode() for name, text in files.items()})
+    point = ProbePoint("vfs_read", 5, 0xFFFFFFFF81000005, b"")
+    place = cast(Place, SimpleNamespace(point=point))
+    attachment = EventAttachment(guest, kind, TraceEvent(guest, "lab", "probe"), place)
+    attachment.set_handler("stack" if handler == "stack" else "record")
+    return attachment
+
+
+def hits(attachment: EventAttachment) -> tuple[int, int]:
+    return attachment.recorded(Called("syscall", 1, frozenset({1})), cast(Symbols, None), None)
+
+
+def said(text: str, number: int = 1433) -> str:
+    return f"           agent-1       [000] ..Zff      {number}: {text}"
+
+
+def test_events_have_what_they_fetch() -> None:
+    assert hits(recording("fetch-2", said(f"{PLACE} a1=0x0 a2=0xffff888003a40000"))) == (1, 0)
+    assert hits(recording("fetch-string", said(f'{PLACE} text="call bench"'))) == (1, 0)
+    for handler, values in (
+        ("fetch-2", " a1=0x0"),
+        ("fetch-2", ""),
+        ("fetch-1", " a2=0x0"),
+        ("fetch-1", " a1=0x0 b=1"),
+        ("fetch-string", " text=(fault)"),
+    ):
+        with pytest.raises(EvidenceError, match=r"^an event has not fetched (a1|a1, a2|text)\n"):
+            hits(recording(cast(Handler, handler), said(f"{PLACE}{values}")))
+    with pytest.raises(EvidenceError, match=r"^an event is not of vfs_read\+0x5\n"):
+        hits(recording("record", said(f"{PLACE} a1=0x0")))
+
+
+FRAMES = (" => vfs_read <ffffffff81000005>", " => ksys_read <ffffffff81000105>")
+
+
+def test_each_event_has_the_stack_behind_it() -> None:
+    stack = said("<stack trace>", 1434)
+    assert hits(recording("stack", said(PLACE), stack, *FRAMES)) == (1, 0)
+    for lines in (
+        (said(PLACE),),
+        (said(PLACE), stack),
+        (said(PLACE), said(PLACE, 1434)),
+        (stack, *FRAMES, said(PLACE, 1435)),
+        (said(PLACE), stack.replace("agent-1 ", "agent-2 "), *FRAMES),
+        (said(PLACE), stack, *FRAMES, said(PLACE, 1435)),
+    ):
+        with pytest.raises(EvidenceError, match=r"event has no trace of the stack behind it"):
+            hits(recording("stack", *lines))

@@ -73,6 +73,7 @@ def counted(missed: int) -> Counted:
     work = SimpleNamespace(
         ready=SimpleNamespace(guest=guest, symbols=SYMBOLS, artifacts=artifacts),
         cell=SimpleNamespace(handler="record"),
+        handler="record",
         workload=SimpleNamespace(exact=False, counted=CALLED.calls, hits=1, call=lambda *_, **__: CALLED),
         kind=probes()["kprobe"],
         deadline=SimpleNamespace(left=lambda: 1.0),
@@ -108,6 +109,7 @@ def test_a_pass_that_an_interrupt_fell_into_is_repeated(
     monkeypatch.setattr(measurement, "_pass", lambda *_: Counted(left.pop(0), 0, None, None))
     work = SimpleNamespace(
         cell=SimpleNamespace(handler="noop"),
+        handler="noop",
         workload=SimpleNamespace(counted=calls, hits=1),
         kind=probes()["kprobe"],
     )
@@ -127,6 +129,7 @@ def test_traps_of_a_module_that_counts_no_hits_by_others(
     monkeypatch.setattr(measurement, "_pass", lambda *_: Counted(1000, None, counted, None))
     work = SimpleNamespace(
         cell=SimpleNamespace(handler="noop", is_found=False),
+        handler="noop",
         workload=SimpleNamespace(counted=1000, hits=1),
         kind=probes()["kprobe"].model_copy(update={"int3_per_hit": None}),
     )
