@@ -31,7 +31,8 @@
 
 enum { RING_SIZE = 4 << 20, MOST_THREADS = 4096, MOST_CPUS = 1024, PATH_MAX = 256, LOG_SIZE = 1 << 16, PAGE = 4096 };
 enum { MOST_MAPS = 64, LARGEST_KEY = 4096 };
-enum { MOST_FRAMES = 127, MOST_STACKS = 1024 };	// PERF_MAX_STACK_DEPTH of include/uapi/linux/perf_event.h
+// PERF_MAX_STACK_DEPTH of include/uapi/linux/perf_event.h. Of two stacks with one bucket the kernel keeps the first.
+enum { MOST_FRAMES = 127, MOST_STACKS = 8192 };
 enum { RING_HEADER = 8, EVENTS_AT_ONCE = 1024 };
 enum { SEMAPHORE_SHIFT = 32 };	// PERF_UPROBE_REF_CTR_OFFSET_SHIFT of kernel/events/core.c, since Linux 4.20
 // Of the guest's own clock: the kernel frees a program some milliseconds after its last file, behind an RCU grace period.

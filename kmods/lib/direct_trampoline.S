@@ -42,3 +42,4 @@ SYM_FUNC_END(trampoline_\name)
 trampoline noop
 trampoline count
 trampoline record
+trampoline stack

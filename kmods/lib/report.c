@@ -17,6 +17,7 @@ static const char *const handler_names[] = {
 	[HANDLER_NOOP] = "noop",
 	[HANDLER_COUNT] = "count",
 	[HANDLER_RECORD] = "record",
+	[HANDLER_STACK] = "stack",
 };
 
 static enum handler selected = HANDLER_NOOP;
@@ -53,7 +54,9 @@ static int set_handler(const char *text, const struct kernel_param *param)
 		return -ENODEV;
 	if (wanted < 0)
 		return wanted;
-	if (wanted == HANDLER_RECORD) {
+	if (wanted == HANDLER_STACK && !report.traces_stacks)
+		return -EOPNOTSUPP;
+	if (wanted == HANDLER_RECORD || wanted == HANDLER_STACK) {
 		err = ring_allocate();
 		if (err)
 			return err;

@@ -9,10 +9,10 @@
  *	missed		(read) hits for which the handler could not run: report.missed()
  *	counts		(read) all three
  *	address		(read) where the probe is: report.address()
- *	handler		(read, write) noop, count or record: what a hit does
+ *	handler		(read, write) noop, count, record or stack: what a hit does
  *	caller		(read, write) the process whose hits count; 0: all, -1: none
  *
- * Choosing "count" or "record" empties the counters and the rings (ring.h). Who writes
+ * Choosing another than "noop" empties the counters and the rings (ring.h). Who writes
  * "noop" waits until no handler counts or records any more. "handler" and "caller" may
  * be given when the module is loaded. The others answer ENODEV until the init function
  * has ended, and once the exit function has begun.
@@ -33,20 +33,23 @@
  * @HANDLER_NOOP: nothing
  * @HANDLER_COUNT: increment a counter, by count_hit()
  * @HANDLER_RECORD: record an event, by record_event() or record_registers() of ring.h
+ * @HANDLER_STACK: record the stack, by record_stack() of ring.h
  */
 enum handler {
 	HANDLER_NOOP,
 	HANDLER_COUNT,
 	HANDLER_RECORD,
+	HANDLER_STACK,
 };
 
 /**
  * struct report - what a module tells of its probe
  * @address: where the probe is: a kprobe's address, a site, a pointer
  * @missed: hits for which the kernel could not run the handler, such as nmissed of a kprobe
- * @select_handler: sends hits to one of the three handlers; touches nothing else
+ * @select_handler: sends hits to one of the handlers; touches nothing else
+ * @traces_stacks: whether the module has HANDLER_STACK; false where this is not set
  *
- * The module's main file defines "const struct report report" with all three.
+ * The module's main file defines "const struct report report" with the first three.
  * Handlers run with preemption off. A negative errno of select_handler(), which the writer
  * of the parameter gets, leaves the handler before: -EOPNOTSUPP where the module has none
  * of that kind. It may be called before the module's init function, not once its exit
@@ -56,6 +59,7 @@ struct report {
 	unsigned long (*address)(void);
 	unsigned long (*missed)(void);
 	int (*select_handler)(enum handler handler);
+	bool traces_stacks;
 };
 
 extern const struct report report;

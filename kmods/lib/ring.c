@@ -4,7 +4,10 @@
 #include <linux/debugfs.h>
 #include <linux/err.h>
 #include <linux/kernel.h>
+#include <linux/kprobes.h>
 #include <linux/percpu.h>
+#include <linux/preempt.h>
+#include <linux/stacktrace.h>
 #include <linux/string.h>
 #include <linux/topology.h>
 #include <linux/vmalloc.h>
@@ -23,6 +26,22 @@ DEFINE_PER_CPU(struct ring *, cpu_ring);
 
 static DEFINE_PER_CPU(struct debugfs_blob_wrapper, ring_file);
 static struct dentry *folder;
+
+#define MOST_FRAMES	64
+
+void notrace record_stack(u64 place)
+{
+	unsigned long frames[MOST_FRAMES], outermost[4] = { 0 };
+	unsigned int depth, i;
+
+	preempt_disable_notrace();
+	depth = stack_trace_save(frames, MOST_FRAMES, 0);
+	for (i = 0; i < ARRAY_SIZE(outermost) && i < depth; i++)
+		outermost[i] = frames[depth - 1 - i];
+	record_event(LAB_EVENT_STACK, place, depth, outermost[0], outermost[1], outermost[2], outermost[3]);
+	preempt_enable_notrace();
+}
+NOKPROBE_SYMBOL(record_stack);
 
 static int make_ring(unsigned int cpu)
 {

@@ -37,6 +37,8 @@
  * @LAB_EVENT_TRACEPOINT: i386: two words, x86_64: five, as the registers have them: what
  *			  the tracepoint passes begins there
  * @LAB_EVENT_FPROBE: as of a kprobe
+ * @LAB_EVENT_STACK: address, or a system call's number; how many functions the stack has,
+ *		     and the four outermost return addresses, the last one first
  *
  * The registers and the words of the stack are those on entry to the probed function,
  * stack[0] being its return address. Arguments that are not listed are 0. The host's copy
@@ -52,6 +54,7 @@ enum lab_event {
 	LAB_EVENT_STANDARD,
 	LAB_EVENT_TRACEPOINT,
 	LAB_EVENT_FPROBE,
+	LAB_EVENT_STACK,
 };
 
 /**
@@ -162,6 +165,16 @@ static __always_inline void record_registers(enum lab_event event, const void *a
 	record_event(event, (unsigned long)address, regs->ax, regs->dx, regs->cx, stack[1], stack[0]);
 #endif
 }
+
+/**
+ * record_stack() - record the stack's functions, from the handler on
+ * @place: where the probe is, or a system call's number
+ *
+ * For handlers HANDLER_STACK.
+ *
+ * Context: any.
+ */
+void record_stack(u64 place);
 
 /**
  * ring_allocate() - make an empty ring for every CPU, if there are none yet, and show them in debugfs

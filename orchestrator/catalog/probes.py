@@ -416,7 +416,7 @@ def _values(kind: ProbeKind, arch: Arch) -> list[str]:
         case "tprobe":
             return ["$arg1"] * _MOST_VALUES  # a tracepoint may have no more
         case _:
-            return ["$common_pid"] * _MOST_VALUES
+            return ["$id"] * _MOST_VALUES  # a field of every event of system calls
 
 
 @lru_cache(maxsize=1)

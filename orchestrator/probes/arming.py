@@ -81,6 +81,7 @@ class ModuleAttachment(attachment.Attachment):
         self.point = point
         self._before = 0
         self._handler: Handler | None = None
+        self._has_stacks = False
         self._called: dict[tuple[bytes, Traced], str] = {}
         self._parameters = _Parameters(guest, module)
         # The lab's own modules have all parameters.
@@ -111,9 +112,11 @@ class ModuleAttachment(attachment.Attachment):
                 except GuestError as error:
                     # select_handler() of kmods/lib/report.h returns this if the module has no such handler.
                     if is_recording(handler) and error.what.endswith(": operation not supported"):
-                        raise UnsupportedError(f"{self._kind.name} has no recording handler") from None
+                        what = "handler that traces the stack" if handler == "stack" else "recording handler"
+                        raise UnsupportedError(f"{self._kind.name} has no {what}") from None
                     raise
             self._handler = handler
+            self._has_stacks = handler == "stack" or (handler == "noop" and self._has_stacks)
         elif is_recording(handler):
             raise UnsupportedError(f"module {self.module_name} has no parameter handler, so it cannot record")
         elif handler == "count":
@@ -131,7 +134,7 @@ class ModuleAttachment(attachment.Attachment):
         self.check_missed()
         events = read_events(self._guest, self.module_name)
         write_csv(events, file)
-        hits = check_events(events, self._kind, called, self.point, symbols)
+        hits = check_events(events, self._kind, called, self.point, symbols, stacks=self._has_stacks)
         return hits, events.written - hits
 
     def hits(self) -> int:

@@ -49,6 +49,7 @@ class EventKind(IntEnum):
     STANDARD = 7
     TRACEPOINT = 8
     FPROBE = 9
+    STACK = 10
 
     @classmethod
     def of(cls, kind: ProbeKind) -> EventKind:
@@ -56,9 +57,13 @@ class EventKind(IntEnum):
         return cls.TRACEPOINT if kind.tracepoint not in (None, _SYSTEM_CALLS) else cls[(kind.records or "").upper()]
 
 
-_INTERRUPTIBLE = frozenset({EventKind.DJPROBE, EventKind.KRETPROBE, EventKind.FTRACE, EventKind.FPROBE})
+_INTERRUPTIBLE = frozenset(
+    {EventKind.DJPROBE, EventKind.KRETPROBE, EventKind.FTRACE, EventKind.FPROBE, EventKind.STACK}
+)
 """Kinds whose handlers run with interrupts on. A kprobe's runs with them off, or the kernel skips what an interrupt
 hits meanwhile; and no interrupt makes a system call."""
+_FEWEST_FRAMES = 3
+"""Functions of a stack: a handler, a system call's function, and the entry into the kernel."""
 _CONTEXTS = 4
 """A task, a softirq, an interrupt and an NMI: each can interrupt the handler of the one before."""
 _INTERRUPTED = 100
@@ -160,15 +165,18 @@ def write_csv(events: Events, path: Path | None) -> None:
     write_events(path, ["cpu", "tsc", "event", "pid", *(f"arg{number}" for number in range(ARGUMENTS))], rows)
 
 
-def check_events(events: Events, kind: ProbeKind, called: Called, point: ProbePoint, symbols: Symbols) -> int:
+def check_events(
+    events: Events, kind: ProbeKind, called: Called, point: ProbePoint, symbols: Symbols, *, stacks: bool = False
+) -> int:
     """Check each event of the processes that made the calls, and return their number.
 
     Raises EvidenceError with what is wrong. For a hook at every system call only the events of these calls count, as
-    the program makes others too. Events of a user's module are not checked.
+    the program makes others too. Events of a user's module are not checked. ``stacks``: each event is a stack's.
     """
     if kind.file is not None:
         return sum(event.pid in called.pids for event in events)
-    expected = EventKind.of(kind)
+    plain = EventKind.of(kind)
+    expected = EventKind.STACK if stacks else plain
     if events.lost:
         raise EvidenceError(f"{events.lost} of {events.written} events were overwritten before they were read")
     for event in events:
@@ -177,12 +185,14 @@ def check_events(events: Events, kind: ProbeKind, called: Called, point: ProbePo
     for ring in events.rings:
         check_order(ring)
     found = [event for event in events if event.pid in called.pids]
-    if expected is EventKind.SYSCALL:
+    if plain is EventKind.SYSCALL:
         found = [event for event in found if event.args[0] == called.number]
     word_size = events.word_size
     # A tracepoint's arguments are its own.
-    for event in found if expected is not EventKind.TRACEPOINT else ():
+    for event in found if expected not in {EventKind.TRACEPOINT, EventKind.STACK} else ():
         _check_arguments(event, word_size, called, point, symbols)
+    for event in found if stacks else ():
+        _check_stack(event, plain, point, symbols)
     if expected in {EventKind.KPROBE, EventKind.DJPROBE, EventKind.FPROBE} and point.is_called_directly:
         _check_sameness(found, word_size)
     return len(found)
@@ -246,6 +256,15 @@ def _check_arguments(event: Event, word_size: int, called: Called, point: ProbeP
     if return_address is not None and not point.is_callers(event.args[return_address], symbols):
         caller = event.args[return_address]
         raise _wrong(event, f"the probed function was called from {caller:#x}, which is not in the kernel's text")
+
+
+def _check_stack(event: Event, plain: EventKind, point: ProbePoint, symbols: Symbols) -> None:
+    """A stack is of the place, and ends at the entry into the kernel, unless the unwinder has lost its way."""
+    place, depth, outermost, *_ = event.args
+    if plain not in {EventKind.SYSCALL, EventKind.TRACEPOINT} and place != point.address:
+        raise _wrong(event, f"a stack is of {place:#x}, not of {point.address:#x}")
+    if depth < _FEWEST_FRAMES or not point.is_callers(outermost, symbols):
+        raise _wrong(event, f"a stack of {depth} functions ends at {outermost:#x}, not at the entry into the kernel")
 
 
 def _check_sameness(events: Sequence[Event], word_size: int) -> None:

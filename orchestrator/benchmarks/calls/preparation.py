@@ -33,7 +33,7 @@ from orchestrator.benchmarks.calls.call_programs import (
 )
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import without_option
-from orchestrator.catalog.probes import FETCHES, Change, ProbeKind, is_recording
+from orchestrator.catalog.probes import FETCHES, Change, Handler, ProbeKind, is_recording
 from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, UnsupportedError
@@ -147,12 +147,6 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
         yield f"it is at functions {kind.functions} alone: name one, with points: [FUNCTION]"
     if kind.has_own_programs and is_recording(cell.handler):
         yield "BPF programs of your own have no handlers, so they cannot record"
-    if cell.handler in FETCHES and kind.mechanism != "none" and kind.event in (None, "graph", "trace"):
-        yield "events that are made in tracefs fetch values, and no others"
-    if cell.handler == "stack" and (kind.event == "graph" or kind.template is not None):
-        yield "it has no handler that traces the stack"
-    if kind.event == "graph" and cell.handler == "count":
-        yield "the function graph tracer counts nothing: it records each call, or none"
     yield from filter(None, [kind.lacking_in(kernel.release, arch)])
     needs = kind.needed_in(kernel.release)
     missing = [option for option in needs if kernel.config.get(option) != "y"]
@@ -166,7 +160,24 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
         )
     if kind.template == "kretprobe" and _hooks_return(kernel, kind) and kernel.config.get("CONFIG_RETHOOK") != "y":
         yield f"register_kretprobe() does not make it, and Linux has other hooks of returns since {_RETURN_HOOKS}"
+    yield from _reasons_of_handler(kernel, kind, cell.handler)
     yield from filter(None, [place_refusal(kernel, cell, places)])
+
+
+_DETOURS = ("jump", "detour", "jmp")
+"""Mechanisms whose handlers are called from code that is made while the kernel runs."""
+
+
+def _reasons_of_handler(kernel: Kernel, kind: ProbeKind, handler: Handler) -> Iterator[str]:
+    in_detour = kind.template is not None and kind.mechanism in _DETOURS
+    if handler == "stack" and in_detour and kernel.config.get("CONFIG_UNWINDER_ORC") == "y":
+        yield "the kernel's unwinder (ORC) has no table of the detour that the handler is called from"
+    if kind.event == "graph" and handler == "count":
+        yield "the function graph tracer counts nothing: it records each call, or none"
+    if kind.event == "graph" and handler == "stack":
+        yield "the function graph tracer records calls, and no stacks"
+    if handler in FETCHES and kind.mechanism != "none" and kind.event in (None, "graph", "trace"):
+        yield "events that are made in tracefs fetch values, and no others"
 
 
 def _reasons_at_point(kernel: Kernel, cell: CallCell) -> Iterator[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import struct
@@ -77,7 +78,7 @@ GOOD = ring_bytes(ONE)
         (GOOD[:-1] + b"\1", "more events than the 1 that"),
         (GOOD[:24] + b"\2" + GOOD[25:], "unknown kind 0"),
         (GOOD[:24] + b"\xff" * 8 + GOOD[32:], "unknown kind 0"),
-        (GOOD[:40] + b"\x0a" + GOOD[41:], "unknown kind 10"),
+        (GOOD[:40] + b"\x0b" + GOOD[41:], "unknown kind 11"),
     ],
 )
 def test_anything_but_a_whole_ring_is_refused(content: bytes, complaint: str) -> None:
@@ -314,6 +315,30 @@ def test_events_of_another_kind_are_noticed(event: EventKind) -> None:
 def test_another_process_s_events_do_not_count(event: EventKind) -> None:
     events = changed(recorded(event), 1, 0, lambda found: dataclasses.replace(found, pid=29, args=(5,) * 6))
     assert checked(events, event) == 2
+
+
+@pytest.mark.parametrize(
+    ("event", "place", "depth", "outermost", "complaint"),
+    [
+        (EventKind.KPROBE, POINT.address, 5, CALLER, None),
+        (EventKind.KPROBE, POINT.address + 1, 5, CALLER, r"^a stack is of 0xc108c7a1, not of 0xc108c7a0\n"),
+        (EventKind.KPROBE, POINT.address, 2, CALLER, r"^a stack of 2 functions ends at 0xc100240c, not at the entry"),
+        (EventKind.KPROBE, POINT.address, 5, 0xD0001000, r"^a stack of 5 functions ends at 0xd0001000, not at "),
+        (EventKind.SYSCALL, 78, 4, CALLER, None),
+        (EventKind.TRACEPOINT, 0, 4, CALLER, None),
+    ],
+)
+def test_a_stack_is_of_the_place_and_ends_in_the_kernel(
+    event: EventKind, place: int, depth: int, outermost: int, complaint: str | None
+) -> None:
+    stack = Event(0, 100, EventKind.STACK, 28, (place, depth, outermost, 0, 0, 0))
+    events = Events((Ring((stack,), 1, 4),))
+    kind = probe_kind("tracepoint.sched_switch") if event is EventKind.TRACEPOINT else probe(event)
+    refused = pytest.raises(EvidenceError, match=complaint or "")
+    with contextlib.nullcontext() if complaint is None else refused:
+        assert check_events(events, kind, CALLED, POINT, SYMBOLS, stacks=True) == 1
+    with pytest.raises(EvidenceError, match=r"^an event is of the kind STACK, not "):
+        check_events(events, kind, CALLED, POINT, SYMBOLS)
 
 
 def test_a_hook_at_every_system_call_records_others_as_well() -> None:

@@ -548,7 +548,7 @@ def test_the_function_graph_tracer_is_alone_at_its_function(called: str, right: 
         ("kretprobe-event", "x86_64", "fetch-2", "a1=$retval a2=$retval"),
         ("fprobe-event", "x86_64", "fetch-1", "a1=$arg1"),
         ("tprobe", "x86_64", "fetch-2", "a1=$arg1 a2=$arg1"),
-        ("eprobe", "x86_64", "fetch-1", "a1=$common_pid"),
+        ("eprobe", "x86_64", "fetch-1", "a1=$id"),
         ("uprobe-event", "i386", "fetch-2", "a1=+4(%sp) a2=+8(%sp)"),
         ("uprobe-event", "x86_64", "fetch-string", "text=$comm"),
         ("kprobe-event", "x86_64", "record", ""),

@@ -14,6 +14,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls import preparation
 from orchestrator.benchmarks.calls.preparation import ProbeSetup, unsupported_reason
 from orchestrator.benchmarks.calls.table import CallCell
+from orchestrator.catalog.probes import Handler
 from orchestrator.experiment.plan import plan
 from orchestrator.probes.point import Point
 
@@ -281,6 +282,28 @@ def test_programs_of_security_are_at_functions_of_their_own() -> None:
         assert unsupported_reason(kernel, a_cell(probe)) == reason
         other = dataclasses.replace(a_cell(probe), point=Point("file_security_"))
         assert unsupported_reason(kernel, other) == reason
+
+
+def test_handlers_that_a_kind_cannot_have() -> None:
+    graph = dict.fromkeys(("CONFIG_FUNCTION_GRAPH_TRACER", "CONFIG_X86_64", "CONFIG_DYNAMIC_FTRACE"), "y")
+    orc, events = {"CONFIG_UNWINDER_ORC": "y"}, {**TRACED, "CONFIG_KPROBES_ON_FTRACE": "y"}
+    in_detour = "the kernel's unwinder (ORC) has no table of the detour that the handler is called from"
+    cases: list[tuple[str, Handler, dict[str, str], str | None]] = [
+        ("function-graph", "count", graph, "the function graph tracer counts nothing: it records each call, or none"),
+        ("function-graph", "stack", graph, "the function graph tracer records calls, and no stacks"),
+        ("function-graph", "record", graph, None),
+        ("kprobe", "fetch-1", LAB, "events that are made in tracefs fetch values, and no others"),
+        ("none", "fetch-1", LAB, None),
+        ("kprobe-event", "fetch-string", events, None),
+        ("djprobe", "stack", {**LAB, **orc}, in_detour),
+        ("djprobe", "stack", LAB, None),
+        ("kprobe-optimized", "stack", {**LAB, **orc}, in_detour),
+        ("kprobe", "stack", {**LAB, **orc}, None),
+    ]
+    for probe, handler, config, reason in cases:
+        kernel = a_kernel("debian-amd64" if "graph" in probe else "lab-i386-up", config)
+        cell = dataclasses.replace(a_cell(probe), handler=handler)
+        assert unsupported_reason(kernel, cell) == reason, (probe, handler)
 
 
 def test_links_of_perf_events_and_hooks_of_returns_are_younger_than_their_probes() -> None:
