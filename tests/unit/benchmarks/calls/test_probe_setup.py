@@ -258,12 +258,29 @@ def test_what_a_release_lacks() -> None:
         ("bpf-tp-btf", "5.4.290", "5.5 (commit f1b9509c2fb0)"),
         ("bpf-lsm", "5.6.19", "5.7 (commit 9e4e01dfd325)"),
         ("bpf-fmod-ret", "5.6.19", "5.7 (commit ae24082331d9)"),
+        ("fprobe-event", "6.4.16", "6.5 (commit 334e5519c375)"),
+        ("fprobe-exit-event", "6.4.16", "6.5 (commit 334e5519c375)"),
+        ("tprobe", "6.4.16", "6.5 (commit e2d0d7b2f42d)"),
+        ("eprobe", "5.14.21", "5.15 (commit 7491e2c44278)"),
+        ("function-graph-retval", "6.4.16", "6.5 (commit a1be9ccc57f0)"),
+        ("function-graph-args", "6.14.11", "6.15 (commit ff5c9c576e75)"),
+        ("bpf-uprobe-multi", "6.5.13", "6.6 (commit 89ae89f53d20)"),
+        ("bpf-uretprobe-multi", "6.5.13", "6.6 (commit 89ae89f53d20)"),
+        ("bpf-uprobe-session", "6.12.117", "6.13 (commit d920179b3d48)"),
+        ("uprobe-event-optimized", "6.17.13", "6.18 (commit ba2bfc97b462)"),
+        ("bpf-uretprobe-multi-optimized", "6.17.13", "6.18 (commit ba2bfc97b462)"),
     ],
 )
-def test_what_kinds_of_today_are_since(probe: str, before: str, since: str) -> None:
+def test_what_kinds_of_today_are_since(tmp_path: Path, probe: str, before: str, since: str) -> None:
+    (tmp_path / "own.c").write_text("")
     cell = a_cell(probe)
-    point = Point(PLACES_OF_SECURITY.get(probe, "vfs_read"))
-    cell = cell if cell.task.kind.tracepoint else dataclasses.replace(cell, point=point)
+    if cell.task.kind.site == "program":
+        benchmark = {"name": "workload", "file": str(tmp_path / "own.c")}
+        points = ["program:inner"]
+        described = calls_experiment(machines=[{"cpu": "athlon64"}], probes=[probe], points=points, benchmark=benchmark)
+        cell = plan(described).cells[-1]
+    elif cell.task.kind.tracepoint is None:
+        cell = dataclasses.replace(cell, point=Point(PLACES_OF_SECURITY.get(probe, "vfs_read")))
     config = dict.fromkeys(cell.task.kind.needs, "y")
     older, newer = (
         dataclasses.replace(a_kernel("debian-amd64", config), release=release) for release in (before, since.split()[0])
@@ -273,6 +290,17 @@ def test_what_kinds_of_today_are_since(probe: str, before: str, since: str) -> N
 
 
 PLACES_OF_SECURITY = {"bpf-lsm": "bpf_lsm_file_permission", "bpf-fmod-ret": "security_file_permission"}
+
+
+def test_eprobes_have_an_option_of_their_own_since_it_was_split_off() -> None:
+    config = dict.fromkeys(a_cell("eprobe").task.kind.needs, "y")
+    older, newer = (
+        dataclasses.replace(a_kernel("debian-amd64", config), release=release) for release in ("6.16.12", "6.17.13")
+    )
+    assert unsupported_reason(older, a_cell("eprobe")) is None
+    assert "built without CONFIG_EPROBE_EVENTS" in (unsupported_reason(newer, a_cell("eprobe")) or "")
+    whole = dataclasses.replace(newer, config={**config, "CONFIG_EPROBE_EVENTS": "y"})
+    assert unsupported_reason(whole, a_cell("eprobe")) is None
 
 
 def test_programs_of_security_are_at_functions_of_their_own() -> None:
