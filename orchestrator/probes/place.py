@@ -224,6 +224,8 @@ _NOPS = (
     _Nop(bytes.fromhex("662e0f1f84"), 10, bytes.fromhex("488d642480e8"), KernelFeature(since=_LARGER_NOP)),
 )
 """Those of arch/x86/kernel/uprobes.c (can_optimize()), on x86_64 alone, and not across a page."""
+_PREFIXED = bytes.fromhex("662e")
+"""The beginning of a nop with the prefix cs: refused by is_prefix_bad() wherever it is not optimised."""
 
 
 def optimised_as(release: str, arch: Arch, point: UserPoint) -> bytes | None:
@@ -245,7 +247,12 @@ def check_optimised(release: str, arch: Arch, point: UserPoint, live: bytes) -> 
 def optimisation_refusal(kind: ProbeKind, release: str, arch: Arch, point: UserPoint) -> str | None:
     """Why a uprobe at the point is not what the kind says: optimised, or not; None if it is."""
     is_optimised = optimised_as(release, arch, point) is not None
-    if kind.site != "program" or is_optimised == (kind.mechanism == "call"):
+    if kind.site != "program" or (is_optimised and kind.mechanism == "call"):
+        return None
+    if point.original.startswith(_PREFIXED) and not is_optimised:
+        # It attaches one all the same, and leaves the instruction as it is.
+        return f"this kernel probes no instruction with a segment's prefix, as {point.original[:5].hex(' ')} has one"
+    if not is_optimised and kind.mechanism != "call":
         return None
     if is_optimised:
         return f"the kernel optimises a uprobe at this nop: take {kind.name}-optimized"
