@@ -441,9 +441,9 @@ def probe_in_catalogue(name: str) -> ProbeKind | None:
 
 
 def published_column(probe: str) -> str | None:
-    """A probe's column in the published tables, or None."""
-    kind = probes().get(probe)
-    return None if kind is None else kind.column
+    """A probe's column in the published tables, its name if it has no other; None for a probe not in the catalogue."""
+    kind = probe_in_catalogue(probe)
+    return None if kind is None else kind.column or kind.name
 
 
 def probe_kind(name: str) -> ProbeKind:

@@ -44,7 +44,6 @@ def write_table(path: Path, text: str, *, replace: bool = False) -> None:
 
 _RESOLUTION = {"ns": 0.5, "us": 5.0}
 """Half of the last printed digit of the documents' figures (whole ns, and us to two decimals), in nanoseconds."""
-_NANOSECONDS = {"ns": 1.0, "us": 1000.0}
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,7 @@ def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
 
 def published_nanoseconds(table: str, column: str) -> float:
     """A published overhead in nanoseconds. Raises ConfigError for an unknown table or column."""
-    published = reference_table(table)
-    return published.overhead(column) * _NANOSECONDS[published.unit]
+    return reference_table(table).nanoseconds(column)
 
 
 def cycles_of(table: CostTable, name: Input) -> float:

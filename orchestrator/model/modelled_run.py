@@ -231,10 +231,15 @@ _Place = tuple[str, str]
 
 
 def _place(cell: CellRecord) -> _Place | None:
-    """The published table and column that the cell is compared with; None without one, or for an unknown table."""
+    """The published table and column that the cell is compared with; None without one, or for an unknown table.
+
+    None also for a table of a processor that the catalogue lacks: its figures are not the modelled CPU's.
+    """
     column = published_column(cell.probe)
     table = None if cell.reference is None else reference_tables().get(cell.reference.table)
-    return (table.id, column) if table is not None and column is not None and column in table.columns else None
+    if table is None or table.cpu is None or column is None or column not in table.columns:
+        return None
+    return table.id, column
 
 
 _DIGITS = 9

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise, product
 from math import inf
 from typing import TypeVar
 
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.catalog.reference import (
+    ChangeClaim,
     Claim,
     ClaimClock,
     MechanismClaim,
+    OrderClaim,
     RatioClaim,
     ReferenceTable,
     SizeClaim,
@@ -74,13 +77,28 @@ def modelled_inputs(cells: Sequence[ModelledCell]) -> ClaimInputs:
 
 def published_inputs(table: ReferenceTable) -> ClaimInputs:
     """The document's figures."""
-    names = {kind.column: kind.name for kind in probes().values() if kind.column is not None}
+    names = {column: column for column in table.columns} | {
+        kind.column or kind.name: kind.name for kind in probes().values()
+    }
     return ClaimInputs(
-        overheads={names[column]: table.overhead(column) for column in table.columns if column in names},
+        overheads={names[column]: table.overhead(column) for column in table.columns},
         traps={names[column]: count for column, count in table.int3_per_hit.items()},
         sizes={names[column]: ratio for column, ratio in table.size_ratio.items()},
         extra_bytes={names[column]: count for column, count in table.extra_bytes.items()},
     )
+
+
+def joined(tables: Mapping[str, ClaimInputs]) -> ClaimInputs:
+    """The overheads of several tables, by probe and table."""
+    return ClaimInputs(
+        overheads={_in(probe, name): value for name, one in tables.items() for probe, value in one.overheads.items()},
+        undecided=frozenset(_in(probe, name) for name, one in tables.items() for probe in one.undecided),
+        bands={_in(probe, name): band for name, one in tables.items() for probe, band in one.bands.items()},
+    )
+
+
+def _in(probe: str, table: str) -> str:
+    return f"{probe} in {table}"
 
 
 def _known(cells: Mapping[str, CellRecord], fact: Callable[[CellRecord], _Fact | None]) -> dict[str, _Fact]:
@@ -101,10 +119,21 @@ class ClaimFigure:
 
 
 def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
-    """The claim's figures, with the same rows for any inputs."""
+    """The claim's figures, with the same rows for any inputs; a change is of two tables' joined inputs."""
     match claim:
         case RatioClaim():
-            return [_ratio(claim, probe, facts) for probe in claim.of]
+            bounds = (claim.at_least, claim.at_most)
+            return [_ratio(f"{probe} / {claim.to}", probe, claim.to, bounds, facts) for probe in claim.of]
+        case OrderClaim():
+            pairs = pairwise(claim.order)
+            return [_ratio(f"{more} / {less}", more, less, (1.0, None), facts) for less, more in pairs]
+        case ChangeClaim():
+            before, after = claim.tables
+            bounds = (claim.at_least, claim.at_most)
+            return [
+                _ratio(f"{probe}: {after} / {before}", _in(probe, after), _in(probe, before), bounds, facts)
+                for probe in claim.of
+            ]
         case TrapsClaim():
             figures = []
             for probe, expected in claim.int3_per_hit.items():
@@ -129,25 +158,25 @@ def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
             return [ClaimFigure(claim.probe, f"{mechanism}, {number(count)} int3", holds)]
 
 
-def _ratio(claim: RatioClaim, probe: str, facts: ClaimInputs) -> ClaimFigure:
-    label = f"{probe} / {claim.to}"
-    value, base = facts.overheads.get(probe), facts.overheads.get(claim.to)
+def _ratio(label: str, of: str, to: str, bounds: tuple[float | None, float | None], facts: ClaimInputs) -> ClaimFigure:
+    lower, upper = bounds
+    value, base = facts.overheads.get(of), facts.overheads.get(to)
     if value is None or base is None:
         return ClaimFigure(label, NOTHING, None)
-    if {probe, claim.to} & facts.undecided:
+    if {of, to} & facts.undecided:
         return ClaimFigure(label, UNDECIDED, None)
-    if probe not in facts.bands or claim.to not in facts.bands:
+    if of not in facts.bands or to not in facts.bands:
         # Unlike the quotient, the product is also correct for a negative base.
-        enough = claim.at_least is None or value >= claim.at_least * base
-        small = claim.at_most is None or value <= claim.at_most * base
+        enough = lower is None or value >= lower * base
+        small = upper is None or value <= upper * base
         return ClaimFigure(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
     # Decided if the claim holds, or fails, for every pair of values within the two bands.
-    (low, high), (base_low, base_high) = facts.bands[probe], facts.bands[claim.to]
+    (low, high), (base_low, base_high) = facts.bands[of], facts.bands[to]
     text = ratio_figure(value, base)
     if low <= 0 or base_low <= 0:
         return ClaimFigure(label, text, None)
     least, most = low / base_high, high / base_low
-    at_least, at_most = claim.at_least or 0.0, claim.at_most or inf
+    at_least, at_most = lower or 0.0, upper or inf
     holds = True if at_least <= least and most <= at_most else None
     if most < at_least or least > at_most:
         holds = False
@@ -166,15 +195,16 @@ class Verdict(StrEnum):
 
     HOLDS = "holds"
     FAILS = "does not hold"
+    UNDECIDED = "not decided"
     UNKNOWN = "not measured"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A claim's figures for one measured table; ``published`` has the same rows as ``measured``."""
+    """A claim's figures for one measured table, or of two; ``published`` has the same rows as ``measured``."""
 
     name: str
-    table: str
+    tables: Sequence[str]
     measured: Sequence[ClaimFigure]
     published: Sequence[ClaimFigure]
 
@@ -193,16 +223,22 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """HOLDS if all judged figures agree, FAILS if one does not, UNKNOWN without any."""
-        judged = [one.holds for column in self.columns for one in column.measured if one.holds is not None]
-        if not judged:
-            return Verdict.UNKNOWN
-        return Verdict.HOLDS if all(judged) else Verdict.FAILS
+        """HOLDS if all judged figures agree, FAILS if one does not; without any, UNDECIDED or, unmeasured, UNKNOWN."""
+        figures = [one for column in self.columns for one in column.measured]
+        judged = [one.holds for one in figures if one.holds is not None]
+        if judged:
+            return Verdict.HOLDS if all(judged) else Verdict.FAILS
+        return Verdict.UNDECIDED if any(one.text != NOTHING for one in figures) else Verdict.UNKNOWN
+
+    @property
+    def reason(self) -> str | None:
+        """Why the claim is not judged on the clock, if so."""
+        return self.claim.undecided.get(self.clock)
 
     @property
     def undecided(self) -> Sequence[str]:
         """The claim's tables that were not, or only partly, measured."""
-        decided = {column.table for column in self.columns if column.decided}
+        decided = {table for column in self.columns if column.decided for table in column.tables}
         return [table for table in self.claim.tables if table not in decided]
 
 
@@ -217,7 +253,7 @@ class Assessment:
 def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | None = None) -> list[Assessment]:
     """Judge the claims of each document that the run is compared with, on each of its clocks.
 
-    With ``modelled`` times, judge only the claimed ratios, by these times and their bands.
+    With ``modelled`` times, judge only the claimed ratios, orders and changes, by these times and their bands.
     """
     times = {cell.id: cell for cell in modelled.cells if cell.overhead is not None} if modelled else {}
     groups: dict[tuple[str, ClaimClock], list[tuple[Panel, ReferenceTable, ClaimInputs]]] = {}
@@ -232,7 +268,7 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
     assessments = []
     for (document, clock), found in groups.items():
         wanted = [claim for claim in claims().values() if claim.document == document]
-        ratios = [claim for claim in wanted if isinstance(claim, RatioClaim)]
+        ratios = [claim for claim in wanted if isinstance(claim, RatioClaim | OrderClaim | ChangeClaim)]
         indication = f", {INDICATION}" if any(panel.emulated for panel, *_ in found) else ""
         title = f"Claims of {found[0][1].document}, {_CLOCKS[clock]}{indication}"
         judged = [_outcome(claim, found, clock) for claim in (wanted if modelled is None else ratios)]
@@ -240,15 +276,36 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
     return assessments
 
 
-def _outcome(claim: Claim, found: Sequence[tuple[Panel, ReferenceTable, ClaimInputs]], clock: ClaimClock) -> Outcome:
+_Measured = tuple[Panel, ReferenceTable, ClaimInputs]
+
+
+def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> Outcome:
     measured = [one for one in found if one[1].name in claim.tables]
     names = Counter(panel.name for panel, *_ in measured)
     columns = []
-    for panel, table, facts in measured:
+    is_change = isinstance(claim, ChangeClaim)
+    for together in _pairs(claim.tables, measured) if is_change else ([one] for one in measured):
+        facts = {table.name: inputs for _, table, inputs in together}
+        published = {table.name: published_inputs(table) for _, table, _ in together}
+        both = [joined(one) if is_change else next(iter(one.values())) for one in (facts, published)]
+        figures, beside = (compare(claim, one) for one in both)
+        if clock in claim.undecided:
+            figures = [replace(one, holds=None) for one in figures]
         # Panels of the same name differ in kernel or machine.
-        name = panel.name if names[panel.name] == 1 else f"{panel.name} {panel.first.cpu} {panel.kernel}"
-        columns.append(Column(name, table.name, compare(claim, facts), compare(claim, published_inputs(table))))
+        labels = [
+            panel.name if names[panel.name] == 1 else f"{panel.name} {panel.first.cpu} {panel.kernel}"
+            for panel, *_ in together
+        ]
+        columns.append(Column(" to ".join(labels), list(facts), figures, beside))
     return Outcome(claim, columns, clock)
+
+
+def _pairs(tables: Sequence[str], measured: Sequence[_Measured]) -> Iterator[Sequence[_Measured]]:
+    """The panels of two tables that differ in the kernel or the point only."""
+    before, after = ([one for one in measured if one[1].name == table] for table in tables)
+    for pair in product(before, after):
+        if len({(panel.first.handler, panel.first.cpu, panel.first.smp) for panel, *_ in pair}) == 1:
+            yield pair
 
 
 _OPTIONS: dict[ClaimClock, str] = {
@@ -285,29 +342,30 @@ ClaimsLayout = Callable[[Assessment, str], ClaimsPart]
 def all_claims(assessment: Assessment, run: str = "") -> ClaimsPart:
     """All claims with their figures, decided or not."""
     del run
-    statements = [Statement(one.verdict, one.claim.sentence, _grid(one), _remarks(one)) for one in assessment.outcomes]
+    statements = [Statement(one.verdict, one.claim.statement, _grid(one), _remarks(one)) for one in assessment.outcomes]
     return ClaimsPart(assessment.title, statements, [])
 
 
 def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
     """The claims that the run decides, with the figures of failed ones, and how to decide the others."""
     outcomes = assessment.outcomes
-    unknown = [one for one in outcomes if one.verdict is Verdict.UNKNOWN]
+    unknown = [one for one in outcomes if one.verdict in (Verdict.UNKNOWN, Verdict.UNDECIDED)]
     elsewhere = [one for one in unknown if not one.columns]
+    reasons = Counter(one.reason for one in unknown if one.columns)
     left_out = []
     if elsewhere:
         config, options = f"configs/{elsewhere[0].claim.document}.yaml", _OPTIONS[elsewhere[0].clock]
         left_out.append(
             f"{len(elsewhere)} of {len(outcomes)} claims need other tables: {PROGRAM} run {config}{options}"
         )
-    if len(unknown) > len(elsewhere):
-        count = len(unknown) - len(elsewhere)
-        left_out.append(f"The figures of these tables do not decide {count} of {len(outcomes)} claims.")
+    for reason, count in reasons.items():
+        sentence = f"The figures of these tables do not decide {count} of {len(outcomes)} claims."
+        left_out.append(sentence if reason is None else f"{sentence} {reason}")
     if outcomes:
         clock = " --clock modelled" if outcomes[0].clock == "modelled" else ""
         left_out.append(f"For all figures: {PROGRAM} report {run}{clock} --claims")
     statements = [
-        Statement(one.verdict, one.claim.sentence, None, [_contradiction(one)] if one.verdict is Verdict.FAILS else [])
+        Statement(one.verdict, one.claim.statement, None, [_contradiction(one)] if one.verdict is Verdict.FAILS else [])
         for one in outcomes
         if one not in unknown
     ]
@@ -342,7 +400,9 @@ def _remarks(outcome: Outcome) -> list[str]:
     if not outcome.columns:
         return []
     remarks = [outcome.claim.why[outcome.clock]] if outcome.verdict is Verdict.FAILS else []
-    if outcome.undecided:
+    if outcome.reason is not None:
+        remarks.append(outcome.reason)
+    elif outcome.undecided:
         remarks.append(f"Not measured or not decided: {', '.join(outcome.undecided)}.")
     if any(BELOW_ZERO in (one.text for one in (*column.measured, *column.published)) for column in outcome.columns):
         remarks.append(f"{BELOW_ZERO}: the overhead in the denominator is below zero.")

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import ClassVar
 
-from orchestrator.catalog.probes import BASELINE, probes
+from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.errors import HostError
 from orchestrator.report.chart import Chart
@@ -139,8 +139,7 @@ def published(cell: CellRecord, table_id: str) -> Published:
     if table is None:
         recorded = cell.reference if cell.reference and cell.reference.table == table_id else None
         return Published(average=recorded.value, overhead=recorded.overhead) if recorded else Published()
-    kind = probes().get(cell.probe)
-    column = kind.column if kind else None
+    column = published_column(cell.probe)
     if column is None or column not in table.columns:
         return Published()
     return Published(table.samples.get(column, ()), table.average(column), table.overhead(column))
@@ -156,7 +155,8 @@ def source(table_id: str) -> str:
     table = reference_tables().get(table_id)
     if table is None:  # a run of another version
         return f"Published: {table_id}."
-    return f"Published: {table.title} ({table.id}); linux-{table.kernel}, {table.processor}."
+    others = "".join(f" {text}" for text in (table.conditions, table.source) if text)
+    return f"Published: {table.title} ({table.id}); linux-{table.kernel}, {table.processor}.{others}"
 
 
 def published_overhead(cell: CellRecord) -> str:

@@ -97,7 +97,7 @@ def most_important(findings: Iterable[Finding]) -> list[str]:
 
 def contradicted(assessment: Assessment) -> Iterator[Finding]:
     """The number of a document's claims that do not hold, and the first of them with its figure."""
-    decided = [one for one in assessment.outcomes if one.verdict is not Verdict.UNKNOWN]
+    decided = [one for one in assessment.outcomes if one.verdict in (Verdict.HOLDS, Verdict.FAILS)]
     failing = [one for one in decided if one.verdict is Verdict.FAILS]
     if not failing:
         return
@@ -108,7 +108,7 @@ def contradicted(assessment: Assessment) -> Iterator[Finding]:
     yield Finding(
         Rank.CONTRADICTED,
         f"Claims of {claim.document} that do not hold: {len(failing)} of {len(decided)} decided ones. "
-        f"The first: {claim.sentence} ({column.name}: {wrong.label} = {wrong.text})",
+        f"The first: {claim.statement} ({column.name}: {wrong.label} = {wrong.text})",
         len(failing) / len(decided),
     )
 
@@ -141,7 +141,7 @@ def _without_number(run: RunRecord) -> Iterator[Finding]:
 
 NO_CELLS = "No cell of this run has an outcome yet."
 _WIDEST_PROSE = 100
-_STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "yellow", Verdict.UNKNOWN: "dim"}
+_STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "yellow", Verdict.UNDECIDED: "dim", Verdict.UNKNOWN: "dim"}
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 

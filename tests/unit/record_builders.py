@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.benchmarks.calls.benchmarks import capability_list, capability_names
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
-from orchestrator.catalog.probes import probes
+from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import reference_table
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.statistics import mean, median
@@ -311,13 +311,13 @@ def any_evidence(probe: str, **changes: Any) -> dict[str, Any]:
 
 def published(probe: str, table: str) -> dict[str, Any] | None:
     """Build the published figures for a probe, None where there are none."""
-    kind, document = probes()[probe], reference_table(table)
-    if kind.column is None or kind.column not in document.columns:
+    column, document = published_column(probe), reference_table(table)
+    if column is None or column not in document.columns:
         return None
     return {
         "table": table,
-        "value": document.average(kind.column),
-        "overhead": document.overhead(kind.column),
+        "value": document.average(column),
+        "overhead": document.overhead(column),
         "unit": document.unit,
     }
 
@@ -396,6 +396,18 @@ def mail_table(name: str) -> list[CellRecord]:
     for probe, count in {"none": other, "kretprobe": counts["kretprobe"]}.items():
         built.append(table_cell(table, probe, count, other, **{**common, "kernel": f"{home}-preempt"}))
     return built
+
+
+def jumped_to(table: str, kernel: str, **counts: float) -> list[CellRecord]:
+    """Build the cells of BPF programs in a table of the document on trampolines, by their names' ends."""
+    base = table_cell(f"trampoline-jmp-2025/{table}", "none", 420, 420, kernel=kernel, handler="count")
+    return [
+        base,
+        *(
+            table_cell(f"trampoline-jmp-2025/{table}", f"bpf-{end}", 420 + count, 420, kernel=kernel, handler="count")
+            for end, count in counts.items()
+        ),
+    ]
 
 
 def wall_list(accelerator: str = "tcg") -> list[CellRecord]:

@@ -9,6 +9,7 @@ from record_builders import (
     cell,
     evidence,
     failed,
+    jumped_to,
     mail_table,
     noop_list,
     recording_list,
@@ -58,6 +59,10 @@ RUNS: dict[str, RunRecord] = {
             kernel="lab-i386-smp",
             probe="kretprobe",
         ),
+    ),
+    "rates": run(
+        *jumped_to("called", "debian-amd64@6.12", fentry=151, fexit=212, kretprobe=683),
+        *jumped_to("jumped-to", "debian-amd64@7.3", fentry=137, fexit=196, kretprobe=679),
     ),
     "capabilities": run(*capabilities()),
     "capabilities_that_deviate": run(

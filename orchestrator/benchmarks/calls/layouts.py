@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from orchestrator.benchmarks.calls.benchmarks import SHOWN_FOR, capability_list, capability_names
 from orchestrator.catalog.cpus import cpu
-from orchestrator.catalog.probes import BASELINE, probe_in_catalogue, probes
+from orchestrator.catalog.probes import BASELINE, probe_in_catalogue, published_column
 from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.catalog.words import in_order, purpose_title
 from orchestrator.report.kind import (
@@ -414,11 +414,9 @@ def percent_of(difference: float, base: float) -> str:
     return f"{100 * difference / base:+.2f} %" if difference else "0 %"
 
 
-# The layout of the mail of 2009: a row for each probe, and its two published tables side by side.
+# The layout of the mail of 2009: a row for each probe, and a document's published tables side by side.
 #
-# Each has measured and published overheads, and their ratios to the overhead of the optimised kprobe.
-
-_MAIL_COMPARED_WITH = "kprobe+optimized"
+# Each has measured and published overheads, their ratios to one probe's, and the rates if the document has rates.
 
 
 @dataclass(frozen=True)
@@ -428,15 +426,16 @@ class _Half:
     cells: dict[str, CellRecord]
 
     def columns(self, label: str, footnotes: Footnotes) -> dict[str, str]:
-        first, cell, base = self.panel.first, self.cells.get(label), self.cells.get(_MAIL_COMPARED_WITH)
-        overhead, compared = (
-            self.table.overhead(name) if name in self.table.columns else None for name in (label, _MAIL_COMPARED_WITH)
-        )
+        to = self.table.compared_with
+        first, cell, base = self.panel.first, self.cells.get(label), self.cells.get(to)
+        overhead, compared = (self.table.overhead(one) if one in self.table.columns else None for one in (label, to))
+        rate = self.table.rate(label) if label in self.table.rates else NOTHING
         low, high = (None if cell is None or cell.status != "ok" else cell.interval) or (None, None)
         bounds = {"95 % from": figure(low, first.unit), "95 % to": figure(high, first.unit)}
         columns = {
             unit_name(first.unit): _shown(cell, footnotes=footnotes),
             **(bounds if first.clock == "wall" else {}),
+            **({f"published {self.table.rate_unit}": rate} if self.table.rates else {}),
             # The mail prints every figure to two decimals.
             f"published {unit_name(self.table.unit)}": NOTHING if overhead is None else f"{overhead:.2f}",
             "ratio": _ratio(cell, base),
@@ -472,8 +471,9 @@ def mail_sheet(panels: Sequence[Panel]) -> Sheet:
     first, footnotes = halves[0], layout.footnotes
     processors = dict.fromkeys(cpu(half.panel.first.cpu).title for half in halves)
     labels = dict.fromkeys(column for half in halves for column in half.table.columns)
-    # The mail separates kprobes and kretprobes.
-    blocks = [list(labels) for _, labels in groupby(labels, lambda column: column.partition("+")[0])]
+    # The mail separates kprobes and kretprobes, in names such as kprobe+optimized.
+    is_split = all("+" in half.table.compared_with for half in halves)
+    blocks = [list(labels) for _, labels in groupby(labels, lambda one: is_split and one.partition("+")[0])]
     blocks.append(list(dict.fromkeys(label for half in halves for label in half.cells if label not in labels)))
     rows = [
         [Row(label, [text for half in halves for text in half.columns(label, footnotes).values()]) for label in block]
@@ -494,9 +494,8 @@ def mail_sheet(panels: Sequence[Panel]) -> Sheet:
 
 
 def mail_label(cell: CellRecord) -> str:
-    """The mail's name of the cell's probe."""
-    kind = probes().get(cell.probe)
-    return kind.column if kind and kind.column else cell.probe
+    """The document's name of the cell's probe."""
+    return published_column(cell.probe) or cell.probe
 
 
 # List 15 of the djprobe document: the capabilities of each probe. The document's text is above the measured result.

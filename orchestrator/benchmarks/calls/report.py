@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from orchestrator.benchmarks.calls import layouts
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.catalog.cpus import cpu
-from orchestrator.catalog.probes import BASELINE
+from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.kind import (
@@ -44,8 +44,6 @@ def _decided(panel: Panel) -> dict[str, CellRecord]:
     return {cell.probe: cell for cell in panel.cells if cell.overhead is not None and cell.verdict is None}
 
 
-_DOCUMENTS_PROBE = {"list": "djprobe", "mail": "kprobe-optimized"}
-"""The probe that a document compares the others with, by the layout of its tables."""
 _THEN, _TODAY = "djprobe", "bpf-fentry"
 """The jump of 2005, and its successor, the call of Linux 5.5 (2019): both enter the handler without a trap."""
 
@@ -65,7 +63,7 @@ def _ratios(panel: Panel, place: str) -> Iterator[Finding]:
     if table is None:
         return
     decided = _decided(panel)
-    base = decided.get(_DOCUMENTS_PROBE.get(table.layout, ""))
+    base = next((cell for cell in decided.values() if published_column(cell.probe) == table.compared_with), None)
     others = [cell for probe, cell in decided.items() if probe != BASELINE and cell is not base]
     if base is None or base.overhead is None or base.overhead <= 0 or not others:
         return

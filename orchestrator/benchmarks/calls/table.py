@@ -21,7 +21,16 @@ from orchestrator.benchmarks.calls.call_results import SUCCESS, Expected, phrase
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import is_user_disk
-from orchestrator.catalog.probes import BASELINE, IMAGE, Handler, ProbeKind, is_one_liner, probe_name, shortened
+from orchestrator.catalog.probes import (
+    BASELINE,
+    IMAGE,
+    Handler,
+    ProbeKind,
+    is_one_liner,
+    probe_name,
+    published_column,
+    shortened,
+)
 from orchestrator.catalog.reference import reference_table
 from orchestrator.catalog.user_files import UserWorkload, find_library, find_workload
 from orchestrator.catalog.words import ProfilePart, error_numbers, system_calls
@@ -445,7 +454,7 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint | None, handler: Ha
         ),
         point=None if point is None else point.point,
         parameters={name: value for name, value in parameters.items() if value is not None},
-        published=_published(table.reference, kind.column),
+        published=_published(table.reference, published_column(kind.name)),
         compared_with=() if probe == BASELINE or _is_refused(point) else (place.id(BASELINE, *here),),
         kernel_modules=table.kernel_modules or (),
     )
