@@ -87,7 +87,8 @@ class ReferenceTable(CatalogEntry):
     def rate(self, column: str) -> str:
         """A published rate, with its deviation if there is one."""
         found = self.rates[column]
-        return " ± ".join(f"{one:.10g}" for one in (found if isinstance(found, list) else [found]))
+        decimals = 3 if self.rate_unit == "M/s" else 0
+        return " ± ".join(f"{one:.{decimals}f}" for one in (found if isinstance(found, list) else [found]))
 
     def average(self, column: str) -> float | None:
         self._check(column)

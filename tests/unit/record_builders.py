@@ -400,14 +400,9 @@ def mail_table(name: str) -> list[CellRecord]:
 
 def jumped_to(table: str, kernel: str, **counts: float) -> list[CellRecord]:
     """Build the cells of BPF programs in a table of the document on trampolines, by their names' ends."""
-    base = table_cell(f"trampoline-jmp-2025/{table}", "none", 420, 420, kernel=kernel, handler="count")
-    return [
-        base,
-        *(
-            table_cell(f"trampoline-jmp-2025/{table}", f"bpf-{end}", 420 + count, 420, kernel=kernel, handler="count")
-            for end, count in counts.items()
-        ),
-    ]
+    name, common = f"trampoline-jmp-2025/{table}", {"kernel": kernel, "handler": "count", "cpu": "xeon-e5410"}
+    probed = [table_cell(name, f"bpf-{end}", 420 + count, 420, **common) for end, count in counts.items()]
+    return [table_cell(name, "none", 420, 420, **common), *probed]
 
 
 def wall_list(accelerator: str = "tcg") -> list[CellRecord]:

@@ -197,7 +197,7 @@ class CallsReport(TableReport):
         return super().group_key(cell)
 
     def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
-        """Whether they differ only in the kernel, or belong to one mail of which the table lacks the panel's part."""
+        """Whether they differ only in the kernel, or belong to one document, of whose columns they lack the table."""
         # The cheapest test comes first: a run of 1000 points has half a million pairs of panels.
         if not panel.references:
             return _differs_in_kernel_only(panel, panels) and all(map(_is_comparable, (panel, *panels)))
@@ -274,8 +274,8 @@ def _differs_in_kernel_only(panel: Panel, panels: Sequence[Panel]) -> bool:
 
 
 def _shared(panel: Panel) -> tuple[object, ...]:
-    first = panel.first
-    document = panel.reference.document_id if panel.reference else None
+    first, table = panel.first, panel.reference
+    document = (table.document_id, *table.columns) if table else None
     return document, first.smp, first.benchmark, first.metric, first.handler, first.clock
 
 

@@ -298,8 +298,8 @@ def test_a_change_needs_both_figures(there: list[CellRecord]) -> None:
 def test_a_change_pairs_each_kernel_before_with_each_after() -> None:
     two = [*bpf(BEFORE, fexit=216), *bpf(("called", "debian-amd64@6.18"), fexit=197), *bpf(AFTER, fexit=196)]
     assert [column.name for column in outcomes(*two)["jump-counted"].columns] == [
-        "called pentium4 debian-amd64@6.12 to jumped-to",
-        "called pentium4 debian-amd64@6.18 to jumped-to",
+        "called xeon-e5410 debian-amd64@6.12 to jumped-to",
+        "called xeon-e5410 debian-amd64@6.18 to jumped-to",
     ]
 
 
