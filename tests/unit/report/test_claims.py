@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ from orchestrator.catalog.reference import (
     reference_table,
     reference_tables,
 )
+from orchestrator.model.modelled_run import Overhead, known_costs, modelled_cell, used_costs
 from orchestrator.report.claims import (
     Assessment,
     ClaimInputs,
@@ -49,6 +51,7 @@ from orchestrator.report.claims import (
     published_inputs,
 )
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.modelled import ModelledRun
 
 LIST5 = "djprobe-2005/list5"
 
@@ -359,6 +362,29 @@ def test_undecided_claims_are_counted_with_their_reasons() -> None:
     part = decided_claims(assessment, "any")
     assert [one.verdict for one in part.statements] == [Verdict.HOLDS]
     assert any("1 of 4 claims. The gain is the return stack buffer's" in sentence for sentence in part.sentences)
+
+
+@pytest.mark.parametrize(("after", "verdict"), [(137, Verdict.UNDECIDED), (1370, Verdict.FAILS)])
+def test_modelled_times_judge_a_change_on_another_processor_than_the_document_s(after: int, verdict: Verdict) -> None:
+    profile = {"sha256": "5e" * 32, "calls": 1, "int3": 0}
+    exact = [
+        changed(one, profile={**profile, "instructions": one.value})
+        for one in (*bpf(BEFORE, fentry=151, fexit=216), *bpf(AFTER, fentry=after))
+    ]
+    costs = known_costs()
+    cells = tuple(
+        modelled_cell(Overhead(one, one, {"instruction": Fraction(one.overhead or 0)}), costs["xeon-e5410"])
+        for one in exact
+        if one.probe != "none"
+    )
+    # The document's processor is none of the catalogue's: nothing is predicted of its figures.
+    assert {(cell.published, cell.role, cell.error) for cell in cells} == {(None, None, None)}
+    modelled = ModelledRun(run="any", experiment="any", costs=used_costs(cells, costs), cells=cells)
+    (assessment,) = assess(run(*exact), reports(), modelled)
+    found = {outcome.claim.id: outcome for outcome in assessment.outcomes}
+    assert found["fentry-is-as-before"].verdict is verdict
+    assert found["fexit-is-jumped-to"].verdict is Verdict.UNKNOWN
+    assert found["fexit-is-jumped-to"].reason == "The model has no cost of a return that is predicted wrong."
 
 
 def test_assessments_name_their_document() -> None:
