@@ -126,7 +126,10 @@ def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
             return [_ratio(f"{probe} / {claim.to}", probe, claim.to, bounds, facts) for probe in claim.of]
         case OrderClaim():
             pairs = pairwise(claim.order)
-            return [_ratio(f"{more} / {less}", more, less, (1.0, None), facts) for less, more in pairs]
+            figures = [_ratio(f"{more} / {less}", more, less, (1.0, None), facts) for less, more in pairs]
+            # A part of an order may refute it, and does not confirm it.
+            is_known = all(one.holds is not None for one in figures)
+            return [replace(one, holds=None) if one.holds and not is_known else one for one in figures]
         case ChangeClaim():
             before, after = claim.tables
             bounds = (claim.at_least, claim.at_most)

@@ -318,7 +318,9 @@ def test_an_order_of_probes() -> None:
     assert [one.holds for one in compare(order_of("djprobe", "hook", "kprobe"), facts)] == [None, None]
     bands = {"djprobe": (30.0, 90.0), "kprobe": (80.0, 900.0), "jprobe": (950.0, 1500.0)}
     banded = ClaimInputs(facts.overheads, bands=bands)
-    assert [one.holds for one in compare(order_of("djprobe", "kprobe", "jprobe"), banded)] == [None, True]
+    assert [one.holds for one in compare(order_of("djprobe", "kprobe", "jprobe"), banded)] == [None, None]
+    assert [one.holds for one in compare(order_of("djprobe", "jprobe"), banded)] == [True]
+    assert [one.holds for one in compare(order_of("djprobe", "kprobe", "jprobe", "djprobe"), banded)][-1] is False
     assert [one.holds for one in compare(order_of("jprobe", "djprobe"), banded)] == [False]
     hidden = ClaimInputs(facts.overheads, undecided=frozenset({"kprobe"}))
     assert [one.holds for one in compare(order_of("djprobe", "kprobe"), hidden)] == [None]
