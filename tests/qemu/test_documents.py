@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,10 +26,11 @@ DOCUMENTS = sorted(
 def counts(section: str) -> Mapping[str, list[str]]:
     """The counted columns of a section's first table, by the probe."""
     text = PAGE.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    rows = [[part.strip(" `") for part in line.strip("|").split("|")] for line in re.findall(r"(?m)^\|.*$", text)]
+    lines = next(paragraph for paragraph in text.split("\n\n") if paragraph.startswith("|")).splitlines()
+    rows = [[part.strip(" `") for part in line.strip("|").split("|")] for line in lines]
     counted = [index for index, heading in enumerate(rows[0]) if heading.endswith("instructions")]
     assert counted
-    return {row[0]: [row[index] for index in counted] for row in rows[2:]}
+    return {row[0]: [row[index] for index in counted if row[index] != "-"] for row in rows[2:]}
 
 
 @pytest.mark.parametrize("name", [*DOCUMENTS, "probe-overhead"])
