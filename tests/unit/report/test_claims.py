@@ -287,7 +287,7 @@ def test_a_count_does_not_judge_a_claim_about_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "verdict"), [(172, Verdict.FAILS), (173, Verdict.HOLDS), (226, Verdict.HOLDS), (227, Verdict.FAILS)]
+    ("after", "verdict"), [(151, Verdict.FAILS), (152, Verdict.HOLDS), (226, Verdict.HOLDS), (227, Verdict.FAILS)]
 )
 def test_a_change_between_two_kernels(after: float, verdict: Verdict) -> None:
     assert outcomes(*bpf(BEFORE, fexit=216), *bpf(AFTER, fexit=after))["jump-counted"].verdict is verdict
