@@ -398,10 +398,13 @@ def mail_table(name: str) -> list[CellRecord]:
     return built
 
 
-def jumped_to(table: str, kernel: str, **counts: float) -> list[CellRecord]:
-    """Build the cells of BPF programs in a table of the document on trampolines, by their names' ends."""
+def jumped_to(place: tuple[str, str], /, **counts: float) -> list[CellRecord]:
+    """Build the cells of BPF programs, by their names' ends, in a table of the document on trampolines on a kernel."""
+    table, kernel = place
     name, common = f"trampoline-jmp-2025/{table}", {"kernel": kernel, "handler": "count", "cpu": "xeon-e5410"}
-    probed = [table_cell(name, f"bpf-{end}", 420 + count, 420, **common) for end, count in counts.items()]
+    probed = [
+        table_cell(name, f"bpf-{end.replace('_', '-')}", 420 + count, 420, **common) for end, count in counts.items()
+    ]
     return [table_cell(name, "none", 420, 420, **common), *probed]
 
 

@@ -61,8 +61,8 @@ RUNS: dict[str, RunRecord] = {
         ),
     ),
     "rates": run(
-        *jumped_to("called", "debian-amd64@6.12", fentry=151, fexit=212, kretprobe=683),
-        *jumped_to("jumped-to", "debian-amd64@7.3", fentry=137, fexit=196, kretprobe=679),
+        *jumped_to(("called", "debian-amd64@6.12"), fentry=151, fexit=212, kretprobe=683),
+        *jumped_to(("jumped-to", "debian-amd64@7.3"), fentry=137, fexit=196, kretprobe=679),
     ),
     "capabilities": run(*capabilities()),
     "capabilities_that_deviate": run(

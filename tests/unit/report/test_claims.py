@@ -266,12 +266,8 @@ AFTER = ("jumped-to", "debian-amd64@7.3")
 COUNTS_OF_ALL = {"fentry": 137, "fexit": 196, "kprobe_multi": 262, "kprobe": 374, "kretprobe": 679}
 
 
-def bpf(place: tuple[str, str], **counts: float) -> list[CellRecord]:
-    return jumped_to(*place, **{name.replace("_", "-"): count for name, count in counts.items()})
-
-
 def test_a_count_does_not_judge_a_claim_about_time() -> None:
-    found = outcomes(*bpf(BEFORE, fentry=151, fexit=216), *bpf(AFTER, fentry=137, fexit=196))
+    found = outcomes(*jumped_to(BEFORE, fentry=151, fexit=216), *jumped_to(AFTER, fentry=137, fexit=196))
     jump = found["fexit-is-jumped-to"]
     assert jump.verdict is Verdict.UNDECIDED
     assert jump.reason is not None
@@ -290,16 +286,22 @@ def test_a_count_does_not_judge_a_claim_about_time() -> None:
     ("after", "verdict"), [(151, Verdict.FAILS), (152, Verdict.HOLDS), (226, Verdict.HOLDS), (227, Verdict.FAILS)]
 )
 def test_a_change_between_two_kernels(after: float, verdict: Verdict) -> None:
-    assert outcomes(*bpf(BEFORE, fexit=216), *bpf(AFTER, fexit=after))["jump-counted"].verdict is verdict
+    assert outcomes(*jumped_to(BEFORE, fexit=216), *jumped_to(AFTER, fexit=after))["jump-counted"].verdict is verdict
 
 
-@pytest.mark.parametrize("there", [[*bpf(BEFORE, fexit=216)], [*bpf(BEFORE, fentry=1), *bpf(AFTER, fexit=200)]])
+@pytest.mark.parametrize(
+    "there", [[*jumped_to(BEFORE, fexit=216)], [*jumped_to(BEFORE, fentry=1), *jumped_to(AFTER, fexit=200)]]
+)
 def test_a_change_needs_both_figures(there: list[CellRecord]) -> None:
     assert outcomes(*there)["jump-counted"].verdict is Verdict.UNKNOWN
 
 
 def test_a_change_pairs_each_kernel_before_with_each_after() -> None:
-    two = [*bpf(BEFORE, fexit=216), *bpf(("called", "debian-amd64@6.18"), fexit=197), *bpf(AFTER, fexit=196)]
+    two = [
+        *jumped_to(BEFORE, fexit=216),
+        *jumped_to(("called", "debian-amd64@6.18"), fexit=197),
+        *jumped_to(AFTER, fexit=196),
+    ]
     assert [column.name for column in outcomes(*two)["jump-counted"].columns] == [
         "called xeon-e5410 debian-amd64@6.12 to jumped-to",
         "called xeon-e5410 debian-amd64@6.18 to jumped-to",
@@ -360,7 +362,7 @@ def test_a_change_of_modelled_times_is_decided_by_their_bands(after: tuple[float
 
 
 def test_undecided_claims_are_counted_with_their_reasons() -> None:
-    (assessment,) = assess(run(*bpf(BEFORE, fexit=216), *bpf(AFTER, fexit=196)), reports())
+    (assessment,) = assess(run(*jumped_to(BEFORE, fexit=216), *jumped_to(AFTER, fexit=196)), reports())
     part = decided_claims(assessment, "any")
     assert [one.verdict for one in part.statements] == [Verdict.HOLDS]
     assert any("1 of 4 claims. The gain is the return stack buffer's" in sentence for sentence in part.sentences)
@@ -371,7 +373,7 @@ def test_modelled_times_judge_a_change_on_another_processor_than_the_document_s(
     profile = {"sha256": "5e" * 32, "calls": 1, "int3": 0}
     exact = [
         changed(one, profile={**profile, "instructions": one.value})
-        for one in (*bpf(BEFORE, fentry=151, fexit=216), *bpf(AFTER, fentry=after))
+        for one in (*jumped_to(BEFORE, fentry=151, fexit=216), *jumped_to(AFTER, fentry=after))
     ]
     costs = known_costs()
     cells = tuple(
