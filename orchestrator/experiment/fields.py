@@ -247,7 +247,7 @@ def probe(value: object, info: ValidationInfo) -> object:
             if "=" in text and user_probe.probe_in_catalogue(name) is not None:
                 raise mismatch(value, f"only modules of your own take parameters, and {name} is a probe of the lab")
             alike = [row for row in rows if row.partition(".")[0] == value.partition(".")[0]]
-            sentence = choices_sentence(value, [*user_probe.probes(), *alike])
+            sentence = f"{choices_sentence(value, [*user_probe.probes(), *alike])}; all: {CALLED} list probes"
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c")
         return value
     try:

@@ -17,6 +17,7 @@ from orchestrator.benchmarks.calls.layouts import heading
 from orchestrator.benchmarks.calls.table import CallsTable, call_cells
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probe_kind, probes
 from orchestrator.errors import ConfigError, HostError
@@ -186,8 +187,8 @@ def test_an_error_in_the_file_names_its_line(load: Loader) -> None:
     with pytest.raises(ConfigError) as caught:
         load(MINIMAL.replace("- kprobe", "- kprob"))
     assert str(caught.value) == (
-        f"x.yaml:5: probes.0: found 'kprob'; allowed: {', '.join(probes())}; did you mean 'kprobe'?"
-        "; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c"
+        f"x.yaml:5: probes.0: found 'kprob'; {choices_sentence('kprob', probes())}"
+        "; all: orchestrator list probes; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c"
     )
 
 
