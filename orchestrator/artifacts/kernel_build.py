@@ -82,8 +82,7 @@ def _archive(context: BuildContext, package: str) -> Artifact:
     available: list[str] = []
 
     def choose(apt: AptRoot) -> list[Package]:
-        versions = [name.removeprefix(_PACKAGE) for name in apt.names(rf"{_PACKAGE}\d+\.\d+")]
-        available.append(f"{apt.suites.title} has {', '.join(versions) or 'none'}")
+        available.append(apt.suites.having(name.removeprefix(_PACKAGE) for name in apt.names(rf"{_PACKAGE}\d+\.\d+")))
         return [apt.show(package, "all")]
 
     try:

@@ -315,7 +315,7 @@ def newest_packages(context: BuildContext, spec: KernelSpec) -> Artifact:
     def choose(apt: AptRoot) -> list[Package]:
         images = apt.names(rf"linux-image-{release}-{spec.packages.flavour}") if spec.packages else []
         versions = dict.fromkeys(".".join(map(str, numbers_in(name)[:2])) for name in images)
-        available.append(f"{apt.suites.title} has {', '.join(versions) or 'none'}")
+        available.append(apt.suites.having(versions))
         for name in filter(wanted.fullmatch, reversed(images)):
             try:
                 return _parts(apt, name, arch)

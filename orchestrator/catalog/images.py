@@ -7,7 +7,7 @@ import hashlib
 import re
 import shlex
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -296,6 +296,10 @@ class Suites(CatalogEntry):
     title: str
     suites: list[str]
     security_suite: str = ""
+
+    def having(self, versions: Iterable[str]) -> str:
+        """The clause ``Debian 13 has 6.1, 6.12``, or ``has none``."""
+        return f"{self.title} has {', '.join(versions) or 'none'}"
 
 
 class DebianRelease(Suites):

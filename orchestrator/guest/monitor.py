@@ -70,10 +70,8 @@ class Monitor:
         QEMU 11.1 refuses a file by ``fd:``, and 7.2 knows no ``file:``.
         """
         if self.version >= (11, 0):
-            with self._lock:
-                number, _ = self._pass(descriptor)
-            yield f"file:/dev/fdset/{number}"
-            self.command("remove-fd", **{"fdset-id": number})
+            with self._descriptor_set(descriptor) as (number, _):
+                yield f"file:/dev/fdset/{number}"
         else:
             with self._lock:
                 self._send(descriptor)
@@ -93,24 +91,31 @@ class Monitor:
     @contextlib.contextmanager
     def passed(self, descriptor: int) -> Iterator[str]:
         """Pass an open file to QEMU; yields the name by which QEMU's commands open it."""
-        with self._lock:
-            number, name = self._pass(descriptor)
-        try:
+        with self._descriptor_set(descriptor) as (_, name):
             yield name
+
+    @contextlib.contextmanager
+    def _descriptor_set(self, descriptor: int) -> Iterator[tuple[int, str]]:
+        """Pass an open file to QEMU; yields the number of its descriptor set and its name, and closes it."""
+        number, name = self._pass(descriptor)
+        try:
+            yield number, name
         finally:
             # A QEMU that has ended has closed it.
             with contextlib.suppress(GuestError):
                 self.command("remove-fd", **{"fdset-id": number})
 
     def _pass(self, descriptor: int) -> tuple[int, str]:
-        """Pass a file to QEMU: the number of its descriptor set, and its name."""
-        self._send(descriptor)
-        match self.command("add-fd"):
+        """Pass an open file to QEMU: the number of its descriptor set, and its name."""
+        with self._lock:
+            self._send(descriptor)
+            answer = self.command("add-fd")
+        match answer:
             case {"fdset-id": int(number), "fd": int(theirs)}:
                 # A QEMU that has become another user may still open it there: the kernel lets a process see its own
                 # descriptors (proc_fd_permission()), and every user may open a memfd.
                 return number, f"/proc/self/fd/{theirs}"
-            case answer:
+            case _:
                 raise GuestError(f"QEMU's monitor: add-fd answered {answer}")
 
     def forwarded_port(self) -> int:
@@ -125,8 +130,7 @@ class Monitor:
         if not 0 < size <= _READ_MAX or not 0 <= address < 1 << 64:
             raise GuestError(f"cannot read {size} bytes of guest memory at {address:#x}")
         if self._memory_name is None:
-            with self._lock:
-                _, self._memory_name = self._pass(self._memory)
+            _, self._memory_name = self._pass(self._memory)
         # QMP numbers are signed: the upper half of the address space is negative.
         value = address - (1 << 64) if address >= 1 << 63 else address
         arguments = {"val": value, "size": size, "filename": self._memory_name, "cpu-index": 0}
