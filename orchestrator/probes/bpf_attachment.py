@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +28,7 @@ from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_unto
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracefs import event_number
+from orchestrator.probes.tracefs import BPF_TRAMPOLINE, check_trampoline, event_number
 
 
 @contextlib.contextmanager
@@ -86,7 +87,11 @@ class BpfAttachment(PlacedAttachment):
             )
         if is_recording(self._handler):
             self._check_none_dropped()
-        return self._place.observe()
+        seen = self._place.observe()
+        if self._kind.mechanism != "direct" or seen.traced is None or seen.jump_target is None:
+            return seen
+        check_trampoline(self._guest, seen.traced, self.point.address + seen.jump_target, info.code)
+        return replace(seen, called=BPF_TRAMPOLINE)
 
     def set_handler(self, handler: Handler) -> None:
         """Exchange the program, the new one first. Counting again keeps the program and resets its counts."""

@@ -26,7 +26,7 @@ _FILE_SYSTEM = "/sys/fs/bpf"
 _JIT = "/proc/sys/net/core/bpf_jit_enable"
 _STATISTICS = "/proc/sys/kernel/bpf_stats_enabled"
 
-_INFO = re.compile(r"type=\d{1,3} jited=(\d{1,6}) runs=(\d{1,20}) missed=(\d{1,20})\n")
+_INFO = re.compile(r"type=\d{1,3} jited=(\d{1,6}) code=(\d{1,20}) runs=(\d{1,20}) missed=(\d{1,20})\n")
 _COUNTS = re.compile(r"count=(\d{1,20}) dropped=(\d{1,20})\n")
 _FULL = re.compile(r"([\w.-]{1,15}) (\d{1,10})")
 _ADDRESS = re.compile(r"\d{1,20}")
@@ -70,9 +70,13 @@ class Attached(NamedTuple):
 
 
 class ProgramInfo(NamedTuple):
-    """The kernel's data on a program: bytes of machine code (0: interpreted), runs and misses under statistics."""
+    """The kernel's data on a program: bytes of machine code (0: interpreted), runs and misses under statistics.
+
+    ``code`` is the address that is called to run it: the machine code's, or the interpreter's.
+    """
 
     jited: int
+    code: int
     runs: int
     missed: int
 

@@ -117,7 +117,7 @@ def followed(
     target, place = point.address + seen.jump_target, (seen.live, seen.traced)
     if kind.mechanism == "ftrace":
         return replace(seen, called=tracefs.called_by_tracer(guest, symbols(), seen.traced, target))
-    if kind.mechanism != "direct" and (kind.mechanism != "own" or seen.traced.direct is None):
+    if kind.program is not None or kind.mechanism not in ("direct", "own") or seen.traced.direct is None:
         return seen
     if place not in known:
         known[place] = tracefs.direct_trampoline(guest, target)

@@ -313,6 +313,9 @@ ALL_USERS = "ftrace_ops_list_func"
 BPF_TRAMPOLINE = "a trampoline of BPF's"
 _BPF_TRAMPOLINE = "bpf_trampoline_"
 """Its name in kallsyms, followed by a number, with ``[bpf]`` as module (bpf_trampoline_update())."""
+_LISTED_BPF_TRAMPOLINE = re.compile(rf"{_BPF_TRAMPOLINE}\d{{1,20}}\+0x0/(0x[0-9a-f]{{1,8}})(?: \[bpf\])?")
+_LARGEST_TRAMPOLINE = 4096
+"""Bytes: PAGE_SIZE (arch_prepare_bpf_trampoline())."""
 
 CALL_BYTES = 5
 _ENTRIES = {"ftrace_regs_caller": "ftrace_regs_call", "ftrace_caller": "ftrace_call"}
@@ -405,6 +408,17 @@ def direct_trampoline(guest: Guest, target: int) -> str:
     symbol, owner = line.groups()
     is_bpf = owner == "bpf" and symbol.startswith(_BPF_TRAMPOLINE)
     return BPF_TRAMPOLINE if is_bpf else f"{symbol} [{owner}]"
+
+
+def check_trampoline(guest: Guest, traced: Traced, target: int, code: int) -> None:
+    """Raise EvidenceError unless a traced function goes directly to a trampoline of BPF's that calls ``code``."""
+    listed = _LISTED_BPF_TRAMPOLINE.fullmatch(traced.direct or "")
+    if listed is None:
+        raise EvidenceError(f"the function tracer lists {traced.direct}, which is no trampoline of BPF's")
+    image = guest.read_memory(target, min(int(listed[1], 16), _LARGEST_TRAMPOLINE))
+    ends = (call.end() for call in re.finditer(rb"\xe8(?=.{4})", image, re.DOTALL))
+    if not any(target + end + 4 + int.from_bytes(image[end : end + 4], "little", signed=True) == code for end in ends):
+        raise EvidenceError(f"the call leads to {target:#x}, where nothing calls the BPF program at {code:#x}")
 
 
 GRAPH_TRACER = re.compile(

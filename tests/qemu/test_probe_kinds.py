@@ -99,8 +99,7 @@ def why_not(kernel: str, probe: str) -> str | None:
     if probe in ON_THE_TRACER and not is_traced:
         return f"built without {ON_THE_TRACER[probe]}"
     is_modern = kind.fprobe or kind.event is not None or kind.program is not None
-    is_lacking = kind.event == "graph" or "CONFIG_FPROBE_EVENTS" in kind.needs  # no lab kernel has them
-    if is_lacking or (is_modern and not variant.endswith("-bpf")):
+    if is_modern and not variant.endswith("-bpf"):
         return "built without CONFIG_"
     if probe in FOR_64_BITS and "-i386-" in kernel:
         return "built without CONFIG_X86_64"

@@ -33,6 +33,7 @@ from orchestrator.probes.tracefs import (
     TracedEvent,
     TraceEvent,
     called_by_tracer,
+    check_trampoline,
     direct_trampoline,
     find_traced,
     profiled,
@@ -174,7 +175,7 @@ def test_symbols_are_read_again_where_the_call_or_the_list_has_changed() -> None
 
     def called(listed: str, live: bytes = LIVE) -> str | None:
         seen = Observation(live, "[TRACED]", traced=Traced(1, 1, direct=listed))
-        kind = probes()["bpf-fentry"]
+        kind = probes()["ftrace-direct"]
         return followed(cast(Guest, guest), lambda: SYMBOLS, kind, POINT, seen, known).called
 
     target = POINT.address + 5 + int.from_bytes(LIVE[1:5], "little")
@@ -185,6 +186,42 @@ def test_symbols_are_read_again_where_the_call_or_the_list_has_changed() -> None
     assert called("mine+0x0/0x10 [mine]") == "mine [mine]"
     elsewhere = bytes([LIVE[0], LIVE[1] + 1]) + LIVE[2:]
     assert called("bpf_trampoline_1+0x0/0x1000", elsewhere) == "other [mine]"
+
+
+IMAGE, PROGRAM = 0xFFFFFFFFA0002000, 0xFFFFFFFFC0001234
+
+
+@dataclass
+class TrampolineGuest:
+    """A guest whose trampoline calls a program after some of its bytes, and ends with a call that is cut off."""
+
+    program: int
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        assert address == IMAGE
+        start = b"\x55\xe8\x48\x89\xe5"
+        called = self.program - IMAGE - len(start) - 5
+        return (start + b"\xe8" + called.to_bytes(4, "little", signed=True)).ljust(size - 2, b"\xcc") + b"\xe8\x00"
+
+
+@pytest.mark.parametrize(
+    ("listed", "program", "problem"),
+    [
+        ("bpf_trampoline_6442493456+0x0/0x66", PROGRAM, None),
+        ("bpf_trampoline_6442493456+0x0/0x1000", PROGRAM, None),
+        ("bpf_trampoline_6442493456+0x0/0x66", PROGRAM + 1, "nothing calls the BPF program at 0xffffffffc0001234"),
+        ("bpf_trampoline_6442493456+0x8/0x66", PROGRAM, "which is no trampoline of BPF's"),
+        ("trampoline_noop+0x0/0x66 [lab_ftrace_direct]", PROGRAM, "which is no trampoline of BPF's"),
+        (None, PROGRAM, "which is no trampoline of BPF's"),
+    ],
+)
+def test_a_trampoline_of_bpf_has_to_call_the_program(listed: str | None, program: int, problem: str | None) -> None:
+    guest, traced = cast(Guest, TrampolineGuest(program)), Traced(1, 1, direct=listed)
+    if problem is None:
+        check_trampoline(guest, traced, IMAGE, PROGRAM)
+        return
+    with pytest.raises(EvidenceError, match=f"{problem}$"):
+        check_trampoline(guest, traced, IMAGE, PROGRAM)
 
 
 @dataclass
