@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -143,7 +144,7 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
     yield from filter(None, [cell.task.refusal])
     yield from filter(None, [calls_unsupported_reason(kernel, cell)])
     yield from _reasons_at_point(kernel, cell)
-    if kind.functions and not re.fullmatch(kind.functions, probed_place(kernel, cell)[0]):
+    if kind.functions and not fnmatchcase(probed_place(kernel, cell)[0], kind.functions):
         yield f"it is at functions {kind.functions} alone: name one, with points: [FUNCTION]"
     if kind.has_own_programs and is_recording(cell.handler):
         yield "BPF programs of your own have no handlers, so they cannot record"

@@ -305,8 +305,8 @@ def test_eprobes_have_an_option_of_their_own_since_it_was_split_off() -> None:
 
 def test_programs_of_security_are_at_functions_of_their_own() -> None:
     kernel = dataclasses.replace(a_kernel("debian-amd64", DEBIAN), release="7.3.4")
-    for probe, functions in (("bpf-lsm", r"bpf_lsm_\w+"), ("bpf-fmod-ret", r"security_\w+")):
-        reason = rf"it is at functions {functions} alone: name one, with points: [FUNCTION]"
+    for probe, functions in (("bpf-lsm", "bpf_lsm_*"), ("bpf-fmod-ret", "security_*")):
+        reason = f"it is at functions {functions} alone: name one, with points: [FUNCTION]"
         assert unsupported_reason(kernel, a_cell(probe)) == reason
         other = dataclasses.replace(a_cell(probe), point=Point("file_security_"))
         assert unsupported_reason(kernel, other) == reason
