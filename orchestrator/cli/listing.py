@@ -109,8 +109,11 @@ _CATALOGUE: Mapping[str, Listing] = {
         lambda: [(k.name, k.title, k.arch, k.origin) for k in kernels().values()],
     ),
     "probes": Listing(
-        ("name", "title", "mechanism", "int3_per_hit", "published_as"),
-        lambda: [(p.name, p.title, p.mechanism, p.int3_per_hit, p.column) for p in probes().values()],
+        ("name", "title", "linux_since", "mechanism", "int3_per_hit", "published_as"),
+        lambda: [
+            (p.name, p.title, p.since and p.since.release, p.mechanism, p.int3_per_hit, p.column)
+            for p in probes().values()
+        ],
     ),
     "handlers": Listing(("name", "what_a_hit_does"), lambda: vocabulary()["handlers"].items()),
     "benchmarks": Listing(

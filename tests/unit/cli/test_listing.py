@@ -101,12 +101,9 @@ def test_an_unknown_list_is_answered_with_the_nearest() -> None:
 def test_programs_get_values_and_not_text() -> None:
     athlon64 = next(row for row in json.loads(listed("cpus", "--json")) if row["name"] == "athlon64")
     assert athlon64["modes"] == ["32 bit", "64 bit"]
-    single_step, hook = (
-        next(row for row in json.loads(listed("probes", "--json")) if row["name"] == name)
-        for name in ("kprobe", "hook")
-    )
-    assert single_step["int3_per_hit"] == 2
-    assert hook["int3_per_hit"] == 0
+    rows = {row["name"]: row for row in json.loads(listed("probes", "--json"))}
+    assert (rows["kprobe"]["int3_per_hit"], rows["hook"]["int3_per_hit"]) == (2, 0)
+    assert (rows["kprobe"]["linux_since"], rows["bpf-fsession"]["linux_since"]) == (None, "7.0")
 
 
 def test_variants_of_kernels_are_listed() -> None:
