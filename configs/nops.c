@@ -13,6 +13,7 @@ __attribute__((naked, noinline)) void name(void)		\
 BEGINS_WITH(USDT_NOP, begins1)
 BEGINS_WITH(USDT_NOP5, begins5)
 BEGINS_WITH(USDT_NOP10, begins10)
+BEGINS_WITH(USDT_NOP10, never_called)
 
 void workload(void)
 {

@@ -224,8 +224,8 @@ _NOPS = (
     _Nop(bytes.fromhex("662e0f1f84"), 10, bytes.fromhex("488d642480e8"), KernelFeature(since=_LARGER_NOP)),
 )
 """Those of arch/x86/kernel/uprobes.c (can_optimize()), on x86_64 alone, and not across a page."""
-_PREFIXED = bytes.fromhex("662e")
-"""The beginning of a nop with the prefix cs: refused by is_prefix_bad() wherever it is not optimised."""
+_REFUSED_PREFIX = re.compile(rb"[\x66\x67\xf2\xf3\x64\x65]*[\x26\x2e\x36\x3e\xf0]")
+"""Prefixes up to es, cs, ss, ds or lock, which is_prefix_bad() refuses wherever the instruction is not optimised."""
 
 
 def optimised_as(release: str, arch: Arch, point: UserPoint) -> bytes | None:
@@ -249,9 +249,10 @@ def optimisation_refusal(kind: ProbeKind, release: str, arch: Arch, point: UserP
     is_optimised = optimised_as(release, arch, point) is not None
     if kind.site != "program" or (is_optimised and kind.mechanism == "call"):
         return None
-    if point.original.startswith(_PREFIXED) and not is_optimised:
+    if _REFUSED_PREFIX.match(point.original) and not is_optimised:
         # It attaches one all the same, and leaves the instruction as it is.
-        return f"this kernel probes no instruction with a segment's prefix, as {point.original[:5].hex(' ')} has one"
+        found = point.original[:5].hex(" ")
+        return f"uprobes are at no instruction with a prefix of es, cs, ss, ds or lock, as {found}"
     if not is_optimised and kind.mechanism != "call":
         return None
     if is_optimised:

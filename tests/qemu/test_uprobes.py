@@ -18,7 +18,7 @@ from orchestrator.artifacts.program_code import find_in_program
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, OWN_PROGRAM, Calls, user_function
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import Handler, probes
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.paths import data_dir
 from orchestrator.probes.bpf_attachment import bpf_attached
 from orchestrator.probes.bpf_program import Target, attach
@@ -108,6 +108,21 @@ def test_uprobes_are_optimised_at_one_nop_alone(ready: ReadyGuest, workshop: Bui
             check_traps_and_bytes(record, is_optimised=is_optimised and cell.probe != "none")
         else:
             assert (record.status, "the kernel optimises" in (record.reason or "")) == ("unsupported", is_optimised)
+
+
+@pytest.mark.guest(kernel="debian-amd64@7.3", cpu="xeon-e5410", timing="instructions")
+@pytest.mark.nightly("one cell more on a newer kernel, which has to be fetched")
+def test_a_nop_that_no_call_reaches_is_not_blamed_on_the_kernel(ready: ReadyGuest, workshop: BuildContext) -> None:
+    boot = boot_of_calls(
+        kernels=["debian-amd64@7.3"],
+        machines=[{"cpu": "xeon-e5410"}],
+        probes=["none", "bpf-uprobe-optimized"],
+        points=["program:never_called"],
+        benchmark={"name": "workload", "file": str(data_dir("configs") / "nops.c"), "calls": 100, "repeats": 2},
+    )
+    ready = prepared_for(ready, workshop, boot)
+    with pytest.raises(NotEntered, match=r"^1000 calls were made and the probe's handler ran 0 times$"):
+        measured_call(ready, boot.cells[-1])
 
 
 def check_traps_and_bytes(record: CellRecord, *, is_optimised: bool) -> None:

@@ -242,14 +242,14 @@ def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
     mechanisms, where a jump may have bypassed the handler.
     """
     others = counted.others or 0
-    each = kind.int3_per_hit if kind.mechanism == "int3" else None
+    each = kind.int3_per_hit if kind.mechanism in ("int3", "call") else None
     if each is None or counted.int3 is None or others >= calls:
         return False
     return counted.hits * each <= counted.int3 <= (counted.hits + others) * each
 
 
 def _check_live(work: _Work, live: bytes | None) -> None:
-    """Raise EvidenceError unless a process in which the kernel changes the point at the first hit shows that."""
+    """Raise EvidenceError unless a process that has hit the point shows what the kernel makes of it then."""
     if work.kind.mechanism == "call" and isinstance(work.point, UserPoint):
         kernel = work.ready.artifacts.kernel
         check_optimised(kernel.release, kernel.spec.arch, work.point, live or b"")
@@ -265,14 +265,14 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
         with ready.guest.counted_interrupts(ring) if is_counted else nullcontext() as traps:
             called = work.workload.call(ready.guest, calls, caller=caller, time_limit=work.deadline.left())
         attachment.set_handler("noop")
-    int3 = None if traps is None else traps[INT3]
-    if calls:  # without a hit the process takes no trap, and its place stays as it is
-        int3 = None if int3 is None else int3 - work.kind.int3_per_process * len(called.pids)
-        _check_live(work, called.live)
     if recording and events is not None:
         events.parent.mkdir(exist_ok=True)
-    hits = attachment.recorded(called, ready.symbols, events) if recording else attachment.counts(called)
-    return Counted(*hits, int3, called.results, live=called.live)
+    hits, others = attachment.recorded(called, ready.symbols, events) if recording else attachment.counts(called)
+    int3 = None if traps is None else traps[INT3]
+    if hits:  # without one a process takes no trap, and its place stays as it is
+        int3 = None if int3 is None else int3 - work.kind.int3_per_process * len(called.pids)
+        _check_live(work, called.live)
+    return Counted(hits, others, int3, called.results, live=called.live)
 
 
 # Extras: what a hit of a kprobe costs besides its handler, which is the kernel's aggregator and a post-handler.
@@ -477,6 +477,7 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
         measured = _timed_between(work, armed)
         if not measured.scatter:
             proof = _proof(work, armed, events, _profile(work, measured, armed))
+            _check_live(work, measured.live)
             if proof.extras:
                 # Last, because an extra stays disabled.
                 sizes = extra_sizes(
@@ -520,6 +521,7 @@ def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
                 profile = _profile(work, together(probed), armed)
             if number in (rounds[0], rounds[-1]):
                 proof = _proof(work, armed, events, profile)
+            _check_live(work, probed[-1].live)
         plain.append(_timed(work))
     return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
 
@@ -544,7 +546,6 @@ def _timed_between(work: _Work, armed: _Armed) -> Measurement:
         armed.check_same("while the calls were timed")
         raise
     armed.check_same("while the calls were timed")
-    _check_live(work, measured.live)
     return measured
 
 

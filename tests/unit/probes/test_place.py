@@ -259,13 +259,24 @@ def test_a_uprobe_is_optimised_at_the_nop_of_its_kernel(release: str, size: int,
     )
     if arch == "x86_64" and size == OPTIMISED_BY[release]:
         assert (plain, optimised) == ("the kernel optimises a uprobe at this nop: take bpf-uprobe-optimized", None)
-    elif size == 10:
-        prefixed = "this kernel probes no instruction with a segment's prefix, as 66 2e 0f 1f 84 has one"
+    elif size in (10, 11):
+        found = at_nop(size).original[:5].hex(" ")
+        prefixed = f"uprobes are at no instruction with a prefix of es, cs, ss, ds or lock, as {found}"
         assert plain == optimised == prefixed
     else:
         assert plain is None
         assert optimised is not None
         assert optimised.endswith(f"and program:begins is {at_nop(size).original[:5].hex(' ')}")
+
+
+@pytest.mark.parametrize(
+    ("code", "is_refused"),
+    [("3effe0", True), ("f0ff00", True), ("2e90", True), ("f3f00fb110", True), ("f30f1efa", False), ("6690", False)],
+)
+def test_no_uprobe_is_at_an_instruction_with_a_prefix_that_the_kernel_refuses(code: str, is_refused: bool) -> None:
+    point = UserPoint("begins", 0, 0x401000, bytes.fromhex(code).ljust(16, b"\xc3"), program="mine", file_offset=0)
+    refusal = optimisation_refusal(probes()["uprobe-event"], "6.12.117", "x86_64", point)
+    assert ("prefix of es, cs" in (refusal or "")) == is_refused
 
 
 def test_a_nop_across_a_page_is_left_alone() -> None:

@@ -23,6 +23,7 @@ from orchestrator.benchmarks.calls.samples import (
     exact_figures,
     paired_figures,
 )
+from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
 
@@ -139,7 +140,7 @@ def test_calls_that_scatter_have_samples_for_an_interval(
     monkeypatch.setattr(measurement, "_timed_between", lambda work, armed: measured(560.0))
     monkeypatch.setattr(measurement, "_proof", lambda *of: Proof(nowhere, nowhere, next(counted)))
     asked = SimpleNamespace(repeats=repeats, clock="instructions", metric="cost per call")
-    work: Any = SimpleNamespace(cell=asked, scatters=scatters, workload=None, profile=None)
+    work: Any = SimpleNamespace(cell=asked, scatters=scatters, workload=None, profile=None, kind=probes()["kprobe"])
     figures, _ = measurement._paired(work, None)
     assert (len(figures.samples), figures.overhead) == (samples, 120.0)
     assert next(counted) == 2  # the first round and the last
