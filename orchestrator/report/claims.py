@@ -304,10 +304,11 @@ def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> Out
 
 
 def _pairs(tables: Sequence[str], measured: Sequence[_Measured]) -> Iterator[Sequence[_Measured]]:
-    """The panels of two tables that differ in the kernel or the point only."""
+    """The panels of two tables that measure the same calls, on other kernels or at other points."""
     before, after = ([one for one in measured if one[1].name == table] for table in tables)
     for pair in product(before, after):
-        if len({(panel.first.handler, panel.first.cpu, panel.first.smp) for panel, *_ in pair}) == 1:
+        firsts = [panel.first for panel, *_ in pair]
+        if len({(one.handler, one.cpu, one.smp, one.benchmark, one.metric) for one in firsts}) == 1:
             yield pair
 
 

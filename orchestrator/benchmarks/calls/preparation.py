@@ -170,15 +170,15 @@ _DETOURS = ("jump", "detour", "jmp")
 
 
 def _reasons_of_handler(kernel: Kernel, kind: ProbeKind, handler: Handler) -> Iterator[str]:
-    in_detour = kind.template is not None and kind.mechanism in _DETOURS
+    in_detour = kind.template is not None and kind.mechanism in _DETOURS and not kind.at_return
     if handler == "stack" and in_detour and kernel.config.get("CONFIG_UNWINDER_ORC") == "y":
         yield "the kernel's unwinder (ORC) has no table of the detour that the handler is called from"
     if kind.event == "graph" and handler == "count":
-        yield "the function graph tracer counts nothing: it records each call, or none"
+        yield "the function graph tracer has no counter"
     if kind.event == "graph" and handler == "stack":
         yield "the function graph tracer records calls, and no stacks"
     if handler in FETCHES and kind.mechanism != "none" and kind.event in (None, "graph", "trace"):
-        yield "events that are made in tracefs fetch values, and no others"
+        yield "only events that are made in tracefs, such as kprobe-event, fetch values"
 
 
 def _reasons_at_point(kernel: Kernel, cell: CallCell) -> Iterator[str]:

@@ -317,16 +317,17 @@ def test_handlers_that_a_kind_cannot_have() -> None:
     orc, events = {"CONFIG_UNWINDER_ORC": "y"}, {**TRACED, "CONFIG_KPROBES_ON_FTRACE": "y"}
     in_detour = "the kernel's unwinder (ORC) has no table of the detour that the handler is called from"
     cases: list[tuple[str, Handler, dict[str, str], str | None]] = [
-        ("function-graph", "count", graph, "the function graph tracer counts nothing: it records each call, or none"),
+        ("function-graph", "count", graph, "the function graph tracer has no counter"),
         ("function-graph", "stack", graph, "the function graph tracer records calls, and no stacks"),
         ("function-graph", "record", graph, None),
-        ("kprobe", "fetch-1", LAB, "events that are made in tracefs fetch values, and no others"),
+        ("kprobe", "fetch-1", LAB, "only events that are made in tracefs, such as kprobe-event, fetch values"),
         ("none", "fetch-1", LAB, None),
         ("kprobe-event", "fetch-string", events, None),
         ("djprobe", "stack", {**LAB, **orc}, in_detour),
         ("djprobe", "stack", LAB, None),
         ("kprobe-optimized", "stack", {**LAB, **orc}, in_detour),
         ("kprobe", "stack", {**LAB, **orc}, None),
+        ("kretprobe-optimized", "stack", {**LAB, **orc, "CONFIG_OPTPROBES": "y"}, None),  # from the return's trampoline
     ]
     for probe, handler, config, reason in cases:
         kernel = a_kernel("debian-amd64" if "graph" in probe else "lab-i386-up", config)
