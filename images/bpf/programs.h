@@ -20,7 +20,7 @@ uint32_t write_count(struct instruction *to, int counts);
 // Writes an event to the ring, and counts those that do not fit in slot DROPPED. Its arguments are what the context has:
 // the registers ip, ax, dx, cx (i386) or ip, di, si, dx, cx, ax; or so many words.
 uint32_t write_record(struct instruction *to, int ring, int counts, enum context context, uint32_t words);
-// The same, with the stack traced before: the last argument is its number in the map of stacks, or a negative errno.
+// The same, with a stack trace: the last argument is its number in the map of stacks, or a negative errno.
 uint32_t write_stack(struct instruction *to, int ring, int counts, enum context context, uint32_t words, int stacks,
 		     uint32_t flags);
 // Counts by thread in a hash.

@@ -12,7 +12,7 @@
  *	handler		(read, write) noop, count, record or stack: what a hit does
  *	caller		(read, write) the process whose hits count; 0: all, -1: none
  *
- * Choosing another than "noop" empties the counters and the rings (ring.h). Who writes
+ * Choosing any handler but "noop" empties the counters and the rings (ring.h). Who writes
  * "noop" waits until no handler counts or records any more. "handler" and "caller" may
  * be given when the module is loaded. The others answer ENODEV until the init function
  * has ended, and once the exit function has begun.

@@ -151,7 +151,8 @@ class _Claim(CatalogEntry):
     """A claim about the ``tables`` of a document; ``why`` explains by clock why it does not hold.
 
     It is the author's, or follows from the published figures alone (``table``), or is what a count of instructions is
-    expected to show (``lab``). It is not judged on the clocks of ``undecided``, which has the reasons.
+    expected to show (``lab``, with bounds around what the lab has counted). It is not judged on the clocks of
+    ``undecided``, which has the reasons.
     """
 
     id: str

@@ -214,8 +214,8 @@ class ProbedTable(Table):
     handlers: Entries[Annotated[Handler, one_of(lambda: get_args(Handler))]] = ("noop",)
     """What a hit does: nothing, increment a counter, or record an event.
 
-    ``stack`` records the stack as well; ``fetch-1``, ``fetch-2`` and ``fetch-4`` so many values that an event of
-    tracefs fetches, ``fetch-string`` the name of the process.
+    ``stack`` records the stack as well. An event of tracefs fetches one, two or four values (``fetch-1``, ``fetch-2``,
+    ``fetch-4``), or the name of the process (``fetch-string``).
 
     Tables of markers and of scaling have their own handlers.
     """

@@ -156,7 +156,7 @@ def source(table_id: str) -> str:
     if table is None:  # a run of another version
         return f"Published: {table_id}."
     others = "".join(f" {text}" for text in (table.conditions, table.source) if text)
-    return f"Published: {table.title} ({table.id}); linux-{table.kernel}, {table.processor}.{others}"
+    return f"Published: {table.title} ({table.id}); kernel {table.kernel}, {table.processor}.{others}"
 
 
 def published_overhead(cell: CellRecord) -> str:

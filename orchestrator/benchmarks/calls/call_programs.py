@@ -131,6 +131,10 @@ class Sampling:
         numbers |= {"-w": self.warming} if self.warming else {}
         return [word for option, value in numbers.items() for word in (option, str(value))]
 
+    def warmed(self) -> Sampling:
+        """The same with warming calls, at most a quarter of a batch, which fills six tenths of a tick."""
+        return replace(self, warming=min(_WARMING_CALLS, self.batch // 4))
+
 
 @dataclass(frozen=True)
 class Calls:
@@ -140,9 +144,9 @@ class Calls:
     on the host, None for one in the initramfs; ``libraries`` are what it is linked with. Each call enters the probe
     point ``hits`` times. ``number`` is that of the system call, None for a function. ``renew`` is called before each
     sample, which then has a process of its own, where earlier samples change the cost of calls. With ``live_at``, a
-    file's offset and path (``64:/tmp/workload``), each process tells which bytes it executes there in the end. Methods
-    that make calls
-    raise EvidenceError where the program makes another system call, or a call does not return what is ``expected``.
+    file's offset and path (``64:/tmp/workload``), each process tells which bytes it executes there in the end. Where
+    the cost of a call ``depends_on_ticks``, warming calls always precede a batch. Methods that make calls raise
+    EvidenceError where the program makes another system call, or a call does not return what is ``expected``.
     """
 
     argv: Sequence[str]
@@ -154,6 +158,7 @@ class Calls:
     renew: Callable[[], None] | None = None
     libraries: Sequence[SharedLibrary] = ()
     live_at: str | None = None
+    depends_on_ticks: bool = False
 
     @property
     def counted(self) -> int:
@@ -182,6 +187,7 @@ class Calls:
             raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
         # At least two, to check that they are equal.
         wanted = Sampling(self.calls, min(batch, self.calls), max(2, repeats), self.calls)
+        wanted = wanted.warmed() if self.depends_on_ticks else wanted
         measured = self._samples(guest, wanted, time_limit)
         if len(set(measured.samples)) != 1:
             self._check_scatter(guest, measured, time_limit)
@@ -230,8 +236,8 @@ class Calls:
         halved = in_halves(wanted)
         if self._agree(measured, halved):
             return measured
-        warmed = replace(wanted, warming=min(_WARMING_CALLS, wanted.batch // 4))
-        if warmed.warming:
+        warmed = wanted.warmed()
+        if warmed.warming > wanted.warming:
             again = self._samples(guest, warmed, time_limit)
             if not again.scatter and self._agree(again, in_halves(warmed)):
                 return replace(again, warming=warmed.warming)

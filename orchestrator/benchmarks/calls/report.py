@@ -197,7 +197,7 @@ class CallsReport(TableReport):
         return super().group_key(cell)
 
     def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
-        """Whether they differ only in the kernel, or belong to one document, of whose columns they lack the table."""
+        """Whether they differ only in the kernel, or are different tables of one document in the form of a mail."""
         # The cheapest test comes first: a run of 1000 points has half a million pairs of panels.
         if not panel.references:
             return _differs_in_kernel_only(panel, panels) and all(map(_is_comparable, (panel, *panels)))

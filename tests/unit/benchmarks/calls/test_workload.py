@@ -169,6 +169,14 @@ def test_what_is_due_once_a_tick_is_left_out(due: int) -> None:
     assert note.endswith("3 before each batch are not counted")
 
 
+def test_what_is_due_after_some_ticks_is_left_out_where_the_call_is_known_for_it() -> None:
+    batches = count()
+    program = Program(lambda calls: EMPTY + EACH * calls + 222 * (next(batches) % 26 == 0 and not program.is_warm))
+    assert measurement(program).scatter > 0
+    found = measurement(program, replace(CALLS, depends_on_ticks=True))
+    assert (found.samples, found.scatter) == ((EACH, EACH), 0)
+
+
 @pytest.mark.parametrize("renew", [None, lambda: None], ids=["one process", "one each"])
 @pytest.mark.parametrize("due", [0, 3020])
 def test_a_profile_is_of_calls_made_as_the_measured_ones(renew: Callable[[], None] | None, due: int) -> None:
