@@ -13,9 +13,21 @@ from pydantic_core import PydanticCustomError
 
 from orchestrator.catalog.data import CatalogEntry
 
-Input = Literal["instruction", "trap", "popf", "pushf", "rdtsc", "locked", "recorded line"]
-"""What may have a cost. ``trap`` is an int3 and its return with iret and loads of segment registers; ``recorded line``
-64 bytes of a recorded event; ``instruction`` an instruction without a cost of its own."""
+Input = Literal[
+    "instruction",
+    "trap",
+    "system call",
+    "popf",
+    "pushf",
+    "rdtsc",
+    "locked",
+    "mispredicted return",
+    "recorded line",
+]
+"""What may have a cost. ``trap`` is an int3 or a single step with its return by iret and loads of segment registers;
+``system call`` a system call with its return by sysret; ``mispredicted return`` what a return without a call costs, or a
+call without a return; ``recorded line`` 64 bytes of a recorded event; ``instruction`` an instruction without a cost of
+its own."""
 
 INPUTS: tuple[Input, ...] = get_args(Input)
 

@@ -33,23 +33,28 @@ from orchestrator.results.stored_profile import CellProfile, load_profile
 Counts = Mapping[Input, Fraction]
 """Instructions of a call, or the difference of two calls, by cost."""
 
-_CLASSES: Mapping[Input, str] = {
-    "trap": "traps",
-    "popf": "popf",
-    "pushf": "pushf",
-    "rdtsc": "rdtsc",
-    "locked": LOCKED,
+_CLASSES: Mapping[Input, Sequence[str]] = {
+    "trap": ("traps", "iret"),
+    "system call": ("system calls", "sysret"),
+    "popf": ("popf",),
+    "pushf": ("pushf",),
+    "rdtsc": ("rdtsc",),
+    "locked": (LOCKED,),
 }
+"""The classes of instructions that a cost is of. It is counted by the first, and includes the return in the second."""
 
 
 def inputs(profile: CellProfile, record: CellRecord, priced: Collection[Input]) -> Counts:
     """The counts of a cell's call; instructions without a cost of their own in ``priced`` count as plain ones."""
     classes = per_call(profile)
-    found = {name: classes[known] for name, known in _CLASSES.items() if name in priced}
-    special = sum(found.values(), Fraction(0))
+    own = {name: known for name, known in _CLASSES.items() if name in priced}
+    plain = Fraction(profile.executed, profile.calls) - sum(classes[one] for known in own.values() for one in known)
+    found = {name: classes[known[0]] for name, known in own.items()}
     if "trap" in priced:
-        special += classes["iret"]  # part of a trap's cost
-    plain = Fraction(profile.executed, profile.calls) - special
+        # A single step ends in an exception that is no instruction; its iret is one. A system call may end in one, too.
+        found["trap"] = classes["iret"] + classes["sysret"] - classes["system calls"]
+    if "mispredicted return" in priced:
+        found["mispredicted return"] = abs(classes["returns"] - classes["calls"])
     evidence = record.evidence
     if "recorded line" in priced and evidence is not None and evidence.recorded:
         # An event (struct ring_event of kmods/lib/ring.h) has 64 bytes, the size of a cache line of these CPUs.

@@ -14,6 +14,7 @@ IDENTITIES = {
     "athlon64": ("AuthenticAMD", "15", "4", "8", "AMD Athlon(tm) 64 Processor 2400+"),
     "pentium-m": ("GenuineIntel", "6", "9", "5", "Intel(R) Pentium(R) M processor 1600MHz"),
     "xeon-e5410": ("GenuineIntel", "6", "23", "6", "Intel(R) Xeon(R) CPU           E5410  @ 2.33GHz"),
+    "core-i7-1165g7": ("GenuineIntel", "6", "140", "1", "11th Gen Intel(R) Core(TM) i7-1165G7 @ 2.80GHz"),
 }
 FLAGS = {
     "pentium4": ({"pae", "sse2", "tsc", "sep"}, {"lm", "nx", "pni", "ht"}),
@@ -21,13 +22,10 @@ FLAGS = {
     "athlon64": ({"pae", "3dnow", "sse2", "nx", "lm"}, {"pni"}),
     "pentium-m": ({"sse2", "sep"}, {"pae", "lm", "nx", "pni"}),
     "xeon-e5410": ({"pae", "lm", "nx", "ssse3", "sse4_1"}, {"sse4_2", "avx"}),
+    "core-i7-1165g7": ({"lm", "avx2", "fsgsbase", "erms", "smap", "umip", "pku"}, {"la57", "avx512f", "rtm"}),
 }
-CASES = [
-    pytest.param(
-        name, marks=pytest.mark.guest(cpu=name, kernel="debian-amd64" if name == "xeon-e5410" else "lab-i386-up")
-    )
-    for name in IDENTITIES
-]
+KERNELS = dict.fromkeys(IDENTITIES, "lab-i386-up") | dict.fromkeys(("xeon-e5410", "core-i7-1165g7"), "debian-amd64")
+CASES = [pytest.param(name, marks=pytest.mark.guest(cpu=name, kernel=KERNELS[name])) for name in IDENTITIES]
 
 
 def cpuinfo(guest: Guest) -> dict[str, str]:
