@@ -25,9 +25,8 @@ Input = Literal[
     "recorded line",
 ]
 """What may have a cost. ``trap`` is an int3 or a single step with its return by iret and loads of segment registers;
-``system call`` a system call with its return by sysret; ``mispredicted return`` what a return without a call costs, or a
-call without a return; ``recorded line`` 64 bytes of a recorded event; ``instruction`` an instruction without a cost of
-its own."""
+``system call`` one with its return by sysret; ``mispredicted return`` a return without a call, or a call without one;
+``recorded line`` 64 bytes of a recorded event; ``instruction`` an instruction without a cost of its own."""
 
 INPUTS: tuple[Input, ...] = get_args(Input)
 

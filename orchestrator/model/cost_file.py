@@ -48,11 +48,21 @@ _RESOLUTION = {"ns": 0.5, "us": 5.0}
 
 @dataclass(frozen=True)
 class Time:
-    """Nanoseconds with their band."""
+    """Nanoseconds, and how much more they are at both ends of the range of each constant and each calibration cell.
+
+    Within a range the time is linear, and all times of a cost table vary together.
+    """
 
     value: float
-    low: float
-    high: float
+    ranges: Mapping[str, tuple[float, float]]
+
+    @property
+    def low(self) -> float:
+        return self.value + sum(map(min, self.ranges.values()))
+
+    @property
+    def high(self) -> float:
+        return self.value + sum(map(max, self.ranges.values()))
 
 
 def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
@@ -64,22 +74,19 @@ def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
         sum(counts.get(name, 0.0) * cost.weights[index] for name, cost in table.fitted.costs.items())
         for index in range(len(table.fitted.cells))
     ]
-    low = high = value
+    ranges = {}
     for name, constant in table.constants.items():
         number = counts.get(name, 0.0) - sum(
             part * cell.counts.get(name, 0.0) for part, cell in zip(by_cell, table.fitted.cells, strict=True)
         )
         least, middle, most = nanoseconds(constant, table.mhz)
-        ends = [number * (end - middle) for end in (least, most)]
-        low += min(ends)
-        high += max(ends)
+        ranges[str(name)] = (number * (least - middle), number * (most - middle))
     worst = max(abs(cell.residual) for cell in table.fitted.cells)
     for part, cell in zip(by_cell, table.fitted.cells, strict=True):
         # The worst residual of all, or the document's rounding.
-        uncertainty = max(worst * abs(cell.published), _RESOLUTION[reference_table(cell.table).unit])
-        low -= abs(part) * uncertainty
-        high += abs(part) * uncertainty
-    return Time(value, low, high)
+        uncertainty = part * max(worst * abs(cell.published), _RESOLUTION[reference_table(cell.table).unit])
+        ranges[f"{cell.table} {cell.column}"] = (-uncertainty, uncertainty)
+    return Time(value, ranges)
 
 
 def published_nanoseconds(table: str, column: str) -> float:

@@ -222,6 +222,7 @@ def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
             baseline_profile_sha256=baseline.profile.sha256,
             instructions=cell.overhead or 0.0,
             counts={str(name): number for name, number in counts.items()},
+            ranges=dict(time.ranges),
         ),
     )
 
@@ -359,7 +360,7 @@ def _counted(run: Run, file: CostFile, declared: Declaration) -> Mapping[_Place,
             others.setdefault(place, (cell.kernel, wanted))
             continue
         counts = {one: float(number) for one, number in overhead.counts.items()}
-        target = Target(*place, counts, published_nanoseconds(*place))
+        target = Target(*place, counts, _kept(published_nanoseconds(*place)))
         if found.setdefault(place, target) != target:
             what = f"the run has {' '.join(place)} on kernel {wanted} twice, with different counts"
             raise UsageError(what, where=run.record.run, hint="fit to another run")

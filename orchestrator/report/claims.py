@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise, product
-from math import inf
+from math import inf, isclose
 from typing import TypeVar
 
 from orchestrator.catalog.probes import BASELINE, probes
@@ -33,12 +33,16 @@ from orchestrator.results.parameters import PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 
 _Fact = TypeVar("_Fact")
 
+Ranges = Mapping[str, tuple[float, float]]
+"""How much more a modelled time is at both ends of the range of each of its causes."""
+
 
 @dataclass(frozen=True)
 class ClaimInputs:
     """Figures by probe: overheads, breakpoint traps per hit, sizes relative to a plain probe, extra bytes, mechanisms.
 
-    ``undecided`` are probes whose overhead is hidden by scatter; ``bands`` are those of modelled overheads.
+    ``undecided`` are probes whose overhead is hidden by scatter; ``ranges`` are those of modelled overheads, by their
+    common causes: see ModelEvidence.
     """
 
     overheads: Mapping[str, float]
@@ -47,7 +51,7 @@ class ClaimInputs:
     extra_bytes: Mapping[str, int] = field(default_factory=dict)
     mechanisms: Mapping[str, str] = field(default_factory=dict)
     undecided: frozenset[str] = frozenset()
-    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    ranges: Mapping[str, Ranges] = field(default_factory=dict)
 
 
 def measured_inputs(panel: Panel) -> ClaimInputs:
@@ -71,7 +75,7 @@ def modelled_inputs(cells: Sequence[ModelledCell]) -> ClaimInputs:
     """The modelled times of cells, in nanoseconds."""
     return ClaimInputs(
         overheads={cell.probe: cell.overhead for cell in cells if cell.overhead is not None},
-        bands={cell.probe: cell.interval for cell in cells if cell.interval is not None},
+        ranges={cell.probe: cell.evidence.ranges for cell in cells if cell.evidence is not None},
     )
 
 
@@ -93,7 +97,7 @@ def joined(tables: Mapping[str, ClaimInputs]) -> ClaimInputs:
     return ClaimInputs(
         overheads={_in(probe, name): value for name, one in tables.items() for probe, value in one.overheads.items()},
         undecided=frozenset(_in(probe, name) for name, one in tables.items() for probe in one.undecided),
-        bands={_in(probe, name): band for name, one in tables.items() for probe, band in one.bands.items()},
+        ranges={_in(probe, name): each for name, one in tables.items() for probe, each in one.ranges.items()},
     )
 
 
@@ -168,22 +172,36 @@ def _ratio(label: str, of: str, to: str, bounds: tuple[float | None, float | Non
         return ClaimFigure(label, NOTHING, None)
     if {of, to} & facts.undecided:
         return ClaimFigure(label, UNDECIDED, None)
-    if of not in facts.bands or to not in facts.bands:
+    if of not in facts.ranges or to not in facts.ranges:
         # Unlike the quotient, the product is also correct for a negative base.
         enough = lower is None or value >= lower * base
         small = upper is None or value <= upper * base
         return ClaimFigure(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
-    # Decided if the claim holds, or fails, for every pair of values within the two bands.
-    (low, high), (base_low, base_high) = facts.bands[of], facts.bands[to]
+    # Decided if the claim holds, or fails, for every CPU within the ranges.
     text = ratio_figure(value, base)
-    if low <= 0 or base_low <= 0:
+    if any(facts.overheads[one] + sum(map(min, facts.ranges[one].values())) <= 0 for one in (of, to)):
         return ClaimFigure(label, text, None)
-    least, most = low / base_high, high / base_low
+    least, most = (_extreme(value, base, facts.ranges[of], facts.ranges[to], pick) for pick in (min, max))
     at_least, at_most = lower or 0.0, upper or inf
     holds = True if at_least <= least and most <= at_most else None
     if most < at_least or least > at_most:
         holds = False
     return ClaimFigure(label, f"{text} ({least:.2f} to {most:.2f})", holds)
+
+
+def _extreme(value: float, base: float, of: Ranges, to: Ranges, pick: Callable[..., tuple[float, float]]) -> float:
+    """The least (``pick`` is min) or greatest ratio of two times above 0 whose causes vary together.
+
+    By W. Dinkelbach, On Nonlinear Fractional Programming, 1967: each step's ratio is nearer to the extreme.
+    """
+    none = (0.0, 0.0)
+    ends = [tuple(zip(of.get(cause, none), to.get(cause, none), strict=True)) for cause in {**of, **to}]
+    ratio, found = inf, value / base
+    while not isclose(ratio, found):
+        ratio = found
+        chosen = [pick(pair, key=lambda end: end[0] - ratio * end[1]) for pair in ends]
+        found = (value + sum(one for one, _ in chosen)) / (base + sum(other for _, other in chosen))
+    return found
 
 
 _CLOCKS: dict[ClaimClock, str] = {
@@ -256,7 +274,7 @@ class Assessment:
 def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | None = None) -> list[Assessment]:
     """Judge the claims of each document that the run is compared with, on each of its clocks.
 
-    With ``modelled`` times, judge only the claimed ratios, orders and changes, by these times and their bands.
+    With ``modelled`` times, judge only the claimed ratios, orders and changes, by these times and their ranges.
     """
     times = {cell.id: cell for cell in modelled.cells if cell.overhead is not None} if modelled else {}
     groups: dict[tuple[str, ClaimClock], list[tuple[Panel, ReferenceTable, ClaimInputs]]] = {}

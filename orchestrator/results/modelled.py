@@ -41,6 +41,11 @@ class ModelEvidence(Record):
     """What the probe adds to a call, by the profiles and by the exact overhead."""
     counts: dict[Phrase, Number]
     """The same by cost."""
+    ranges: dict[Phrase, tuple[Number, Number]]
+    """How many nanoseconds more it is at both ends of the range of each constant and calibration cell, by their names.
+
+    Within a range the time is linear, and all times of a cost table vary together.
+    """
 
 
 class ModelledCell(Record):

@@ -25,6 +25,8 @@ KERNELS = {
     "list14": "lab-i386-up-hook",
     "x86-32": "lab-i386-smp",
     "x86-64": "lab-x86_64-smp",
+    **dict.fromkeys(("trap-nop", "trap-push", "trap-ret", "freelist"), "debian-amd64"),
+    **dict.fromkeys(("syscall-nop", "syscall-push", "syscall-ret", "objpool"), "debian-amd64@6.12"),
 }
 SHA = "5e" * 32
 BASE = 360
@@ -40,8 +42,9 @@ def record(table: str, probe: str) -> CellRecord:
     """The exact cell of a probe, or of none, with the digest of a profile."""
     about = COUNTED[table]
     counts = counted(table).get(probe, {})
-    # A trap's iret is an instruction of its own; a recorded line is none.
-    more = sum(counts.values()) + counts.get("trap", 0) - counts.get("recorded line", 0)
+    # The returns of traps and system calls are instructions of their own; others are none, or have been counted.
+    more = sum(counts.values()) + counts.get("trap", 0) + counts.get("system call", 0)
+    more -= counts.get("recorded line", 0) + counts.get("mispredicted return", 0)
     int3 = counts.get("trap", 0)
     calls = 1000
     return table_cell(
@@ -82,3 +85,10 @@ def modelled_tables(*tables: str) -> tuple[RunRecord, ModelledRun]:
     modelled = tuple(cell for _, times in both for cell in times)
     costs = used_costs(modelled, known_costs())
     return cells, ModelledRun(run=cells.run, experiment=cells.experiment, costs=costs, cells=modelled)
+
+
+def apart(
+    times: Mapping[str, float], bands: Mapping[str, tuple[float, float]]
+) -> dict[str, dict[str, tuple[float, float]]]:
+    """The ranges of times that vary independently of each other within these bands."""
+    return {name: {name: (low - times[name], high - times[name])} for name, (low, high) in bands.items()}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from record_builders import any_evidence, cell, failed, run
 
 from orchestrator.catalog.cost_table import INPUTS, CostTable, Input
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
-from orchestrator.model.cost_file import Time, cost_file, price
+from orchestrator.model.cost_file import cost_file, price
 from orchestrator.model.modelled_run import Target, difference, fitted, inputs, known_costs, modelled_run, own_costs
 from orchestrator.report.modelled_sheets import modelled_sheets
 from orchestrator.results.contract import CellRecord
@@ -124,11 +125,11 @@ def test_without_numpy_the_error_says_what_to_install(monkeypatch: pytest.Monkey
 
 # What has a cost among the instructions of a profile.
 
-CODE = {"cc": 2, "cf": 2, "9d": 1, "9c": 1, "0f31": 1, "f00fb111": 5, "90": 30}
+CODE = {"cc": 2, "cf": 2, "9d": 1, "9c": 1, "0f31": 1, "f00fb111": 5, "90": 26, "e800000000": 1, "c3": 3}
 
 
-def profile() -> CellProfile:
-    instructions = tuple(Instruction(at, code, 500 * times) for at, (code, times) in enumerate(CODE.items()))
+def profile(code: Mapping[str, int] = CODE) -> CellProfile:
+    instructions = tuple(Instruction(at, one, 500 * times) for at, (one, times) in enumerate(code.items()))
     symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=instructions)
     return CellProfile(cell="a/b", arch="i386", calls=500, has_details=False, symbols=(symbol,))
 
@@ -142,8 +143,34 @@ def test_every_instruction_has_one_cost() -> None:
         "pushf": 1,
         "rdtsc": 1,
         "locked": 5,
+        "system call": 0,
+        "mispredicted return": 2,  # instructions with a cost of their own, too
         "recorded line": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "traps", "system_calls"),
+    [
+        ({"cc": 1, "cf": 2}, 2, 0),  # an int3 and a single step, which is no instruction
+        ({"0f05": 1, "0f07": 1}, 0, 1),  # syscall, sysret
+        ({"0f34": 1, "0f35": 1}, 0, 1),  # sysenter, sysexit
+        ({"0f05": 1, "cf": 1}, 0, 1),  # a system call that ends in iret is no trap
+        ({"cd80": 1, "cf": 1}, 1, 0),
+    ],
+)
+def test_traps_are_counted_by_their_returns(code: dict[str, int], traps: int, system_calls: int) -> None:
+    found = inputs(profile({"90": 10, **code}), cell("djprobe"), ["instruction", "trap", "system call"])
+    assert found == {"instruction": 10, "trap": traps, "system call": system_calls}
+
+
+@pytest.mark.parametrize(("calls", "returns", "wrong"), [(3, 3, 0), (3, 4, 1), (3, 2, 1)])
+def test_a_return_without_a_call_is_mispredicted_and_a_call_without_a_return(
+    calls: int, returns: int, wrong: int
+) -> None:
+    code = {"e800000000": calls, "c3": returns}
+    found = inputs(profile(code), cell("djprobe"), ["instruction", "mispredicted return"])
+    assert found == {"instruction": calls + returns, "mispredicted return": wrong}
 
 
 def test_what_has_no_cost_of_its_own_is_a_plain_instruction() -> None:
@@ -364,4 +391,5 @@ def test_a_cell_that_the_costs_give_exactly_is_within_what_the_document_rounds_o
 
 def test_nothing_takes_no_time() -> None:
     table = fit_to({"instruction": 1, "trap": 1000, "popf": 50, "rdtsc": 80}, 2000, dict.fromkeys(CELLS, 0.0))
-    assert price(table, {}) == Time(0, 0, 0)
+    none = price(table, {})
+    assert (none.value, none.low, none.high) == (0, 0, 0)

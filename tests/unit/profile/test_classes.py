@@ -22,6 +22,13 @@ def profile(*instructions: Instruction, has_details: bool = True, arch: str = "i
         ("cc", {"traps"}),
         ("cd80", {"traps"}),
         ("cf", {"iret", "serialising"}),
+        ("0f05", {"system calls"}),
+        ("0f34", {"system calls"}),  # sysenter
+        ("0f07", {"sysret"}),
+        ("0f35", {"sysret"}),  # sysexit
+        ("e800000000", {"calls"}),
+        ("ffd0", {"calls"}),
+        ("c3", {"returns"}),
         ("9d", {"popf"}),
         ("9c", {"pushf"}),
         ("0f31", {"rdtsc"}),
@@ -55,3 +62,4 @@ def test_loads_stores_and_branches_are_there_where_they_were_counted() -> None:
 
 def test_64_bit_code_is_read_as_such() -> None:
     assert per_call(profile(Instruction(0, "48cf", 2), arch="x86_64"))["iret"] == 1
+    assert per_call(profile(Instruction(0, "480f07", 2), arch="x86_64"))["sysret"] == 1

@@ -10,7 +10,7 @@ from statistics import median
 
 import jsonschema
 import pytest
-from modelled_cells import COUNTED, modelled_table, modelled_tables
+from modelled_cells import COUNTED, apart, modelled_table, modelled_tables
 from report_text import check_golden
 from rich.console import Console
 
@@ -104,7 +104,7 @@ def test_a_ratio_is_decided_where_the_whole_band_is_on_one_side(
     kprobe: tuple[float, float], djprobe: tuple[float, float], holds: bool | None
 ) -> None:
     overheads = {"kprobe": sum(kprobe) / 2, "djprobe": sum(djprobe) / 2}
-    facts = ClaimInputs(overheads, {}, {}, {}, bands={"kprobe": kprobe, "djprobe": djprobe})
+    facts = ClaimInputs(overheads, ranges=apart(overheads, {"kprobe": kprobe, "djprobe": djprobe}))
     (comparison,) = compare(claims()["thirty-times-on-pentium-4"], facts)
     assert comparison.holds is holds
 
