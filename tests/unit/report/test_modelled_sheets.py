@@ -121,6 +121,19 @@ def test_the_documentation_has_these_figures() -> None:
     assert rows == [_documented(cell) for cell in cells]
 
 
+@pytest.mark.parametrize(
+    ("tables", "probes"),
+    [
+        (("list11", "list12"), ("kprobe", "jprobe", "djprobe")),
+        (("syscall-nop", "trap-push", "syscall-push", "trap-ret", "syscall-ret"), ("bpf-uretprobe",)),
+    ],
+)
+def test_the_documentation_says_how_well_these_are_predicted(tables: tuple[str, ...], probes: tuple[str, ...]) -> None:
+    errors = [100 * one for one in predicted(*tables, probes=probes)]
+    page = " ".join((Path(__file__).parents[3] / "docs" / "modelled-time.md").read_text().split())
+    assert f"median error {median(errors):.1f} %, worst {max(errors):.1f} %" in page
+
+
 def _documented(cell: ModelledCell) -> str:
     assert cell.interval is not None
     assert cell.error is not None
