@@ -197,7 +197,7 @@ def test_kinds_have_sentences_of_their_own() -> None:
 
 
 def test_modelled_times_have_a_summary() -> None:
-    record, modelled = modelled_tables(*COUNTED)
+    record, modelled = modelled_tables(*(name for name, one in COUNTED.items() if one["cpu"] != "core-i7-1165g7"))
     found = modelled_summary(modelled, assess(record, reports(), modelled))
     assert found[0].startswith("Claims of djprobe-2005 that do not hold: 1 of 6 decided ones. The first: On Athlon 64")
     assert found[1].startswith("Largest overhead: list11: jprobe on pentium4, 1749.2 nsec (1622.0 to 1893.3);")
