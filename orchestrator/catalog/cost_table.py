@@ -16,6 +16,7 @@ from orchestrator.catalog.data import CatalogEntry
 Input = Literal[
     "instruction",
     "trap",
+    "single step",
     "system call",
     "popf",
     "pushf",
@@ -24,9 +25,10 @@ Input = Literal[
     "mispredicted return",
     "recorded line",
 ]
-"""What may have a cost. ``trap`` is an int3 or a single step with its return by iret and loads of segment registers;
-``system call`` one with its return by sysret; ``mispredicted return`` a return without a call, or a call without one;
-``recorded line`` 64 bytes of a recorded event; ``instruction`` an instruction without a cost of its own."""
+"""What may have a cost. ``trap`` is an int3 and its return with iret and loads of segment registers; ``single step``
+the same of the exception after one; ``system call`` one with its return by sysret; ``mispredicted return`` a return
+without a call, or a call without one; ``recorded line`` 64 bytes of a recorded event; ``instruction`` an instruction
+without a cost of its own."""
 
 INPUTS: tuple[Input, ...] = get_args(Input)
 

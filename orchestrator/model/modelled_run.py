@@ -50,9 +50,9 @@ def inputs(profile: CellProfile, record: CellRecord, priced: Collection[Input]) 
     own = {name: known for name, known in _CLASSES.items() if name in priced}
     plain = Fraction(profile.executed, profile.calls) - sum(classes[one] for known in own.values() for one in known)
     found = {name: classes[known[0]] for name, known in own.items()}
-    if "trap" in priced:
-        # A single step ends in an exception that is no instruction; its iret is one. A system call may end in one, too.
-        found["trap"] = classes["iret"] + classes["sysret"] - classes["system calls"]
+    if "single step" in priced:
+        # It ends in an exception, which is no instruction, but whose iret is one. Others are of traps and system calls.
+        found["single step"] = classes["iret"] - classes["traps"] - (classes["system calls"] - classes["sysret"])
     if "mispredicted return" in priced:
         found["mispredicted return"] = abs(classes["returns"] - classes["calls"])
     evidence = record.evidence

@@ -43,7 +43,7 @@ def record(table: str, probe: str) -> CellRecord:
     about = COUNTED[table]
     counts = counted(table).get(probe, {})
     # The returns of traps and system calls are instructions of their own; others are none, or have been counted.
-    more = sum(counts.values()) + counts.get("trap", 0) + counts.get("system call", 0)
+    more = sum(counts.values()) + counts.get("trap", 0) + counts.get("system call", 0)  # of a single step only the iret
     more -= counts.get("recorded line", 0) + counts.get("mispredicted return", 0)
     int3 = counts.get("trap", 0)
     calls = 1000

@@ -143,6 +143,7 @@ def test_every_instruction_has_one_cost() -> None:
         "pushf": 1,
         "rdtsc": 1,
         "locked": 5,
+        "single step": 0,
         "system call": 0,
         "mispredicted return": 2,  # instructions with a cost of their own, too
         "recorded line": 1,
@@ -150,18 +151,22 @@ def test_every_instruction_has_one_cost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "traps", "system_calls"),
+    ("code", "traps", "steps", "system_calls"),
     [
-        ({"cc": 1, "cf": 2}, 2, 0),  # an int3 and a single step, which is no instruction
-        ({"0f05": 1, "0f07": 1}, 0, 1),  # syscall, sysret
-        ({"0f34": 1, "0f35": 1}, 0, 1),  # sysenter, sysexit
-        ({"0f05": 1, "cf": 1}, 0, 1),  # a system call that ends in iret is no trap
-        ({"cd80": 1, "cf": 1}, 1, 0),
+        ({"cc": 1, "cf": 2}, 1, 1, 0),  # the exception of a single step is no instruction
+        ({"0f05": 1, "0f07": 1}, 0, 0, 1),  # syscall, sysret
+        ({"0f34": 1, "0f35": 1}, 0, 0, 1),  # sysenter, sysexit
+        ({"0f05": 1, "cf": 1}, 0, 0, 1),  # a system call that ends in iret is no single step
+        ({"0f05": 1, "cc": 1, "cf": 3}, 1, 1, 1),
+        ({"cd80": 1, "cf": 1}, 1, 0, 0),
     ],
 )
-def test_traps_are_counted_by_their_returns(code: dict[str, int], traps: int, system_calls: int) -> None:
-    found = inputs(profile({"90": 10, **code}), cell("djprobe"), ["instruction", "trap", "system call"])
-    assert found == {"instruction": 10, "trap": traps, "system call": system_calls}
+def test_single_steps_are_counted_by_their_returns(
+    code: dict[str, int], traps: int, steps: int, system_calls: int
+) -> None:
+    wanted: list[Input] = ["instruction", "trap", "single step", "system call"]
+    found = inputs(profile({"90": 10, **code}), cell("djprobe"), wanted)
+    assert found == {"instruction": 10, "trap": traps, "single step": steps, "system call": system_calls}
 
 
 @pytest.mark.parametrize(("calls", "returns", "wrong"), [(3, 3, 0), (3, 4, 1), (3, 2, 1)])

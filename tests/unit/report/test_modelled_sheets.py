@@ -125,7 +125,7 @@ def test_the_documentation_has_these_figures() -> None:
     ("tables", "probes"),
     [
         (("list11", "list12"), ("kprobe", "jprobe", "djprobe")),
-        (("syscall-nop", "trap-push", "syscall-push", "trap-ret", "syscall-ret"), ("bpf-uretprobe",)),
+        (("syscall-nop", "syscall-push", "syscall-ret"), ("bpf-uretprobe",)),
     ],
 )
 def test_the_documentation_says_how_well_these_are_predicted(tables: tuple[str, ...], probes: tuple[str, ...]) -> None:
