@@ -75,9 +75,8 @@ def test_a_narrow_ascii_output_gets_the_table_in_parts() -> None:
     assert max(map(len, text.splitlines())) <= 50
 
 
-def test_a_document_of_rates_has_them_beside_the_counts() -> None:
-    check_golden("table_rates.txt", printed(RUNS["rates"], claims=all_claims))
-    check_golden("table_rates_decided.txt", printed(RUNS["rates"]).partition("Claims of ")[2])
+def test_undecided_claims_of_a_document_of_rates_are_printed_on_demand() -> None:
+    check_golden("claims_of_rates.txt", printed(RUNS["rates"], claims=all_claims).partition("Claims of ")[2])
 
 
 def test_every_claim_is_printed_with_its_figures_on_demand() -> None:
