@@ -122,3 +122,16 @@ def test_a_hint_does_not_ask_for_what_is_there(
     for there in ("there.h", "sub/x.h"):
         (tmp_path / there).touch()
     assert error_hint(f"<build>/mine.c:1:1: {form.format(name)}\n", tmp_path, files).startswith(hint)
+
+
+GOLDEN = Path(__file__).parents[2] / "qemu" / "golden" / "refused_modules.txt"
+"""What was said of modules that a kernel's build system refuses; every night they are built again."""
+BUILDS = [section.splitlines() for section in GOLDEN.read_text("utf-8").split("\n\n") if "does not build" in section]
+
+
+@pytest.mark.parametrize("section", BUILDS, ids=lambda section: section[0].removeprefix("# "))
+def test_what_a_kernel_s_build_says_leads_to_its_hint(tmp_path: Path, section: list[str]) -> None:
+    said = [line.strip() for line in section if line.startswith("    ")]
+    shown = [line.removeprefix("hint: ") for line in section if line.startswith("hint: ")]
+    assert error_lines("\n".join(said)) == said
+    assert error_hint("\n".join(said), tmp_path) == "".join(shown)
