@@ -40,6 +40,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float,
     return found
 
 
+@pytest.mark.nightly("test_side_by_side.py interrupts threads every day, and its run goes on: ten seconds")
 def test_an_interrupted_run_goes_on_to_the_numbers_of_one_guest_at_a_time(
     lab: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:

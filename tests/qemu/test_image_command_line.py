@@ -41,7 +41,8 @@ def test_the_command_line_of_a_guest_with_an_image_is_shown(command: CommandLine
     assert "(the guest" in done.stdout
 
 
-@pytest.mark.parametrize("channel", ["ssh", pytest.param("serial", marks=ELSEWHERE)])
+@ELSEWHERE
+@pytest.mark.parametrize("channel", ["ssh", "serial"])
 def test_an_oops_fails_a_command_over_every_channel(command: CommandLine, late_oops: Path, channel: str) -> None:
     logs = command.lab / "logs"
     done = command.run(

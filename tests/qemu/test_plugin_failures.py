@@ -204,8 +204,9 @@ def test_a_prompt_in_the_guest_of_a_failed_test(pytester: pytest.Pytester, monke
 
 
 @pytest.mark.qemu
-def test_a_prompt_in_a_worker_is_refused(pytester: pytest.Pytester) -> None:
+def test_a_prompt_in_a_worker_is_refused(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
     pytester.makepyfile(MARK + "\ndef test_it(guest):\n    guest.interact()\n")
-    result = pytester.runpytest_subprocess("--qemu", "-n", "1")
+    result = pytester.runpytest_inprocess("--qemu")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*HostError: a worker of pytest-xdist has no terminal*", "*run this test with -n 0*"])

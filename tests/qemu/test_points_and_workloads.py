@@ -209,7 +209,7 @@ def test_a_tracepoint_is_at_no_point(measured: Callable[[str], Outcomes]) -> Non
 
 def test_a_call_that_hits_twice_has_a_hint(measured: Callable[[str], Outcomes]) -> None:
     text = "points: [__ia32_sys_getppid]\nprobes: [djprobe]\n"
-    text += f"benchmark: {{name: workload, file: {WORKLOADS / 'getting.c'}, hits: %d}}\n"
+    text += f"benchmark: {{name: workload, file: {WORKLOADS / 'getting.c'}, calls: 100, repeats: 2, hits: %d}}\n"
     once, twice = (measured(text % hits)["djprobe/noop/__ia32_sys_getppid"] for hits in (1, 2))
     assert "1000 calls were made and the probe's handler ran 2000 times\nhint: if each call enters it 2" in str(once)
     evidence = ok(twice).evidence

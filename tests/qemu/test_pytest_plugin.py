@@ -113,7 +113,7 @@ def test_a_shared_guest_is_shared_while_it_is_sound(pytester: pytest.Pytester) -
         import os, signal
         import pytest
 
-        pytestmark = pytest.mark.guest(timing="tcg", memory="128M")
+        pytestmark = pytest.mark.guest(kernel="lab-i386-up", timing="tcg", memory="128M")
 
         def traces(guest):
             return guest.run(["ls", "/tmp"]).text.split()
