@@ -149,6 +149,7 @@ class Guest:
         self.expected_reports: Sequence[re.Pattern[str]] = ()
         self.state = State.OFF
         self.restored_from: str | None = None
+        self.saved_symbols: bytes | None = None  # of a restored guest's kernel, without modules loaded since
         self.has_failed = False
         self.say: Callable[[str], None] = lambda text: None
         self.console_max = CONSOLE_MAX

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -53,6 +53,12 @@ class Symbols:
     @classmethod
     def of(cls, guest: Guest, modules: Iterable[str] = ()) -> Symbols:
         return _shared(guest.get(KALLSYMS, largest=KALLSYMS_MAX), frozenset(modules))
+
+    @classmethod
+    def at_start(cls, guest: Guest, modules: Collection[str] = ()) -> Symbols:
+        """The same of a guest in which only ``modules`` were loaded since it started."""
+        known = None if modules else guest.saved_symbols
+        return cls.of(guest, modules) if known is None else _shared(known, frozenset())
 
     @classmethod
     def of_image(cls, code: KernelCode) -> Symbols:

@@ -542,7 +542,7 @@ def ready_guest(
             check_cpus(guest)
             wait_for_clocksource(guest)
         load_kernel_modules(guest, artifacts.kernel_modules)
-        yield ReadyGuest(guest, artifacts, Symbols.of(guest, artifacts.kernel_modules))
+        yield ReadyGuest(guest, artifacts, Symbols.at_start(guest, artifacts.kernel_modules))
 
 
 TaskT = TypeVar("TaskT")

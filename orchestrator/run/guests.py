@@ -158,7 +158,7 @@ def permitted_taint(guest: Guest) -> int:
 
 _EMPTY_LOOP = ("callbench", "-n", "1", "-r", "1")
 _TICKS = re.compile(r"^empty tsc=(\d{1,18}) ", re.MULTILINE)
-_TICKS_FILE = "empty-loop"
+_TICKS_FILE, _SYMBOLS_FILE = "empty-loop", "symbols"
 
 _BOOTS = 4
 """Attempts to get a guest with the host's pace. On two CPUs with a dozen busy processes one ran 70 seconds in 6."""
@@ -290,6 +290,8 @@ class _Start:
                 if self.machine.timing == "instructions":
                     wait_for_clocksource(guest)
                     (saved.folder / _TICKS_FILE).write_text(f"{_empty_loop(guest)}\n")
+                    # Each restored one would list the same again, in up to 98 million instructions.
+                    (saved.folder / _SYMBOLS_FILE).write_bytes(guest.get(KALLSYMS, largest=KALLSYMS_MAX))
                 else:
                     check_pace(guest)
                 guest.save(saved)
@@ -304,7 +306,7 @@ class _Start:
 
 
 def _check(guest: Guest, saved: SavedGuest) -> None:
-    """Raise EvidenceError unless a restored guest is the saved machine, at the same speed.
+    """Raise EvidenceError unless a restored guest is the saved machine, at the same speed; its symbols are then known.
 
     An empty batch takes as many TSC ticks as before: 29 on i386 if an instruction takes a nanosecond, 58 if it takes
     two, and thousands without the instruction clock.
@@ -315,8 +317,9 @@ def _check(guest: Guest, saved: SavedGuest) -> None:
     check_clocksource(guest)
     try:
         expected = int((saved.folder / _TICKS_FILE).read_text())
+        guest.saved_symbols = (saved.folder / _SYMBOLS_FILE).read_bytes()
     except (OSError, ValueError):  # discarded by another process meanwhile
-        raise EvidenceError("it is not known how long an empty loop took before") from None
+        raise EvidenceError("it is not known what an empty loop took before, or which symbols the kernel has") from None
     found = _empty_loop(guest)
     if found != expected:
         raise EvidenceError(f"an empty loop took {found} ticks in the restored guest, and {expected} before")

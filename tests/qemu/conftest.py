@@ -112,7 +112,7 @@ def ready(
     guest: Guest = request.getfixturevalue("guest" if fresh else "shared_guest")
     guest.wait_until_succeeds(["grep", "-qx", CLOCKSOURCE, _CLOCKSOURCE_FILE], time_limit=_SETTLING_SECONDS)
     if guest not in symbols_of_guests:
-        symbols_of_guests[guest] = Symbols.of(guest)
+        symbols_of_guests[guest] = Symbols.at_start(guest)
     return ReadyGuest(guest, BootArtifacts(guest_kernel, guest.machine, {}), symbols_of_guests[guest])
 
 

@@ -369,7 +369,7 @@ def no_speed(place: Path) -> None:
     ("spoil", "why", "starts"),
     [
         (cut_devices, "QEMU", 2),
-        pytest.param(no_speed, "it is not known how long an empty loop took before", 1, marks=NIGHTLY_DAMAGE),
+        pytest.param(no_speed, "it is not known what an empty loop took before", 1, marks=NIGHTLY_DAMAGE),
         (another_speed, "an empty loop took 28 ticks in the restored guest, and 58", 1),
     ],
 )
