@@ -38,7 +38,7 @@ LIMIT = 2 << 30
 """Bytes on disk of all saved guests; one has 20 to 90 MB."""
 
 _FORMAT = 1
-_POINT = "the channel is open, the clocksource is final, and the symbols were read"  # the state in which a guest is saved
+_POINT = "the channel is open, the clocksource final, and the symbols read"  # the state in which a guest is saved
 
 _FIRMWARE = ("bios-256k.bin", "qboot.rom", "kvmvapic.bin", "linuxboot_dma.bin", "pvh.bin")
 

@@ -49,15 +49,15 @@ class Mine:
 
 @pytest.fixture(scope="module")
 def mine(tmp_path_factory: pytest.TempPathFactory) -> Mine:
-    """The experiment, measured without nops at first."""
+    """The experiment, measured without nops at first, and then with three."""
     mine = Mine(tmp_path_factory.mktemp("mine"))
     mine.run(nops=0)
+    assert mine.command.run("baseline", "set", "before").returncode == 0
+    mine.run(nops=3)
     return mine
 
 
 def test_three_instructions_more_in_a_handler(mine: Mine) -> None:
-    assert mine.command.run("baseline", "set", "before").returncode == 0
-    mine.run(nops=3)
     found = mine.compare("before", "latest", status=1)
     assert vars(found.counts) == {"dearer": 1, "unchanged": 1}
     (cell, baseline) = found.cells
@@ -74,20 +74,17 @@ def test_three_instructions_more_in_a_handler(mine: Mine) -> None:
     assert "djprobe_func [own_mine]" in table
     assert "different probe mine.c.j2: mine.c.j2 changed" in table
 
-    mine.run(nops=3, budgets="budgets: {mine.c.j2: +3, none: {value: +0, overhead: +1%}}")
-    assert not mine.compare("before", "latest", status=0).beyond
 
-
-def test_a_module_that_no_longer_builds_has_failed(mine: Mine) -> None:
+def test_a_module_that_no_longer_builds_has_failed_until_it_is_mended(mine: Mine) -> None:
     text = (mine.folder / "mine.c.j2").read_text()
     (mine.folder / "mine.c.j2").write_text(text.replace(HANDLER, HANDLER + "\tmissing();\n"))
     assert mine.command.run("run", mine.folder / "mine.yaml").returncode == 1
     found = mine.compare(status=1)
     assert vars(found.counts) == {"failed": 1, "unchanged": 1}
     assert found.cells[0].beyond == ["it failed"]
-    (mine.folder / "mine.c.j2").write_text(text)
-    assert mine.command.run("run", mine.folder / "mine.yaml").returncode == 0
+    mine.run(nops=3, budgets="budgets: {mine.c.j2: +3, none: {value: +0, overhead: +1%}}")
     assert vars(mine.compare(status=0).counts) == {"mended": 1, "unchanged": 1}
+    assert not mine.compare("before", "latest", status=0).beyond
 
 
 @pytest.mark.kernels("lab-i386-up-hook")

@@ -203,13 +203,13 @@ def test_the_same_exact_values_over_each_channel(tmp_path: Path, channel: Channe
     """Those of a guest without an image, as ``test_profile.py`` has them."""
     file = tmp_path / "gtod.yaml"
     file.write_text(
-        "name: gtod\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\nprobes: [none, djprobe]\n"
+        "name: gtod\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\nprobes: [none, jprobe]\n"
         f"image: {IMAGE}\nchannel: {channel}\nbenchmark: {{name: gtodbench, calls: 100, repeats: 2}}\n"
     )
     command = CommandLine(tmp_path)
     run = command.refused("run", file)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert {probe: set(cell.samples) for probe, cell in command.cells().items()} == {"none": {360}, "djprobe": {399}}
+    assert {probe: set(cell.samples) for probe, cell in command.cells().items()} == {"none": {360}, "jprobe": {1661}}
     printed = run.stdout
     assert f"image {IMAGE}" in printed
     assert (f"channel {channel}" in " ".join(printed.split())) == (channel != "framed")

@@ -157,6 +157,7 @@ def test_a_copy_in_an_unlucky_place_costs_no_instruction_more(
 
 
 @pytest.mark.qemu
+@pytest.mark.nightly("more calls than test_image_guest.py makes every day: a guest more")
 def test_an_image_changes_no_exact_value(workshop: BuildContext, tmp_path: Path) -> None:
     """The values without an image are in ``test_profile.py``."""
     if cached_image(workshop, image(IMAGE)) is None:

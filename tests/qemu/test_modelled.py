@@ -77,6 +77,7 @@ def test_a_run_without_profiles_says_how_to_get_them(tmp_path: Path) -> None:
     assert "djprobe-2005/list5 kprobe" in fit.stderr
 
 
+@pytest.mark.nightly("profiles on another kernel; its counts are refused every day in tests/unit/model")
 def test_counts_of_another_kernel_predict_and_calibrate_nothing(tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab")
     run = command.run("run", QUICKSTART, *REDUCED, "--profile", "symbols", "--only", "none", "--only", "kprobe")

@@ -114,6 +114,7 @@ def test_a_guest_that_ends_itself_has_ended(command: str, tmp_path: Path) -> Non
         assert person.exitstatus == 0
 
 
+@pytest.mark.nightly("a guest more; a QEMU that dies is an error every day")
 def test_a_panic_is_an_error(tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         person.expect_exact(PROMPT)
