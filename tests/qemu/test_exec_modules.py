@@ -83,6 +83,7 @@ def test_a_c_file_a_template_and_a_built_module(command: CommandLine, tmp_path: 
     assert (done.returncode, done.stdout) == (0, "greeting: a b;c\ngreeting: rendered $HOME\n"), done.stderr
 
 
+@pytest.mark.nightly("a build that fails; tests/unit/wrong/modules.yaml has such builds every day")
 def test_a_module_that_does_not_build_names_the_users_line(command: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "echo.c").write_text(ECHO.replace("return 0;", "return nought;"))
     done = command.run(*GUEST, "--module", tmp_path / "echo.c", *GREETING)
@@ -114,6 +115,7 @@ def test_what_is_wrong_with_a_choice_of_modules(command: CommandLine, options: t
     assert words in " ".join(done.stderr.split())
 
 
+@pytest.mark.nightly("a guest more; test_refused_modules.py has such a parameter every day")
 def test_a_parameter_that_the_module_does_not_take_is_the_kernels_refusal(command: CommandLine) -> None:
     done = command.run(*GUEST, "--module", f"{FOLDER}:greeting", "--param", "count=many", "--", "true")
     assert done.returncode == 1
@@ -164,7 +166,10 @@ def test_a_folder_of_too_many_files_is_not_copied(command: CommandLine, tmp_path
         pytest.param("msleep(100)", "; it is", marks=pytest.mark.nightly("a guest more")),
     ],
 )
-def test_an_init_function_that_does_not_return(command: CommandLine, tmp_path: Path, waits: str, state: str) -> None:
+def test_an_init_function_that_does_not_return(
+    command: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: str, state: str
+) -> None:
+    monkeypatch.setattr("orchestrator.guest.framed.DEATH_LIMIT", 0.5)
     source = ECHO.replace("echo", "endless").replace('pr_info("greeting: %s\\n", text);', f"for (;;) {waits};")
     (tmp_path / "endless.c").write_text(f"#include <linux/delay.h>\n{source}")
     for _ in range(ATTEMPTS):

@@ -44,8 +44,8 @@ PANIC = r"panicked in lab_fault_panic \[faulty\] while running insmod: this is o
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A guest that has not answered for a second is taken for dead."""
-    monkeypatch.setattr("orchestrator.guest.framed.DEATH_LIMIT", 1.0)
+    """A guest that has not answered for a moment is taken for dead."""
+    monkeypatch.setattr("orchestrator.guest.framed.DEATH_LIMIT", 0.3)
 
 
 @pytest.mark.parametrize("fault", ["null", "warn", "twice"])
@@ -122,9 +122,14 @@ def test_a_loop_is_found_on_the_exact_clock(guest: Guest, modules: ModuleMaker, 
 
 
 def _spins(guest: Guest, modules: ModuleMaker) -> None:
-    with pytest.raises(GuestHang, match=r"does not answer any more; its CPU is in lab_fault_spin \[faulty\]") as hang:
+    pid = guest.pid
+    what = r"the guest hangs \(running insmod\): .* does not answer any more; its CPU is in lab_fault_spin \[faulty\]"
+    with pytest.raises(GuestHang, match=what) as hang:
         insert(guest, modules, "spin", time_limit=1.0)
     assert any("lab_fault_spin" in line for line in hang.value.detail)
+    assert hang.value.where == str(guest.console.path)
+    guest.kill()
+    assert not Path(f"/proc/{pid}").exists()
 
 
 @pytest.mark.usefixtures("impatient")

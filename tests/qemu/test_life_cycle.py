@@ -97,19 +97,6 @@ def test_a_probe_module_that_oopses_is_no_mere_refusal(
         pytest.fail("the module was loaded")
 
 
-def test_a_hang_is_raised_and_the_guest_can_be_killed(
-    guest: Guest, modules: ModuleMaker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("orchestrator.guest.framed.DEATH_LIMIT", 0.2)
-    pid = pid_of(guest)
-    guest.put(modules.rogue("spin").file, "/tmp/spin.ko")
-    with pytest.raises(GuestHang, match=r"the guest hangs \(running insmod\): .* does not answer any more") as hang:
-        guest.run(["insmod", "/tmp/spin.ko"], time_limit=0.5)
-    assert hang.value.where == str(guest.console.path)
-    guest.kill()
-    assert not is_alive(pid)
-
-
 # --- QEMU in trouble ------------------------------------------------------------------------------
 
 

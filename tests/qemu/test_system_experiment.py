@@ -90,6 +90,10 @@ def test_the_same_boot_again_is_the_same_and_a_module_shows(flooded: FinishedRun
     assert again.overhead is not None
     assert abs(again.overhead) < 0.005 * base.value  # the same work, in other circumstances
     assert base.parameters["packets"] == PACKETS
+    assert base.text is not None
+    assert (base.text.modules, base.text.patched) == ((), None)
+    # It switched none but what it does in any cell: the clock's key is of the boot.
+    assert {branch.key for branch in base.text.switched} <= {"crng_is_ready", "__use_tsc"}
     # A kprobe at every packet shows; a module that does nothing may or may not be resolved.
     ticking = first["ticking.c.symbol-icmp_rcv"]
     assert ticking.parameters["module_parameters"] == TICKING
