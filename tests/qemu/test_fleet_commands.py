@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from command_line import PATIENCE, QUICKSTART, REDUCED, CommandLine, FinishedRun
+from fleet_faults import CELLS, MANY, going_on, measured_alone, measuring_worker, qemus_of, samples
 from fleet_processes import (
     Socket,
     family,
@@ -221,3 +222,23 @@ def test_a_worker_in_the_foreground_joins_shows_and_ends_on_a_signal(two_workers
         worker.terminate()
         assert (worker.wait(PATIENCE), worker.stderr.read()) == (128 + signal.SIGTERM, "stopped by SIGTERM\n")
     assert left_after(processes) == []
+
+
+def test_a_killed_worker_costs_a_boot_and_nothing_else(two_workers: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    expected = measured_alone(tmp_path / "alone", MANY)
+    assert len(expected) == CELLS
+    assert len(workers_of(two_workers, 2)) == 2
+    supervisor = supervisor_of(two_workers)
+    with going_on(two_workers, tmp_path, "--fleet", "local") as run:
+        run.reach("[1/8]")
+        (worker,) = run.measures(lambda: measuring_worker(supervisor))
+        guests = qemus_of(worker)
+        os.kill(worker, signal.SIGKILL)
+        assert left_after(guests) == []
+        assert run.end() == 0, run.said.read_text()
+    assert samples(two_workers) == expected
+    assert "it has left the fleet" in run.said.read_text()
+    log = max((two_workers.lab / "runs").glob("*/lab.log"), key=lambda file: file.stat().st_mtime)
+    steps = " ".join(log.read_text().split())
+    assert [cell for cell in expected if f": measure {cell} (" not in steps] == []

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does a run outlive what happens to its fleet, with the numbers of one process, or say why it cannot?"""
+"""Does a run outlive what happens to its fleet, with the numbers of one process, or say why it cannot?
+
+A worker is killed every day, in ``test_fleet_commands.py``.
+"""
 
 from __future__ import annotations
 
@@ -93,24 +96,6 @@ def another_worker(command: CommandLine, name: str, *, before: tuple[str, ...] =
                 process.communicate(timeout=PATIENCE)
             finally:
                 process.kill()
-
-
-def test_a_killed_worker_costs_a_boot_and_nothing_else(
-    fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
-) -> None:
-    supervisor = supervisor_of(fleet)
-    with going_on(fleet, tmp_path, "--fleet", "local") as run:
-        run.reach("[1/8]")
-        (worker,) = run.measures(lambda: measuring_worker(supervisor))
-        guests = qemus_of(worker)
-        os.kill(worker, signal.SIGKILL)
-        assert left_after(guests) == []
-        assert run.end() == 0, run.said.read_text()
-    assert samples(fleet) == expected
-    assert "it has left the fleet" in run.said.read_text()
-    log = max((fleet.lab / "runs").glob("*/lab.log"), key=lambda file: file.stat().st_mtime)
-    steps = " ".join(log.read_text().split())
-    assert [cell for cell in expected if f": measure {cell} (" not in steps] == []
 
 
 @LONG

@@ -122,7 +122,8 @@ def test_a_killed_program_costs_its_cell(
     print(names)
 
 
-def test_a_kill_every_day(undisturbed: FinishedRun, draw: random.Random, tmp_path: Path) -> None:
+@pytest.mark.nightly("a kill more; test_interruption.py and test_nightly.py kill a run every day")
+def test_a_kill_among_many(undisturbed: FinishedRun, draw: random.Random, tmp_path: Path) -> None:
     lab = KilledLab.warm(tmp_path / "lab")
     with lab.running(*QUICK) as command:
         assert command.reach(Moment.drawn(draw, QUICK_LINES)), command.lines
