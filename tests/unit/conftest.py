@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from orchestrator.artifacts import compiler
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 
-_EXAMPLES = 25
+_EXAMPLES = 12
 _NIGHTLY_EXAMPLES = 200
 
 

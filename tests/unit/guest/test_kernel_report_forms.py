@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from golden_reports import FOLDER, ExpectedLog, expected_logs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.guest import console as console_module
@@ -128,7 +128,6 @@ def test_a_damaged_name_of_who_reports_a_panic_is_not_to_blame(tmp_path: Path) -
     assert meaning(reports_of(damaged, tmp_path)) == expected_meaning("sysrq-32")
 
 
-@settings(max_examples=60, deadline=None)
 @given(name=st.sampled_from(NAMES), size=st.integers(300, 5000))
 def test_the_size_of_a_read_does_not_matter(name: str, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -137,7 +136,6 @@ def test_the_size_of_a_read_does_not_matter(name: str, size: int) -> None:
     assert meaning(reports) == expected_meaning(name)
 
 
-@settings(max_examples=60, deadline=None)
 @given(name=st.sampled_from(NAMES), seed=st.integers(0, 1 << 32))
 def test_lines_of_user_space_in_between_do_not_matter(
     name: str, seed: int, tmp_path_factory: pytest.TempPathFactory
@@ -152,7 +150,6 @@ def test_lines_of_user_space_in_between_do_not_matter(
     assert meaning(reports) == expected_meaning(name)
 
 
-@settings(max_examples=60, deadline=None)
 @given(first=st.sampled_from(NAMES), second=st.sampled_from(NAMES), seed=st.integers(0, 1 << 32))
 def test_reports_of_two_cpus_are_told_apart_by_the_caller(
     first: str, second: str, seed: int, tmp_path_factory: pytest.TempPathFactory

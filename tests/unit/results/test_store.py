@@ -150,7 +150,7 @@ def test_a_writer_killed_within_a_transaction_leaves_what_was_committed(tmp_path
 
 
 def test_a_writer_killed_at_any_time_leaves_whole_cells(tmp_path: Path) -> None:
-    for delay in (0.0, 0.01, 0.05):
+    for delay in (0.0, 0.03):
         process = writer(tmp_path, "runs", "100000")
         assert process.stdout is not None
         process.stdout.readline()
@@ -163,7 +163,7 @@ def test_a_writer_killed_at_any_time_leaves_whole_cells(tmp_path: Path) -> None:
             record = store.load_run(entry.id)
             assert [len(recorded.samples) for recorded in record.cells] == [4] * len(record.cells)
             assert len(record.cells) + len(store.unfinished_cells(entry.id)) == 1
-    assert len(entries) >= 3
+    assert len(entries) >= 2
 
 
 def test_two_processes_write_at_once_from_the_first_moment(tmp_path: Path) -> None:
