@@ -80,6 +80,7 @@ def test_the_lab_s_sudden_death_leaves_neither_guest_nor_keys(command: CommandLi
     assert {file.name for file in logs.iterdir()} == {"guest.console", "guest.qemu", "lab.log"}
 
 
+@pytest.mark.nightly("three guests; test_saved_guests.py has two with disks of their own every day")
 def test_two_at_once_in_one_folder_do_not_disturb_each_other(command: CommandLine, tmp_path: Path) -> None:
     arguments = ("exec", *QUICK, "--image", IMAGE, "--console", tmp_path / "logs")
     work = ("sh", "-c", "echo mine >/mine; sync; echo begun; sleep 2; cat /mine; dpkg -l | tail -n 1")

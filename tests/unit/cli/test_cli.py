@@ -537,7 +537,12 @@ def reader_of(fifo: Path) -> int:
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+OFTEN = pytest.mark.nightly("runs and workers are ended by it every day: a Python more")
+
+
+@pytest.mark.parametrize(
+    "number", [*(pytest.param(one, marks=OFTEN) for one in (signal.SIGINT, signal.SIGTERM)), signal.SIGHUP]
+)
 def test_a_signal_ends_it_with_a_message(number: signal.Signals, tmp_path: Path) -> None:
     # The record of the chosen packages never comes to an end.
     fifo = tmp_path / "cache" / "pins" / "debian-686.json"
