@@ -154,6 +154,9 @@ def check_root_s(guest: Guest, listening: list[str]) -> None:
 
 @AS_ROOT
 @ON_AGENT
+@pytest.mark.nightly(
+    "two guests more; those of a network differ by a card, and test_tested_guest.py has them every day"
+)
 def test_root_s_qemus_of_one_network_are_nobody_s(guest_factory: GuestFactory) -> None:
     first, second = guest_factory(), guest_factory()
     for guest in (first, second):

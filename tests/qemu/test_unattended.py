@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
 BUSY = """
 i=0
-while [ $i -lt 30 ]; do ls -l /sys/kernel > /tmp/list; i=$((i + 1)); done
+while [ $i -lt 12 ]; do ls -l /sys/kernel > /tmp/list; i=$((i + 1)); done
 grep "now at" /proc/timer_list
 cat /proc/interrupts /proc/vmstat
 """
