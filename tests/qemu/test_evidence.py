@@ -242,7 +242,9 @@ def test_a_second_kprobe_at_the_place_is_found_out(ready: ReadyGuest, modules: M
         assert attachment.wait_until_armed() == alone
 
 
-@pytest.mark.parametrize("kind", ["kprobe-ftrace", "kretprobe-ftrace", "ftrace"])
+@pytest.mark.parametrize(
+    "kind", ["kprobe-ftrace", pytest.param("kretprobe-ftrace", marks=pytest.mark.nightly("a third kind")), "ftrace"]
+)
 def test_another_user_of_the_tracer_is_found_out(ready: ReadyGuest, modules: ModuleMaker, kind: str) -> None:
     function = find_entry(ready.guest, ready.symbols, PROBED, 0)
     module = modules.probe(probes()[kind].template or "", PROBED, 0)

@@ -95,9 +95,8 @@ def test_a_function_of_the_c_library_and_one_of_a_user_s(
     ready.guest.check_console()
 
 
-@pytest.mark.parametrize(
-    "point", [WANTED, pytest.param(PASSED, marks=pytest.mark.nightly("one that is always passed"))]
-)
+@pytest.mark.nightly("test_uprobes.py has a static point every day, in a program")
+@pytest.mark.parametrize("point", [WANTED, PASSED])
 def test_static_points(ready: ReadyGuest, workshop: BuildContext, point: str) -> None:
     boot = boot_with([point], ["none", "uprobe-event"])
     ready = prepared_for(ready, workshop, boot)

@@ -213,6 +213,10 @@ def test_a_uprobe_in_a_file_that_is_not_the_one_that_runs_is_found(ready: ReadyG
             attachment.wait_until_armed()
 
 
+OF_A_KPROBE = pytest.mark.nightly("an event in the kernel goes wrong so every day, in test_events_and_programs.py")
+
+
+@OF_A_KPROBE
 @pytest.mark.usefixtures("calls")
 def test_an_event_that_is_enabled_softly_only_is_found(ready: ReadyGuest, program: Path) -> None:
     with attached(ready, program) as attachment:
@@ -223,6 +227,7 @@ def test_an_event_that_is_enabled_softly_only_is_found(ready: ReadyGuest, progra
             attachment.observe()
 
 
+@OF_A_KPROBE
 def test_events_that_the_buffer_lost_are_found(ready: ReadyGuest, program: Path, calls: Calls) -> None:
     with attached(ready, program) as attachment:
         ready.guest.put(b"4", f"{INSTANCE}/buffer_size_kb")
