@@ -36,6 +36,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SavedGuest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.paths import cache_dir, data_dir
+from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX
 from orchestrator.run import guests
 from orchestrator.run.boot import ReadyGuest, ready_guest
 from orchestrator.run.guests import OtherPace, started
@@ -170,6 +171,8 @@ def test_a_guest_is_saved_once_and_privately_and_no_restored_one_writes_to_it(
             assert guest.run(["test", "-e", "/tmp/mine"]).status == 1
             guest.put(bytes(1 << 20), "/tmp/mine")
             mapped = Path(f"/proc/{guest.pid}/maps").read_text().split()
+            listed = guest.get(KALLSYMS, largest=KALLSYMS_MAX)
+            assert guest.saved_symbols == listed  # which no cell asks for again
     (place,) = saved_in(own)
     assert keys == {place.name}
     assert said == []
