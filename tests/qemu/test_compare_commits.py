@@ -60,11 +60,16 @@ def test_two_commits_of_a_probe(tree: Path, tmp_path: Path) -> None:
     assert stored.cells == found.cells
 
 
+@pytest.mark.nightly("a build that fails; test_bisect.py has that commit every day, and test_compare.py such a module")
+def test_a_commit_that_does_not_build_has_failed(tree: Path, tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
+    broken = compared(command, "--config", tree / "own.yaml", f"{tree}@HEAD~2", f"{tree}@HEAD~1", status=1)
+    assert vars(broken.counts) == {"failed": 1, "unchanged": 1}
+
+
 def test_what_cannot_be_compared_is_said(tree: Path, tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab")
     config = ("--config", tree / "own.yaml")
-    broken = compared(command, *config, f"{tree}@HEAD~2", f"{tree}@HEAD~1", status=1)
-    assert vars(broken.counts) == {"failed": 1, "unchanged": 1}
     elsewhere = tmp_path / "elsewhere.yaml"
     elsewhere.write_text(EXPERIMENT.replace("./own.c.j2", "kprobe"))
     first, last = f"{tree}@HEAD~6", f"{tree}@HEAD"
