@@ -29,7 +29,7 @@ from orchestrator.run.guests import CLOCKSOURCE
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SETTLING_SECONDS = 180.0
 _BUILT_WHERE_MISSING = "lab-i386-up"
-_CYCLES = 6
+_CYCLES = 3
 _NIGHTLY_CYCLES = 500
 """Ten minutes for each kernel."""
 

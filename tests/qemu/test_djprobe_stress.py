@@ -23,7 +23,7 @@ from orchestrator.probes.symbols import Symbols
 
 CALLS = 200
 """Exact calls on each CPU in each cycle."""
-RELOADED_EVERY = 5
+RELOADED_EVERY = 3
 """Cycles after which the module is loaded anew with its probe."""
 
 _SCRIPTS = Path(__file__).with_name("guest")
