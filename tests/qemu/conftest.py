@@ -122,10 +122,11 @@ def modules(workshop: BuildContext, guest_kernel: Kernel) -> ModuleMaker:
     return ModuleMaker(workshop, guest_kernel)
 
 
-@pytest.fixture
-def users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's cache in runs of pytester, which gives them another home directory."""
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache_dir()))
+@pytest.fixture(autouse=True)
+def _users_cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give runs of pytester, which have another home directory, the user's cache: else each builds a kernel."""
+    if "pytester" in request.fixturenames:
+        monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache_dir()))
 
 
 @pytest.fixture(scope="session")

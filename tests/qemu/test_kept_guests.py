@@ -23,10 +23,7 @@ from orchestrator.pytest_plugin.guest_pool import GuestFactory
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
 pytest_plugins = ["pytester"]
-pytestmark = [
-    pytest.mark.usefixtures("users_cache"),
-    pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M"),
-]
+pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M")
 
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAP_SYS_PTRACE = 19

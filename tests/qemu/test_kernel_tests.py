@@ -20,14 +20,10 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_tests import program_results
-from orchestrator.paths import cache_dir
 from orchestrator.pytest_plugin.ktap_tests import KernelTests
 from orchestrator.pytest_plugin.tested_guest import KernelModules, TestedGuest
 
 pytest_plugins = ["pytester"]
-
-CACHE = cache_dir()
-"""The user's: pytester gives its runs another home, with an empty cache in it."""
 
 PAGE = ROOT / "docs" / "kernel-tests.md"
 SAMPLES = {"CONFIG_SAMPLE_KPROBES": "m", "CONFIG_SAMPLE_KRETPROBES": "m"}
@@ -215,8 +211,7 @@ def test_all_of_kunit_and_a_module_of_it(
 
 @pytest.mark.qemu
 @pytest.mark.kernels(WITH_KUNIT)
-def test_the_example_of_the_page(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(CACHE))
+def test_the_example_of_the_page(pytester: pytest.Pytester) -> None:
     write_files(PAGE, pytester.path)
     result = pytester.runpytest_subprocess("--qemu", "-v", "-ra", "--strict-markers")
     result.assert_outcomes(passed=9, xfailed=1)

@@ -11,7 +11,6 @@ import pytest
 from command_line import qemus_in
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.usefixtures("users_cache")
 
 MARK = """
 import os, signal

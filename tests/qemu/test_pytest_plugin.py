@@ -9,7 +9,6 @@ import pytest
 from command_line import qemus_in
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.usefixtures("users_cache")
 
 SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
 HEAVY = {"jinja2", "pydantic", "qemu", "rich", "typer", "yaml"}
