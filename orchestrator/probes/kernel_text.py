@@ -126,13 +126,14 @@ class TextLayout:
         data = [*kernel.data]
         modules = [Span(name, module.start, module.end) for name, module in ModuleMemory.all_of(guest).items()]
         sections = _sections(guest, modules)
-        listed = [Span(one.name, one.start, _first_data(one, sections[one.name])) for one in modules]
+        listed = [Span(one.name, one.start, _text_end(one, sections[one.name], symbols)) for one in modules]
         _possible([*kernel.text, *listed])  # before reading any of it
         text = [Span(one.name, one.start, _mapped_end(guest, one.start, one.end)) for one in listed]
         for module, claimed, mapped in zip(modules, listed, text, strict=True):
-            if mapped == claimed:
+            table = sections[module.name].get("__jump_table")
+            if mapped == claimed and (table is None or table in module):
                 data.append(Span(module.name, (mapped.end + 3) & ~3, module.end))
-            elif (table := sections[module.name].get("__jump_table")) is not None:  # separate from the text
+            elif table is not None:  # separate from the text
                 data.append(Span(module.name, table, _mapped_end(guest, table, table + _LARGEST_TABLE)))
         return cls(_possible([*kernel.text, *text]), _possible(data))
 
@@ -191,13 +192,23 @@ def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str
     return sections
 
 
-def _first_data(module: Span, sections: Mapping[str, int]) -> int:
+def _text_end(module: Span, sections: Mapping[str, int], symbols: Symbols) -> int:
+    """Where a module's text ends: at its first data, or at the end of the page of its last function.
+
+    Since Linux 6.13 (commit 5185e7f9f3bd) other code, such as a tracer's, may follow on the next page. Its data is
+    elsewhere then.
+    """
+    inside = {name: address for name, address in sections.items() if address in module}
     data = [
         address
-        for name, address in sections.items()
-        if address in module and not _EXECUTABLE.fullmatch(name) and not re.fullmatch(r"\.init\b.*", name)
+        for name, address in inside.items()
+        if not _EXECUTABLE.fullmatch(name) and not re.fullmatch(r"\.init\b.*", name)
     ]
-    return min(data, default=module.end)
+    function = symbols.last_in_modules.get(module.name)
+    if data or function is None or function not in module:
+        return min(data, default=module.end)
+    text = (address for name, address in inside.items() if _EXECUTABLE.fullmatch(name))
+    return min(module.end, (max(function, *text) | (_PAGE - 1)) + 1)
 
 
 # Comparing two texts of one size. Megabytes that are equal take a thousandth of a second each.

@@ -164,6 +164,12 @@ class Symbols:
         return sorted((int(address, 16), name, kind, module) for address, kind, name, module in lines)
 
     @cached_property
+    def last_in_modules(self) -> Mapping[str, int]:
+        """The address of each module's last function."""
+        functions = ((text, address) for address, _, kind, text in self._all if text and kind in _FUNCTION)
+        return {str(_module_of(text)): address for text, address in dict(functions).items()}
+
+    @cached_property
     def _by_name(self) -> Mapping[str, Sequence[tuple[int, str]]]:
         return _grouped((name, (address, kind)) for address, name, kind, module in self._all if not module)
 

@@ -226,6 +226,16 @@ def test_text_and_data_apart_end_where_nothing_is_mapped(pages: int) -> None:
     assert [(one.start, one.end) for one in layout.data[1:]] == [(0xD0010800, data.stop)]
 
 
+def test_text_ends_with_the_page_of_its_last_function_where_other_code_follows() -> None:
+    """Since Linux 6.13 there may be a trampoline on the next page, in the same mapping."""
+    printed = b"/sys/module/ext4/sections/.text:0xd0000000\n/sys/module/ext4/sections/__jump_table:0xd0010800\n"
+    listing = SYMBOLS + b"d0000010 t ext4_first\t[ext4]\nd0001ff0 t ext4_last\t[ext4]\nd0002000 t bpf_prog\t[bpf]\n"
+    files = {"/proc/modules": b"ext4 40960 0 - Live 0xd0000000\n"}
+    layout = TextLayout.of(guest_with(files, printed=printed), Symbols(listing))
+    assert [(one.start, one.end) for one in layout.text[1:]] == [(0xD0000000, 0xD0002000)]
+    assert [one.start for one in layout.data[1:]] == [0xD0010800]
+
+
 def test_modules_cannot_have_any_amount_of_text() -> None:
     modules = b"".join(b"m%d 33554432 0 - Live 0xd0000000\n" % number for number in range(5))
     with pytest.raises(EvidenceError, match="more than 128 MiB"):
