@@ -51,6 +51,7 @@ _EXPECTED = {
     "'-', without a version",
     "init": "small or systemd",
     "size": "a number with M or G, such as 2G",
+    "release": "the name of a release of Debian, such as trixie",
 }
 _EXAMPLE = """\
 title: Debian with a tracer
@@ -75,10 +76,15 @@ class WrittenRecipe(CatalogEntry):
     """The init: ``small``, the lab's own, or ``systemd``. By default the base's, else ``small``."""
     size: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}[MG]$")] | None = None
     """The file system's size, ``512M`` to ``64G``; unused space takes no room. Required without a base."""
+    release: Annotated[str, StringConstraints(pattern=r"^[a-z]{1,20}$")] | None = None
+    """The release of Debian that all packages are of, such as ``trixie``. By default the base's, else ``bookworm``."""
 
 
 class ImageRecipe(CatalogEntry):
-    """A Debian system: ``size`` of its file system in bytes, ``init`` the lab's small one or systemd."""
+    """A Debian system: ``size`` of its file system in bytes, ``init`` the lab's small one or systemd.
+
+    ``release`` is None for that of the lab's kernels.
+    """
 
     name: str
     title: str
@@ -86,6 +92,11 @@ class ImageRecipe(CatalogEntry):
     packages: tuple[str, ...]
     init: Init
     size: int
+    release: str | None = None
+
+    @property
+    def suites(self) -> Suites | None:
+        return None if self.release is None else _releases()[self.release]
 
 
 @lru_cache(maxsize=1)
@@ -151,7 +162,18 @@ def _read(path: Path) -> ImageRecipe:
     if base is not None and arch != base.arch:
         raise ConfigError(f"arch: found {arch!r}; its base {base.name} is {base.arch}", where=where("arch"))
     packages = sorted({*written.packages, *(base.packages if base else ())})
-    return ImageRecipe(name=path.stem, title=written.title, arch=arch, packages=tuple(packages), init=init, size=size)
+    release = written.release or (base.release if base else None)
+    if release is not None and release not in _releases():
+        raise ConfigError(f"release: {unknown('release', release, _releases())}", where=where("release"))
+    return ImageRecipe(
+        name=path.stem,
+        title=written.title,
+        arch=arch,
+        packages=tuple(packages),
+        init=init,
+        size=size,
+        release=None if release == debian().release else release,
+    )
 
 
 def _parse(path: Path) -> tuple[WrittenRecipe, Callable[..., str]]:
@@ -317,3 +339,9 @@ class DebianRelease(Suites):
 def debian() -> DebianRelease:
     """The release of ``debian.yaml``."""
     return DebianRelease.model_validate(read("debian.yaml"))
+
+
+def _releases() -> Mapping[str, Suites]:
+    """The known releases by their main suites' names."""
+    known = debian()
+    return {one.suites[0]: one for one in reversed((known, *known.elsewhere))}

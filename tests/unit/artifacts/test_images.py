@@ -39,7 +39,7 @@ NEEDS_QEMU_IMG = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="ne
 
 def test_the_lab_s_own_recipes() -> None:
     of_each = {f"debian-{arch}{kind}" for arch in ("i386", "amd64") for kind in ("", "-systemd", "-build")}
-    assert set(images()) == of_each | {"debian-amd64-bpftrace"}
+    assert set(images()) == of_each | {"debian-amd64-bpftrace", "debian-amd64-bpftrace-13"}
     for name, recipe in images().items():
         assert recipe == image(name)
         assert recipe.arch == ("i386" if "i386" in name else "x86_64")
@@ -70,11 +70,24 @@ def test_a_recipe_of_one_s_own(tmp_path: Path) -> None:
         "packages": ("gdb", "strace"),
         "init": "systemd",
         "size": 900 << 20,
+        "release": None,
     }
     base = image("debian-amd64")
     added = image(write(tmp_path, {"title": "more", "base": "debian-amd64", "packages": ["strace"]}))
     assert (added.arch, added.init, added.size) == (base.arch, base.init, base.size)
     assert added.packages == tuple(sorted((*base.packages, "strace")))
+
+
+def test_a_recipe_of_another_release(tmp_path: Path) -> None:
+    newer, base = images()["debian-amd64-bpftrace-13"], images()["debian-amd64-bpftrace"]
+    assert newer.suites is not None
+    assert newer.suites.suites[0] == "trixie"
+    assert newer.packages == base.packages
+    assert system_packages(newer).places == (newer.suites,)
+    assert system_packages(base).places == ()
+    assert system_packages(newer).name != system_packages(base.model_copy(update={"name": newer.name})).name
+    usual = image(write(tmp_path, {"title": "x", "base": "debian-amd64-bpftrace-13", "release": "bookworm"}))
+    assert usual.suites is None
 
 
 @pytest.mark.parametrize(
@@ -97,6 +110,8 @@ def test_a_recipe_of_one_s_own(tmp_path: Path) -> None:
         ({**SOUND, "packages": ["--help"]}, r"packages\.0: found '--help'"),
         ({**SOUND, "packages": ["?true"]}, r"packages\.0: found '\?true'"),
         ({**SOUND, "packages": ["bash\n"]}, r"packages\.0: found"),
+        ({**SOUND, "release": "trixy"}, "release: unknown release 'trixy'; .*did you mean 'trixie'"),
+        ({**SOUND, "release": "13"}, "release: found '13'; expected the name of a release of Debian, such as trixie"),
         ({**SOUND, "size": "1"}, "size: found '1'"),
         ({**SOUND, "size": 1}, "size: found 1"),
         ({**SOUND, "size": "1M"}, "size: found '1M'; expected 512M to 64G"),
