@@ -11,20 +11,36 @@ enum { SYS_readlink = 85 };
 enum { SYS_readlink = 89 };
 #endif
 enum { MOST_PROCESSES = 1000000, MOST_FILES = 1024, NAME_SIZE = 256, E_SRCH = 3 };
-enum { LINK_TRACING = 2, LINK_PERF_EVENT = 7 };	// enum bpf_link_type
+enum { E_FAULT = 14, UNSAID = 255, NOWHERE = 1 };
+// enum bpf_link_type
+enum { LINK_TRACING = 2, LINK_PERF_EVENT = 7, LINK_KPROBE_MULTI = 8, LINK_UPROBE_MULTI = 12, LINK_TRACING_MULTI = 15 };
+
+struct attached {
+	const char *link;
+	uint32_t flags, attach_type, places;
+};
 
 // enum bpf_task_fd_type
-static const char *const kinds[] = {"raw-tracepoint", "tracepoint", "kprobe", "kretprobe", "uprobe", "uretprobe"};
+static const struct attached events[] = {
+	{.link = "raw"}, {.link = "tracepoint"},
+	{.link = "kprobe"}, {.link = "kprobe", .flags = 1},
+	{.link = "uprobe"}, {.link = "uprobe", .flags = 1},
+};
+static const struct attached other = {.link = "other"};
 
-static void show(uint32_t program, const char *kind, const char *name, uint64_t offset)
+static void show(uint32_t program, const struct attached *as, const char *name, uint64_t offset)
 {
+	const uint64_t numbers[] = {as->attach_type, as->flags, as->places ?: 1, offset};
+
 	print_number(1, program);
 	print(1, " ");
-	print(1, kind);
+	print(1, as->link);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		print(1, " ");
+		print_number(1, numbers[i]);
+	}
 	print(1, " ");
 	print(1, *name ? name : "-");
-	print(1, " ");
-	print_number(1, offset);
 	print(1, "\n");
 }
 
@@ -38,8 +54,8 @@ static long show_event(long pid, uint32_t file)
 
 	if (error)
 		return error;
-	show(request.task_file.program, request.task_file.type < sizeof(kinds) / sizeof(kinds[0]) ?
-	     kinds[request.task_file.type] : "other", name, request.task_file.offset);
+	show(request.task_file.program, request.task_file.type < sizeof(events) / sizeof(events[0]) ?
+	     &events[request.task_file.type] : &other, name, request.task_file.offset);
 	return 0;
 }
 
@@ -64,19 +80,61 @@ static int is_link(long pid, uint32_t file)
 	return sys3(SYS_readlink, path, found, sizeof(found)) == sizeof(expected) - 1 && text_equal(found, expected);
 }
 
+// Whether a program was loaded for links of this type. The kernel compares the types first, and then finds no memory at
+// the address.
+static int is_loaded_for(uint32_t id, uint32_t attach_type)
+{
+	union bpf_request opening = {.number = {.id = id}}, request = {.link = {.type = attach_type}};
+	int program = bpf(BPF_PROG_GET_FD_BY_ID, &opening, sizeof(opening.number));
+	long error;
+
+	if (program < 0)
+		return 0;
+	request.link.program = program;
+	if (attach_type == BPF_TRACE_KPROBE_SESSION) {
+		request.link.multi.count = 1;
+		request.link.multi.addresses = NOWHERE;
+	} else {
+		request.link.places.count = 1;
+		request.link.places.path = request.link.places.offsets = NOWHERE;
+	}
+	error = bpf(BPF_LINK_CREATE, &request, sizeof(request.link));
+	sys1(SYS_close, program);
+	return error == -E_FAULT;
+}
+
+// Linux 6.1 does not say which functions a link to many is at, nor whether at their returns: that has no places.
+static struct attached to_many(const char *link, uint32_t flags, uint32_t places, uint32_t attach_type)
+{
+	return (struct attached){link, places ? flags : UNSAID, attach_type, places};
+}
+
 static void show_link(int fd)
 {
 	struct link_info info = {0};
 	union bpf_request request = {.info = {fd, sizeof(info), (unsigned long)&info}};
+	struct attached as = other;
 	char name[NAME_SIZE] = "";
 
 	// The process has the perf event of such a link, too, and that has been shown.
 	if (bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)) || info.type == LINK_PERF_EVENT)
 		return;
-	if (info.type == LINK_TRACING)
+	if (info.type == LINK_TRACING) {
+		as.attach_type = info.tracing.attach_type;
+		as.link = as.attach_type == BPF_TRACE_RAW_TP ? "typed" : "trampoline";
 		name_function(info.tracing.btf_id, name, sizeof(name));
-	show(info.program, info.type != LINK_TRACING ? "other" : info.tracing.attach_type == BPF_TRACE_FENTRY ? "fentry" :
-	     info.tracing.attach_type == BPF_TRACE_FEXIT ? "fexit" : "other", name, 0);
+	} else if (info.type == LINK_KPROBE_MULTI) {
+		as = to_many("multi", info.functions.flags, info.functions.count,
+			     is_loaded_for(info.program, BPF_TRACE_KPROBE_SESSION) ? BPF_TRACE_KPROBE_SESSION :
+			     BPF_TRACE_KPROBE_MULTI);
+	} else if (info.type == LINK_UPROBE_MULTI) {
+		as = to_many("places", info.places.flags, info.places.count,
+			     is_loaded_for(info.program, BPF_TRACE_UPROBE_SESSION) ? BPF_TRACE_UPROBE_SESSION :
+			     BPF_TRACE_UPROBE_MULTI);
+	} else if (info.type == LINK_TRACING_MULTI) {
+		as = to_many("functions", 0, info.trampolines.count, info.trampolines.attach_type);
+	}
+	show(info.program, &as, name, 0);
 }
 
 long show_attached(long pid)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // What of the kernel's interface for BPF programs and perf events is used here (include/uapi/linux/bpf.h, perf_event.h
-// and btf.h of Linux 6.1): the host need not have the kernel's headers.
+// and btf.h of Linux 6.1 to 7.3): the host need not have the kernel's headers.
 #ifndef BPF_ABI_H
 #define BPF_ABI_H
 
@@ -23,7 +23,8 @@ enum {
 enum {
 	BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_PERCPU_HASH = 5, BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_STACK_TRACE = 7, BPF_MAP_TYPE_RINGBUF = 27, BPF_F_USER_STACK = 1 << 8,
-	BPF_TRACE_FENTRY = 24, BPF_TRACE_FEXIT = 25, BPF_PERF_EVENT = 41,
+	BPF_TRACE_RAW_TP = 23, BPF_PERF_EVENT = 41, BPF_TRACE_KPROBE_MULTI = 42, BPF_TRACE_UPROBE_MULTI = 48,
+	BPF_TRACE_KPROBE_SESSION = 56, BPF_TRACE_UPROBE_SESSION = 57,
 	BPF_RB_NO_WAKEUP = 1, BPF_ANY = 0,
 };
 
@@ -153,6 +154,17 @@ struct link_info {
 		struct {
 			uint32_t attach_type, btf_object, btf_id;
 		} tracing;
+		struct {
+			aligned_u64 addresses;
+			uint32_t count, flags;
+		} functions;
+		struct {
+			aligned_u64 path, offsets, semaphores, cookies;
+			uint32_t path_size, count, flags, pid;
+		} places;
+		struct {
+			uint32_t attach_type, count;
+		} trampolines;
 		char room[48];
 	};
 };

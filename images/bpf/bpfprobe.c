@@ -17,6 +17,7 @@
 //   bpfprobe stack FOLDER NUMBER  a line for each function of a traced stack: its address
 //   bpfprobe empty FOLDER       counts and ring begin anew
 //   bpfprobe full FOLDER        a line for each hash map of the program that has no room left: NAME KEYS
+//   bpfprobe hold FOLDER        has the link open until it is killed
 //
 // Of what other programs have loaded:
 //   bpfprobe attached PID       what a process has attached, as attached.h says
@@ -495,6 +496,15 @@ static void wait_until_gone(const char *id)
 	fail("the kernel still has the program ", id, 0);
 }
 
+static void hold(const char *folder)
+{
+	const long pause[2] = {3600, 0};
+
+	pinned(folder, "link");
+	for (;;)
+		sys2(SYS_nanosleep, pause, NULL);
+}
+
 int program(int argc, char **argv, char **environment)
 {
 	const char *command = argc > 2 ? argv[1] : "";
@@ -519,6 +529,8 @@ int program(int argc, char **argv, char **environment)
 		return empty(argv[2]);
 	if (text_equal(command, "full") && argc == 3)
 		return show_full(argv[2]);
+	if (text_equal(command, "hold") && argc == 3)
+		hold(argv[2]);
 	if (text_equal(command, "attached") && argc == 3) {
 		checked(show_attached(checked(parse_number(argv[2]), "no process: ", argv[2])), "no process ", argv[2]);
 		return 0;
@@ -532,5 +544,5 @@ int program(int argc, char **argv, char **environment)
 			wait_until_gone(argv[i]);
 		return 0;
 	}
-	fail("one of attach, info, counts, hits, events, stack, empty, full, attached, pin, gone", "", 0);
+	fail("one of attach, info, counts, hits, events, stack, empty, full, hold, attached, pin, gone", "", 0);
 }

@@ -28,7 +28,8 @@ from orchestrator.experiment.table import Listing
 _MORE = {
     "cpus": "... and any CPU model of QEMU, by QEMU's name",
     "kernels": "... and your own build trees, by path",
-    "probes": "... and your own modules, by path; see also capabilities, markers and kpcache",
+    "probes": "... and your own modules, by path, and bpftrace one-liners; see also capabilities, markers and kpcache\n"
+    "which of them bpftrace makes of a name, on which kernel: configs/one-liners.yaml",
     "benchmarks": "... see scopes and events for whole systems",
 }
 

@@ -179,7 +179,7 @@ class ModuleAttachment(attachment.Attachment):
         own, optimised = self._parameters.numbers("memory", _MEMORY)
         return own, optimised
 
-    def places(self) -> Mapping[str, int]:
+    def facts(self) -> Mapping[str, int]:
         """For a module that tries many places: the number probed in the function, and in a sample of functions."""
         if self._kind.capability != "anywhere":
             return {}

@@ -158,7 +158,8 @@ class Attachment(ABC):
         """Bytes of a kprobe, and additional bytes if the kernel optimises it; None for other kinds."""
         return None
 
-    def places(self) -> Mapping[str, int]:
+    def facts(self) -> Mapping[str, int | str]:
+        """Parameters of the cell that only the armed probe knows."""
         return {}
 
     def detour(self, seen: Observation) -> str | None:

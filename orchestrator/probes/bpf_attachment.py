@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -22,13 +23,14 @@ from orchestrator.errors import CommandFailed, EvidenceError, GuestError, GuestH
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import attachment, bpf_program
-from orchestrator.probes.bpf_program import BpfEvent, BpfProgram, Target, Witness, attach
+from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, Target, Witness, attach
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import BPF_TRAMPOLINE, check_trampoline, event_number
+from orchestrator.results.parameters import ATTACHED, BPFTRACE
 
 
 @contextlib.contextmanager
@@ -251,7 +253,8 @@ _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
 _OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
 _FOLDER = "/sys/fs/bpf/lab-own"
 _AT_FUNCTION = re.compile(
-    r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fmod_ret)(?:\.s)?/([^+]+)(?:\+.*)?"
+    r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fsession|fmod_ret)(?:\.s)?"
+    r"/([^+]+)(?:\+.*)?"
 )
 _FEWEST = 500
 """Minimum hits for a program without a function: its runs for other processes, some tens, must not pass for hits."""
@@ -275,8 +278,12 @@ class UserBpfAttachment(PlacedAttachment):
     def __init__(self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[UserBpfProgram]) -> None:
         super().__init__(guest, kind, place)
         self._programs = programs
-        # At the entry, like the object's own kprobes.
-        self._witness = Witness(guest, Target(probes()["bpf-kprobe"], *self.point.place(0)))
+        point = self.point
+        if isinstance(point, UserPoint):
+            target = target_of(guest, probes()["bpf-uprobe"], point)
+        else:  # at the entry, like the object's own kprobes
+            target = Target(probes()["bpf-kprobe"], *point.place(0))
+        self._witness = Witness(guest, target)
 
     def observe(self) -> Observation:
         for own in self._programs:
@@ -329,7 +336,9 @@ def user_bpf_attached(
     with attaching_programs(guest, kind, own.tool, place):
         guest.put(own.loader, _LOADER, mode=0o755)
         guest.put(own.file, _OBJECT)
-        programs = _placed(point, lambda: _attach(guest, kind))
+        programs, elsewhere = _placed(point, lambda: _attach(guest, kind))
+        if elsewhere:
+            raise _misplaced(elsewhere[0], point)
         yield UserBpfAttachment(guest, kind, place, programs)
     bpf_program.wait_until_gone(guest, [one.number for one in programs])
 
@@ -348,10 +357,14 @@ def _attach(guest: Guest, kind: ProbeKind) -> Sequence[UserBpfProgram]:
     return [UserBpfProgram(int(one[1]), one[2], one[3], BpfProgram(guest, f"{_FOLDER}/{one[2]}")) for one in found]
 
 
-def _placed(point: ProbePoint, attach: Callable[[], Sequence[UserBpfProgram]]) -> Sequence[UserBpfProgram]:
-    """The programs that ``attach`` attaches by name. Raises EvidenceError if one is at another function.
+_Programs = Sequence[UserBpfProgram]
 
-    Some have no function. If several functions share the name, a refusal by the kernel says so.
+
+def _placed(point: ProbePoint, attach: Callable[[], _Programs]) -> tuple[_Programs, _Programs]:
+    """The programs that ``attach`` attaches by name: those at the point or at no function, and those elsewhere.
+
+    One that is at several functions is at the point. If several functions share the name, a refusal by the kernel says
+    so.
     """
     try:
         programs = attach()
@@ -362,14 +375,22 @@ def _placed(point: ProbePoint, attach: Callable[[], Sequence[UserBpfProgram]]) -
                 "kernel may refuse a name that is not unique: unload the module, or name another function"
             )
         raise
-    for own in programs:
-        function = _function_of(own)
-        if function is not None and not any(fnmatchcase(name, function) for name in (point.symbol, *point.aliases)):
-            raise EvidenceError(
-                f"program {own.name} is attached to {function}, and the point is {point.symbol}",
-                hint=f"set points: [{function}], and calls that enter it",
-            )
-    return programs
+    names = (point.symbol, *point.aliases)
+    functions = [(own.number, _function_of(own)) for own in programs]
+    here = {
+        number
+        for number, function in functions
+        if function is None or any(fnmatchcase(name, function) for name in names)
+    }
+    return [own for own in programs if own.number in here], [own for own in programs if own.number not in here]
+
+
+def _misplaced(own: UserBpfProgram, point: ProbePoint) -> EvidenceError:
+    function = _function_of(own)
+    return EvidenceError(
+        f"program {own.name} is attached to {function}, and the point is {point.symbol}",
+        hint=f"set points: [{function}], and calls that enter it",
+    )
 
 
 def _function_of(own: UserBpfProgram) -> str | None:
@@ -408,9 +429,15 @@ _WAITING = ("232", "281", "441")
 _STATE = re.compile(r"(\S+)[^\n]*\n\d+ \(.*\) (\S) (?:-?\d+ ){10}(\d{1,15}) (\d{1,15}) ", re.DOTALL)
 """The system call; from /proc/PID/stat the state, and the ticks of user and kernel time (proc(5))."""
 _QUOTED_LINES = 20
+_VERSION = re.compile(r"bpftrace v?([\w.+-]{1,60})")
 
 
 class _Process:
+    """A bpftrace that runs a one-liner; its ``version`` and what it has ``attached`` are known once it has."""
+
+    version = ""
+    attached: Sequence[Attached] = ()
+
     def __init__(self, guest: Guest, text: str, time_left: Callable[[], float]) -> None:
         self._guest, self._time_left = guest, time_left
         started = re.fullmatch(r"(\d{1,7})\n", guest.succeed(["sh", "-c", _START, _OUTPUT, text]).text)
@@ -419,10 +446,13 @@ class _Process:
         self.pid = int(started[1])
 
     def attach(self) -> None:
-        """Wait until it has attached everything, and stop it. Raises EvidenceError with its output if it ends."""
+        """Wait until it has attached everything, stop it, and ask what that is. Raises EvidenceError if it ends."""
         if not self._wait(1, "neither attaches the one-liner nor ends"):
             raise EvidenceError("bpftrace ended instead of attaching the one-liner", detail=self.words())
         self.signal("STOP")
+        self.attached = bpf_program.attached_by(self._guest, self.pid)
+        version = _VERSION.match(self._guest.run(["bpftrace", "--version"]).text)
+        self.version = "unknown" if version is None else version[1]
 
     def read(self) -> None:
         """Let it read its programs' output so far. Raises EvidenceError if that never ends, or it has ended."""
@@ -504,6 +534,10 @@ class OneLinerAttachment(UserBpfAttachment):
         super().__init__(guest, kind, place, programs)
         self._process = process
 
+    def facts(self) -> Mapping[str, str]:
+        """The version of bpftrace, and the probe kinds that it has attached, as the kernel says."""
+        return {BPFTRACE: self._process.version, ATTACHED: written(self._process.attached)}
+
     @contextlib.contextmanager
     def separate_caller(self) -> Iterator[None]:
         """Before hits are counted, bpftrace reads the output of the timed calls.
@@ -513,6 +547,14 @@ class OneLinerAttachment(UserBpfAttachment):
         self._process.read()
         with super().separate_caller():
             yield
+
+
+def written(attached: Sequence[Attached]) -> str:
+    """How programs are attached: ``bpf-kprobe, bpf-kprobe-multi (3 places)``."""
+    places: Counter[str] = Counter()
+    for one in attached:
+        places[one.kind] += one.places
+    return ", ".join(kind if number == 1 else f"{kind} ({number} places)" for kind, number in sorted(places.items()))
 
 
 @contextlib.contextmanager
@@ -533,7 +575,9 @@ def one_liner_attached(
             raise EvidenceError("the guest's image has no bpftrace", hint=hint)
         process = _Process(guest, kind.one_liner, time_left)
         try:
-            programs = _placed(point, lambda: _attached(guest, process))
+            programs, elsewhere = _placed(point, lambda: _attached(guest, process))
+            if not programs:
+                raise _misplaced(elsewhere[0], point)
             yield OneLinerAttachment(guest, kind, place, programs, process)
             for program in {one.number: one.program for one in programs}.values():
                 for name, keys in program.full_maps().items():
@@ -547,26 +591,24 @@ def one_liner_attached(
                     process.kill()
             raise
         process.end()
-    bpf_program.wait_until_gone(guest, [one.number for one in programs])
+    bpf_program.wait_until_gone(guest, [one.number for one in process.attached])
 
 
 def _attached(guest: Guest, process: _Process) -> Sequence[UserBpfProgram]:
     process.attach()
-    found = bpf_program.attached_by(guest, process.pid)
+    found = process.attached
     if not found:
         raise EvidenceError("bpftrace has attached nothing", detail=process.words())
     # A program may be at several places.
-    if any(one.kind in ("fentry", "fexit") and not one.name for one in found):
+    if any(one.link == "trampoline" and not one.name for one in found):
         raise EvidenceError("the kernel's type information has no name for a function that bpftrace has attached to")
     programs = {
         number: bpf_program.pinned(guest, f"lab-own-{number}", number) for number in {one.number for one in found}
     }
-    return [
-        UserBpfProgram(
-            one.number,
-            f"{one.kind}:{one.name}",
-            f"{one.kind}/{one.name}" + (f"+{one.offset:#x}" if one.offset else ""),
-            programs[one.number],
-        )
-        for one in found
-    ]
+    return [_named(one, programs[one.number]) for one in found]
+
+
+def _named(one: Attached, program: BpfProgram) -> UserBpfProgram:
+    kind = one.kind.removeprefix("bpf-")
+    section = f"{kind}/{one.name}" + (f"+{one.offset:#x}" if one.offset else "")
+    return UserBpfProgram(one.number, f"{kind}:{one.name}", section, program)

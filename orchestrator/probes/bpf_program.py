@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from orchestrator.catalog.probes import Context, ProbeKind
+from orchestrator.catalog.probes import Context, ProbeKind, probes
 from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
@@ -31,7 +31,7 @@ _COUNTS = re.compile(r"count=(\d{1,20}) dropped=(\d{1,20})\n")
 _FULL = re.compile(r"([\w.-]{1,15}) (\d{1,10})")
 _ADDRESS = re.compile(r"\d{1,20}")
 _HITS = re.compile(r"(\d{1,10}) (\d{1,20})")
-_ATTACHED = re.compile(r"(\d{1,10}) ([a-z-]{1,20}) (\S{1,255}) (\d{1,20})")
+_ATTACHED = re.compile(r"(\d{1,10}) ([a-z]{1,20}) (\d{1,10}) (\d{1,10}) (\d{1,10}) (\d{1,20}) (\S{1,255})")
 _MOST_THREADS = 4096
 """MOST_THREADS of bpfprobe.c."""
 _LONGEST = 1 << 18
@@ -61,12 +61,26 @@ class Target:
 
 
 class Attached(NamedTuple):
-    """A program's number and place: ``kind`` and ``name`` as in ``images/bpf/attached.h``, the offset in bytes."""
+    """A program's number, how it is attached in the words of ``probes.yaml``, and where.
+
+    ``images/bpf/attached.h`` explains the numbers. ``name`` is empty for one that is attached to many places, or where
+    the kernel does not say.
+    """
 
     number: int
-    kind: str
-    name: str
+    link: str
+    attach_type: int
+    flags: int
+    places: int
     offset: int
+    name: str
+
+    @property
+    def kind(self) -> str:
+        """The probe kind that is attached like this; the link where the catalogue has none."""
+        like = self.link, self.attach_type, self.flags
+        programs = ((kind.name, kind.program) for kind in probes().values() if kind.program is not None)
+        return next((name for name, one in programs if (one.link, one.attach_type, one.flags) == like), self.link)
 
 
 class ProgramInfo(NamedTuple):
@@ -194,7 +208,10 @@ def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
 def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
     """What a process has attached. Raises EvidenceError for an unreadable answer."""
     found = _matched(guest.succeed([_TOOL, "attached", str(process)]).text, _ATTACHED, "what is attached")
-    return [Attached(int(one[1]), one[2], "" if one[3] == "-" else one[3], int(one[4])) for one in found]
+    return [
+        Attached(int(one[1]), one[2], int(one[3]), int(one[4]), int(one[5]), int(one[6]), one[7].removeprefix("-"))
+        for one in found
+    ]
 
 
 def wait_until_gone(guest: Guest, numbers: Sequence[int]) -> None:

@@ -208,6 +208,10 @@ def _footnote(footnote: Footnote, width: int) -> Iterator[Text]:
         yield from _paragraph(hanging + line, width, hanging=hanging)
 
 
+_NARROWEST = 24
+"""Columns of a fact beside its cell's name; with fewer it is below."""
+
+
 def _evidence(proofs: ProofList, width: int) -> Iterator[Text]:
     names = max((len(proof.name) for proof in proofs.proofs), default=0)
     mechanisms = max((len(proof.mechanism) for proof in proofs.proofs), default=0)
@@ -217,7 +221,8 @@ def _evidence(proofs: ProofList, width: int) -> Iterator[Text]:
         start = f"  {proof.name:{names}}{GAP}{proof.mechanism:{mechanisms}}{GAP}"
         # One fact stays on one line.
         facts = ", ".join(fact.replace(" ", _UNBROKEN) for fact in proof.facts)
-        yield from _paragraph(f"{start}{proof.live}{GAP}{facts}", width, hanging=" " * len(start))
+        hanging = len(start) if len(start) + _NARROWEST <= width else 4
+        yield from _paragraph(f"{start}{proof.live}{GAP}{facts}", width, hanging=" " * hanging)
 
 
 def _claims(part: ClaimsPart, width: int, rule: str) -> Iterator[Text]:

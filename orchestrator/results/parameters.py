@@ -57,6 +57,8 @@ AT = TextParameter("at")
 POINTS = TextParameter("points")
 """What the lab found the point by: ``executed``, or ``SYMBOL+*``."""
 ONE_LINER = TextParameter("one_liner")
+BPFTRACE, ATTACHED = TextParameter("bpftrace"), TextParameter("attached")
+"""The version of bpftrace, and the probe kinds that it has made of a one-liner, as the kernel says."""
 ENTRY = TextParameter("entry")
 OUTCOME = TextParameter("outcome")
 """What the calls returned, in words."""

@@ -317,9 +317,17 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes) -> Iterator[Row
     base = next((cell for cell in cells if cell.probe == _COMPARED_WITH and cell.overhead is not None), None)
     if base is not None and len(cells) > 1:
         yield Row(f"ratio to {_COMPARED_WITH}", [_ratio(cell, base) for cell in cells])
+    attached = [parameters.ATTACHED.of(cell) or NOTHING for cell in cells]
+    if any(text != NOTHING for text in attached):
+        yield Row(f"attached by {_bpftrace(cells)}", attached)
     traps = [_traps(cell) for cell in cells]
     if any(text != NOTHING for text in traps):
         yield Row("int3 a hit", traps)
+
+
+def _bpftrace(cells: Sequence[CellRecord]) -> str:
+    versions = dict.fromkeys(version for cell in cells if (version := parameters.BPFTRACE.of(cell)) is not None)
+    return " ".join(["bpftrace", *versions])
 
 
 def _traps(cell: CellRecord) -> str:
@@ -362,18 +370,21 @@ def kernels_sheet(panels: Sequence[Panel]) -> Sheet:
     """A panel of each kernel, side by side."""
     first, parts = panels[0].first, [panel.cells for panel in panels]
     layout = _Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
-    table, what = f"{first.table}: " if first.table else "", _at_named_point(first, _benchmark_title(first))
-    releases = {panel.kernel: parameters.KERNEL_RELEASE.of(panel.first) for panel in panels}
     others = [text for panel in panels[1:] for text in (panel.kernel, "difference", "")]
     return layout.sheet(
         f"Overhead of probes on {cpu(first.cpu).title}, on {len(panels)} kernels",
-        [
-            f"{table}{first.cpu}, {processors(first)}, handler {first.handler}, {what}, {first.metric} in {first.unit}",
-            *(f"{kernel}: linux-{release}" for kernel, release in releases.items() if release),
-        ],
+        list(_conditions_on_kernels(panels)),
         Grid([panels[0].kernel, *others], list(_kernel_blocks(panels, layout.footnotes))),
         [f"Differences are to {panels[0].kernel}. {unit_meaning(panels[0])}", *_purpose_meaning(layout.cells)],
     )
+
+
+def _conditions_on_kernels(panels: Sequence[Panel]) -> Iterator[str]:
+    first = panels[0].first
+    table, what = f"{first.table}: " if first.table else "", _at_named_point(first, _benchmark_title(first))
+    yield f"{table}{first.cpu}, {processors(first)}, handler {first.handler}, {what}, {first.metric} in {first.unit}"
+    releases = {panel.kernel: parameters.KERNEL_RELEASE.of(panel.first) for panel in panels}
+    yield from (f"{kernel}: linux-{release}" for kernel, release in releases.items() if release)
 
 
 def _kernel_blocks(panels: Sequence[Panel], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
@@ -407,6 +418,40 @@ def _values(cells: Sequence[CellRecord | None], value_of: _Figure, footnotes: Fo
         elif index and cell is not None and value is not None and base is not None:
             yield signed_figure(value - base, cell.unit)
             yield percent_of(value - base, base) if base > 0 else NOTHING
+
+
+# bpftrace one-liners: a row for each, and for each kernel the cost of a hit and what the kernel says is attached.
+
+
+def shows_one_liners(panel: Panel) -> bool:
+    """Whether bpftrace one-liners are among the panel's probes."""
+    return any(parameters.ONE_LINER in cell.parameters for cell in panel.cells)
+
+
+def one_liners_sheet(panels: Sequence[Panel]) -> Sheet:
+    """A panel of each kernel, side by side, with what bpftrace attaches there."""
+    first, parts = panels[0].first, [panel.cells for panel in panels]
+    layout = _Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
+    rows: dict[str, list[str]] = {}
+    for index, cell in ((index, cell) for index, part in enumerate(parts) for cell in part):
+        columns = rows.setdefault(probe_title(cell), [NOTHING] * (2 * len(panels)))
+        value_of: _Figure = attrgetter("value") if cell.probe == BASELINE else _overhead
+        columns[2 * index] = _shown(cell, value_of, layout.footnotes)
+        columns[2 * index + 1] = parameters.ATTACHED.of(cell) or NOTHING
+    return layout.sheet(
+        f"What bpftrace attaches, and the overhead of a hit, on {cpu(first.cpu).title}",
+        [*_conditions_on_kernels(panels), "the baseline's figure is a whole call's"],
+        Grid(
+            [heading for panel in panels for heading in (panel.kernel, f"attached by {_bpftrace(panel.cells)}")],
+            [[Row(title, columns) for title, columns in rows.items()]],
+            together=2,
+        ),
+        [
+            "The kernel says what is attached; its name is that of the list of probes.",
+            unit_meaning(panels[0]),
+            *purpose_sentences(layout.cells, probe_title),
+        ],
+    )
 
 
 def percent_of(difference: float, base: float) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.call_programs import Calls, Workload
 from orchestrator.benchmarks.calls.call_results import difference_note, outcome_parameters, watched_parameters
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT, CallSetup
@@ -141,7 +142,7 @@ class Proof:
     counted: Counted = Counted(0, None, 0, None)
     detour: str | None = None
     memory: tuple[int, int] | None = None
-    places: Mapping[str, int] = field(default_factory=dict)
+    facts: Mapping[str, int | str] = field(default_factory=dict)
     extras: Sequence[Extra] = ()
     extra_sizes: Mapping[Extra, float] | None = None
     removed: Sequence[Extra] = ()
@@ -384,7 +385,7 @@ def measure_call(
         cell=cell,
         setup=setup,
         workload=workload,
-        kind=cell.task.kind.on(kernel.release, kernel.spec.arch).fetching(cell.handler, kernel.spec.arch),
+        kind=_kind_at(point, cell, kernel),
         point=point,
         deadline=CellDeadline(cell.time_limit),
         cache=cache or GuestCache(),
@@ -417,6 +418,13 @@ def measure_call(
     proof, notes = _watched(work, proof)
     ready.guest.check_console(mark)
     return _record(work, figures, proof, (*prepared.notes, *notes))
+
+
+def _kind_at(point: ProbePoint, cell: CallCell, kernel: Kernel) -> ProbeKind:
+    """The cell's kind on this kernel. Of a one-liner only the point says whether it may be in a program."""
+    kind = cell.task.kind.on(kernel.release, kernel.spec.arch).fetching(cell.handler, kernel.spec.arch)
+    is_uprobe = kind.one_liner is not None and isinstance(point, UserPoint)
+    return kind.model_copy(update={"site": "program"}) if is_uprobe else kind
 
 
 def _watched(work: _Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
@@ -572,7 +580,7 @@ def _proof(work: _Work, armed: _Armed, events: Path | None, profile: ProfileEvid
         counted=counted,
         detour=armed.detour,
         memory=armed.attachment.memory(),
-        places=armed.attachment.places(),
+        facts=armed.attachment.facts(),
         extras=extras,
         removed=armed.removed,
         profile=profile,
@@ -659,7 +667,7 @@ def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | 
         **outcome_parameters(figures.outcome, proof.counted.results),
         **watched_parameters(proof.watched),
         **({} if proof.timed_in is None else {"timed_in": proof.timed_in}),
-        **proof.places,
+        **proof.facts,
         **{f"{extra}_instructions": size for extra, size in (proof.extra_sizes or {}).items()},
     }
     if proof.memory is not None:

@@ -34,7 +34,7 @@ from orchestrator.benchmarks.calls.call_programs import (
 )
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import without_option
-from orchestrator.catalog.probes import FETCHES, Change, Handler, ProbeKind, is_recording
+from orchestrator.catalog.probes import FETCHES, Change, Handler, ProbeKind, is_recording, shortened
 from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, UnsupportedError
@@ -207,9 +207,9 @@ def _reasons_at_point(kernel: Kernel, cell: CallCell) -> Iterator[str]:
 
 
 def _reasons_in_program(kind: ProbeKind, point: Point) -> Iterator[str]:
-    if kind.has_own_programs:
+    if kind.bpf_file is not None:
         yield "BPF programs of your own are measured at functions of the kernel only"
-    if kind.mechanism != "none" and kind.site != "program":
+    if kind.mechanism != "none" and kind.site != "program" and kind.one_liner is None:
         yield "it probes the kernel, and the point is in a program: take a uprobe"
     if kind.at_return and (point.offset or ":" in point.symbol):
         yield "a return is probed at a function's entry: name the function, without an offset"
@@ -239,7 +239,9 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
         values.update(point)
     if not is_wrapper(symbol):
         values["wrapper"] = 0
-    template, notes = kind.template, [] if kind.one_liner is None else [kind.title]
+    # The column's heading may have only a part of a one-liner.
+    is_cut = kind.one_liner is not None and shortened(kind.one_liner) != kind.title
+    template, notes = kind.template, [kind.title] if is_cut else []
     own_booster = _needs_booster(kernel, kind)
     if template == "kretprobe" and _hooks_return(kernel, kind):
         template = "kretprobe_rethook"

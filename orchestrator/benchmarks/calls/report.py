@@ -209,6 +209,8 @@ class CallsReport(TableReport):
     def sheet(self, panels: Sequence[Panel]) -> Sheet:
         if _fits_mail(panels[0]):
             return layouts.mail_sheet(panels)
+        if layouts.shows_one_liners(panels[0]) and _is_comparable(panels[0]):
+            return layouts.one_liners_sheet(panels)
         if len(panels) > 1:
             return layouts.kernels_sheet(panels)
         (panel,) = panels

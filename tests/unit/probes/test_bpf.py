@@ -20,7 +20,14 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes import bpf_attachment
 from orchestrator.probes import bpf_program as module
 from orchestrator.probes.attachment import Called
-from orchestrator.probes.bpf_attachment import BpfAttachment, _Process, check_all_kept
+from orchestrator.probes.bpf_attachment import (
+    BpfAttachment,
+    UserBpfProgram,
+    _placed,
+    _Process,
+    check_all_kept,
+    written,
+)
 from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, ProgramInfo, Target, Witness, attached_by
 from orchestrator.probes.place import Place, UserPoint
 from orchestrator.probes.point import ProbePoint
@@ -66,13 +73,43 @@ def test_events_are_whole() -> None:
 
 
 def test_what_a_process_has_attached_is_read() -> None:
-    printed = b"4 kprobe vfs_read 0\n7 fentry vfs_read 0\n9 other - 0\n"
+    printed = b"4 kprobe 0 0 1 5 vfs_read\n7 trampoline 24 0 1 0 vfs_read\n9 multi 42 1 3 0 -\n"
     assert attached_by(guest_with({}, printed=printed), 121) == [
-        Attached(4, "kprobe", "vfs_read", 0),
-        Attached(7, "fentry", "vfs_read", 0),
-        Attached(9, "other", "", 0),
+        Attached(4, "kprobe", 0, 0, 1, 5, "vfs_read"),
+        Attached(7, "trampoline", 24, 0, 1, 0, "vfs_read"),
+        Attached(9, "multi", 42, 1, 3, 0, ""),
     ]
     assert attached_by(guest_with({}, printed=b""), 121) == []
+
+
+@pytest.mark.parametrize(
+    ("printed", "kind"),
+    [
+        (b"4 kprobe 0 0 1 0 vfs_read\n", "bpf-kprobe"),
+        (b"4 kprobe 0 1 1 0 vfs_read\n", "bpf-kretprobe"),
+        (b"4 multi 42 0 3 0 -\n", "bpf-kprobe-multi (3 places)"),
+        (b"4 multi 42 1 1 0 -\n", "bpf-kretprobe-multi"),
+        (b"4 multi 56 0 1 0 -\n", "bpf-kprobe-session"),
+        (b"4 places 48 0 1 0 -\n", "bpf-uprobe-multi"),
+        (b"4 places 57 0 1 0 -\n", "bpf-uprobe-session"),
+        (b"4 typed 23 0 1 0 -\n", "bpf-tp-btf"),
+        (b"4 trampoline 25 0 1 0 vfs_read\n", "bpf-fexit"),
+        (b"4 functions 59 0 2 0 -\n", "bpf-fentry-multi (2 places)"),
+        # Linux 6.1 does not say whether it is at the return.
+        (b"4 multi 42 255 1 0 -\n", "multi"),
+        (b"4 other 0 0 1 0 -\n", "other"),
+        (b"4 kprobe 0 0 1 0 f\n4 kprobe 0 0 1 0 g\n5 kprobe 0 1 1 0 f\n", "bpf-kprobe (2 places), bpf-kretprobe"),
+    ],
+)
+def test_what_is_attached_has_the_catalogues_name(printed: bytes, kind: str) -> None:
+    assert written(attached_by(guest_with({}, printed=printed), 121)) == kind
+
+
+def test_each_program_of_the_catalogue_has_a_name_when_another_process_attaches_it() -> None:
+    for kind in probes().values():
+        if kind.program is not None:
+            one = Attached(4, kind.program.link, kind.program.attach_type, kind.program.flags, 1, 0, "")
+            assert probes()[one.kind].program == kind.program.model_copy(update={"is_compiled": True})
 
 
 def test_maps_without_room_are_read() -> None:
@@ -88,7 +125,12 @@ def test_what_is_no_map_is_refused(printed: bytes) -> None:
 
 @pytest.mark.parametrize(
     "printed",
-    [b"4 kprobe x 0\n" * 30_000, b"4 kprobe vfs_read\n", b"x kprobe vfs_read 0\n", b"4 kprobe " + b"v" * 256 + b" 0\n"],
+    [
+        b"4 kprobe 0 0 1 0 x\n" * 30_000,
+        b"4 kprobe 0 0 1 vfs_read\n",
+        b"x kprobe 0 0 1 0 vfs_read\n",
+        b"4 kprobe 0 0 1 0 " + b"v" * 256 + b"\n",
+    ],
 )
 def test_what_no_process_can_have_attached_is_refused(printed: bytes) -> None:
     with pytest.raises(EvidenceError, match=r"^the guest does not say what is attached: "):
@@ -277,6 +319,27 @@ def test_one_event_of_each_hit_has_the_points_address(monkeypatch: pytest.Monkey
         EvidenceError, match=r"^\d+ of 200 events have vfs_read's address; one of each hit must have it\n"
     ):
         attachment.recorded(CALLED, cast(Symbols, None), None)
+
+
+# Which programs are at the point, or nowhere in particular, and which are elsewhere?
+
+
+@pytest.mark.parametrize(
+    ("sections", "here", "elsewhere"),
+    [
+        ([(1, "kprobe/vfs_read"), (2, "kretprobe/vfs_read")], [1, 2], []),
+        ([(1, "kprobe/vfs_read"), (1, "kprobe/vfs_readv")], [1, 1], []),
+        ([(1, "kprobe/vfs_readv"), (2, "kprobe/vfs_read")], [2], [1]),
+        ([(1, "fsession/vfs_write")], [], [1]),
+        ([(1, "kprobe-multi/"), (2, "tracepoint/sys_enter_write"), (3, "uprobe//tmp/workload+0x40")], [1, 2, 3], []),
+    ],
+)
+def test_programs_are_told_from_those_elsewhere(
+    sections: list[tuple[int, str]], here: list[int], elsewhere: list[int]
+) -> None:
+    programs = [UserBpfProgram(number, "f", section, cast(BpfProgram, None)) for number, section in sections]
+    found = _placed(POINT, lambda: programs)
+    assert [[one.number for one in part] for part in found] == [here, elsewhere]
 
 
 # Is it seen in what bpftrace prints that a hit's events were lost, and does one that is busy have an end?

@@ -234,6 +234,21 @@ def test_own_programs_are_measured_in_the_kernel_and_do_not_record(tmp_path: Pat
     assert in_kernel == "BPF programs of your own have no handlers, so they cannot record"
 
 
+def test_a_one_liner_may_have_its_uprobe_in_the_program(tmp_path: Path) -> None:
+    (tmp_path / "own.c").write_text("")
+    described = calls_experiment(
+        kernels=["debian-amd64"],
+        machines=[{"cpu": "xeon-e5410"}],
+        image="debian-amd64-bpftrace",
+        probes=["bpftrace: uprobe:/tmp/workload:inner { @ = count(); }"],
+        points=["program:inner"],
+        benchmark={"name": "workload", "file": str(tmp_path / "own.c")},
+    )
+    (cell,) = plan(described).cells[-1:]
+    kernel = a_kernel("debian-amd64", dict.fromkeys(cell.task.kind.needs, "y"))
+    assert unsupported_reason(kernel, cell) is None
+
+
 def test_what_a_release_lacks() -> None:
     older = a_kernel("debian-amd64", DEBIAN, release="5.4.0-x")
     reason = "Linux has this since 5.5 (commit fec56f5890d9); the kernel is 5.4.0-x"

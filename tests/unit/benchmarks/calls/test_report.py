@@ -217,6 +217,32 @@ def test_what_differs_in_more_or_has_a_layout_stays_apart(changes: dict[str, Any
     assert ("on 2 kernels" in both) == (not {"reference", "clock"} & set(changes))
 
 
+ONE_LINER = "bpftrace: kprobe:vfs_rea* { @ = count(); }"
+
+
+def one_liner_on(kernel: str, attached: str, **changes: Any) -> list[CellRecord]:
+    """A baseline, a kprobe, and a one-liner with what the kernel says of it."""
+    baseline, kprobe, other, _ = on(kernel, **changes)
+    said = {"one_liner": ONE_LINER, "bpftrace": "0.23.2", "attached": attached}
+    return [baseline, kprobe, other.model_copy(update={"probe": "bpftrace.1", "parameters": said})]
+
+
+def test_what_bpftrace_attaches_is_beside_its_cost() -> None:
+    cells = [*one_liner_on("a", "bpf-kprobe (2 places)"), *one_liner_on("b", "bpf-kprobe-multi")]
+    lines = printed(run(*cells), width=140).splitlines()
+    rows = {line.split("  ")[0]: line.split() for line in lines}
+    assert rows["baseline"][1:] == ["409", "-", "409", "-"]
+    assert rows["kprobes"][1:] == ["627", "-", "627", "-"]
+    assert rows[ONE_LINER][-5:] == ["bpf-kprobe", "(2", "places)", "1280", "bpf-kprobe-multi"]
+    assert sum(line.split() == ["a", *("bpftrace", "0.23.2"), "b", *("bpftrace", "0.23.2")] for line in lines) == 1
+
+
+def test_times_of_a_one_liner_have_their_intervals_and_its_mechanism() -> None:
+    lines = printed(run(*one_liner_on("a", "bpf-kprobe", clock="wall", unit="ns")), width=140).splitlines()
+    (row,) = (line.split() for line in lines if line.startswith("attached by bpftrace 0.23.2"))
+    assert row[-3:] == ["-", "-", "bpf-kprobe"]
+
+
 def test_each_kernel_has_its_chart() -> None:
     drawn = charts(run(*on("lab-i386-up", table="t"), *on("debian-686", SECOND, table="t")), reports())
     assert sorted(drawn) == ["t-debian-686", "t-lab-i386-up"]
