@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -60,8 +60,10 @@ _NAMES = ("lab-a", "lab-b")
 """Folders, used alternately: a program is attached before the one that it replaces is detached."""
 
 
-_FEWEST_FRAMES = 3
-"""Of a stack of the kernel's in a system call: the call's function, what calls that, and the entry."""
+_MOST_STACKS = 8192  # as in images/bpf/bpfprobe.c
+_FEWEST_FRAMES = 2
+"""Of a kernel's stack in a system call: the call's function and the entry. What calls the function is missing where the
+unwinder goes by frame pointers and the probe is at the function's first instruction."""
 
 
 class BpfAttachment(PlacedAttachment):
@@ -147,7 +149,8 @@ class BpfAttachment(PlacedAttachment):
                 raise EvidenceError("events of the ring are out of order", detail=[str(before), str(after)])
         mine = [event for event in events if event.pid in called.pids]
         self._check_addresses(mine)
-        self._check_stacks()
+        if self._handler == "stack":
+            self._check_stacks({event.args[-1] for event in mine})
         hits, _ = self.counts(called)
         runs = hits * self._facts.runs
         if len(mine) != runs:
@@ -184,19 +187,22 @@ class BpfAttachment(PlacedAttachment):
             self._check_none_dropped()
             self._events = self._program.events()
         if self._handler == "stack":
-            self._stacks = {
-                number: self._program.stack(number) for number in {event.args[-1] for event in self._events}
-            }
+            numbers = {event.args[-1] for event in self._events}
+            self._stacks = {number: self._program.stack(number) for number in numbers if number < _MOST_STACKS}
 
     def _check_none_dropped(self) -> None:
         _, dropped = self._program.counts()
         if dropped:
             raise EvidenceError(f"the ring of the BPF program had no room for {dropped} events")
 
-    def _check_stacks(self) -> None:
+    def _check_stacks(self, numbers: Collection[int]) -> None:
         """Each is more than the place itself, but a program's own, which begins there, may be no more than that."""
         is_users = isinstance(self.point, UserPoint)
-        for number, stack in self._stacks.items():
+        for number in numbers:
+            if number not in self._stacks:
+                # Two stacks in one bucket give -EEXIST.
+                raise EvidenceError(f"the kernel has not traced a stack: {number - (1 << 64)}")
+            stack = self._stacks[number]
             if is_users and not self._kind.at_return and not (stack and self.point.is_at(stack[0])):
                 raise EvidenceError(f"stack {number} does not begin at {self.point.name}", detail=[*map(hex, stack)])
             if not is_users and len(stack) < _FEWEST_FRAMES:

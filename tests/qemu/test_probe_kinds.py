@@ -92,7 +92,7 @@ def why_not(kernel: str, probe: str) -> str | None:
     """A part of the reason where the kernel, by its name, does not support a kind."""
     variant, is_traced, kind = kernel.partition("@")[0], has_tracer(kernel), probes()[probe]
     if kind.functions:
-        return "it is at functions "
+        return "the lab attaches it to functions "
     since = kind.since
     if since is not None and not since.is_in(kernels()[kernel].version):
         return f"Linux has this since {since}"

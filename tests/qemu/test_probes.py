@@ -87,7 +87,7 @@ def why_not(kernel: str, probe: str) -> str | None:
     """The beginning of the reason where Debian's kernel does not support a kind at the system call's function."""
     kind = probes()[probe]
     if kind.functions:
-        return "it is at functions "
+        return "the lab attaches it to functions "
     if kind.since is not None and not kind.since.is_in(kernels()[kernel].version):
         return f"Linux has this since {kind.since}; the kernel is "
     return "this kernel was built without CONFIG_" if probe in NOT_HERE[kernel] else None

@@ -145,7 +145,7 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
     yield from filter(None, [calls_unsupported_reason(kernel, cell)])
     yield from _reasons_at_point(kernel, cell)
     if kind.functions and not fnmatchcase(probed_place(kernel, cell)[0], kind.functions):
-        yield f"it is at functions {kind.functions} alone: name one, with points: [FUNCTION]"
+        yield f"the lab attaches it to functions {kind.functions} alone: name one, with points: [FUNCTION]"
     if kind.has_own_programs and is_recording(cell.handler):
         yield "BPF programs of your own have no handlers, so they cannot record"
     yield from filter(None, [kind.lacking_in(kernel.release, arch)])

@@ -321,7 +321,7 @@ def test_eprobes_have_an_option_of_their_own_since_it_was_split_off() -> None:
 def test_programs_of_security_are_at_functions_of_their_own() -> None:
     kernel = dataclasses.replace(a_kernel("debian-amd64", DEBIAN), release="7.3.4")
     for probe, functions in (("bpf-lsm", "bpf_lsm_*"), ("bpf-fmod-ret", "security_*")):
-        reason = f"it is at functions {functions} alone: name one, with points: [FUNCTION]"
+        reason = f"the lab attaches it to functions {functions} alone: name one, with points: [FUNCTION]"
         assert unsupported_reason(kernel, a_cell(probe)) == reason
         other = dataclasses.replace(a_cell(probe), point=Point("file_security_"))
         assert unsupported_reason(kernel, other) == reason
