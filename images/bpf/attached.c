@@ -12,7 +12,8 @@ enum { SYS_readlink = 89 };
 #endif
 enum { MOST_PROCESSES = 1000000, MOST_FILES = 1024, NAME_SIZE = 256, E_SRCH = 3 };
 enum { E_FAULT = 14, UNSAID = 255, NOWHERE = 1 };
-// enum bpf_link_type
+// enum bpf_task_fd_type, enum bpf_prog_type and enum bpf_link_type
+enum { RAW_TRACEPOINT = 0, TRACING_PROGRAM = 26 };
 enum { LINK_TRACING = 2, LINK_PERF_EVENT = 7, LINK_KPROBE_MULTI = 8, LINK_UPROBE_MULTI = 12, LINK_TRACING_MULTI = 15 };
 
 struct attached {
@@ -26,6 +27,7 @@ static const struct attached events[] = {
 	{.link = "kprobe"}, {.link = "kprobe", .flags = 1},
 	{.link = "uprobe"}, {.link = "uprobe", .flags = 1},
 };
+static const struct attached typed = {.link = "typed", .attach_type = BPF_TRACE_RAW_TP};
 static const struct attached other = {.link = "other"};
 
 static void show(uint32_t program, const struct attached *as, const char *name, uint64_t offset)
@@ -44,6 +46,28 @@ static void show(uint32_t program, const struct attached *as, const char *name, 
 	print(1, "\n");
 }
 
+static uint32_t type_of_program(uint32_t id)
+{
+	struct program_info info = {0};
+	union bpf_request opening = {.number = {.id = id}}, request;
+	int program = bpf(BPF_PROG_GET_FD_BY_ID, &opening, sizeof(opening.number));
+
+	if (program < 0)
+		return 0;
+	request = (union bpf_request){.info = {program, sizeof(info), (unsigned long)&info}};
+	bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info));
+	sys1(SYS_close, program);
+	return info.type;
+}
+
+// The kernel calls a program that knows the types of its tracepoint's arguments raw, too.
+static const struct attached *event_of(uint32_t type, uint32_t program)
+{
+	if (type == RAW_TRACEPOINT && type_of_program(program) == TRACING_PROGRAM)
+		return &typed;
+	return type < sizeof(events) / sizeof(events[0]) ? &events[type] : &other;
+}
+
 static long show_event(long pid, uint32_t file)
 {
 	char name[NAME_SIZE] = "";
@@ -54,8 +78,8 @@ static long show_event(long pid, uint32_t file)
 
 	if (error)
 		return error;
-	show(request.task_file.program, request.task_file.type < sizeof(events) / sizeof(events[0]) ?
-	     &events[request.task_file.type] : &other, name, request.task_file.offset);
+	show(request.task_file.program, event_of(request.task_file.type, request.task_file.program), name,
+	     request.task_file.offset);
 	return 0;
 }
 
@@ -69,15 +93,17 @@ static char *write_number(char *to, uint32_t number)
 	return to;
 }
 
+// Its file is called bpf_link where the link was made, and bpf-link where it was opened again.
 static int is_link(long pid, uint32_t file)
 {
-	static const char expected[] = "anon_inode:bpf_link";
-	char path[32] = "/proc/", found[sizeof(expected)] = "";
+	static const char made[] = "anon_inode:bpf_link", opened[] = "anon_inode:bpf-link";
+	char path[32] = "/proc/", found[sizeof(made)] = "";
 	char *end = write_number(path + text_length(path), pid);
 
 	memcpy(end, "/fd/", 4);
 	write_number(end + 4, file);
-	return sys3(SYS_readlink, path, found, sizeof(found)) == sizeof(expected) - 1 && text_equal(found, expected);
+	return sys3(SYS_readlink, path, found, sizeof(found)) == sizeof(made) - 1 &&
+	       (text_equal(found, made) || text_equal(found, opened));
 }
 
 // Whether a program was loaded for links of this type. The kernel compares the types first, and then finds no memory at
@@ -121,7 +147,7 @@ static void show_link(int fd)
 		return;
 	if (info.type == LINK_TRACING) {
 		as.attach_type = info.tracing.attach_type;
-		as.link = as.attach_type == BPF_TRACE_RAW_TP ? "typed" : "trampoline";
+		as.link = "trampoline";
 		name_function(info.tracing.btf_id, name, sizeof(name));
 	} else if (info.type == LINK_KPROBE_MULTI) {
 		as = to_many("multi", info.functions.flags, info.functions.count,

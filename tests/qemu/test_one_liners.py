@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import pytest
@@ -147,20 +148,20 @@ LINKED = [kind for kind in probes().values() if kind.program is not None and kin
 
 
 @pytest.fixture
-def function_of_the_tool(workshop: BuildContext) -> UserPoint:
-    """Where the lab's own tool begins, as a place for uprobes."""
-    with bpf_tool(workshop, "x86_64").open("rb") as file:
-        elf = ELFFile(file)
-        address = elf.header["e_entry"]
-        (offset,) = elf.address_offsets(address)
-    return UserPoint("_start", 0, address, b"", program="/tmp/bpfprobe", file_offset=offset)
+def function_of_a_program(ready: ReadyGuest) -> UserPoint:
+    """Where a program begins that nobody runs meanwhile: a uretprobe there takes the number of its arguments away."""
+    path = ready.guest.succeed(["sh", "-c", "command -v callbench"]).text.strip()
+    elf = ELFFile(io.BytesIO(ready.guest.get(path)))
+    address = elf.header["e_entry"]
+    (offset,) = elf.address_offsets(address)
+    return UserPoint("_start", 0, address, b"", program=path, file_offset=offset)
 
 
 @pytest.mark.kernels(LATEST)
 @pytest.mark.guest(kernel=LATEST, cpu="xeon-e5410", timing="instructions")
 @pytest.mark.nightly("a newer kernel, which has to be fetched")
 def test_every_link_of_another_process_has_the_catalogues_name(
-    ready: ReadyGuest, workshop: BuildContext, function_of_the_tool: UserPoint
+    ready: ReadyGuest, workshop: BuildContext, function_of_a_program: UserPoint
 ) -> None:
     guest = ready.guest
     in_kernel, of_hook = (
@@ -170,10 +171,10 @@ def test_every_link_of_another_process_has_the_catalogues_name(
     compile_programs(guest, on=True)
     seen = {}
     for kind in LINKED:
-        point = function_of_the_tool if kind.site == "program" else of_hook if kind.name == "bpf-lsm" else in_kernel
+        point = function_of_a_program if kind.site == "program" else of_hook if kind.name == "bpf-lsm" else in_kernel
         program = attach(guest, "lab-a", "noop", target_of(guest, kind, point))
         holder = guest.succeed(["sh", "-c", "/tmp/bpfprobe hold /sys/fs/bpf/lab-a >/dev/null 2>&1 & echo $!"]).text
-        guest.wait_until_succeeds(["sh", "-c", f"ls -l /proc/{int(holder)}/fd | grep -q bpf_link"])
+        guest.wait_until_succeeds(["sh", "-c", f"ls -l /proc/{int(holder)}/fd | grep -q bpf.link"])
         seen[kind.name] = [(one.kind, one.places) for one in attached_by(guest, int(holder))]
         guest.succeed(["kill", holder.strip()])
         program.detach()
