@@ -379,7 +379,8 @@ class ProbeKind(KernelFeature):
             return self
         number = handler.removeprefix("fetch-")
         values = _values(self, arch)
-        fetched = ["text=$comm"] if number == "string" else [f"a{one + 1}={values[one]}" for one in range(int(number))]
+        # The text is an event's field as well, and a number without its type (TPARG_FL_TEVENT, kernel/trace/trace_probe.c).
+        fetched = ["text=$comm:string"] if number == "string" else [f"a{one + 1}={values[one]}" for one in range(int(number))]
         return self.model_copy(update={"fetched": fetched})
 
     def needed_in(self, release: str) -> list[str]:
@@ -395,6 +396,8 @@ class ProbeKind(KernelFeature):
         return self.model_copy(update={"int3_per_hit": other.int3_per_hit})
 
 
+EVENT_FIELD = "$FIELD"
+"""A field of the event that an eprobe is at: events have no field in common, so the guest is asked."""
 _MOST_VALUES = 4
 _REGISTERS: Mapping[Arch, list[str]] = {
     "x86_64": ["%di", "%si", "%dx", "%cx"],
@@ -416,7 +419,7 @@ def _values(kind: ProbeKind, arch: Arch) -> list[str]:
         case "tprobe":
             return ["$arg1"] * _MOST_VALUES  # a tracepoint may have no more
         case _:
-            return ["$id"] * _MOST_VALUES  # a field of every event of system calls
+            return [EVENT_FIELD] * _MOST_VALUES
 
 
 @lru_cache(maxsize=1)

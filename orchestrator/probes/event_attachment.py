@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from orchestrator.catalog.probes import Handler, ProbeKind, is_recording
-from orchestrator.errors import EvidenceError
+from orchestrator.catalog.probes import EVENT_FIELD, Handler, ProbeKind, is_recording
+from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import tracefs
 from orchestrator.probes.attachment import Called, allow_optimisation, cleanup_after, wait_until_untouched, write_events
@@ -26,6 +26,7 @@ from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
 _STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1", "stack": "1"}
+_NUMBER, _TEXT = r"(?:0x[0-9a-f]+|-?\d+)", r'"[^"]*"'
 
 
 class EventAttachment(PlacedAttachment):
@@ -96,7 +97,8 @@ class EventAttachment(PlacedAttachment):
     def _without_values(self, event: tracefs.TracedEvent) -> tracefs.TracedEvent:
         """The event without the values that it has fetched. Raises EvidenceError unless it has exactly those."""
         names = [value.partition("=")[0] for value in self._kind.fetched]
-        values = re.search("".join(rf" {name}=(?:0x[0-9a-f]+|\d+|\"[^\"]*\")" for name in names) + "$", event.said)
+        forms = [f" {name}={_TEXT if name == 'text' else _NUMBER}" for name in names]
+        values = re.search("".join(forms) + "$", event.said)
         if values is None:
             raise EvidenceError(f"an event has not fetched {', '.join(names)}", detail=[str(event)])
         return event._replace(said=event.said[: values.start()])
@@ -161,15 +163,26 @@ def definition_of(kind: ProbeKind, point: ProbePoint) -> tracefs.Definition:
     return tracefs.Definition(kind.event, "r" if kind.at_return else "p", place, fetched)
 
 
+def _with_field(guest: Guest, kind: ProbeKind) -> ProbeKind:
+    if EVENT_FIELD not in "".join(kind.fetched):
+        return kind
+    name = kind.tracepoint or ""
+    field = tracefs.number_field(guest, name)
+    if field is None:
+        raise UnsupportedError(f"the event {name} has no field that is a number")
+    return kind.model_copy(update={"fetched": [one.replace(EVENT_FIELD, f"${field}") for one in kind.fetched]})
+
+
 @contextlib.contextmanager
 def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Iterator[EventAttachment]:
     """Make an event at the point, or take the kernel's own, and enable it; disable and remove it at the end.
 
     Raises EvidenceError if the kernel refuses it (with the kernel's reason), or if the original bytes are not restored
-    at the end. A program's bytes are those of a process started afterwards.
+    at the end. A program's bytes are those of a process started afterwards. Raises UnsupportedError for values that the
+    kernel does not fetch.
     """
     place = place_of(guest, kind, point, symbols)
-    definition = None if kind.event == "trace" else definition_of(kind, place.point)
+    definition: tracefs.Definition | None = None
 
     def remove() -> None:
         tracefs.remove(guest, definition)
@@ -180,11 +193,11 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
         allow_optimisation(guest, kind)
     tracefs.make_instance(guest)
     with cleanup_after(remove):
-        event = (
-            tracefs.kernel_event(guest, kind.tracepoint or "")
-            if definition is None
-            else tracefs.define(guest, definition)
-        )
+        if kind.event == "trace":
+            event = tracefs.kernel_event(guest, kind.tracepoint or "")
+        else:
+            wanted = definition_of(_with_field(guest, kind), place.point)
+            event, definition = tracefs.define(guest, wanted), wanted
         event.switch(on=True)
         yield (UserEventAttachment if kind.site == "program" else EventAttachment)(guest, kind, event, place)
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from orchestrator.arch import CALL
 from orchestrator.catalog.data import did_you_mean
-from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
+from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused, UnsupportedError
 from orchestrator.guest.channel import kernel_value, whole_number
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
@@ -31,6 +31,8 @@ _PROFILE_MAX = 1 << 16
 _EVENTS_MAX = 1 << 20
 """Bytes; a Debian kernel lists 1,900 events in 60 KB."""
 
+_NUMBER_FIELD = re.compile(r"^\tfield:[^;\[]{1,100}\b(?!common_)(\w{1,100});\toffset:\d+;\tsize:[1248];", re.MULTILINE)
+"""``field:long id; offset:8; size:8; signed:1;``: no array, and no text elsewhere (``__data_loc char[]``)."""
 _COUNTED = re.compile(r"^\{ common_pid: +(\d{1,10}) \} hitcount: +(\d{1,20})$", re.MULTILINE)
 _TOTALS = re.compile(r"^Totals:\n    Hits: (\d{1,20})\n    Entries: (\d{1,20})\n    Dropped: (\d{1,20})$", re.MULTILINE)
 _PROFILED = {
@@ -238,14 +240,17 @@ def make_instance(guest: Guest) -> None:
 
 
 def define(guest: Guest, definition: Definition) -> TraceEvent:
-    """Make the event. Raises PlaceRefused with the kernel's own reason."""
+    """Make the event. Raises PlaceRefused with the kernel's own reason, UnsupportedError if that is of a fetched value."""
     try:
         guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', definition.text, definition.listing])
     except CommandFailed:
         log = guest.get(f"{TRACEFS}/error_log", largest=_PROFILE_MAX).decode("ascii", errors="replace").splitlines()
         reasons = [line.partition("error: ")[2] for line in log if "error: " in line]
         reason = reasons[-1][:200] if reasons else "it gives no reason"
-        raise PlaceRefused(f"the kernel refuses the event {definition.text!r}: {reason}", detail=log[-3:]) from None
+        # The last two lines are the definition and, below the place that is wrong, a "^".
+        values = "\n".join(log[-2:-1]).find(f" {definition.fetched[0]}") if definition.fetched else -1
+        refused = UnsupportedError if 0 <= values < log[-1].find("^") else PlaceRefused
+        raise refused(f"the kernel refuses the event {definition.text!r}: {reason}", detail=log[-3:]) from None
     return TraceEvent(guest, _GROUP, _NAME)
 
 
@@ -263,6 +268,14 @@ def event_number(guest: Guest, name: str) -> int:
     if number is None:
         raise EvidenceError(f"the guest's kernel does not say the number of its event {name}")
     return number
+
+
+def number_field(guest: Guest, name: str) -> str | None:
+    """The first field of the event ``SYSTEM.NAME`` that is a number; None if it has none, or does not exist."""
+    _check_event(guest, name)
+    text = guest.get(f"{TRACEFS}/events/{name.replace('.', '/', 1)}/format", largest=_PROFILE_MAX)
+    found = _NUMBER_FIELD.search(text.decode("ascii", errors="replace"))
+    return None if found is None else found[1]
 
 
 def _check_event(guest: Guest, name: str) -> None:

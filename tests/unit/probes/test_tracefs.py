@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from orchestrator.arch import Arch
 from orchestrator.catalog.probes import Handler, probe_kind, probes
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import CommandFailed, EvidenceError, LabError, PlaceRefused, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.event_attachment import EventAttachment, definition_of
@@ -27,6 +27,7 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import (
     BPF_TRAMPOLINE,
     INSTANCE,
+    Definition,
     FunctionGraph,
     GraphedCall,
     Traced,
@@ -34,8 +35,10 @@ from orchestrator.probes.tracefs import (
     TraceEvent,
     called_by_tracer,
     check_trampoline,
+    define,
     direct_trampoline,
     find_traced,
+    number_field,
     profiled,
     traced_event,
 )
@@ -585,9 +588,9 @@ def test_the_function_graph_tracer_is_alone_at_its_function(called: str, right: 
         ("kretprobe-event", "x86_64", "fetch-2", "a1=$retval a2=$retval"),
         ("fprobe-event", "x86_64", "fetch-1", "a1=$arg1"),
         ("tprobe", "x86_64", "fetch-2", "a1=$arg1 a2=$arg1"),
-        ("eprobe", "x86_64", "fetch-1", "a1=$id"),
+        ("eprobe", "x86_64", "fetch-1", "a1=$FIELD"),
         ("uprobe-event", "i386", "fetch-2", "a1=+4(%sp) a2=+8(%sp)"),
-        ("uprobe-event", "x86_64", "fetch-string", "text=$comm"),
+        ("uprobe-event", "x86_64", "fetch-string", "text=$comm:string"),
         ("kprobe-event", "x86_64", "record", ""),
     ],
 )
@@ -633,18 +636,61 @@ def said(text: str, number: int = 1433) -> str:
 
 def test_events_have_what_they_fetch() -> None:
     assert hits(recording("fetch-2", said(f"{PLACE} a1=0x0 a2=0xffff888003a40000"))) == (1, 0)
+    assert hits(recording("fetch-1", said(f"{PLACE} a1=-22"))) == (1, 0)
     assert hits(recording("fetch-string", said(f'{PLACE} text="call bench"'))) == (1, 0)
     for handler, values in (
         ("fetch-2", " a1=0x0"),
         ("fetch-2", ""),
         ("fetch-1", " a2=0x0"),
         ("fetch-1", " a1=0x0 b=1"),
+        ("fetch-1", ' a1="call"'),
         ("fetch-string", " text=(fault)"),
+        ("fetch-string", " text=0xffff888003a40b40"),
     ):
         with pytest.raises(EvidenceError, match=r"^an event has not fetched (a1|a1, a2|text)\n"):
             hits(recording(cast(Handler, handler), said(f"{PLACE}{values}")))
     with pytest.raises(EvidenceError, match=r"^an event is not of vfs_read\+0x5\n"):
         hits(recording("record", said(f"{PLACE} a1=0x0")))
+
+
+FORMAT = """name: sched_switch
+format:
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+
+\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;
+\tfield:char prev_comm[16];\toffset:12;\tsize:16;\tsigned:0;
+\tfield:pid_t prev_pid;\toffset:28;\tsize:4;\tsigned:1;
+"""
+
+
+@pytest.mark.parametrize(("text", "field"), [(FORMAT, "prev_pid"), (FORMAT.replace("pid_t prev_pid", "x y[1]"), None)])
+def test_an_event_is_asked_for_a_field_that_is_a_number(text: str, field: str | None) -> None:
+    files = {"available_events": "sched:sched_switch\n", "events/sched/sched_switch/format": text}
+    guest = guest_with({f"/sys/kernel/tracing/{name}": content.encode() for name, content in files.items()})
+    assert number_field(guest, "sched.sched_switch") == field
+
+
+LOG = """[    1.0] trace_kprobe: error: This function returns 'void' type
+  Command: r:lab/probe kfree a1=$retval
+{:>{}}
+"""
+
+
+@pytest.mark.parametrize(("caret", "refused"), [(len("  Command: r:"), PlaceRefused), (42, UnsupportedError)])
+def test_a_value_that_the_kernel_does_not_fetch_is_unsupported(caret: int, refused: type[LabError]) -> None:
+    class RefusingGuest:
+        def get(self, path: str, **_: object) -> bytes:
+            assert path == "/sys/kernel/tracing/error_log"
+            return LOG.format("^", caret).encode()
+
+        def succeed(self, argv: object) -> None:
+            raise CommandFailed("sh ended with status 1")
+
+    wanted = Definition("kprobe", "r", "kfree", ("a1=$retval",))
+    with pytest.raises(LabError, match=r"^the kernel refuses the event .*: This function returns 'void' type\n") as found:
+        define(cast(Guest, RefusingGuest()), wanted)
+    assert type(found.value) is refused
 
 
 FRAMES = (" => vfs_read <ffffffff81000005>", " => ksys_read <ffffffff81000105>")
