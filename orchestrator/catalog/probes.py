@@ -379,8 +379,9 @@ class ProbeKind(KernelFeature):
             return self
         number = handler.removeprefix("fetch-")
         values = _values(self, arch)
-        # The text is an event's field as well, and a number without its type (TPARG_FL_TEVENT, kernel/trace/trace_probe.c).
-        fetched = ["text=$comm:string"] if number == "string" else [f"a{one + 1}={values[one]}" for one in range(int(number))]
+        # Without its type an eprobe stores the address (TPARG_FL_TEVENT, traceprobe_parse_probe_arg_body()).
+        text = ["text=$comm:string"]
+        fetched = text if number == "string" else [f"a{one + 1}={values[one]}" for one in range(int(number))]
         return self.model_copy(update={"fetched": fetched})
 
     def needed_in(self, release: str) -> list[str]:

@@ -163,6 +163,13 @@ def definition_of(kind: ProbeKind, point: ProbePoint) -> tracefs.Definition:
     return tracefs.Definition(kind.event, "r" if kind.at_return else "p", place, fetched)
 
 
+def _check_name(kind: ProbeKind, point: ProbePoint) -> None:
+    """Raise UnsupportedError where a name, which the function tracer goes by, is of other functions as well."""
+    if kind.site == "ftrace" and point.shared_with:
+        others = " and ".join(point.shared_with)
+        raise UnsupportedError(f"{kind.name} is at each function of a name, and {others} has a {point.symbol}, too")
+
+
 def _with_field(guest: Guest, kind: ProbeKind) -> ProbeKind:
     if EVENT_FIELD not in "".join(kind.fetched):
         return kind
@@ -179,8 +186,9 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
 
     Raises EvidenceError if the kernel refuses it (with the kernel's reason), or if the original bytes are not restored
     at the end. A program's bytes are those of a process started afterwards. Raises UnsupportedError for values that the
-    kernel does not fetch.
+    kernel does not fetch, and a function whose name is not unique where the kernel goes by the name.
     """
+    _check_name(kind, point)
     place = place_of(guest, kind, point, symbols)
     definition: tracefs.Definition | None = None
 
@@ -255,22 +263,27 @@ class GraphAttachment(PlacedAttachment):
     def __init__(self, guest: Guest, kind: ProbeKind, place: Place, graph: tracefs.FunctionGraph) -> None:
         super().__init__(guest, kind, place)
         self._graph = graph
+        self._records = False
         self._calls: Sequence[tracefs.GraphedCall] = ()
 
     def observe(self) -> Observation:
-        state = self._graph.state()
-        if state != "function_graph":
-            raise EvidenceError(f"the kernel's tracer is {state[:40]!r}, not function_graph")
-        return self._place.observe()
+        self._graph.check(records=self._records)
+        seen = self._place.observe()
+        sides = tracefs.graph_sides(self._kind.option, records=self._records)
+        # Older kernels do not list what the tracer calls.
+        if " for " in (seen.called or "") and not str(seen.called).endswith(sides):
+            raise EvidenceError(f"the function tracer calls {seen.called} at {self.point.symbol}, not {sides}")
+        return seen
 
     def set_handler(self, handler: Handler) -> None:
         """It counts nothing: hits are counted in what it records."""
         if handler == "noop":
             self._calls = self._graph.recorded()
-        self._graph.select(records=handler != "noop")
+        self._records = handler != "noop"
+        self._graph.select(records=self._records)
 
-    def renewal(self) -> Callable[[], None]:
-        return self._graph.empty
+    def renewal(self) -> Callable[[], None] | None:
+        return self._graph.empty if self._records else None
 
     def separate_caller(self) -> contextlib.nullcontext[None]:
         """The buffer has each hit's thread."""
@@ -287,15 +300,16 @@ class GraphAttachment(PlacedAttachment):
         return self.counts(called)
 
     def _check(self, call: tracefs.GraphedCall) -> None:
-        lacks_arguments = self._kind.option == "funcgraph-args" and not call.arguments
+        # A function without arguments, or without type information, has "()" with funcgraph-args, too.
         lacks_result = self._kind.option == "funcgraph-retval" and call.result is None
-        if call.function not in (self.point.symbol, *self.point.aliases) or lacks_arguments or lacks_result:
+        if call.function not in (self.point.symbol, *self.point.aliases) or lacks_result:
             raise EvidenceError(f"a traced call is not as it must be at {self.point.name}", detail=[str(call)])
 
 
 @contextlib.contextmanager
 def graph_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Iterator[GraphAttachment]:
     """Let the function graph tracer trace the point's function; stop it at the end, and prove the original bytes."""
+    _check_name(kind, point)
     place = place_of(guest, kind, point, symbols)
 
     def remove() -> None:
@@ -305,5 +319,5 @@ def graph_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     check_untouched(place.point, place.observe(), "before tracing")
     graph = tracefs.FunctionGraph(guest, point.symbol, kind.option)
     with cleanup_after(remove):
-        graph.select(records=False)
+        graph.start()
         yield GraphAttachment(guest, kind, place, graph)

@@ -209,7 +209,7 @@ def check_called(
         right = seen.called == expected or is_sole_user
     elif kind.event == "graph":
         expected = "the function graph tracer alone"
-        right = tracefs.GRAPH_TRACER.fullmatch(seen.called or "") is not None
+        right = tracefs.is_graph_tracer(seen.called, kind.option)
     elif kind.mechanism == "direct" and kind.template is not None:
         right, expected = is_modules, f"a trampoline of {module}"
     elif kind.site == "ftrace" and kind.mechanism != "direct":

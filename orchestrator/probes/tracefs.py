@@ -7,6 +7,7 @@ instance disables all its events.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -154,13 +155,18 @@ def _buffers(guest: Guest, folder: str) -> Iterator[tuple[int, int | None, Seque
 
 
 _GRAPHED = re.compile(
-    r"^ *(\d{1,5})\) +\S.{0,20}?-(\d{1,10}) +\|.{0,40}\|  ([\w.]{1,200})\((.{0,400})\);(?: +/\* (.{1,200}) \*/)?$"
+    r"^ *(\d{1,5})\) +\S.{0,20}?-(\d{1,10}) +\|.{0,40}\|  ([\w.]{1,200})(?: \[\w{1,60}\])?"
+    r"\((.{0,400})\);(?: +/\* (.{1,200}) \*/)?$"
 )
 """A call by function_graph, with funcgraph-proc: `` 0)  bench-72   |   0.521 us    |  vfs_read(); /* = 0x0 */``."""
-_SWITCH = re.compile(r"^ *-{20,}$|^ *\d{1,5}\) .{1,40} => .{1,40}$|^$")
-"""Lines between the calls of one thread and those of the next on a CPU."""
+_SWITCH = re.compile(r"^ *-{20,}$|^ *\d{1,5}\) .{1,40} => .{1,40}$|^ *\d{1,5}\) .{1,40} (?:=+>|<=+) \|$|^$")
+"""Lines between the calls of one thread and those of the next on a CPU, and around those that handle an interrupt."""
+_IN_PARTS = re.compile(r"\) \{$|\|  +\}(?: /\* .{1,200} \*/)?$")
 _NEVER = "1000000000"
 """A threshold in microseconds: no call takes so long, and neither its entry nor its return is recorded."""
+_CLOCK = "counter"
+"""The cost of other clocks depends on the time: some instructions of 5000 events on i386 (x86-tsc, local), and with
+local, which costs 30 more per event, also on x86_64."""
 
 
 class GraphedCall(NamedTuple):
@@ -177,17 +183,38 @@ class FunctionGraph:
     """The function graph tracer at one function. It is tracefs's own: before Linux 6.11 no instance can have it."""
 
     def __init__(self, guest: Guest, function: str, option: str | None) -> None:
-        self._guest = guest
-        self._options = ["funcgraph-proc", *([] if option is None else [option])]
-        self._put("set_ftrace_filter", function)
+        self._guest, self._function = guest, function
+        self._options = [f"options/{one}" for one in ("funcgraph-proc", option) if one is not None]
+        # "7 (expanded: 1408)": the kernel's own size as soon as a tracer is used.
+        clock, size = (
+            re.search(form, self._get(file))
+            for form, file in ((r"\[(\S+)\]", "trace_clock"), (r"(\d+)\)?$", "buffer_size_kb"))
+        )
+        if clock is None or size is None:
+            raise EvidenceError("the clock and the buffer of the guest's tracefs cannot be read")
+        self._before = {
+            "current_tracer": "nop",
+            "tracing_thresh": "0",
+            **dict.fromkeys(self._options, "0"),
+            "set_ftrace_filter": "",
+            "buffer_size_kb": size[1],
+            "trace_clock": clock[1],
+            "tracing_on": "1",
+        }
+
+    def start(self) -> None:
+        """Trace the function, and record no call."""
+        self._put("set_ftrace_filter", self._function)
         self._put("buffer_size_kb", _BUFFER_KB)
+        self._put("trace_clock", _CLOCK)
+        self.select(records=False)
 
     def select(self, *, records: bool) -> None:
         """Record each call, or let both sides run and record none. The tracer takes its options as it starts."""
         self._put("current_tracer", "nop")
         self._put("tracing_thresh", "0" if records else _NEVER)
         for option in self._options:
-            self._put(f"options/{option}", "1")
+            self._put(option, "1")
         self._put("current_tracer", "function_graph")
         self._put("tracing_on", "1")
         self.empty()
@@ -195,15 +222,29 @@ class FunctionGraph:
     def empty(self) -> None:
         self._put("trace", "")
 
-    def state(self) -> str:
-        return kernel_value(self._guest, f"{TRACEFS}/current_tracer")
+    def check(self, *, records: bool) -> None:
+        """Raise EvidenceError unless the kernel shows what was selected, and has recorded nothing otherwise."""
+        wanted = {"current_tracer": "function_graph", "tracing_thresh": "0" if records else _NEVER}
+        for file, text in (wanted | dict.fromkeys(self._options, "1")).items():
+            found = self._get(file)
+            if found != text:
+                raise EvidenceError(f"the kernel's {file} is {found[:40]!r}, not {text}")
+        for cpu, entries, _ in () if records else _buffers(self._guest, TRACEFS):
+            if entries != 0:
+                raise EvidenceError(f"the buffer of CPU {cpu} has {entries} events, and none was to be recorded")
 
     def recorded(self) -> Sequence[GraphedCall]:
         """The calls so far, and none any more: what reads them may be what is traced."""
         self._put("tracing_on", "0")
         calls: list[GraphedCall] = []
-        for cpu, entries, lines in _buffers(self._guest, TRACEFS):
-            found = [(line, _GRAPHED.match(line)) for line in lines if not _SWITCH.match(line)]
+        for cpu, entries, all_lines in _buffers(self._guest, TRACEFS):
+            lines = [line for line in all_lines if not _SWITCH.match(line)]
+            parts = [line for line in lines if _IN_PARTS.search(line)]
+            if parts:
+                raise EvidenceError(
+                    f"a call on CPU {cpu} was not over as the function was called again", detail=parts[:4]
+                )
+            found = [(line, _GRAPHED.match(line)) for line in lines]
             wrong = [line for line, call in found if call is None or int(call[1]) != cpu]
             # The entry and the return have an event each.
             if wrong or 2 * len(found) != entries:
@@ -215,15 +256,16 @@ class FunctionGraph:
         return calls
 
     def stop(self) -> None:
-        self._put("current_tracer", "nop")
-        self._put("tracing_thresh", "0")
-        for option in self._options:
-            self._put(f"options/{option}", "0")
-        self._put("set_ftrace_filter", "")
-        self._put("tracing_on", "1")
+        """Undo all of it, the rest where something fails, too."""
+        with contextlib.ExitStack() as last_first:
+            for file, text in reversed(self._before.items()):
+                last_first.callback(self._put, file, text)
 
     def _put(self, file: str, text: str) -> None:
         self._guest.put(text.encode(), f"{TRACEFS}/{file}")
+
+    def _get(self, file: str) -> str:
+        return kernel_value(self._guest, f"{TRACEFS}/{file}")
 
 
 def make_instance(guest: Guest) -> None:
@@ -233,14 +275,12 @@ def make_instance(guest: Guest) -> None:
     guest.succeed(["mkdir", INSTANCE])
     guest.put(b"0", f"{INSTANCE}/tracing_on")
     guest.put(_BUFFER_KB.encode(), f"{INSTANCE}/buffer_size_kb")
-    # The cost of other clocks depends on the time: some instructions of 5000 events on i386 (x86-tsc, local), and with
-    # local, which costs 30 more per event, also on x86_64.
-    guest.put(b"counter", f"{INSTANCE}/trace_clock")
+    guest.put(_CLOCK.encode(), f"{INSTANCE}/trace_clock")
     guest.put(b"1", f"{INSTANCE}/options/sym-addr")
 
 
 def define(guest: Guest, definition: Definition) -> TraceEvent:
-    """Make the event. Raises PlaceRefused with the kernel's own reason, UnsupportedError if that is of a fetched value."""
+    """Make the event. Raises PlaceRefused with the kernel's own reason; UnsupportedError for a value not fetched."""
     try:
         guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', definition.text, definition.listing])
     except CommandFailed:
@@ -434,10 +474,16 @@ def check_trampoline(guest: Guest, traced: Traced, target: int, code: int) -> No
         raise EvidenceError(f"the call leads to {target:#x}, where nothing calls the BPF program at {code:#x}")
 
 
-GRAPH_TRACER = re.compile(
-    r"ftrace_graph_func(?: for ent:trace_graph_entry(?:_args)? ret:trace_graph_(?:thresh_)?return)?"
-)
-"""What ``called_by_tracer`` must find for the function graph tracer; older kernels do not list what it calls."""
+def graph_sides(option: str | None, *, records: bool) -> str:
+    """What the function graph tracer calls at the entry and at the return, as the kernel lists it."""
+    entry = "trace_graph_entry_args" if option == "funcgraph-args" else "trace_graph_entry"
+    return f"ent:{entry} ret:trace_graph_{'return' if records else 'thresh_return'}"
+
+
+def is_graph_tracer(called: str | None, option: str | None) -> bool:
+    """Whether ``called_by_tracer`` has found the tracer; older kernels do not list what it calls."""
+    listed = (graph_sides(option, records=records) for records in (False, True))
+    return called in ("ftrace_graph_func", *(f"ftrace_graph_func for {sides}" for sides in listed))
 
 
 def called_for_fprobe(symbols: Symbols, *, at_return: bool) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import cast
@@ -16,10 +18,16 @@ from hypothesis import strategies as st
 
 from orchestrator.arch import Arch
 from orchestrator.catalog.probes import Handler, probe_kind, probes
-from orchestrator.errors import CommandFailed, EvidenceError, LabError, PlaceRefused, UnsupportedError
+from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, PlaceRefused, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called
-from orchestrator.probes.event_attachment import EventAttachment, definition_of
+from orchestrator.probes.event_attachment import (
+    EventAttachment,
+    GraphAttachment,
+    definition_of,
+    event_attached,
+    graph_attached,
+)
 from orchestrator.probes.evidence import Observation, check_armed, check_called, check_same, followed
 from orchestrator.probes.place import Place
 from orchestrator.probes.point import ProbePoint
@@ -523,16 +531,20 @@ GRAPHED = """# tracer: function_graph
 """
 
 
-def graph(trace: str, entries: int) -> FunctionGraph:
+def graph(trace: str, entries: int, option: str | None = None, **says: str) -> FunctionGraph:
     files = {
-        "set_ftrace_filter": "",
-        "buffer_size_kb": "",
-        "tracing_on": "",
+        "buffer_size_kb": "7 (expanded: 1408)\n",
+        "trace_clock": "local [global] counter\n",
+        "current_tracer": "function_graph\n",
+        "tracing_thresh": "1000000000\n",
+        **dict.fromkeys(("options/funcgraph-proc", f"options/{option}"), "1\n"),
+        **dict.fromkeys(("set_ftrace_filter", "tracing_on", "trace"), ""),
+        **says,
         "per_cpu/cpu0/stats": STATS.replace("entries: 1", f"entries: {entries}"),
         "per_cpu/cpu0/trace": trace,
     }
     content = {f"/sys/kernel/tracing/{name}": text.encode() for name, text in files.items()}
-    return FunctionGraph(guest_with(content), "vfs_read", None)
+    return FunctionGraph(guest_with(content), "vfs_read", option)
 
 
 def test_calls_of_the_function_graph_tracer_are_read() -> None:
@@ -541,6 +553,91 @@ def test_calls_of_the_function_graph_tracer_are_read() -> None:
         GraphedCall(0, 72, "vfs_read", "file=0xffff888003a40000, buf=0x0, count=0x0", "= 0x0"),
         GraphedCall(0, 77, "vfs_read", "", "= -22"),
     ]
+    interrupt = """ 0)  <idle>-0     |   ==========> |
+ 0)  <idle>-0     |   1.000 us    |  tick [mine](); /* ret=0x1 */
+ 0)  <idle>-0     |   <========== |
+"""
+    assert graph(interrupt, 2).recorded() == [GraphedCall(0, 0, "tick", "", "ret=0x1")]
+
+
+@pytest.mark.parametrize("line", ["vfs_read() {", "vfs_read(file=0x0) {", "}", "} /* vfs_read */", "} /* f ret=0x0 */"])
+def test_a_call_within_a_call_is_refused_by_its_name(line: str) -> None:
+    with pytest.raises(EvidenceError, match=r"^a call on CPU 0 was not over as the function was called again\n"):
+        graph(f"{GRAPHED} 0)  a-b 3-77     |               |  {line}\n", 6).recorded()
+
+
+def test_the_function_graph_tracer_is_undone_whatever_fails() -> None:
+    put: list[tuple[str, bytes]] = []
+
+    class RefusingGuest:
+        def get(self, path: str, **_: object) -> bytes:
+            return b"[global] counter" if path.endswith("clock") else b"7 (expanded: 1408)"
+
+        def put(self, content: bytes, target: str) -> None:
+            put.append((target.removeprefix("/sys/kernel/tracing/"), content))
+            if content == b"nop":
+                raise GuestError("cannot write current_tracer")
+
+    with pytest.raises(GuestError, match=r"^cannot write current_tracer"):
+        FunctionGraph(cast(Guest, RefusingGuest()), "vfs_read", "funcgraph-args").stop()
+    assert put == [
+        ("current_tracer", b"nop"),
+        ("tracing_thresh", b"0"),
+        ("options/funcgraph-proc", b"0"),
+        ("options/funcgraph-args", b"0"),
+        ("set_ftrace_filter", b""),
+        ("buffer_size_kb", b"1408"),
+        ("trace_clock", b"global"),
+        ("tracing_on", b"1"),
+    ]
+
+
+def graphed(called: str, *, option: str | None = None, entries: int = 0, **says: str) -> GraphAttachment:
+    place = SimpleNamespace(point=POINT, observe=lambda: replace(ONE_FPROBE, called=called))
+    kind = probes()["function-graph" if option is None else f"function-graph-{option.removeprefix('funcgraph-')}"]
+    traced = graph("", entries, option, **says)
+    return GraphAttachment(cast(Guest, None), kind, cast(Place, place), traced)
+
+
+LISTED = "ftrace_graph_func for ent:trace_graph_entry ret:trace_graph_"
+
+
+def test_the_function_graph_tracer_does_what_it_is_told() -> None:
+    for called in ("ftrace_graph_func", f"{LISTED}thresh_return"):
+        attachment = graphed(called)
+        assert (attachment.observe().called, attachment.renewal()) == (called, None)
+    for wrong, complaint in (
+        (
+            graphed(f"{LISTED}return"),
+            r"calls ftrace_graph_func for .*, not ent:trace_graph_entry ret:trace_graph_thresh",
+        ),
+        (graphed(f"{LISTED}thresh_return", option="funcgraph-args"), r", not ent:trace_graph_entry_args ret:"),
+        (graphed("ftrace_graph_func", tracing_thresh="0"), r"^the kernel's tracing_thresh is '0', not 1000000000"),
+        (graphed("ftrace_graph_func", current_tracer="nop"), r"^the kernel's current_tracer is 'nop', not function_g"),
+        (
+            graphed("ftrace_graph_func", option="funcgraph-args", **{"options/funcgraph-args": "0"}),
+            r"^the kernel's options/funcgraph-args is '0', not 1",
+        ),
+        (graphed("ftrace_graph_func", entries=2), r"^the buffer of CPU 0 has 2 events, and none was to be recorded"),
+    ):
+        with pytest.raises(EvidenceError, match=complaint):
+            wrong.observe()
+    recording = graphed(f"{LISTED}return", tracing_thresh="0", entries=2)
+    recording.set_handler("record")
+    assert recording.observe()
+    assert recording.renewal() is not None
+
+
+@pytest.mark.parametrize(("probe", "attached"), [("fprobe-event", event_attached), ("function-graph", graph_attached)])
+def test_a_name_of_several_functions_is_unsupported_where_it_is_all_that_counts(
+    probe: str, attached: Callable[..., AbstractContextManager[object]]
+) -> None:
+    shared = replace(POINT, shared_with=["mine"])
+    refused = pytest.raises(
+        UnsupportedError, match=rf"^{probe} is at each function of a name, and mine has a {NAME}, to"
+    )
+    with refused, attached(guest_with({}), probes()[probe], shared, SYMBOLS):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -549,8 +646,6 @@ def test_calls_of_the_function_graph_tracer_are_read() -> None:
         (GRAPHED, 5),
         (GRAPHED, 8),
         (GRAPHED.replace(" 0)  a-b", " 1)  a-b"), 6),
-        (GRAPHED.replace("vfs_read(); /* = -22 */", "vfs_read() {"), 6),
-        (f"{GRAPHED} 0)  a-b 3-77     |   1.000 us    |  }}\n", 6),
         (f"{GRAPHED}something\n", 6),
     ],
 )
@@ -564,7 +659,8 @@ def test_a_call_that_is_not_whole_is_refused(trace: str, entries: int) -> None:
     [
         ("ftrace_graph_func", True),
         ("ftrace_graph_func for ent:trace_graph_entry ret:trace_graph_return", True),
-        ("ftrace_graph_func for ent:trace_graph_entry_args ret:trace_graph_thresh_return", True),
+        ("ftrace_graph_func for ent:trace_graph_entry ret:trace_graph_thresh_return", True),
+        ("ftrace_graph_func for ent:trace_graph_entry_args ret:trace_graph_return", False),
         ("ftrace_graph_func for ent:fprobe_fgraph_entry ret:fprobe_return", False),
         ("ftrace_graph_func for ent:trace_graph_entry ret:trace_graph_return and ent:other ret:other", False),
         ("ftrace_ops_list_func", False),
@@ -688,7 +784,9 @@ def test_a_value_that_the_kernel_does_not_fetch_is_unsupported(caret: int, refus
             raise CommandFailed("sh ended with status 1")
 
     wanted = Definition("kprobe", "r", "kfree", ("a1=$retval",))
-    with pytest.raises(LabError, match=r"^the kernel refuses the event .*: This function returns 'void' type\n") as found:
+    with pytest.raises(
+        LabError, match=r"^the kernel refuses the event .*: This function returns 'void' type\n"
+    ) as found:
         define(cast(Guest, RefusingGuest()), wanted)
     assert type(found.value) is refused
 
