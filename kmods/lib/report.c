@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What does a probe module report to the host, in /sys/module/<name>/parameters/? */
+#include <linux/kconfig.h>
 #include <linux/moduleparam.h>
 #include <linux/rcupdate.h>
 #include <linux/string.h>
@@ -54,7 +55,7 @@ static int set_handler(const char *text, const struct kernel_param *param)
 		return -ENODEV;
 	if (wanted < 0)
 		return wanted;
-	if (wanted == HANDLER_STACK && !report.traces_stacks)
+	if (wanted == HANDLER_STACK && !(IS_ENABLED(CONFIG_STACKTRACE) && report.traces_stacks))
 		return -EOPNOTSUPP;
 	if (wanted == HANDLER_RECORD || wanted == HANDLER_STACK) {
 		err = ring_allocate();

@@ -35,13 +35,36 @@ void notrace record_stack(u64 place)
 	unsigned int depth, i;
 
 	preempt_disable_notrace();
+#ifdef CONFIG_STACKTRACE
 	depth = stack_trace_save(frames, MOST_FRAMES, 0);
+#else
+	depth = 0;	/* report.c refuses the handler */
+#endif
 	for (i = 0; i < ARRAY_SIZE(outermost) && i < depth; i++)
 		outermost[i] = frames[depth - 1 - i];
 	record_event(LAB_EVENT_STACK, place, depth, outermost[0], outermost[1], outermost[2], outermost[3]);
 	preempt_enable_notrace();
 }
 NOKPROBE_SYMBOL(record_stack);
+
+/* In which context a stack is being recorded. Each interrupts only those before it, and never itself. */
+static DEFINE_PER_CPU(unsigned int, recording_in);
+
+void notrace record_stack_once(u64 place)
+{
+	unsigned int outer, context;
+
+	preempt_disable_notrace();
+	context = (preempt_count() & (NMI_MASK | HARDIRQ_MASK | SOFTIRQ_OFFSET)) | 1;
+	outer = __this_cpu_read(recording_in);
+	if (outer != context) {
+		__this_cpu_write(recording_in, context);
+		record_stack(place);
+		__this_cpu_write(recording_in, outer);
+	}
+	preempt_enable_notrace();
+}
+NOKPROBE_SYMBOL(record_stack_once);
 
 static int make_ring(unsigned int cpu)
 {

@@ -177,6 +177,16 @@ static __always_inline void record_registers(enum lab_event event, const void *a
 void record_stack(u64 place);
 
 /**
+ * record_stack_once() - the same, unless the unwinder itself has hit the probe
+ * @place: see record_stack()
+ *
+ * For mechanisms that do not guard their handlers against recursion.
+ *
+ * Context: any.
+ */
+void record_stack_once(u64 place);
+
+/**
  * ring_allocate() - make an empty ring for every CPU, if there are none yet, and show them in debugfs
  *
  * No handler may record before.

@@ -13,9 +13,11 @@ from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.arming import module_attached
 from orchestrator.probes.bpf_attachment import bpf_attached
 from orchestrator.probes.bpf_program import compile_programs
 from orchestrator.probes.event_attachment import event_attached
+from orchestrator.probes.events import read_events
 from orchestrator.probes.evidence import observe
 from orchestrator.probes.point import ProbePoint, find_entry
 from orchestrator.probes.symbols import Symbols
@@ -139,6 +141,21 @@ def test_a_program_that_another_replaced_has_not_run(
             attachment.set_handler("noop")
         with pytest.raises(EvidenceError, match=r"^after attaching, the kernel lists no probe at"):
             caller.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("kind", ["ftrace", pytest.param("ftrace-direct", marks=pytest.mark.nightly("the sibling"))])
+def test_the_stack_of_a_hit_in_the_unwinder_is_not_recorded_in_turn(
+    ready: ReadyGuest, modules: ModuleMaker, kind: str
+) -> None:
+    """Otherwise it is the last thing that the kernel does."""
+    unwinder = find_entry(ready.guest, ready.symbols, "unwind_next_frame", 0)
+    module = modules.probe(probes()[kind].template or "", unwinder.symbol, 0)
+    with module_attached(ready.guest, probes()[kind], module, unwinder, ready.symbols) as attachment:
+        attachment.set_handler("stack")
+        ready.guest.succeed(["cat", "/proc/self/stack"])
+        attachment.set_handler("noop")
+        assert 0 < read_events(ready.guest, module.name).written < 100
+    ready.guest.check_console()
 
 
 def test_a_function_without_type_information_is_refused_with_the_guest_s_words(
