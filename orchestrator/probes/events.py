@@ -62,8 +62,8 @@ _INTERRUPTIBLE = frozenset(
 )
 """Kinds whose handlers run with interrupts on. A kprobe's runs with them off, or the kernel skips what an interrupt
 hits meanwhile; and no interrupt makes a system call."""
-_FEWEST_FRAMES = 3
-"""Functions of a stack: a handler, a system call's function, and the entry into the kernel."""
+FEWEST_FRAMES = 3
+"""Functions of the kernel's stack: a handler, a system call's function, and the entry into the kernel."""
 _CONTEXTS = 4
 """A task, a softirq, an interrupt and an NMI: each can interrupt the handler of the one before."""
 _INTERRUPTED = 100
@@ -259,12 +259,13 @@ def _check_arguments(event: Event, word_size: int, called: Called, point: ProbeP
 
 
 def _check_stack(event: Event, plain: EventKind, point: ProbePoint, symbols: Symbols) -> None:
-    """A stack is of the place, and ends at the entry into the kernel, unless the unwinder has lost its way."""
+    """A stack is of the place, and ends where the kernel is entered, unless the unwinder has lost its way."""
     place, depth, outermost, *_ = event.args
     if plain not in {EventKind.SYSCALL, EventKind.TRACEPOINT} and place != point.address:
         raise _wrong(event, f"a stack is of {place:#x}, not of {point.address:#x}")
-    if depth < _FEWEST_FRAMES or not point.is_callers(outermost, symbols):
-        raise _wrong(event, f"a stack of {depth} functions ends at {outermost:#x}, not at the entry into the kernel")
+    if depth < FEWEST_FRAMES or not symbols.in_entry(outermost):
+        end = symbols.at(outermost)
+        raise _wrong(event, f"a stack of {depth} functions ends at {end}, not at the entry into the kernel")
 
 
 def _check_sameness(events: Sequence[Event], word_size: int) -> None:

@@ -95,6 +95,11 @@ class Symbols:
     def in_text(self, address: int) -> bool:
         return self.address("_stext") <= address < self.address("_etext")
 
+    def in_entry(self, address: int) -> bool:
+        """Whether an address is in code by which the kernel is entered, or in which a new task begins."""
+        is_entry = self.address("__entry_text_start") <= address < self.address("__entry_text_end")
+        return is_entry or self.at(address).startswith("ret_from_fork")
+
     def functions_like(self, pattern: re.Pattern[str]) -> Mapping[str, int]:
         """The addresses of the kernel's own functions whose names match completely and are unique."""
         return {

@@ -122,10 +122,14 @@ def test_every_kind_of_probe_has_its_event() -> None:
 
 # --- checking -------------------------------------------------------------------------------------
 
-SYMBOLS = Symbols(b"c1000000 T _stext\nc1484720 T _etext\nc108c7a0 T __ia32_sys_gettimeofday\n")
+SYMBOLS = Symbols(
+    b"c1000000 T _stext\nc1484720 T _etext\nc1470000 T __entry_text_start\nc1471000 T entry_INT80_32\n"
+    b"c1472000 T __entry_text_end\nc1002400 T ret_from_fork\nc1003000 T do_int80_syscall_32\n"
+    b"c108c7a0 T __ia32_sys_gettimeofday\n"
+)
 POINT = ProbePoint("__ia32_sys_gettimeofday", 0, 0xC108C7A0, bytes(16))
 CALLED = Called("sysenter", 3, frozenset({28}), number=78, arguments=(0x8050228, 0, 0, 0, 0, 0), result=0)
-CALLER = 0xC100240C
+CALLER, ENTRY = 0xC100240C, 0xC14710F9
 FIRST: dict[EventKind, Args] = {
     EventKind.KPROBE: (POINT.address, 0xC01E3FB40000004E, 0xC01E3FB4C01E3F94, CALLER, 0, 0),
     EventKind.DJPROBE: (POINT.address, 0xC01E3FB40000004E, 0xC01E3FB4C01E3F94, CALLER, 0, 0),
@@ -320,12 +324,14 @@ def test_another_process_s_events_do_not_count(event: EventKind) -> None:
 @pytest.mark.parametrize(
     ("event", "place", "depth", "outermost", "complaint"),
     [
+        (EventKind.KPROBE, POINT.address, 5, ENTRY, None),
         (EventKind.KPROBE, POINT.address, 5, CALLER, None),
-        (EventKind.KPROBE, POINT.address + 1, 5, CALLER, r"^a stack is of 0xc108c7a1, not of 0xc108c7a0\n"),
-        (EventKind.KPROBE, POINT.address, 2, CALLER, r"^a stack of 2 functions ends at 0xc100240c, not at the entry"),
-        (EventKind.KPROBE, POINT.address, 5, 0xD0001000, r"^a stack of 5 functions ends at 0xd0001000, not at "),
-        (EventKind.SYSCALL, 78, 4, CALLER, None),
-        (EventKind.TRACEPOINT, 0, 4, CALLER, None),
+        (EventKind.KPROBE, POINT.address + 1, 5, ENTRY, r"^a stack is of 0xc108c7a1, not of 0xc108c7a0\n"),
+        (EventKind.KPROBE, POINT.address, 2, ENTRY, r"^a stack of 2 functions ends at entry_INT80_32\+0xf9, not at t"),
+        (EventKind.KPROBE, POINT.address, 5, 0xC1003010, r"ends at do_int80_syscall_32\+0x10, not at the entry into"),
+        (EventKind.KPROBE, POINT.address, 5, 0xD0001000, r"^a stack of 5 functions ends at _etext\+0x"),
+        (EventKind.SYSCALL, 78, 4, ENTRY, None),
+        (EventKind.TRACEPOINT, 0, 4, ENTRY, None),
     ],
 )
 def test_a_stack_is_of_the_place_and_ends_in_the_kernel(
