@@ -20,12 +20,14 @@ from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import tracefs
 from orchestrator.probes.attachment import Called, allow_optimisation, cleanup_after, wait_until_untouched, write_events
+from orchestrator.probes.events import FEWEST_FRAMES
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
 _STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1", "stack": "1"}
+_ADDRESS = r"<0*([0-9a-f]{1,16})>"
 _NUMBER, _TEXT = r"(?:0x[0-9a-f]+|-?\d+)", r'"[^"]*"'
 
 
@@ -83,7 +85,8 @@ class EventAttachment(PlacedAttachment):
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         self._check_none_missed()
-        events = self._event.recorded_with_stacks() if self._has_stacks else self._event.recorded()
+        is_users = self._kind.site == "program"
+        events = self._event.recorded_with_stacks(user=is_users) if self._has_stacks else self._event.recorded()
         rows = ([event.cpu, event.number, event.pid, event.said, *event.stack] for event in events)
         write_events(file, ["cpu", "number", "pid", "event", *(["stack"] if self._has_stacks else [])], rows)
         for before, after in pairwise(events):
@@ -91,6 +94,9 @@ class EventAttachment(PlacedAttachment):
                 raise EvidenceError("events of a CPU are out of order", detail=[str(before), str(after)])
         for event in events:
             self._check(self._without_values(event), symbols)
+            if self._has_stacks and event.pid in called.pids:
+                frames = [int(found, 16) for frame in event.stack for found in re.findall(_ADDRESS, frame)]
+                self._check_stack(event, frames, symbols)
         hits = sum(event.pid in called.pids for event in events)
         return hits, len(events) - hits
 
@@ -108,7 +114,7 @@ class EventAttachment(PlacedAttachment):
             if not event.said.startswith(_words_of(self._kind)):
                 raise EvidenceError(f"an event is not of {self._kind.tracepoint}", detail=[str(event)])
             return
-        addresses = [int(found, 16) for found in re.findall(r"<0*([0-9a-f]{1,16})>", event.said)]
+        addresses = [int(found, 16) for found in re.findall(_ADDRESS, event.said)]
         if self._kind.at_return:
             function = self.point.address - self.point.offset
             is_return = len(addresses) == 2 and self.point.is_callers(addresses[0], symbols)
@@ -118,6 +124,14 @@ class EventAttachment(PlacedAttachment):
             right = addresses == [self.point.address]
         if not (event.said.startswith("probe: (") and event.said.endswith(")") and right):
             raise EvidenceError(f"an event is not of {self.point.name}", detail=[str(event)])
+
+    def _check_stack(self, event: tracefs.TracedEvent, frames: Sequence[int], symbols: Symbols) -> None:
+        """It ends where the kernel is entered. A kprobe's begins at the point, an fprobe's may begin in its handler."""
+        first = frames[:1] if self._kind.event == "kprobe" else frames
+        is_there = any(0 <= frame - self.point.address <= tracefs.CALL_BYTES for frame in first)
+        begins = self._kind.at_return or self._kind.tracepoint is not None or is_there
+        if not begins or len(frames) < FEWEST_FRAMES or not symbols.in_entry(frames[-1]):
+            raise EvidenceError(f"a stack is not from {self.point.name} to the kernel's entry", detail=[str(event)])
 
     def _check_none_missed(self) -> None:
         """Tracepoints skip nothing, as their probes may be re-entered; what fprobes miss the kernel does not show."""
@@ -247,6 +261,10 @@ class UserEventAttachment(EventAttachment):
         said = (_AT_RETURN if self._kind.at_return else _AT_ENTRY).fullmatch(event.said)
         if said is None or not self.point.is_at(int(said[1], 16)):
             raise EvidenceError(f"an event is not of {self.point.name}", detail=[str(event)])
+
+    def _check_stack(self, event: tracefs.TracedEvent, frames: Sequence[int], symbols: Symbols) -> None:
+        if not frames or not (self._kind.at_return or self.point.is_at(frames[0])):
+            raise EvidenceError(f"a stack of the program does not begin at {self.point.name}", detail=[str(event)])
 
     def _check_none_missed(self) -> None:
         """The kernel counts no missed hits of uprobes; _check_all compares the counted ones."""

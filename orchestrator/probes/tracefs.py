@@ -75,7 +75,6 @@ class TracedEvent(NamedTuple):
 
 
 _FRAME = " => "
-_STACKS = ("<stack trace>", "<user stack trace>")
 
 
 class TraceEvent:
@@ -131,12 +130,12 @@ class TraceEvent:
             events += of_cpu
         return events
 
-    def recorded_with_stacks(self) -> Sequence[TracedEvent]:
+    def recorded_with_stacks(self, *, user: bool) -> Sequence[TracedEvent]:
         """Each event with its stack, which the buffer has as an event of its own behind it."""
-        found = self.recorded()
+        found, heading = self.recorded(), "<user stack trace>" if user else "<stack trace>"
         pairs = list(zip(found[::2], found[1::2], strict=False))
         for event, stack in pairs:
-            if stack.said not in _STACKS or stack.pid != event.pid or not stack.stack:
+            if stack.said != heading or stack.pid != event.pid or not stack.stack:
                 raise EvidenceError("an event has no trace of the stack behind it", detail=[str(event), str(stack)])
         if len(found) % 2:
             raise EvidenceError("the last event has no trace of the stack behind it", detail=[str(found[-1])])

@@ -723,7 +723,7 @@ def recording(handler: Handler, *lines: str) -> EventAttachment:
 
 
 def hits(attachment: EventAttachment) -> tuple[int, int]:
-    return attachment.recorded(Called("syscall", 1, frozenset({1})), cast(Symbols, None), None)
+    return attachment.recorded(Called("syscall", 1, frozenset({1})), ENTERED, None)
 
 
 def said(text: str, number: int = 1433) -> str:
@@ -791,7 +791,14 @@ def test_a_value_that_the_kernel_does_not_fetch_is_unsupported(caret: int, refus
     assert type(found.value) is refused
 
 
-FRAMES = (" => vfs_read <ffffffff81000005>", " => ksys_read <ffffffff81000105>")
+FRAMES = (
+    " => vfs_read <ffffffff81000005>",
+    " => do_syscall_64 <ffffffff81000105>",
+    " => entry_SYSCALL_64_after_hwframe <ffffffff82000076>",
+)
+ENTERED = Symbols(
+    b"ffffffff81000100 T do_syscall_64\nffffffff82000000 T __entry_text_start\nffffffff82001000 T __entry_text_end\n"
+)
 
 
 def test_each_event_has_the_stack_behind_it() -> None:
@@ -800,6 +807,7 @@ def test_each_event_has_the_stack_behind_it() -> None:
     for lines in (
         (said(PLACE),),
         (said(PLACE), stack),
+        (said(PLACE), stack.replace("<stack", "<user stack"), *FRAMES),
         (said(PLACE), said(PLACE, 1434)),
         (stack, *FRAMES, said(PLACE, 1435)),
         (said(PLACE), stack.replace("agent-1 ", "agent-2 "), *FRAMES),
@@ -807,3 +815,6 @@ def test_each_event_has_the_stack_behind_it() -> None:
     ):
         with pytest.raises(EvidenceError, match=r"event has no trace of the stack behind it"):
             hits(recording("stack", *lines))
+    for frames in (FRAMES[1:], FRAMES[:2], (FRAMES[0], FRAMES[2]), (FRAMES[1], *FRAMES[1:])):
+        with pytest.raises(EvidenceError, match=r"^a stack is not from vfs_read\+0x5 to the kernel's entry\n"):
+            hits(recording("stack", said(PLACE), stack, *frames))
