@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from experiment_boot import boot_of, measured_call, prepared_for
@@ -29,16 +29,21 @@ NOTHING = "-"
 TOO_OLD = re.compile(r"Linux has this since ([\d.]+) \(commit ")
 
 
-def figures(kernel: str) -> Mapping[str, str]:
-    """A kernel's column of the page's only table that has it, by the probe."""
+def table_of(column: str, first: str = "probe") -> Sequence[Sequence[str]]:
+    """The rows of the page's only table with these columns."""
     tables = [
         [[part.strip(" `") for part in line.strip("|").split("|")] for line in paragraph.splitlines()]
         for paragraph in PAGE.read_text().split("\n\n")
-        if paragraph.startswith("| probe |")
+        if paragraph.startswith("| ")
     ]
-    (rows,) = (table for table in tables if kernel in table[0])
-    column = rows[0].index(kernel)
-    return {row[0]: row[column] for row in rows[2:]}
+    (rows,) = (table for table in tables if table[0][0] == first and column in table[0])
+    return rows
+
+
+def figures(column: str, first: str = "probe") -> Mapping[str, str]:
+    """A column of the page's only table that has it, by the probe."""
+    rows = table_of(column, first)
+    return {row[0]: row[rows[0].index(column)] for row in rows[2:]}
 
 
 def lacking(reason: str) -> str:
@@ -64,10 +69,36 @@ def lacking(reason: str) -> str:
 )
 @pytest.mark.nightly("120 cells on a kernel of each kind: a minute")
 def test_the_page_has_what_is_measured(ready: ReadyGuest, workshop: BuildContext, kernel: str) -> None:
-    boot = boot_of(CONFIG, f"kernels=[{kernel}]")
+    found = measured(ready, workshop, f"kernels=[{kernel}]")
+    each = {probe: [*values.values()] for probe, values in found.items()}
+    shown = {probe: values[0] if len({*values}) == 1 else " / ".join(values) for probe, values in each.items()}
+    assert shown == figures(kernel)
+
+
+@pytest.mark.kernels("debian-amd64@7.3")
+@pytest.mark.guest(kernel="debian-amd64@7.3", cpu="xeon-e5410", timing="instructions")
+@pytest.mark.nightly("each stack and each fetched value: a minute")
+def test_the_page_has_what_stacks_and_fetched_values_take(ready: ReadyGuest, workshop: BuildContext) -> None:
+    kernel, fetches = "debian-amd64@7.3", [column for column in table_of("fetch-1", "event")[0] if "fetch-" in column]
+    found = measured(ready, workshop, f"kernels=[{kernel}]", f"handlers=[stack, {', '.join(fetches)}]")
+    stacks = figures(kernel, "handler `stack")
+    assert {probe: found[probe]["stack"] for probe in stacks} == {
+        probe: one or NOTHING for probe, one in stacks.items()
+    }
+    recorded = {probe: one.rpartition(" / ")[2] for probe, one in figures(kernel).items()}
+    for probe, record in figures("record", "event").items():
+        assert record == recorded[probe]
+        assert {column: figures(column, "event")[probe] for column in fetches} == {
+            column: found[probe][column] for column in fetches
+        }
+
+
+def measured(ready: ReadyGuest, workshop: BuildContext, *overrides: str) -> Mapping[str, Mapping[str, str]]:
+    """The figures of the file on a kernel, by probe and handler."""
+    boot = boot_of(CONFIG, *overrides)
     ready = prepared_for(ready, workshop, boot)
     records = {cell.id: measured_call(ready, cell) for cell in boot.cells}
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, str]] = {}
     for cell in boot.cells:
         record = records[cell.id]
         assert record.status in ("ok", "unsupported"), record.reason
@@ -77,6 +108,5 @@ def test_the_page_has_what_is_measured(ready: ReadyGuest, workshop: BuildContext
         before = records[baseline].value
         assert before is not None
         figure = lacking(record.reason or "") if record.value is None else f"{record.value - before:.0f}"
-        found.setdefault(cell.probe, []).append(figure)
-    shown = {probe: values[0] if len(set(values)) == 1 else " / ".join(values) for probe, values in found.items()}
-    assert shown == figures(kernel)
+        found.setdefault(cell.probe, {})[cell.handler] = figure
+    return found
