@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -531,7 +531,7 @@ GRAPHED = """# tracer: function_graph
 """
 
 
-def graph(trace: str, entries: int, option: str | None = None, **says: str) -> FunctionGraph:
+def graph(trace: str, entries: int, option: str | None = None, says: Mapping[str, str] = {}) -> FunctionGraph:
     files = {
         "buffer_size_kb": "7 (expanded: 1408)\n",
         "trace_clock": "local [global] counter\n",
@@ -592,10 +592,12 @@ def test_the_function_graph_tracer_is_undone_whatever_fails() -> None:
     ]
 
 
-def graphed(called: str, *, option: str | None = None, entries: int = 0, **says: str) -> GraphAttachment:
+def graphed(
+    called: str, says: Mapping[str, str] = {}, *, option: str | None = None, entries: int = 0
+) -> GraphAttachment:
     place = SimpleNamespace(point=POINT, observe=lambda: replace(ONE_FPROBE, called=called))
     kind = probes()["function-graph" if option is None else f"function-graph-{option.removeprefix('funcgraph-')}"]
-    traced = graph("", entries, option, **says)
+    traced = graph("", entries, option, says)
     return GraphAttachment(cast(Guest, None), kind, cast(Place, place), traced)
 
 
@@ -612,17 +614,20 @@ def test_the_function_graph_tracer_does_what_it_is_told() -> None:
             r"calls ftrace_graph_func for .*, not ent:trace_graph_entry ret:trace_graph_thresh",
         ),
         (graphed(f"{LISTED}thresh_return", option="funcgraph-args"), r", not ent:trace_graph_entry_args ret:"),
-        (graphed("ftrace_graph_func", tracing_thresh="0"), r"^the kernel's tracing_thresh is '0', not 1000000000"),
-        (graphed("ftrace_graph_func", current_tracer="nop"), r"^the kernel's current_tracer is 'nop', not function_g"),
+        (graphed("ftrace_graph_func", {"tracing_thresh": "0"}), r"^the kernel's tracing_thresh is '0', not 1000000000"),
         (
-            graphed("ftrace_graph_func", option="funcgraph-args", **{"options/funcgraph-args": "0"}),
+            graphed("ftrace_graph_func", {"current_tracer": "nop"}),
+            r"^the kernel's current_tracer is 'nop', not function_g",
+        ),
+        (
+            graphed("ftrace_graph_func", {"options/funcgraph-args": "0"}, option="funcgraph-args"),
             r"^the kernel's options/funcgraph-args is '0', not 1",
         ),
         (graphed("ftrace_graph_func", entries=2), r"^the buffer of CPU 0 has 2 events, and none was to be recorded"),
     ):
         with pytest.raises(EvidenceError, match=complaint):
             wrong.observe()
-    recording = graphed(f"{LISTED}return", tracing_thresh="0", entries=2)
+    recording = graphed(f"{LISTED}return", {"tracing_thresh": "0"}, entries=2)
     recording.set_handler("record")
     assert recording.observe()
     assert recording.renewal() is not None
