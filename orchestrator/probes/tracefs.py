@@ -184,11 +184,9 @@ class FunctionGraph:
     def __init__(self, guest: Guest, function: str, option: str | None) -> None:
         self._guest, self._function = guest, function
         self._options = [f"options/{one}" for one in ("funcgraph-proc", option) if one is not None]
+        clock = re.search(r"\[(\S+)\]", self._get("trace_clock"))
         # "7 (expanded: 1408)": the kernel's own size as soon as a tracer is used.
-        clock, size = (
-            re.search(form, self._get(file))
-            for form, file in ((r"\[(\S+)\]", "trace_clock"), (r"(\d+)\)?$", "buffer_size_kb"))
-        )
+        size = re.search(r"(\d+)\)?$", self._get("buffer_size_kb"))
         if clock is None or size is None:
             raise EvidenceError("the clock and the buffer of the guest's tracefs cannot be read")
         self._before = {
@@ -310,7 +308,7 @@ def event_number(guest: Guest, name: str) -> int:
 
 
 def number_field(guest: Guest, name: str) -> str | None:
-    """The first field of the event ``SYSTEM.NAME`` that is a number; None if it has none, or does not exist."""
+    """The first field of the event ``SYSTEM.NAME`` that is a number; None if it has none. Raises EvidenceError."""
     _check_event(guest, name)
     text = guest.get(f"{TRACEFS}/events/{name.replace('.', '/', 1)}/format", largest=_PROFILE_MAX)
     found = _NUMBER_FIELD.search(text.decode("ascii", errors="replace"))
