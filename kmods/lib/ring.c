@@ -29,12 +29,12 @@ static struct dentry *folder;
 
 #define MOST_FRAMES	64
 
-void notrace record_stack(u64 place)
+/* Inline, as the unwinder would have one more function to go through. */
+static __always_inline void record_frames(u64 place)
 {
 	unsigned long frames[MOST_FRAMES], outermost[4] = { 0 };
 	unsigned int depth, i;
 
-	preempt_disable_notrace();
 #ifdef CONFIG_STACKTRACE
 	depth = stack_trace_save(frames, MOST_FRAMES, 0);
 #else
@@ -43,6 +43,12 @@ void notrace record_stack(u64 place)
 	for (i = 0; i < ARRAY_SIZE(outermost) && i < depth; i++)
 		outermost[i] = frames[depth - 1 - i];
 	record_event(LAB_EVENT_STACK, place, depth, outermost[0], outermost[1], outermost[2], outermost[3]);
+}
+
+void notrace record_stack(u64 place)
+{
+	preempt_disable_notrace();
+	record_frames(place);
 	preempt_enable_notrace();
 }
 NOKPROBE_SYMBOL(record_stack);
@@ -59,7 +65,7 @@ void notrace record_stack_once(u64 place)
 	outer = __this_cpu_read(recording_in);
 	if (outer != context) {
 		__this_cpu_write(recording_in, context);
-		record_stack(place);
+		record_frames(place);
 		__this_cpu_write(recording_in, outer);
 	}
 	preempt_enable_notrace();
