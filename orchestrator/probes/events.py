@@ -62,7 +62,7 @@ _INTERRUPTIBLE = frozenset(
 )
 """Kinds whose handlers run with interrupts on. A kprobe's runs with them off, or the kernel skips what an interrupt
 hits meanwhile; and no interrupt makes a system call."""
-FEWEST_FRAMES = 3
+_FEWEST_FRAMES = 3
 """Functions of the kernel's stack: a handler, a system call's function, and the entry into the kernel."""
 _CONTEXTS = 4
 """A task, a softirq, an interrupt and an NMI: each can interrupt the handler of the one before."""
@@ -263,7 +263,7 @@ def _check_stack(event: Event, plain: EventKind, point: ProbePoint, symbols: Sym
     place, depth, outermost, *_ = event.args
     if plain not in {EventKind.SYSCALL, EventKind.TRACEPOINT} and place != point.address:
         raise _wrong(event, f"a stack is of {place:#x}, not of {point.address:#x}")
-    if depth < FEWEST_FRAMES or not symbols.in_entry(outermost):
+    if depth < _FEWEST_FRAMES or not symbols.in_entry(outermost):
         end = symbols.at(outermost)
         raise _wrong(event, f"a stack of {depth} functions ends at {end}, not at the entry into the kernel")
 

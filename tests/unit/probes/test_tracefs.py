@@ -809,6 +809,7 @@ ENTERED = Symbols(
 def test_each_event_has_the_stack_behind_it() -> None:
     stack = said("<stack trace>", 1434)
     assert hits(recording("stack", said(PLACE), stack, *FRAMES)) == (1, 0)
+    assert hits(recording("stack", said(PLACE), stack, FRAMES[0], FRAMES[2])) == (1, 0)
     for lines in (
         (said(PLACE),),
         (said(PLACE), stack),
@@ -820,6 +821,6 @@ def test_each_event_has_the_stack_behind_it() -> None:
     ):
         with pytest.raises(EvidenceError, match=r"event has no trace of the stack behind it"):
             hits(recording("stack", *lines))
-    for frames in (FRAMES[1:], FRAMES[:2], (FRAMES[0], FRAMES[2]), (FRAMES[1], *FRAMES[1:])):
+    for frames in (FRAMES[1:], FRAMES[:2], FRAMES[:1], FRAMES[2:]):
         with pytest.raises(EvidenceError, match=r"^a stack is not from vfs_read\+0x5 to the kernel's entry\n"):
             hits(recording("stack", said(PLACE), stack, *frames))
