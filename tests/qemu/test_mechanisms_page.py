@@ -98,7 +98,7 @@ def test_the_page_has_what_stacks_and_fetched_values_take(ready: ReadyGuest, wor
 def alike(found: str, shown: str) -> bool:
     """Whether a stack costs what the page says: unwinding takes longer or shorter, by where in memory trampolines are.
 
-    While a program unwinds, another task may run on its CPU; the kernel then skips the program there, and the cell fails.
+    While a program unwinds, another task may run on its CPU: the kernel skips the program there, and the cell fails.
     """
     if shown.isdigit() and found.isdigit():
         return abs(int(found) - int(shown)) <= 0.03 * int(shown)
