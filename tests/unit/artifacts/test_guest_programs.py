@@ -52,6 +52,15 @@ def gtodbench(program: Path, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run([program, *arguments], check=False, capture_output=True, text=True, timeout=600)
 
 
+def undisturbed(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same with batches that have to fall between the interrupts of a host, which may be busy for a while."""
+    for _ in range(30):
+        ended = gtodbench(program, *arguments)
+        if "no batch without an interrupt" not in ended.stderr:
+            break
+    return ended
+
+
 @ON_X86_64
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
@@ -125,8 +134,7 @@ def test_the_32_bit_entry_has_a_number_of_its_own(program: Path) -> None:
 
 @ON_X86_64
 def test_samples_are_what_the_lab_reads(program: Path) -> None:
-    # Small batches: on a busy host some are disturbed, and are to be repeated.
-    ended = gtodbench(program, "-e", "syscall", "-n", "25", "-b", "10", "-r", "3")
+    ended = undisturbed(program, "-e", "syscall", "-n", "25", "-b", "10", "-r", "3")
     assert (ended.returncode, ended.stderr) == (0, "")
     measured = parse(ended.stdout, Sampling(25, 10, 3, 25))
     assert measured.entry == "syscall"
@@ -138,7 +146,7 @@ def test_samples_are_what_the_lab_reads(program: Path) -> None:
 
 @ON_X86_64
 def test_calls_behind_the_samples_may_be_left_out(program: Path) -> None:
-    ended = gtodbench(program, "-e", "syscall", "-n", "25", "-b", "1", "-u", "0")
+    ended = undisturbed(program, "-e", "syscall", "-n", "25", "-b", "1", "-u", "0")
     measured = parse(ended.stdout, Sampling(25, 1, 1))
     assert measured.outcome is not None
     assert (measured.outcome.timed.observed, measured.outcome.untimed.observed) == (26, 0)
