@@ -49,12 +49,11 @@ static void show(uint32_t program, const struct attached *as, const char *name, 
 static uint32_t type_of_program(uint32_t id)
 {
 	struct program_info info = {0};
-	union bpf_request opening = {.number = {.id = id}}, request;
-	int program = bpf(BPF_PROG_GET_FD_BY_ID, &opening, sizeof(opening.number));
+	int program = program_by_id(id);
+	union bpf_request request = {.info = {program, sizeof(info), (unsigned long)&info}};
 
 	if (program < 0)
 		return 0;
-	request = (union bpf_request){.info = {program, sizeof(info), (unsigned long)&info}};
 	bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info));
 	sys1(SYS_close, program);
 	return info.type;
@@ -110,8 +109,8 @@ static int is_link(long pid, uint32_t file)
 // the address.
 static int is_loaded_for(uint32_t id, uint32_t attach_type)
 {
-	union bpf_request opening = {.number = {.id = id}}, request = {.link = {.type = attach_type}};
-	int program = bpf(BPF_PROG_GET_FD_BY_ID, &opening, sizeof(opening.number));
+	union bpf_request request = {.link = {.type = attach_type}};
+	int program = program_by_id(id);
 	long error;
 
 	if (program < 0)

@@ -12,3 +12,10 @@ long bpf(int command, union bpf_request *request, size_t size)
 		result = sys3(SYS_bpf, command, request, size);
 	return result;
 }
+
+int program_by_id(uint32_t id)
+{
+	union bpf_request request = {.number = {.id = id}};
+
+	return (int)bpf(BPF_PROG_GET_FD_BY_ID, &request, sizeof(request.number));
+}

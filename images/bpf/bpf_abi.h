@@ -179,5 +179,7 @@ struct event_request {
 enum { PERF_TYPE_TRACEPOINT = 2, PERF_FLAG_FD_CLOEXEC = 8 };
 
 long bpf(int command, union bpf_request *request, size_t size);
+// A descriptor of a program by the kernel's number, or a negative errno.
+int program_by_id(uint32_t id);
 
 #endif

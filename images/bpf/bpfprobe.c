@@ -476,9 +476,7 @@ static int show_full(const char *folder)
 
 static long open_program(const char *id)
 {
-	union bpf_request request = {.number = {.id = checked(parse_number(id), "no program's number: ", id)}};
-
-	return bpf(BPF_PROG_GET_FD_BY_ID, &request, sizeof(request.number));
+	return program_by_id((uint32_t)checked(parse_number(id), "no program's number: ", id));
 }
 
 static void wait_until_gone(const char *id)

@@ -46,6 +46,9 @@ def cleanup_after(remove: Callable[[], object]) -> Iterator[None]:
     remove()
 
 
+FEWEST_FRAMES = 2
+"""Of a kernel's stack in a system call: the call's function and the entry. What calls the function is missing where the
+unwinder goes by frame pointers and the probe is at the function's first instruction."""
 MOST_VALUES = 8
 """Number of distinct values that are kept, as in ``images/guest/results.h``."""
 

@@ -61,9 +61,6 @@ _NAMES = ("lab-a", "lab-b")
 
 
 _MOST_STACKS = 8192  # as in images/bpf/bpfprobe.c
-_FEWEST_FRAMES = 2
-"""Of a kernel's stack in a system call: the call's function and the entry. What calls the function is missing where the
-unwinder goes by frame pointers and the probe is at the function's first instruction."""
 
 
 class BpfAttachment(PlacedAttachment):
@@ -205,7 +202,7 @@ class BpfAttachment(PlacedAttachment):
             stack = self._stacks[number]
             if is_users and not self._kind.at_return and not (stack and self.point.is_at(stack[0])):
                 raise EvidenceError(f"stack {number} does not begin at {self.point.name}", detail=[*map(hex, stack)])
-            if not is_users and len(stack) < _FEWEST_FRAMES:
+            if not is_users and len(stack) < attachment.FEWEST_FRAMES:
                 raise EvidenceError(f"stack {number} has {len(stack)} functions", detail=[*map(hex, stack)])
 
     def _check_addresses(self, events: Sequence[BpfEvent]) -> None:
@@ -381,14 +378,13 @@ def _placed(point: ProbePoint, attach: Callable[[], _Programs]) -> tuple[_Progra
                 "kernel may refuse a name that is not unique: unload the module, or name another function"
             )
         raise
-    names = (point.symbol, *point.aliases)
-    functions = [(own.number, _function_of(own)) for own in programs]
-    here = {
-        number
-        for number, function in functions
-        if function is None or any(fnmatchcase(name, function) for name in names)
-    }
+    here = {own.number for own in programs if _may_be_at(own, point)}
     return [own for own in programs if own.number in here], [own for own in programs if own.number not in here]
+
+
+def _may_be_at(own: UserBpfProgram, point: ProbePoint) -> bool:
+    function = _function_of(own)
+    return function is None or any(fnmatchcase(name, function) for name in (point.symbol, *point.aliases))
 
 
 def _misplaced(own: UserBpfProgram, point: ProbePoint) -> EvidenceError:

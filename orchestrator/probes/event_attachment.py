@@ -19,15 +19,20 @@ from orchestrator.catalog.probes import EVENT_FIELD, Handler, ProbeKind, is_reco
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import tracefs
-from orchestrator.probes.attachment import Called, allow_optimisation, cleanup_after, wait_until_untouched, write_events
+from orchestrator.probes.attachment import (
+    FEWEST_FRAMES,
+    Called,
+    allow_optimisation,
+    cleanup_after,
+    wait_until_untouched,
+    write_events,
+)
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
 _STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1", "stack": "1"}
-_FEWEST_FRAMES = 2
-"""The call's function and the entry: by frame pointers what calls the function is missing at its first instruction."""
 _ADDRESS = r"<0*([0-9a-f]{1,16})>"
 _NUMBER, _TEXT = r"(?:0x[0-9a-f]+|-?\d+)", r'"[^"]*"'
 
@@ -131,7 +136,7 @@ class EventAttachment(PlacedAttachment):
         first = frames[:1] if self._kind.event == "kprobe" else frames
         is_there = any(0 <= frame - self.point.address <= tracefs.CALL_BYTES for frame in first)
         begins = self._kind.at_return or self._kind.tracepoint is not None or is_there
-        if not begins or len(frames) < _FEWEST_FRAMES or not symbols.in_entry(frames[-1]):
+        if not begins or len(frames) < FEWEST_FRAMES or not symbols.in_entry(frames[-1]):
             raise EvidenceError(f"a stack is not from {self.point.name} to the kernel's entry", detail=[str(event)])
 
     def _check_none_missed(self) -> None:

@@ -246,18 +246,17 @@ def check_optimised(release: str, arch: Arch, point: UserPoint, live: bytes) -> 
 
 def optimisation_refusal(kind: ProbeKind, release: str, arch: Arch, point: UserPoint) -> str | None:
     """Why a uprobe at the point is not what the kind says: optimised, or not; None if it is."""
-    is_optimised = optimised_as(release, arch, point) is not None
-    if kind.site != "program" or (is_optimised and kind.mechanism == "call"):
+    if kind.site != "program":
         return None
-    if _REFUSED_PREFIX.match(point.original) and not is_optimised:
-        # It attaches one all the same, and leaves the instruction as it is.
-        found = point.original[:5].hex(" ")
-        return f"uprobes are at no instruction with a prefix of es, cs, ss, ds or lock, as {found}"
-    if not is_optimised and kind.mechanism != "call":
-        return None
-    if is_optimised:
-        return f"the kernel optimises a uprobe at this nop: take {kind.name}-optimized"
+    if optimised_as(release, arch, point) is not None:
+        is_right = kind.mechanism == "call"
+        return None if is_right else f"the kernel optimises a uprobe at this nop: take {kind.name}-optimized"
     found = point.original[:5].hex(" ")
+    if _REFUSED_PREFIX.match(point.original):
+        # It attaches one all the same, and leaves the instruction as it is.
+        return f"uprobes are at no instruction with a prefix of es, cs, ss, ds or lock, as {found}"
+    if kind.mechanism != "call":
+        return None
     nops = " or ".join(nop.beginning.hex(" ") for nop in _NOPS if nop.feature.lacking_in(release, arch) is None)
     return f"this kernel optimises uprobes at a nop that begins with {nops}, within a page, and {point.name} is {found}"
 

@@ -305,19 +305,20 @@ def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> Out
     names = Counter(panel.name for panel, *_ in measured)
     columns = []
     is_change = isinstance(claim, ChangeClaim)
-    for together in _pairs(claim.tables, measured) if is_change else ([one] for one in measured):
-        facts = {table.name: inputs for _, table, inputs in together}
-        published = {table.name: published_inputs(table) for _, table, _ in together}
-        both = [joined(one) if is_change else next(iter(one.values())) for one in (facts, published)]
-        figures, beside = (compare(claim, one) for one in both)
+    for compared in _pairs(claim.tables, measured) if is_change else ([one] for one in measured):
+        here = {table.name: inputs for _, table, inputs in compared}
+        published = {table.name: published_inputs(table) for _, table, _ in compared}
+        figures, published_figures = (
+            compare(claim, joined(inputs) if is_change else next(iter(inputs.values()))) for inputs in (here, published)
+        )
         if clock in claim.undecided:
             figures = [replace(one, holds=None) for one in figures]
         # Panels of the same name differ in kernel or machine.
         labels = [
             panel.name if names[panel.name] == 1 else f"{panel.name} {panel.first.cpu} {panel.kernel}"
-            for panel, *_ in together
+            for panel, *_ in compared
         ]
-        columns.append(Column(" to ".join(labels), list(facts), figures, beside))
+        columns.append(Column(" to ".join(labels), list(here), figures, published_figures))
     return Outcome(claim, columns, clock)
 
 
