@@ -3,10 +3,13 @@
 //
 //   -plugin file=count.so,out=FILE[,detail=on][,stacks=on][,together=ADDRESS]
 //          [,l1i=SIZE:WAYS:LINE,l1d=...,l2=...,itlb=...,dtlb=...]
+//   -plugin file=count.so,out=FILE,classes=on
 //
 // The program says where by marks (images/guest/region.h). Until it arms the counting nothing is counted, and nothing
 // costs time but a look at each new translation. Arming and disarming make QEMU translate everything anew; with
 // detail, a guest goes on counting once it has been armed.
+// With classes, only these are counted (see classes.h), in every translation: arming costs nothing then, and the calls
+// between it and disarming nothing but an addition for one instruction in ten.
 // An instruction is its virtual address and its bytes, for probes patch code. Those below the address (in hex) are
 // counted together, as one at 0 without bytes: programs that run one after the other have code at the same addresses.
 //
@@ -20,11 +23,14 @@
 //                                              address, and where each function that led to it was entered, in hex
 //   cache NAME HITS MISSES                     with caches (see caches.h), five times behind a region's entries
 //   missed ADDRESS BYTES L1I L1D-LOADS L1D-STORES L2 ITLB DTLB     each instruction that did
+//   classes                                    with classes, in place of a region, and behind it for each class:
+//   class COUNT NAME
 //   error REASON                               nothing follows that could be used
 //
 // Memory and output are bounded. Exceptions that push a frame, and interrupts, are not among the stores. Caches are empty
 // where the program arms the counting, and have what ran since then.
 #include "caches.h"
+#include "classes.h"
 #include "host.h"
 #include "physical.h"
 #include "qemu_plugin.h"
@@ -62,7 +68,7 @@ static struct block blocks[BLOCKS];
 static const struct block *previous[VCPUS];
 static uint32_t block_slots[BLOCK_SLOTS];	// as slots
 static uint32_t used, used_blocks, in_region;
-static bool armed, detailed, stacked, cached, copies_data, is_counting, is_modelling, is_open, has_region, has_failed;
+static bool armed, classed, detailed, stacked, cached, copies_data, is_counting, is_modelling, is_open, has_region, has_failed;
 static uint64_t together;
 static int output = -1;
 static size_t written;
@@ -259,6 +265,18 @@ static void put_stack(uint64_t count, uint64_t address, const uint64_t *frames, 
 	put("\n", 1);
 }
 
+static void keep_classes(void)
+{
+	char line[LINE];
+
+	if (written + (CLASSES + 1) * LINE > OUTPUT_LIMIT)
+		return report_error("more than 64 MiB of counts");
+	put("classes\n", 8);
+	for (int i = 0; i < CLASSES; i++)
+		put(line, (size_t)snprintf(line, sizeof(line), "class %lu %s\n", (unsigned long)region[i].executed, class_names[i]));
+	flush();
+}
+
 static void keep_region(void)
 {
 	uint64_t total = 0, entries = 0;
@@ -267,6 +285,8 @@ static void keep_region(void)
 	if (!has_region)
 		return report_error("a region is to be kept, and none has ended");
 	has_region = false;
+	if (classed)
+		return keep_classes();
 	for (uint32_t i = 0; i < in_region; i++) {
 		total += region[i].executed;
 		entries += region[i].executed != 0;
@@ -304,7 +324,7 @@ static void pass_mark(unsigned int vcpu, void *mark)
 			empty_caches();
 		// QEMU 7.2 keeps a pointer to the memory callbacks of an instruction whose helper does not return, and dies
 		// when it has freed them ("qemu_plugin_vcpu_mem_cb: code should not be reached"): once there are some, they stay.
-		if (armed && (detailed || (long)mark == REGION_ARM))
+		if (classed || (armed && (detailed || (long)mark == REGION_ARM)))
 			break;
 		if (!armed && (long)mark == REGION_DISARM)
 			break;
@@ -455,6 +475,25 @@ static void note_block(struct qemu_plugin_tb *tb, const struct instruction *last
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, pass_block, QEMU_PLUGIN_CB_NO_REGS, block);
 }
 
+static void look_for_classes(struct qemu_plugin_tb *tb)
+{
+	struct instruction read = {0};
+
+	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		enum class found;
+		long mark;
+
+		read_instruction(insn, &read);
+		mark = mark_in(&read);
+		if (mark)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, pass_mark, QEMU_PLUGIN_CB_NO_REGS, (void *)mark);
+		found = mark ? PLAIN : class_of(read.bytes, read.size);
+		if (found != PLAIN)
+			count_executions(insn, found);
+	}
+}
+
 static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	static const struct instruction all_below;
@@ -462,6 +501,8 @@ static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	uint32_t index = RECORDS, size = 0;
 
 	(void)id;
+	if (classed)
+		return look_for_classes(tb);
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		long mark;
@@ -520,6 +561,8 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 	for (int i = 0; i < argc; i++) {
 		if (!strncmp(argv[i], "out=", 4))
 			output = open(argv[i] + 4, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		else if (!strcmp(argv[i], "classes=on"))
+			classed = true;
 		else if (!strcmp(argv[i], "detail=on"))
 			detailed = true;
 		else if (!strcmp(argv[i], "stacks=on"))
@@ -531,8 +574,9 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 		else
 			return 1;
 	}
-	if (output < 0 || (cached && !has_caches()))
+	if (output < 0 || (cached && !has_caches()) || (classed && (detailed || stacked)))
 		return 1;
+	used = classed ? CLASSES : 0;
 	self = id;
 	copies_data = info->version.cur >= 3;
 	if (qemu_plugin_scoreboard_new)

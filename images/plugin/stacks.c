@@ -179,7 +179,7 @@ void list_stacks(stack_line *line)
 	}
 }
 
-static bool is_prefix(uint8_t byte)
+bool is_prefix(uint8_t byte)
 {
 	switch (byte) {
 	case 0x26: case 0x2e: case 0x36: case 0x3e: case 0x64: case 0x65: case 0x66: case 0x67: case 0xf2: case 0xf3:

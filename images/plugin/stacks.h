@@ -12,6 +12,9 @@
 
 enum ending { JUMPS, CALLS, RETURNS, TRAPS, LEAVES };
 
+// A prefix of an instruction, other than lock.
+bool is_prefix(uint8_t byte);
+
 // How an instruction ends a block of code: what it does to the stack.
 enum ending ending_of(const uint8_t *code, size_t size);
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -31,6 +33,13 @@ without a call, or a call without one; ``recorded line`` 64 bytes of a recorded 
 without a cost of its own."""
 
 INPUTS: tuple[Input, ...] = get_args(Input)
+
+
+
+def priced_cpus() -> Mapping[str, Path]:
+    """The files of the catalogue's cost tables by CPU."""
+    return {path.stem: path for path in sorted(Path(str(files("orchestrator.catalog") / "costs")).glob("*.yaml"))}
+
 
 Role = Literal["calibration", "predicted", "excluded"]
 """The use of a published cell, as declared before fitting; a cell that is not declared is predicted."""

@@ -267,12 +267,14 @@ class Lan:
 class CountingPlugin:
     """A QEMU plugin that counts between a program's marks (``images/plugin``).
 
+    With ``only_classes`` it counts instructions by class (``images/plugin/classes.h``), which costs next to nothing.
     Details are loads, stores and taken branches; they cost more, stacks too, and models of ``caches`` most.
     Instructions below the address ``together_below`` are counted as one. It writes into the guest's file
     ``NAME.counts``, and changes nothing that the guest could notice.
     """
 
     file: Path
+    only_classes: bool = False
     is_detailed: bool = False
     has_stacks: bool = False
     together_below: int = 0
@@ -435,6 +437,8 @@ def data_disk_serial(number: int) -> str:
 
 
 def _counter(counter: CountingPlugin, counts: Path) -> str:
+    if counter.only_classes:
+        return f"file={escape(str(counter.file))},out={escape(str(counts))},classes=on"
     more = (",detail=on" if counter.is_detailed else "") + (",stacks=on" if counter.has_stacks else "")
     more += f",together={counter.together_below:x}" if counter.together_below else ""
     for name, cache in ({} if counter.caches is None else counter.caches.all).items():

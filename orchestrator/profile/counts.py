@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from orchestrator.catalog.cpus import CacheName, CpuCaches
 from orchestrator.catalog.words import OTHER, purpose_of_function, purpose_of_generated
@@ -100,23 +100,60 @@ def together(regions: Sequence[Region], times: Iterable[int] | None = None) -> R
     return Region(total, sums, dict(stacks))
 
 
-def read_regions(file: Path, start: int) -> list[Region]:
-    """The regions that the plugin wrote after the first ``start`` bytes of its file, in order.
-
-    Raises EvidenceError if the plugin could not count everything, or the file is malformed.
-    """
+def _text_lines(file: Path, start: int) -> Iterator[str]:
     try:
         with file.open("rb") as opened:
             opened.seek(start)
             text = opened.read(_LARGEST_FILE).decode("ascii", errors="replace")
     except OSError as error:
         raise EvidenceError(f"QEMU's counts cannot be read: {error.strerror}", where=str(file)) from None
+    return iter(text.splitlines())
+
+
+def read_regions(file: Path, start: int) -> list[Region]:
+    """The regions that the plugin wrote after the first ``start`` bytes of its file, in order.
+
+    Raises EvidenceError if the plugin could not count everything, or the file is malformed.
+    """
     regions: list[Region] = []
-    lines = iter(text.splitlines())
+    lines = _text_lines(file, start)
     for line in lines:
         if not regions or not _takes(regions[-1], line):
             regions.append(_region(line, lines, file))
     return regions
+
+
+_Classes = Mapping[str, int]
+"""How many instructions of each class a region executed."""
+
+
+def read_classes(file: Path, start: int) -> list[_Classes]:
+    """The classes of the regions that the plugin wrote after the first ``start`` bytes of its file; raises as above."""
+    regions: list[dict[str, int]] = []
+    for line in _text_lines(file, start):
+        found = re.fullmatch(r"class (\d{1,19}) ([a-z0-9 ]{1,20})", line)
+        if line == "classes":
+            regions.append({})
+        elif found is None or not regions or regions[-1].setdefault(found[2], int(found[1])) != int(found[1]):
+            raise _not_a_region(line, file)
+    if any(one.keys() != regions[0].keys() for one in regions):
+        raise _damaged("classes", file)
+    return regions
+
+
+def classes_of(regions: Sequence[_Classes], timed: Timed) -> _Classes:
+    """What the calls of one sample executed, by class, without the batches' own cost.
+
+    Raises EvidenceError unless each sample executed as many of each class.
+    """
+    empty, samples = batches_of(regions, timed)
+    found = [
+        {name: sum(batch[name] for batch in batches) - len(batches) * count for name, count in empty.items()}
+        for batches in samples
+    ]
+    if any(one != found[0] for one in found[1:]):
+        raise EvidenceError("two samples of one guest executed different classes of instructions")
+    return found[0]
 
 
 def _takes(region: Region, line: str) -> bool:
@@ -134,12 +171,9 @@ def _takes(region: Region, line: str) -> bool:
 
 
 def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
-    if heading.startswith("error "):
-        hint = "measure less at a time: fewer benchmark.calls, or benchmark.repeats of a whole system"
-        raise EvidenceError(f"QEMU could not count all instructions: {heading[6:200]}", where=str(file), hint=hint)
     match = re.fullmatch(r"region (\d{1,19}) (\d{1,9})", heading)
     if match is None:
-        raise _damaged(heading, file)
+        raise _not_a_region(heading, file)
     counts: dict[Code, Counts] = {}
     for line in islice(lines, int(match[2])):
         entry = _ENTRY.fullmatch(line)
@@ -150,6 +184,13 @@ def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
     if len(counts) != int(match[2]) or sum(one.executed for one in counts.values()) != region.total:
         raise _damaged(heading, file)
     return region
+
+
+def _not_a_region(line: str, file: Path) -> EvidenceError:
+    if line.startswith("error "):
+        hint = "measure less at a time: fewer benchmark.calls, or benchmark.repeats of a whole system"
+        return EvidenceError(f"QEMU could not count all instructions: {line[6:200]}", where=str(file), hint=hint)
+    return _damaged(line, file)
 
 
 def _damaged(line: str, file: Path) -> EvidenceError:
@@ -177,12 +218,9 @@ def sample_of(regions: Sequence[Region], timed: Timed) -> Region:
     Raises EvidenceError unless the plugin counted as many instructions as the clock did, in every batch, and the same
     ones in every sample.
     """
-    expected = EMPTY_BATCHES + sum(batches for batches, _ in timed.samples)
-    if len(regions) != expected:
-        raise EvidenceError(f"QEMU counted in {len(regions)} batches, and {expected} were timed")
+    empty, batches_of_samples = batches_of(regions, timed)
     if any(other != regions[0] for other in regions[1:EMPTY_BATCHES]):
         raise EvidenceError("two empty batches executed different instructions")
-    empty, batches_of_samples = batches_of(regions, timed)
     _check(empty.total - 1, timed.empty, "an empty batch")
     samples: list[Region] = []
     for batches, (_, total) in zip(batches_of_samples, timed.samples, strict=True):
@@ -196,8 +234,14 @@ def sample_of(regions: Sequence[Region], timed: Timed) -> Region:
     return samples[0]
 
 
-def batches_of(regions: Sequence[Region], timed: Timed) -> tuple[Region, Sequence[Sequence[Region]]]:
-    """The last empty batch, and the batches of each sample."""
+_Counted = TypeVar("_Counted")
+
+
+def batches_of(regions: Sequence[_Counted], timed: Timed) -> tuple[_Counted, Sequence[Sequence[_Counted]]]:
+    """The last empty batch, and the batches of each sample. Raises EvidenceError for another number of regions."""
+    expected = EMPTY_BATCHES + sum(batches for batches, _ in timed.samples)
+    if len(regions) != expected:
+        raise EvidenceError(f"QEMU counted in {len(regions)} batches, and {expected} were timed")
     samples = []
     at = EMPTY_BATCHES
     for batches, _ in timed.samples:

@@ -15,11 +15,12 @@ from typing import Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
-from orchestrator.arch import ARCHITECTURES
+from orchestrator.arch import ARCHITECTURES, INT3
 from orchestrator.artifacts.machine_code import decoded, disassembled
 from orchestrator.catalog.data import did_you_mean, read
 from orchestrator.errors import UsageError
 from orchestrator.report.sheet import number as shown_number
+from orchestrator.results.contract import ExecutedClasses
 from orchestrator.results.stored_profile import (
     CellProfile,
     FunctionDifference,
@@ -321,6 +322,18 @@ def per_call(profile: CellProfile) -> Mapping[str, Fraction]:
         sums.update(dict.fromkeys(classes, one.executed))
         sums.update({LOADS: one.loads, STORES: one.stores, TAKEN: one.taken if is_branch else 0})
     return {name: Fraction(sums[name], profile.calls) for name in names}
+
+
+_DEAR = ("iret", "system calls", "sysret", "calls", "returns", "popf", "pushf", "rdtsc", LOCKED)
+
+
+def executed_classes(profile: CellProfile) -> ExecutedClasses:
+    """The classes that modelled time is computed from, as a guest counts them that counts only these."""
+    classes = per_call(profile)
+    int3 = sum(one.executed for one in profile.instructions if one.code == f"{INT3:02x}")
+    found = {"int3": int3, "other traps": int(classes["traps"] * profile.calls) - int3}
+    found |= {name: int(classes[name] * profile.calls) for name in _DEAR}
+    return ExecutedClasses(calls=profile.calls, instructions=profile.executed, classes=found)
 
 
 @lru_cache(maxsize=65536)

@@ -19,7 +19,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, MODULES, MODULES_MAX, ModuleMemory, Symbols, code_at
 from orchestrator.profile import counts
 from orchestrator.profile.places import Places, UnlistedModule, listed_code, made_at, places_of
-from orchestrator.results.contract import ProfileEvidence, valid_result
+from orchestrator.results.contract import ExecutedClasses, ProfileEvidence, valid_result
 from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
 
 _MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
@@ -74,6 +74,21 @@ class Counter:
         sample = counts.sample_of(regions, timed)
         missed = partial(counts.cache_misses, regions, timed, sample)
         return self._profile(sample, cell, calls, "call", program, missed)
+
+    @property
+    def only_classes(self) -> bool:
+        plugin = self.guest.machine.counter
+        return plugin is not None and plugin.only_classes
+
+    def classes(self, mark: int, timed: counts.Timed, *, calls: int) -> ExecutedClasses:
+        """The classes of instructions of a sample of ``calls`` calls, where the guest counts only these.
+
+        Raises EvidenceError unless all samples executed the same.
+        """
+        found = counts.classes_of(counts.read_classes(self.guest.counts_file, mark), timed)
+        batches, total = timed.samples[0]
+        with valid_result():
+            return ExecutedClasses(calls=calls, instructions=total - batches * timed.empty, classes=found)
 
     def profile_rounds(self, mark: int, timed: Sequence[tuple[int, int]], *, cell: str, rounds: int) -> CellProfile:
         """The profile of ``rounds`` rounds of a loop of the module's, for a ``cell``.

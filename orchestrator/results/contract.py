@@ -255,6 +255,27 @@ class ProfileEvidence(Record):
         return fields
 
 
+class ExecutedClasses(Record):
+    """What calls executed, by class of instructions: modelled time is computed from it (``orchestrator.model``)."""
+
+    calls: Annotated[int, Field(ge=1, lt=2**63)]
+    """The counted calls."""
+    instructions: Count
+    """All their instructions."""
+    classes: dict[Phrase, Count]
+    """How many of them are of each class of ``images/plugin/classes.h``; most are of none."""
+
+    def contradiction(self, samples: Sequence[float], evidence: Evidence | None) -> str | None:
+        """Why the counts contradict a cell with these samples and this evidence, or None."""
+        if len(set(samples)) == 1 and self.instructions / self.calls != samples[0]:
+            return f"{self.instructions} instructions were counted in {self.calls} calls of {samples[0]:.10g}"
+        traps = None if evidence is None else evidence.int3
+        int3 = self.classes.get("int3", 0)
+        if evidence is not None and traps is not None and int3 * evidence.calls != traps * self.calls:
+            return f"{int3} int3 were counted in {self.calls} calls, but QEMU took {traps} in {evidence.calls} calls"
+        return None
+
+
 class ReferenceValue(Record):
     """The published figures for the same cell."""
 
@@ -324,6 +345,8 @@ class CellRecord(Record):
     """The proof that the kernel's text is unchanged; absent in records of earlier versions."""
     profile: ProfileEvidence | None = None
     """The proof of the cell's profile; absent without one."""
+    executed: ExecutedClasses | None = None
+    """What modelled time is computed from; absent where nothing was counted."""
     worker: Name | None = None
     """The worker of a fleet that measured the cell; absent without a fleet."""
     reference: ReferenceValue | None = None
@@ -367,6 +390,8 @@ class CellRecord(Record):
     def _require_evidence(self) -> None:
         baseline = self.probe == BASELINE
         contradiction = None if self.profile is None else self.profile.contradiction(self.samples, self.evidence)
+        if contradiction is None and self.executed is not None:
+            contradiction = self.executed.contradiction(self.samples, self.evidence)
         if contradiction is None and self.work is not None and self.evidence is None:
             contradiction = self.work.contradiction(baseline=baseline, samples=len(self.samples))
         if contradiction is not None:
@@ -390,7 +415,7 @@ class CellRecord(Record):
     @model_serializer(mode="wrap")
     def _only_what_there_is(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = serialize(self)
-        for name in ("reason", "work", "text", "profile", "purposes", "worker"):
+        for name in ("reason", "work", "text", "profile", "executed", "purposes", "worker"):
             if not fields.get(name):
                 fields.pop(name, None)
         return fields

@@ -73,10 +73,11 @@ def counting(context: BuildContext, machine: Machine) -> Machine:
 
 
 def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
-    if not boot.profile:
+    if not boot.profile and not any(cell.counts_classes for cell in boot.cells):
         return None
     return CountingPlugin(
         counting_plugin(context),
+        only_classes=not boot.profile,
         is_detailed=not boot.profile.isdisjoint({"classes", "caches"}),
         has_stacks="stacks" in boot.profile,
         caches=cpu_caches()[boot.cpu] if "caches" in boot.profile else None,

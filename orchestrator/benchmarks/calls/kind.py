@@ -468,7 +468,8 @@ def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnte
 
 
 def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workload: Calls) -> Executed:
-    if ready.guest.machine.counter is not None:
+    counter = ready.guest.machine.counter
+    if counter is not None and not counter.only_classes:
         return executed_here(ready, workload, cell.time_limit)
     plugin = session.artifacts.plugin or counting_plugin(session.context)
     machine = replace(ready.guest.machine, counter=CountingPlugin(plugin))

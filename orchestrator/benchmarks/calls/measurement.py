@@ -36,8 +36,9 @@ from orchestrator.probes.point import Point, ProbePoint, find_entry, find_place
 from orchestrator.probes.tracefs import GUARDED_KPROBES_HANDLER
 from orchestrator.profile.counts import by_purpose
 from orchestrator.profile.profiled import Counter as ProfileCounter
+from orchestrator.profile.difference import executed_classes
 from orchestrator.profile.profiled import stored
-from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, centre_of, valid_result
+from orchestrator.results.contract import CellRecord, Evidence, ExecutedClasses, ProfileEvidence, centre_of, valid_result
 from orchestrator.results.parameters import ACCELERATOR, ENTRY, KERNEL_RELEASE, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 from orchestrator.run.boot import Ready, ReadyGuest, identity
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
@@ -48,10 +49,11 @@ _Found = TypeVar("_Found")
 
 
 class Baseline(NamedTuple):
-    """The figures of calls without a probe, and the cell that timed them."""
+    """The figures of calls without a probe, the cell that timed them, and what it counted."""
 
     cell_id: str
     figures: Figures
+    executed: ExecutedClasses | None
 
 
 @dataclass
@@ -67,8 +69,8 @@ class GuestCache:
         """The baseline of the same calls, timed in this guest for another point or handler; None without one."""
         return self._baselines.get(_same_calls(cell))
 
-    def keep_baseline(self, cell: CallCell, figures: Figures) -> None:
-        self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures))
+    def keep_baseline(self, cell: CallCell, figures: Figures, executed: ExecutedClasses | None) -> None:
+        self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures, executed))
 
     def note_switched(self, switched: int) -> None:
         """Drop the baselines if the kernel has switched static branches since: calls may cost something else now."""
@@ -127,6 +129,16 @@ class Counted:
     live: bytes | None = None
 
 
+class _Counts(NamedTuple):
+    """What the calls executed: the proof of a profile, and the classes for modelled time; None where not counted."""
+
+    profile: ProfileEvidence | None = None
+    executed: ExecutedClasses | None = None
+
+
+_NOT_COUNTED = _Counts()
+
+
 @dataclass(frozen=True)
 class Proof:
     """The observations at the probe point during the timed pass and the counting pass; None for what is not known.
@@ -147,7 +159,7 @@ class Proof:
     extra_sizes: Mapping[Extra, float] | None = None
     removed: Sequence[Extra] = ()
     timed_in: str | None = None
-    profile: ProfileEvidence | None = None
+    counts: _Counts = _NOT_COUNTED
     watched: Mapping[str, CallResults] = field(default_factory=dict)
 
 
@@ -459,24 +471,25 @@ def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
 
 
 def _baseline(work: _Work) -> tuple[Figures, Proof]:
-    timed_in = profile = None
+    timed_in, counts = None, _NOT_COUNTED
     if work.exact is not None:
         # A profile is of calls that this cell timed itself.
         baseline = work.cache.baseline(work.cell) if work.profile is None else None
         if baseline is None:
             measured = _timed(work)
             figures = exact_baseline(measured)
-            work.cache.keep_baseline(work.cell, figures)
-            profile = _profile(work, measured, None)
+            counts = _counted(work, measured, None)
+            work.cache.keep_baseline(work.cell, figures, counts.executed)
         else:
-            figures, timed_in = baseline.figures, baseline.cell_id
+            timed_in, figures, executed = baseline
+            counts = _Counts(executed=executed)
             check_clocksource(work.ready.guest)
     else:
         figures = paired_figures([_timed(work) for _ in range(work.cell.repeats)], [], work.cell.clock)
     guest, point = work.ready.guest, work.point
     seen = observe_program(guest, point) if isinstance(point, UserPoint) else observe(guest, point)
     check_untouched(work.point, seen, "after the timed calls")
-    return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, profile=profile)
+    return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, counts=counts)
 
 
 def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:
@@ -492,7 +505,7 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
             work = replace(work, workload=workload)
         measured = _timed_between(work, armed)
         if not measured.scatter:
-            proof = _proof(work, armed, events, _profile(work, measured, armed))
+            proof = _proof(work, armed, events, _counted(work, measured, armed))
             _check_live(work, measured.live)
             if proof.extras:
                 # Last, because an extra stays disabled.
@@ -509,19 +522,26 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
     return _paired(scattered, events)
 
 
-def _profile(work: _Work, measured: Measurement, armed: _Armed | None) -> ProfileEvidence | None:
-    if work.profile is None or not isinstance(work.workload, Calls):
-        return None
+def _counted(work: _Work, measured: Measurement, armed: _Armed | None) -> _Counts:
+    """The calls made again, and counted. Calls that differ from each other have no classes: their mean is another."""
+    is_wanted = work.profile is not None or (work.cell.counts_classes and not measured.scatter)
+    if not is_wanted or not isinstance(work.workload, Calls):
+        return _NOT_COUNTED
     with step("count instructions"):
         counter = ProfileCounter(work.ready.guest, work.ready.symbols, work.setup.module)
         mark = counter.mark()
         marked = work.workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
+        if counter.only_classes:
+            return _Counts(executed=counter.classes(mark, marked.timed, calls=marked.calls))
         profile = counter.profile(mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program)
+        executed = None if measured.scatter else executed_classes(profile)
+        if work.profile is None:
+            return _Counts(executed=executed)
         evidence = stored(profile, work.profile)
-    if "purposes" not in work.cell.profile:
-        return evidence
-    mechanism = "none" if armed is None else mechanism_seen(work.kind, armed.attachment.point, armed.seen)
-    return evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
+    if "purposes" in work.cell.profile:
+        mechanism = "none" if armed is None else mechanism_seen(work.kind, armed.attachment.point, armed.seen)
+        evidence = evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
+    return _Counts(evidence, executed)
 
 
 def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
@@ -529,14 +549,14 @@ def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
     # A table of programs or of the wall clock has enough repeats; that calls scatter shows only here.
     rounds = range(max(work.cell.repeats, FEWEST_WALL_REPEATS) if work.scatters else work.cell.repeats)
     plain, probed = [_timed(work)], []
-    profile = None
+    counts = _NOT_COUNTED
     for number in rounds:
         with _armed(work) as armed:
             probed.append(_timed_between(work, armed))
             if number == rounds[-1]:
-                profile = _profile(work, together(probed), armed)
+                counts = _counted(work, together(probed), armed)
             if number in (rounds[0], rounds[-1]):
-                proof = _proof(work, armed, events, profile)
+                proof = _proof(work, armed, events, counts)
             _check_live(work, probed[-1].live)
         plain.append(_timed(work))
     return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
@@ -565,7 +585,7 @@ def _timed_between(work: _Work, armed: _Armed) -> Measurement:
     return measured
 
 
-def _proof(work: _Work, armed: _Armed, events: Path | None, profile: ProfileEvidence | None) -> Proof:
+def _proof(work: _Work, armed: _Armed, events: Path | None, counts: _Counts) -> Proof:
     counted = count_hits(work, armed.attachment, events)
     armed.check_same("while the hits were counted")
     extras = armed.attachment.extras()
@@ -583,7 +603,7 @@ def _proof(work: _Work, armed: _Armed, events: Path | None, profile: ProfileEvid
         facts=armed.attachment.facts(),
         extras=extras,
         removed=armed.removed,
-        profile=profile,
+        counts=counts,
     )
 
 
@@ -633,7 +653,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
                 *guard_notes(proof.seen),
                 *live_notes(counted),
                 *figures.notes,
-                *_repetition_note(proof.profile),
+                *_repetition_note(proof.counts.profile),
                 *difference_note(figures.outcome, counted.results),
             ),
             samples=figures.samples,
@@ -642,7 +662,8 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             interval=figures.interval,
             verdict=figures.verdict,
             evidence=evidence,
-            profile=proof.profile,
+            profile=proof.counts.profile,
+            executed=proof.counts.executed,
             reference=cell.published,
         )
 

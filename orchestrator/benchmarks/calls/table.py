@@ -18,6 +18,7 @@ from orchestrator.artifacts.compiler import header_constant
 from orchestrator.benchmarks.calls.benchmarks import Buffer, Entry, benchmarks, call_probe
 from orchestrator.benchmarks.calls.call_programs import Argument
 from orchestrator.benchmarks.calls.call_results import SUCCESS, Expected, phrase
+from orchestrator.catalog.cost_table import priced_cpus
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import is_user_disk
@@ -456,6 +457,7 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint | None, handler: Ha
         parameters={name: value for name, value in parameters.items() if value is not None},
         published=_published(table.reference, published_column(kind.name)),
         compared_with=() if probe == BASELINE or _is_refused(point) else (place.id(BASELINE, *here),),
+        counts_classes=table.clock != "wall" and not benchmark.is_program and place.machine.cpu in priced_cpus(),
         kernel_modules=table.kernel_modules or (),
     )
 
