@@ -31,4 +31,6 @@ def kinds() -> KindRegistry[BenchmarkKind]:
 @cache
 def reports() -> ReportRegistry:
     """Every kind, as a report needs it."""
-    return ReportRegistry([import_module(f"{__package__}.{name}.report").REPORT for name in NAMES])
+    from orchestrator.model.modelled_run import modelled_times
+
+    return ReportRegistry([import_module(f"{__package__}.{name}.report").REPORT for name in NAMES], modelled_times)

@@ -35,7 +35,6 @@ without a cost of its own."""
 INPUTS: tuple[Input, ...] = get_args(Input)
 
 
-
 def priced_cpus() -> Mapping[str, Path]:
     """The files of the catalogue's cost tables by CPU."""
     return {path.stem: path for path in sorted(Path(str(files("orchestrator.catalog") / "costs")).glob("*.yaml"))}

@@ -60,7 +60,7 @@ def _stored(words: Callable[[Store], Iterable[object]]) -> Callable[[str], list[
 kernels = _words("catalog.kernels:kernels")
 images = _words("catalog.images:images")
 cpus = _words("catalog.cpus:cpus")
-cost_tables = _words("model.cost_file:cost_files", lambda files: (path.stem for path in files()))
+cost_tables = _words("catalog.cost_table:priced_cpus", lambda known: known())
 templates = _words("artifacts.module_source:templates")
 cache_kinds = _words("artifacts.cache_entries:Kind", iter)
 fleets = _words("fleet.state:known_fleets")

@@ -63,7 +63,7 @@ def report(
     ] = Format.TABLE,
     clock: Annotated[
         ReportClock,
-        typer.Option(help="measured: the run's figures; modelled: times computed from the instructions of profiles."),
+        typer.Option(help="measured: the run's figures; modelled: the times computed from them, in detail."),
     ] = ReportClock.MEASURED,
     costs: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="Your own cost table, for modelled times.")
@@ -137,7 +137,7 @@ def _show_page(run: Run, clock: ReportClock, costs: Sequence[str], out: Path | N
         if clock is ReportClock.MEASURED:
             return run_page(run, reports(), folder)
 
-        modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
+        modelled = modelled_run(run.record, {**known_costs(), **own_costs(costs, run)})
         claims = assess(run.record, reports(), modelled)
         sentences = modelled_summary(modelled, claims)
         return Page(sheets_page(f"{modelled.experiment}, modelled", modelled_sheets(modelled), claims, sentences))
@@ -158,7 +158,7 @@ def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
 
 
 def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: ClaimsLayout) -> None:
-    modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
+    modelled = modelled_run(run.record, {**known_costs(), **own_costs(costs, run)})
     assessments = assess(run.record, reports(), modelled)
     claims = [layout(one, run.record.run) for one in assessments]
     sentences = modelled_summary(modelled, assessments)
@@ -246,9 +246,7 @@ def fit(
     costs: _Costs,
     runs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RUN...", help="Runs with profiles of the calibration cells.", autocompletion=options.runs
-        ),
+        typer.Argument(metavar="RUN...", help="Runs of the calibration cells.", autocompletion=options.runs),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the table there instead of printing it.")

@@ -6,14 +6,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from math import fsum, isclose
 from pathlib import Path
 
 import yaml
 from pydantic import ValidationError
 
-from orchestrator.catalog.cost_table import Constant, CostTable, Declaration, Fitted, Input
+from orchestrator.catalog.cost_table import Constant, CostTable, Declaration, Fitted, Input, priced_cpus
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.data import CatalogEntry, choices_sentence, unknown
 from orchestrator.catalog.reference import reference_table, reference_tables
@@ -194,11 +193,6 @@ class CostFile:
         return f"{self.declared}{part}"
 
 
-def cost_files() -> Sequence[Path]:
-    """The catalogue's cost tables, by CPU."""
-    return sorted(Path(str(files("orchestrator.catalog") / "costs")).glob(f"*{_SUFFIX}"))
-
-
 def cost_file(name: str) -> CostFile:
     """The cost table of a CPU, or at a path: a name with a slash, or of a YAML file.
 
@@ -206,7 +200,7 @@ def cost_file(name: str) -> CostFile:
     """
     if "/" in name or name.endswith((_SUFFIX, ".yml")):
         return load_cost_file(user_path(name))
-    known = {path.stem: path for path in cost_files()}
+    known = priced_cpus()
     if name not in known:
         raise UsageError(unknown("cost table", name, known), hint="name your own table by its path: ./my.yaml")
     return load_cost_file(known[name])

@@ -7,14 +7,26 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
-from orchestrator.catalog.cost_table import CalibrationCell, CostTable, Declaration, Fitted, FittedCost, Input
-from orchestrator.catalog.probes import BASELINE, published_column
+from pydantic import Field, TypeAdapter
+
+from orchestrator.catalog.cost_table import (
+    INPUTS,
+    CalibrationCell,
+    CostTable,
+    Declaration,
+    Fitted,
+    FittedCost,
+    Input,
+    priced_cpus,
+)
+from orchestrator.catalog.data import CatalogEntry, read
+from orchestrator.catalog.probes import BASELINE, ProbeKind, Site, probes, published_column
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.errors import ConfigError, EvidenceError, HostError, LabError, UsageError
 from orchestrator.model.cost_file import (
     CostFile,
-    cost_files,
     cost_sources,
     load_cost_file,
     nanoseconds,
@@ -22,37 +34,43 @@ from orchestrator.model.cost_file import (
     published_nanoseconds,
 )
 from orchestrator.paths import user_path
-from orchestrator.profile.difference import LOCKED, per_call
 from orchestrator.program import PROGRAM
-from orchestrator.results.contract import CellRecord
+from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import Costs, ModelEvidence, ModelledCell, ModelledRun
 from orchestrator.results.parameters import ARGUMENTS, AT, CALL, CHANNEL, IMAGE, KERNEL_MODULES, WORKLOAD
 from orchestrator.results.runs import Run
-from orchestrator.results.stored_profile import CellProfile, load_profile
 
 Counts = Mapping[Input, Fraction]
 """Instructions of a call, or the difference of two calls, by cost."""
 
 _CLASSES: Mapping[Input, Sequence[str]] = {
-    "trap": ("traps", "iret"),
+    "trap": ("int3", "other traps", "iret"),
     "system call": ("system calls", "sysret"),
     "popf": ("popf",),
     "pushf": ("pushf",),
     "rdtsc": ("rdtsc",),
-    "locked": (LOCKED,),
+    "locked": ("locked",),
 }
-"""The classes of instructions that a cost is of. It is counted by the first, and includes the return in the second."""
+"""The classes of instructions that a cost is of. It includes the returns, which are not counted."""
+_RETURNS = ("iret", "sysret")
 
 
-def inputs(profile: CellProfile, record: CellRecord, priced: Collection[Input]) -> Counts:
-    """The counts of a cell's call; instructions without a cost of their own in ``priced`` count as plain ones."""
-    classes = per_call(profile)
+def inputs(record: CellRecord, priced: Collection[Input]) -> Counts | None:
+    """The counts of a cell's call, or None; instructions without a cost of their own in ``priced`` are plain ones."""
+    executed = record.executed
+    if executed is None:
+        return None
+    classes = {name: Fraction(number, executed.calls) for name, number in executed.classes.items()}
     own = {name: known for name, known in _CLASSES.items() if name in priced}
-    plain = Fraction(profile.executed, profile.calls) - sum(classes[one] for known in own.values() for one in known)
-    found = {name: classes[known[0]] for name, known in own.items()}
+    plain = Fraction(executed.instructions, executed.calls)
+    plain -= sum(classes[one] for known in own.values() for one in known)
+    found = {
+        name: sum((classes[one] for one in known if one not in _RETURNS), Fraction(0)) for name, known in own.items()
+    }
     if "single step" in priced:
         # It ends in an exception, which is no instruction, but whose iret is one. Others are of traps and system calls.
-        found["single step"] = classes["iret"] - classes["traps"] - (classes["system calls"] - classes["sysret"])
+        traps = classes["int3"] + classes["other traps"]
+        found["single step"] = classes["iret"] - traps - (classes["system calls"] - classes["sysret"])
     if "mispredicted return" in priced:
         found["mispredicted return"] = abs(classes["returns"] - classes["calls"])
     evidence = record.evidence
@@ -62,12 +80,45 @@ def inputs(profile: CellProfile, record: CellRecord, priced: Collection[Input]) 
     return {"instruction": plain, **found}
 
 
+class Limit(CatalogEntry):
+    """Probes of which a CPU's cost table is not fit to speak: at these sites, or at a function's return; and why."""
+
+    reason: str
+    sites: list[Site] = Field(default=[])
+    at_return: bool = False
+
+    def is_of(self, kind: ProbeKind) -> bool:
+        return kind.site in self.sites or (self.at_return and kind.at_return)
+
+
+@cache
+def model_limits() -> Mapping[str, Sequence[Limit]]:
+    """The limits of the catalogue's cost tables, by CPU."""
+    return TypeAdapter(dict[str, list[Limit]]).validate_python(read("model_limits.yaml"))
+
+
+def why_no_time(cell: CellRecord, counts: Counts, priced: Collection[Input]) -> str | None:
+    """Why a cost table is not fit to speak of a cell whose probe adds ``counts``, of all costs; None if it is."""
+    kind = probes().get(cell.probe)
+    limit = next((one for one in model_limits().get(cell.cpu, ()) if kind is not None and one.is_of(kind)), None)
+    if limit is not None:
+        return limit.reason
+    names: tuple[Input, ...] = ("trap", "single step", "system call")
+    unpriced = next((name for name in names if name not in priced and counts.get(name)), None)
+    return None if unpriced is None else f"a hit takes a {unpriced}, and no published figure of this CPU gives its cost"
+
+
 def difference(one: Counts, other: Counts) -> Counts:
     """``one`` less ``other``, without zeros."""
     names = dict.fromkeys([*one, *other])
     changes = {name: one.get(name, Fraction(0)) - other.get(name, Fraction(0)) for name in names}
     return {name: change for name, change in changes.items() if change}
 
+
+_COUNTING = (
+    f"measure again: {PROGRAM} run CONFIG; on a CPU without a cost table with --profile symbols. Cells that failed, of "
+    "earlier versions, or whose calls differ from each other have no counts"
+)
 
 _COMPARED = (AT, CALL, ARGUMENTS, WORKLOAD, IMAGE, CHANNEL, KERNEL_MODULES)
 """Parameters that a cell shares with its baseline."""
@@ -99,31 +150,29 @@ def _compared(cell: CellRecord) -> tuple[object, ...]:
     return (cell.table, cell.cpu, cell.smp, cell.kernel, cell.handler, cell.benchmark, cell.clock, *others)
 
 
-def overhead_of(cell: CellRecord, run: Run, priced: Collection[Input]) -> Overhead | None:
-    """A probed cell's overhead in counts; None if the cell or its baseline has no profile.
+def overhead_of(cell: CellRecord, run: RunRecord, priced: Collection[Input]) -> Overhead | None:
+    """A probed cell's overhead in counts; None if the cell or its baseline has no counts.
 
-    Raises EvidenceError if the profiles contradict the measured overhead.
+    Raises EvidenceError if the counts contradict the measured overhead.
     """
-    baselines = (one for one in run.record.cells if one.probe == BASELINE and _compared(one) == _compared(cell))
-    baseline = next(baselines, None)
-    if baseline is None or cell.profile is None or baseline.profile is None:
+    baseline = next((one for one in run.cells if one.probe == BASELINE and _compared(one) == _compared(cell)), None)
+    counted, without = (None if one is None else inputs(one, priced) for one in (cell, baseline))
+    if baseline is None or counted is None or without is None:
         return None
-    profiles = load_profile(run.directory, cell), load_profile(run.directory, baseline)
-    found, without = (Fraction(one.executed, one.calls) for one in profiles)
+    executed = [one.executed for one in (cell, baseline) if one.executed is not None]
+    found, less = (Fraction(one.instructions, one.calls) for one in executed)
     # The overhead is a difference of rounded means.
-    if cell.overhead is None or abs(float(found - without) - cell.overhead) > _ROUNDING:
+    if cell.overhead is None or abs(float(found - less) - cell.overhead) > _ROUNDING:
         raise EvidenceError(
-            f"the profiles of {cell.id} and its baseline differ by {float(found - without):g} instructions, "
-            f"but its overhead is {cell.overhead}",
-            where=str(run.directory),
+            f"the counts of {cell.id} and its baseline differ by {float(found - less):g} instructions, "
+            f"but its overhead is {cell.overhead}"
         )
-    counts = difference(inputs(profiles[0], cell, priced), inputs(profiles[1], baseline, priced))
-    return Overhead(cell, baseline, counts)
+    return Overhead(cell, baseline, difference(counted, without))
 
 
 def known_costs() -> Mapping[str, CostFile]:
     """The catalogue's cost tables by CPU."""
-    return {one.table.cpu: one for one in map(load_cost_file, cost_files())}
+    return {one.table.cpu: one for one in map(load_cost_file, priced_cpus().values())}
 
 
 def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
@@ -148,25 +197,40 @@ def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
     return found
 
 
-def modelled_run(run: Run, costs: Mapping[str, CostFile]) -> ModelledRun:
+def modelled_run(run: RunRecord, costs: Mapping[str, CostFile]) -> ModelledRun:
     """The time of each probed cell of a run by the cost table of its CPU.
 
-    Raises UsageError if no cell has a profile, LabError if all failed.
+    Raises UsageError if no cell has counts, LabError if all failed.
     """
-    cells = [cell for cell in run.record.cells if is_probed(cell)]
+    cells = [cell for cell in run.cells if is_probed(cell)]
     if cells and not any(has_overhead(cell) for cell in cells):
-        hint = f"see the reasons: {PROGRAM} report {run.record.run}"
-        raise LabError(f"run {run.record.run} has no overhead of a probe: its cells failed", hint=hint)
-    if not any(cell.profile is not None for cell in cells):
-        hint = f"measure profiles: {PROGRAM} run CONFIG --profile symbols"
-        raise UsageError(f"run {run.record.run} has no profile of a probed cell", hint=hint)
+        hint = f"see the reasons: {PROGRAM} report {run.run}"
+        raise LabError(f"run {run.run} has no overhead of a probe: its cells failed", hint=hint)
+    if not any(cell.executed is not None for cell in cells):
+        raise UsageError(f"run {run.run} has no counts for the time of a probe", hint=_COUNTING)
     modelled = [_modelled(cell, run, costs.get(cell.cpu)) for cell in cells]
     return ModelledRun(
-        run=run.record.run,
-        experiment=run.record.experiment,
+        run=run.run,
+        experiment=run.experiment,
         costs=used_costs(modelled, costs),
         cells=tuple(modelled),
     )
+
+
+@cache
+def _catalogued(cpu: str) -> CostFile | None:
+    file = priced_cpus().get(cpu)
+    return None if file is None else load_cost_file(file)
+
+
+def modelled_times(run: RunRecord) -> Mapping[str, ModelledCell]:
+    """A run's modelled cells by id, by the catalogue's cost tables, if any has a time: what its main tables show."""
+    found = {
+        cell.id: _modelled(cell, run, costs)
+        for cell in run.cells
+        if cell.executed is not None and is_probed(cell) and (costs := _catalogued(cell.cpu)) is not None
+    }
+    return found if any(cell.overhead is not None for cell in found.values()) else {}
 
 
 def used_costs(cells: Sequence[ModelledCell], costs: Mapping[str, CostFile]) -> tuple[Costs, ...]:
@@ -175,7 +239,7 @@ def used_costs(cells: Sequence[ModelledCell], costs: Mapping[str, CostFile]) -> 
     return tuple(cost_sources(costs[name]) for name in names)
 
 
-def _modelled(cell: CellRecord, run: Run, costs: CostFile | None) -> ModelledCell:
+def _modelled(cell: CellRecord, run: RunRecord, costs: CostFile | None) -> ModelledCell:
     overhead = None
     if not has_overhead(cell):
         reason = f"{cell.probe} failed: {cell.reason}" if cell.reason else f"{cell.probe} failed"
@@ -184,21 +248,23 @@ def _modelled(cell: CellRecord, run: Run, costs: CostFile | None) -> ModelledCel
     elif costs.unusable is not None:
         reason = costs.unusable
     else:
-        reason = "the cell or its baseline has no profile"
+        reason = "the cell or its baseline has no counts"
         try:
             overhead = overhead_of(cell, run, costs.table.priced)
+            every = overhead_of(cell, run, INPUTS)
         except EvidenceError as error:
             reason = error.what
-        if overhead is not None:
-            return modelled_cell(overhead, costs)
+        if overhead is not None and every is not None:
+            limit = why_no_time(cell, every.counts, costs.table.priced)
+            if limit is None:
+                return modelled_cell(overhead, costs)
+            reason = limit
     return ModelledCell(**_identity(cell), reason=reason)
 
 
 def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
     """The time of a cell by a usable cost table."""
     cell, baseline, declared = overhead.cell, overhead.baseline, costs.table.declared
-    assert cell.profile is not None
-    assert baseline.profile is not None
     assert declared is not None
     counts = {name: float(number) for name, number in overhead.counts.items()}
     time = price(costs.table, counts)
@@ -217,9 +283,7 @@ def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
         evidence=ModelEvidence(
             cost_table=costs.table.cpu,
             cost_table_sha256=costs.digest,
-            profile_sha256=cell.profile.sha256,
             baseline=baseline.id,
-            baseline_profile_sha256=baseline.profile.sha256,
             instructions=cell.overhead or 0.0,
             counts={str(name): number for name, number in counts.items()},
             ranges=dict(time.ranges),
@@ -321,7 +385,7 @@ def _kept(value: float) -> float:
 
 
 def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
-    """Fit a table's costs to its calibration cells, with the profiles of ``runs`` on the declared kernels.
+    """Fit a table's costs to its calibration cells, with the counts of ``runs`` on the declared kernels.
 
     Raises UsageError for a cell that is missing, measured on another kernel only, or measured twice with different
     counts; LabError if nothing fits.
@@ -331,26 +395,26 @@ def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
         raise LabError(f"{table.cpu} cannot be calibrated: {table.uncalibrated}", where=str(file.path))
     found: dict[_Place, Target] = {}
     for run in runs:
-        for place, target in _counted(run, file, table.declared).items():
+        for place, target in _counted(run.record, file, table.declared).items():
             if found.setdefault(place, target) != target:
                 what = f"the runs have {' '.join(place)} twice, with different counts"
                 raise UsageError(what, where=run.record.run, hint="name one of them")
     missing = [place for place in table.declared.cells if place not in found]
     if missing:
         raise UsageError(
-            f"the runs have no profile of {len(missing)} calibration cells of {table.cpu}",
+            f"the runs have no counts of {len(missing)} calibration cells of {table.cpu}",
             detail=[f"{name} {column} on {table.declared.kernels[name]}" for name, column in missing],
-            hint=f"measure them: {PROGRAM} run CONFIG --profile symbols; failed cells have no profile",
+            hint=_COUNTING,
         )
     return fitted(table, file.declaration, [found[place] for place in table.declared.cells])
 
 
-def _counted(run: Run, file: CostFile, declared: Declaration) -> Mapping[_Place, Target]:
+def _counted(run: RunRecord, file: CostFile, declared: Declaration) -> Mapping[_Place, Target]:
     """A run's counts for calibration cells. Raises UsageError for a cell measured on other kernels only."""
     cpu = file.table.cpu
     found: dict[_Place, Target] = {}
     others: dict[_Place, tuple[str, str]] = {}
-    for cell in run.record.cells:
+    for cell in run.cells:
         place = _place(cell) if cell.cpu == cpu and is_probed(cell) and has_overhead(cell) else None
         wanted = None if place is None else declared.kernel(*place)
         overhead = None if wanted is None else overhead_of(cell, run, file.table.priced)
@@ -363,15 +427,15 @@ def _counted(run: Run, file: CostFile, declared: Declaration) -> Mapping[_Place,
         target = Target(*place, counts, _kept(published_nanoseconds(*place)))
         if found.setdefault(place, target) != target:
             what = f"the run has {' '.join(place)} on kernel {wanted} twice, with different counts"
-            raise UsageError(what, where=run.record.run, hint="fit to another run")
+            raise UsageError(what, where=run.run, hint="fit to another run")
     for place, (kernel, wanted) in others.items():
         # Another kernel's counts would give other costs.
         if place not in found:
             raise UsageError(
-                f"run {run.record.run} counted {' '.join(place)} on kernel {kernel}, but the cost table of {cpu} "
+                f"run {run.run} counted {' '.join(place)} on kernel {kernel}, but the cost table of {cpu} "
                 f"declares {wanted}",
                 where=str(file.path),
-                hint=f"measure with that kernel: {PROGRAM} run CONFIG --set kernels=[{wanted}] --profile symbols; "
+                hint=f"measure with that kernel: {PROGRAM} run CONFIG --set kernels=[{wanted}]; "
                 f"or declare {kernel} in 'kernels' of your own table: {PROGRAM} model show {cpu} --format yaml "
                 ">my.yaml",
             )

@@ -127,7 +127,7 @@ _Classes = Mapping[str, int]
 """How many instructions of each class a region executed."""
 
 
-def read_classes(file: Path, start: int) -> list[_Classes]:
+def read_classes(file: Path, start: int) -> Sequence[_Classes]:
     """The classes of the regions that the plugin wrote after the first ``start`` bytes of its file; raises as above."""
     regions: list[dict[str, int]] = []
     for line in _text_lines(file, start):

@@ -271,17 +271,25 @@ class Assessment:
     outcomes: Sequence[Outcome]
 
 
+_Measured = tuple[Panel, ReferenceTable, ClaimInputs]
+
+
 def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | None = None) -> list[Assessment]:
     """Judge the claims of each document that the run is compared with, on each of its clocks.
 
-    With ``modelled`` times, judge only the claimed ratios, orders and changes, by these times and their ranges.
+    Claimed ratios, orders and changes are about time: counted cells that have modelled times are judged by these and
+    their ranges. With ``modelled`` times, nothing else is judged.
     """
     times = {cell.id: cell for cell in modelled.cells if cell.overhead is not None} if modelled else {}
-    groups: dict[tuple[str, ClaimClock], list[tuple[Panel, ReferenceTable, ClaimInputs]]] = {}
+    groups: dict[tuple[str, ClaimClock], list[_Measured]] = {}
+    timed: dict[str, list[_Measured]] = {}
     for panel in panels(run, registry):
         table = panel.reference
         if table is None:
             continue
+        if modelled is None and any(panel.time(cell) for cell in panel.cells):
+            cells = [time for cell in panel.cells if (time := panel.time(cell)) is not None]
+            timed.setdefault(table.document_id, []).append((panel, table, modelled_inputs(cells)))
         if modelled is None:
             groups.setdefault((table.document_id, panel.first.clock), []).append((panel, table, measured_inputs(panel)))
         elif cells := [times[cell.id] for cell in panel.cells if cell.id in times]:
@@ -290,14 +298,16 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
     for (document, clock), found in groups.items():
         wanted = [claim for claim in claims().values() if claim.document == document]
         ratios = [claim for claim in wanted if isinstance(claim, RatioClaim | OrderClaim | ChangeClaim)]
+        by_time = timed.get(document, []) if clock == "instructions" else []
         indication = f", {INDICATION}" if any(panel.emulated for panel, *_ in found) else ""
-        title = f"Claims of {found[0][1].document}, {_CLOCKS[clock]}{indication}"
-        judged = [_outcome(claim, found, clock) for claim in (wanted if modelled is None else ratios)]
+        also = f", and those of time {_CLOCKS['modelled']}" if by_time else ""
+        title = f"Claims of {found[0][1].document}, {_CLOCKS[clock]}{also}{indication}"
+        judged = []
+        for claim in wanted if modelled is None else ratios:
+            is_timed = claim in ratios and any(table.name in claim.tables for _, table, _ in by_time)
+            judged.append(_outcome(claim, by_time, "modelled") if is_timed else _outcome(claim, found, clock))
         assessments.append(Assessment(title, judged))
     return assessments
-
-
-_Measured = tuple[Panel, ReferenceTable, ClaimInputs]
 
 
 def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> Outcome:
@@ -334,7 +344,7 @@ def _pairs(tables: Sequence[str], measured: Sequence[_Measured]) -> Iterator[Seq
 _OPTIONS: dict[ClaimClock, str] = {
     "instructions": "",
     "wall": " --set clock=wall --set benchmark.repeats=12",
-    "modelled": " --profile symbols",
+    "modelled": "",
 }
 """Options of ``run`` that measure a document's experiment on a clock."""
 
@@ -385,7 +395,7 @@ def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
         sentence = f"The figures of these tables do not decide {count} of {len(outcomes)} claims."
         left_out.append(sentence if reason is None else f"{sentence} {reason}")
     if outcomes:
-        clock = " --clock modelled" if outcomes[0].clock == "modelled" else ""
+        clock = " --clock modelled" if all(one.clock == "modelled" for one in outcomes) else ""
         left_out.append(f"For all figures: {PROGRAM} report {run}{clock} --claims")
     statements = [
         Statement(one.verdict, one.claim.statement, None, [_contradiction(one)] if one.verdict is Verdict.FAILS else [])

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain, count
@@ -17,6 +17,7 @@ from typing import ClassVar
 from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.errors import HostError
+from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Chart
 from orchestrator.report.sheet import (
     NOTHING,
@@ -27,6 +28,7 @@ from orchestrator.report.sheet import (
     Sheet,
     cell_row,
     figure,
+    listed,
     overhead_findings,
     proof_lists,
     published_figure,
@@ -34,6 +36,7 @@ from orchestrator.report.sheet import (
 )
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.modelled import ModelledCell
 from orchestrator.results.parameters import ACCELERATOR, CHANNEL, IMAGE
 
 
@@ -48,6 +51,8 @@ class Panel:
     kernel: str
     handler: str | None = None
     """The handler, if the panels of its table differ in it."""
+    times: Mapping[str, ModelledCell] = field(default_factory=dict)
+    """The modelled times of cells by id, or why there is none; empty unless one has a time."""
 
     @property
     def first(self) -> CellRecord:
@@ -70,6 +75,11 @@ class Panel:
         if self.first.table is not None:
             return self.first.table
         return self.reference.name if self.reference else self.first.cpu
+
+    def time(self, cell: CellRecord) -> ModelledCell | None:
+        """The cell's modelled time, if it has one."""
+        found = self.times.get(cell.id)
+        return None if found is None or found.overhead is None else found
 
     def place(self, name: str | None) -> str:
         """``name`` and, if needed, the handler, for a sentence; may be empty."""
@@ -199,6 +209,42 @@ def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
     return f"measured on {cell.kernel}{against}"
 
 
+FIT = "fit"
+
+
+def time_figure(cell: ModelledCell | None) -> str:
+    """A modelled overhead in nanoseconds, marked if its costs were fitted to the very figure it stands beside."""
+    if cell is None or cell.overhead is None:
+        return NOTHING
+    return f"{cell.overhead:.1f}" + (f" {FIT}" if cell.role == "calibration" else "")
+
+
+def band(cell: ModelledCell | None) -> tuple[str, str]:
+    """Both ends of a modelled overhead's band."""
+    low, high = (None, None) if cell is None or cell.interval is None else cell.interval
+    return NOTHING if low is None else f"{low:.1f}", NOTHING if high is None else f"{high:.1f}"
+
+
+def times_meaning(panels: Sequence[Panel], name: Callable[[CellRecord], str]) -> Iterator[str]:
+    """What modelled times are, and why some cells have none; nothing where there are no times."""
+    cells = [(panel, cell) for panel in panels for cell in panel.cells if cell.id in panel.times]
+    times = [time for panel, cell in cells if (time := panel.time(cell)) is not None]
+    if not times:
+        return
+    cpus = ", ".join(dict.fromkeys(time.cpu for time in times))
+    computed = "Modelled nanoseconds are computed from the counts and a cost table, and were not measured"
+    yield f"{computed}: {PROGRAM} model show {cpus}."
+    if any(time.role == "calibration" for time in times):
+        yield f"{FIT}: the cost table was fitted to the published figure with these counts, which predicts nothing."
+    without: dict[str, list[str]] = {}
+    for panel, cell in cells:
+        reason = panel.times[cell.id].reason
+        if reason is not None:
+            without.setdefault(reason, []).append(name(cell))
+    for reason, names in without.items():
+        yield f"No modelled time of {listed(names)}: {reason}."
+
+
 class TableReport(ABC):
     """How the cells of a benchmark kind are divided into tables, printed and drawn.
 
@@ -284,9 +330,10 @@ _id = attrgetter("id")
 
 @dataclass(frozen=True)
 class ReportRegistry:
-    """The benchmark kinds; the first one that handles a benchmark prints it."""
+    """The benchmark kinds; the first one that handles a benchmark prints it. ``times`` models a run's cells, by id."""
 
     kinds: Sequence[TableReport]
+    times: Callable[[RunRecord], Mapping[str, ModelledCell]] = lambda _: {}
 
     def kind_of(self, cell: CellRecord) -> TableReport:
         """The record's kind, or the plain one for an unknown benchmark."""
@@ -307,8 +354,13 @@ def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
     handlers: dict[str | None, set[str]] = {}
     for panel in found:
         handlers.setdefault(panel.first.table, set()).add(panel.first.handler)
+    times = registry.times(run)
     return [
-        replace(panel, handler=panel.first.handler) if len(handlers[panel.first.table]) > 1 else panel
+        replace(
+            panel,
+            handler=panel.first.handler if len(handlers[panel.first.table]) > 1 else None,
+            times={cell.id: times[cell.id] for cell in panel.cells if cell.id in times},
+        )
         for panel in found
     ]
 

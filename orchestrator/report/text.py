@@ -320,10 +320,12 @@ def grid_table(grid: Grid) -> str:
         if index:
             rows.append(["", *blank])
         for row in block:
-            bold = "**" if row.style == "bold" and row.label else ""
+            styles = row.style.split()
+            slanted = "*" if "italic" in styles else ""
+            mark = f"**{slanted}" if "bold" in styles and row.label else slanted
             # Markdown drops spaces at the beginning of a label.
-            label = f"{bold}{'&nbsp;' * row.depth}{escaped(row.label)}{bold}"
-            rows.append([label, *(escaped(cell) for cell in row.cells)])
+            label = f"{mark}{'&nbsp;' * row.depth}{escaped(row.label)}{mark}"
+            rows.append([label, *(f"{slanted}{escaped(cell)}{slanted}" if cell else "" for cell in row.cells)])
     rows[0] = [escaped(text) for text in rows[0]]
     return "\n".join(map(_table_row, rows))
 

@@ -389,9 +389,9 @@ class CellRecord(Record):
 
     def _require_evidence(self) -> None:
         baseline = self.probe == BASELINE
-        contradiction = None if self.profile is None else self.profile.contradiction(self.samples, self.evidence)
-        if contradiction is None and self.executed is not None:
-            contradiction = self.executed.contradiction(self.samples, self.evidence)
+        counts = [one for one in (self.profile, self.executed) if one is not None]
+        wrong = (one.contradiction(self.samples, self.evidence) for one in counts)
+        contradiction = next((one for one in wrong if one is not None), None)
         if contradiction is None and self.work is not None and self.evidence is None:
             contradiction = self.work.contradiction(baseline=baseline, samples=len(self.samples))
         if contradiction is not None:

@@ -33,12 +33,10 @@ class ModelEvidence(Record):
     cost_table: Phrase
     """The CPU of the cost table."""
     cost_table_sha256: Digest
-    profile_sha256: Digest
     baseline: CellId
     """The cell without a probe."""
-    baseline_profile_sha256: Digest
     instructions: Number
-    """What the probe adds to a call, by the profiles and by the exact overhead."""
+    """What the probe adds to a call, by the counts of both cells and by the exact overhead."""
     counts: dict[Phrase, Number]
     """The same by cost."""
     ranges: dict[Phrase, tuple[Number, Number]]

@@ -22,14 +22,12 @@ REDUCED = ("--set", "benchmark.repeats=2", "--set", "benchmark.calls=100")
 def test_times_follow_from_what_guests_count_and_costs_from_published_times(tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab")
     wanted = ("--only", "list5", "--only", "list6", "--set", "charts=false")
-    run = command.run("run", CONFIG, *wanted, *REDUCED, "--profile", "symbols")
+    run = command.run("run", CONFIG, *wanted, *REDUCED)
     assert run.returncode == 0, run.stderr
 
     answer = command.run("report", "--clock", "modelled", "--format", "json")
     assert answer.returncode == 0, answer.stderr
     modelled = ModelledRun.model_validate_json(answer.stdout)
-    record = RunRecord.model_validate_json(command.run("report", "--format", "json").stdout)
-    profiles = {cell.profile.sha256 for cell in record.cells if cell.profile is not None}
     cells = {(cell.cpu, cell.probe): cell for cell in modelled.cells}
     for name in ("kprobe", "jprobe", "djprobe"):
         one, other = cells["pentium4", name].evidence, cells["athlon64", name].evidence
@@ -38,7 +36,6 @@ def test_times_follow_from_what_guests_count_and_costs_from_published_times(tmp_
         # A kernel executes the same on every CPU: a cost table is applied to counts.
         assert one.counts == other.counts
         assert one.cost_table_sha256 == cost_file("pentium4").digest != other.cost_table_sha256
-        assert one.profile_sha256 in profiles
     kprobe = cells["pentium4", "kprobe"]
     assert kprobe.evidence is not None
     assert kprobe.evidence.counts == {"instruction": 525, "trap": 2}
@@ -62,25 +59,32 @@ def test_times_follow_from_what_guests_count_and_costs_from_published_times(tmp_
     assert again.stdout == command.run("report", "--clock", "modelled", "--format", "json").stdout
 
 
-def test_a_run_without_profiles_says_how_to_get_them(tmp_path: Path) -> None:
+def test_the_classes_are_those_of_a_profile_and_the_main_table_has_their_times(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)
-    wanted = ("--only", "table=list5,probe=none", "--only", "table=list5,probe=kprobe", "--set", "charts=false")
-    run = command.run("run", CONFIG, *wanted, *REDUCED)
-    assert run.returncode == 0, run.stderr
-    report = command.run("report", "--clock", "modelled")
-    assert report.returncode == 2
-    assert "has no profile of a probed cell" in report.stderr
-    assert "--profile symbols" in report.stderr
-    assert "add --clock modelled" in command.run("report", "--costs", "my/cpu.yaml").stderr
+    records = []
+    for folder, more in (("profiled", ("--profile", "symbols")), ("plain", ())):
+        run = command.run("run", QUICKSTART, *REDUCED, *more, "--out", tmp_path / folder)
+        assert run.returncode == 0, run.stderr
+        records.append(RunRecord.model_validate_json((tmp_path / folder / "results.json").read_text()))
+    profiled, plain = ({cell.probe: cell.executed for cell in one.cells} for one in records)
+    assert plain == profiled
+    assert set(plain) == {"none", "kprobe", "jprobe", "djprobe"}
+    assert None not in plain.values()
+    assert not any(cell.profile for cell in records[1].cells)
+    lines = {line[:32].strip(): line[32:].split() for line in run.stdout.splitlines()}
+    assert lines["modelled ratio to djprobe"] == ["-", "31.10", "51.19", "1.00"]
+    assert lines["published ratio to djprobe"] == ["-", "33.60", "52.17", "1.00"]
+
     fit = command.run("model", "fit", "pentium4", "latest")
     assert fit.returncode == 2
-    assert "djprobe-2005/list5 kprobe" in fit.stderr
+    assert "on kernel debian-686, but the cost table of pentium4 declares lab-i386-up" in fit.stderr
+    assert "add --clock modelled" in command.run("report", "--costs", "my/cpu.yaml").stderr
 
 
-@pytest.mark.nightly("profiles on another kernel; its counts are refused every day in tests/unit/model")
+@pytest.mark.nightly("another kernel; its counts are refused every day in tests/unit/model")
 def test_counts_of_another_kernel_predict_and_calibrate_nothing(tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab")
-    run = command.run("run", QUICKSTART, *REDUCED, "--profile", "symbols", "--only", "none", "--only", "kprobe")
+    run = command.run("run", QUICKSTART, *REDUCED, "--only", "none", "--only", "kprobe")
     assert run.returncode == 0, run.stderr
     modelled = ModelledRun.model_validate_json(command.run("report", "--clock", "modelled", "--format", "json").stdout)
     assert {(cell.role, cell.kernel, cell.calibration_kernel) for cell in modelled.cells} == {
@@ -94,11 +98,11 @@ def test_counts_of_another_kernel_predict_and_calibrate_nothing(tmp_path: Path) 
     assert cost_file("pentium4").text == before
 
 
-@pytest.mark.nightly("profiles each probe of the quickstart: five seconds")
+@pytest.mark.nightly("measures each probe of the quickstart: five seconds")
 def test_another_kernel_calibrates_where_the_costs_declare_it(tmp_path: Path) -> None:
     """The way out that the error above names."""
     command = CommandLine(tmp_path / "lab")
-    run = command.run("run", QUICKSTART, *REDUCED, "--profile", "symbols")
+    run = command.run("run", QUICKSTART, *REDUCED)
     assert run.returncode == 0, run.stderr
     own = tmp_path / "own.yaml"
     shown = command.run("model", "show", "pentium4", "--format", "yaml").stdout

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from modelled_cells import BASE, counted, record
 
+from orchestrator.profile.difference import executed_classes
 from orchestrator.results.contract import CellRecord, ProfileEvidence
 from orchestrator.results.stored_profile import (
     FOLDER,
@@ -29,7 +30,8 @@ def profiled(cell: CellRecord, directory: Path, *codes: tuple[str, int]) -> Cell
     sha = write_profile(profile, directory / FOLDER / file_name(cell.id))
     int3 = sum(times for code, times in codes if code == "cc")
     proof = ProfileEvidence(sha256=sha, calls=CALLS, instructions=profile.executed, int3=int3 * CALLS)
-    return CellRecord.model_validate({**cell.model_dump(), "profile": proof.model_dump()})
+    counts = {"profile": proof.model_dump(), "executed": executed_classes(profile).model_dump()}
+    return CellRecord.model_validate({**cell.model_dump(), **counts})
 
 
 def list5(directory: Path, *probes: str, kernel: str = "lab-i386-up") -> list[CellRecord]:

@@ -18,11 +18,14 @@ from orchestrator.catalog.words import in_order, purpose_title
 from orchestrator.report.kind import (
     INDICATION,
     Panel,
+    band,
     other_kernel,
     processors,
     published,
     published_unit,
     source,
+    time_figure,
+    times_meaning,
     unit_meaning,
 )
 from orchestrator.report.sheet import (
@@ -167,7 +170,8 @@ class _Layout:
 
 
 def _comparison_meaning(panel: Panel) -> str:
-    more = " Ratios in two different units are not expected to agree." if panel.first.clock == "instructions" else ""
+    is_counted = panel.first.clock == "instructions" and not panel.times
+    more = " Ratios in two different units are not expected to agree." if is_counted else ""
     return f"{unit_meaning(panel)}{more}"
 
 
@@ -283,7 +287,11 @@ def list_sheet(panel: Panel) -> Sheet:
     title, *facts = [panel.reference.title, *overview] if panel.reference else overview
     layout = _Layout([cells], probe_title, partial(other_kernel, panel))
     marks = layout.footnotes.marks
-    blocks = [list(_measured(cells, layout.footnotes)), *(list(_published(cells, table)) for table in panel.references)]
+    blocks = [
+        list(_measured(cells, layout.footnotes, _COUNTED if panel.times else "")),
+        *([list(_modelled(panel))] if panel.times else []),
+        *(list(_published(cells, table)) for table in panel.references),
+    ]
     return layout.sheet(
         title,
         facts,
@@ -291,6 +299,7 @@ def list_sheet(panel: Panel) -> Sheet:
         [
             *(source(table) for table in panel.references),
             _comparison_meaning(panel) if panel.references else unit_meaning(panel),
+            *times_meaning([panel], probe_title),
             *_purpose_meaning(cells),
             *unknown_traps(cells, probe_title),
         ],
@@ -298,7 +307,11 @@ def list_sheet(panel: Panel) -> Sheet:
     )
 
 
-def _measured(cells: Sequence[CellRecord], footnotes: Footnotes) -> Iterator[Row]:
+_COUNTED, _MODELLED = "counted ", "modelled "
+"""What tells apart figures of one table."""
+
+
+def _measured(cells: Sequence[CellRecord], footnotes: Footnotes, kind: str) -> Iterator[Row]:
     first, unit = cells[0], unit_name(cells[0].unit)
     samples = [[figure(sample, cell.unit) for sample in cell.samples] for cell in cells]
     yield from _sample_rows(f"{_benchmark_title(first)}(sample", samples)
@@ -307,7 +320,7 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes) -> Iterator[Row
         cell.status + footnotes.marks(cell) if cell.value is None else figure(cell.value, cell.unit) for cell in cells
     ]
     yield Row(f"{centre}({unit})", values)
-    yield Row(f"overhead({unit})", [figure(cell.overhead, cell.unit) for cell in cells], style="bold")
+    yield Row(f"{kind}overhead({unit})", [figure(cell.overhead, cell.unit) for cell in cells], style="bold")
     for name in _purpose_names(cells):
         yield Row(f"  {purpose_title(name)}", [figure(_spent(name)(cell), cell.unit) for cell in cells])
     if any(cell.interval and cell.interval[0] != cell.interval[1] for cell in cells):
@@ -316,13 +329,29 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes) -> Iterator[Row
             yield Row(f"  95 % {label}({unit})", [figure(value, first.unit) for value in ends])
     base = next((cell for cell in cells if cell.probe == _COMPARED_WITH and cell.overhead is not None), None)
     if base is not None and len(cells) > 1:
-        yield Row(f"ratio to {_COMPARED_WITH}", [_ratio(cell, base) for cell in cells])
+        yield Row(f"{kind}ratio to {_COMPARED_WITH}", [_ratio(cell, base) for cell in cells])
     attached = [parameters.ATTACHED.of(cell) or NOTHING for cell in cells]
     if any(text != NOTHING for text in attached):
         yield Row(f"attached by {_bpftrace(cells)}", attached)
     traps = [_traps(cell) for cell in cells]
     if any(text != NOTHING for text in traps):
         yield Row("int3 a hit", traps)
+
+
+def _modelled(panel: Panel) -> Iterator[Row]:
+    times = [panel.time(cell) for cell in panel.cells]
+    yield Row(f"{_MODELLED}overhead(nsec)", [time_figure(one) for one in times], style="bold italic")
+    for end, label in enumerate(("from", "to")):
+        yield Row(f"{label}(nsec)", [band(one)[end] for one in times], "italic", depth=2)
+    if any(one is not None and one.error is not None for one in times):
+        errors = [None if one is None else one.error for one in times]
+        texts = [NOTHING if one is None else f"{100 * one:+.1f} %" for one in errors]
+        yield Row("error to published", texts, "italic", depth=2)
+    named = zip(panel.cells, times, strict=True)
+    base = next((one for cell, one in named if cell.probe == _COMPARED_WITH and one is not None), None)
+    if base is not None and len(times) > 2:
+        ratios = [ratio_figure(None if one is None else one.overhead, base.overhead) for one in times]
+        yield Row(f"{_MODELLED}ratio to {_COMPARED_WITH}", ratios, "italic")
 
 
 def _bpftrace(cells: Sequence[CellRecord]) -> str:
@@ -375,7 +404,11 @@ def kernels_sheet(panels: Sequence[Panel]) -> Sheet:
         f"Overhead of probes on {cpu(first.cpu).title}, on {len(panels)} kernels",
         list(_conditions_on_kernels(panels)),
         Grid([panels[0].kernel, *others], list(_kernel_blocks(panels, layout.footnotes))),
-        [f"Differences are to {panels[0].kernel}. {unit_meaning(panels[0])}", *_purpose_meaning(layout.cells)],
+        [
+            f"Differences are to {panels[0].kernel}. {unit_meaning(panels[0])}",
+            *times_meaning(panels, lambda cell: f"{probe_title(cell)} on {cell.kernel}"),
+            *_purpose_meaning(layout.cells),
+        ],
     )
 
 
@@ -404,8 +437,22 @@ def _kernel_blocks(panels: Sequence[Panel], footnotes: Footnotes) -> Iterator[Se
             names = _purpose_names([cell for cell in cells if cell is not None])
             overheads.append(Row(titles[probe], list(_values(cells, _overhead))))
             overheads += [Row(f"  {purpose_title(name)}", list(_values(cells, _spent(name)))) for name in names]
+    has_times = any(panel.times for panel in panels)
     if overheads:
-        yield [Row(f"overhead({unit})", blank, "bold"), *overheads]
+        yield [Row(f"{_COUNTED if has_times else ''}overhead({unit})", blank, "bold"), *overheads]
+    timed = {cell.id: panel.time(cell) for panel in panels for cell in panel.cells}
+    times = {cell_id: one.overhead for cell_id, one in timed.items() if one is not None}
+    if times:
+        of_probe = {probe: cells for probe, cells in rows.items() if any(cell and cell.id in times for cell in cells)}
+        # In tenths of a nanosecond, of which a difference is one as well.
+        of_time = {
+            probe: list(_values(cells, lambda cell: None if (one := times.get(cell.id)) is None else round(one, 1)))
+            for probe, cells in of_probe.items()
+        }
+        yield [
+            Row(f"{_MODELLED}overhead(nsec)", blank, "bold italic"),
+            *(Row(titles[probe], texts, "italic") for probe, texts in of_time.items()),
+        ]
 
 
 def _values(cells: Sequence[CellRecord | None], value_of: _Figure, footnotes: Footnotes | None = None) -> Iterator[str]:
@@ -480,6 +527,7 @@ class _Half:
         columns = {
             unit_name(first.unit): _shown(cell, footnotes=footnotes),
             **(bounds if first.clock == "wall" else {}),
+            **(self._times(cell) if self.panel.times else {}),
             **({f"published {self.table.rate_unit}": rate} if self.table.rates else {}),
             # The mail prints every figure to two decimals.
             f"published {unit_name(self.table.unit)}": NOTHING if overhead is None else f"{overhead:.2f}",
@@ -487,6 +535,11 @@ class _Half:
             "published ratio": ratio_figure(overhead, compared),
         }
         return {f"{self.table.name} {heading}": text for heading, text in columns.items()}
+
+    def _times(self, cell: CellRecord | None) -> dict[str, str]:
+        time = None if cell is None else self.panel.time(cell)
+        low, high = band(time)
+        return {"modelled nsec": time_figure(time), "modelled from": low, "modelled to": high}
 
     def conditions(self, footnotes: Footnotes) -> str:
         baselines = [
@@ -533,6 +586,7 @@ def mail_sheet(panels: Sequence[Panel]) -> Sheet:
         [
             *(source(half.table.id) for half in halves),
             _comparison_meaning(first.panel),
+            *times_meaning([half.panel for half in halves], name),
             *purpose_sentences(layout.cells, name),
         ],
     )

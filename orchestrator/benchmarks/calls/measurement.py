@@ -35,10 +35,17 @@ from orchestrator.probes.placement import why_not_optimised
 from orchestrator.probes.point import Point, ProbePoint, find_entry, find_place
 from orchestrator.probes.tracefs import GUARDED_KPROBES_HANDLER
 from orchestrator.profile.counts import by_purpose
-from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.difference import executed_classes
+from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
-from orchestrator.results.contract import CellRecord, Evidence, ExecutedClasses, ProfileEvidence, centre_of, valid_result
+from orchestrator.results.contract import (
+    CellRecord,
+    Evidence,
+    ExecutedClasses,
+    ProfileEvidence,
+    centre_of,
+    valid_result,
+)
 from orchestrator.results.parameters import ACCELERATOR, ENTRY, KERNEL_RELEASE, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 from orchestrator.run.boot import Ready, ReadyGuest, identity
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint

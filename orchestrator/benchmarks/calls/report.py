@@ -68,11 +68,15 @@ def _ratios(panel: Panel, place: str) -> Iterator[Finding]:
     if base is None or base.overhead is None or base.overhead <= 0 or not others:
         return
     largest = max(others, key=lambda cell: cell.overhead or 0.0)
-    measured = ratio_figure(largest.overhead, base.overhead)
+    times = [panel.time(cell) for cell in (largest, base)]
+    figures = [None if one is None else one.overhead for one in times]
+    in_time = " in modelled time" if all(figures) else ""
+    measured = ratio_figure(*figures) if in_time else ratio_figure(largest.overhead, base.overhead)
     documented = ratio_figure(published(largest, table.id).overhead, published(base, table.id).overhead)
     beside = "" if documented == NOTHING else f"; published: {documented}"
     of_place = f", in {place}" if place else ""
-    sentence = f"Ratio of {layouts.probe_title(largest)} to {layouts.probe_title(base)}{of_place}: {measured}{beside}."
+    both = f"{layouts.probe_title(largest)} to {layouts.probe_title(base)}"
+    sentence = f"Ratio of {both}{of_place}{in_time}: {measured}{beside}."
     yield Finding(Rank.PUBLISHED, sentence, (largest.overhead or 0.0) / base.overhead)
 
 

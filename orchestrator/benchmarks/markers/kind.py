@@ -25,6 +25,7 @@ from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.monitor import INT3
 from orchestrator.probes.loading import load
+from orchestrator.profile.difference import executed_classes
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import PER_LOOP, CellRecord, Evidence, valid_result
 from orchestrator.results.parameters import KERNEL_RELEASE, ROUNDS
@@ -227,6 +228,7 @@ def measure_marker(
                 disturbed=0,
             ),
             profile=evidence,
+            executed=None if profiled is None else executed_classes(profiled),
         )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from orchestrator.catalog.cost_table import INPUTS, CostTable, Input
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.model.cost_file import cost_file, price
 from orchestrator.model.modelled_run import Target, difference, fitted, inputs, known_costs, modelled_run, own_costs
+from orchestrator.profile.difference import executed_classes
 from orchestrator.report.modelled_sheets import modelled_sheets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
@@ -128,15 +129,22 @@ def test_without_numpy_the_error_says_what_to_install(monkeypatch: pytest.Monkey
 CODE = {"cc": 2, "cf": 2, "9d": 1, "9c": 1, "0f31": 1, "f00fb111": 5, "90": 26, "e800000000": 1, "c3": 3}
 
 
-def profile(code: Mapping[str, int] = CODE) -> CellProfile:
+def executing(one: CellRecord, code: Mapping[str, int] = CODE) -> CellRecord:
     instructions = tuple(Instruction(at, one, 500 * times) for at, (one, times) in enumerate(code.items()))
     symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=instructions)
-    return CellProfile(cell="a/b", arch="i386", calls=500, has_details=False, symbols=(symbol,))
+    profile = CellProfile(cell="a/b", arch="i386", calls=500, has_details=False, symbols=(symbol,))
+    return one.model_copy(update={"executed": executed_classes(profile)})
+
+
+def counts(one: CellRecord, priced: Collection[Input]) -> Mapping[Input, Fraction]:
+    found = inputs(one, priced)
+    assert found is not None
+    return found
 
 
 def test_every_instruction_has_one_cost() -> None:
     recording = cell("djprobe", evidence=any_evidence("djprobe", recorded=1000))
-    assert inputs(profile(), recording, INPUTS) == {
+    assert counts(executing(recording), INPUTS) == {
         "instruction": 30,
         "trap": 2,  # with its iret
         "popf": 1,
@@ -165,7 +173,7 @@ def test_single_steps_are_counted_by_their_returns(
     code: dict[str, int], traps: int, steps: int, system_calls: int
 ) -> None:
     wanted: list[Input] = ["instruction", "trap", "single step", "system call"]
-    found = inputs(profile({"90": 10, **code}), cell("djprobe"), wanted)
+    found = counts(executing(cell("djprobe"), {"90": 10, **code}), wanted)
     assert found == {"instruction": 10, "trap": traps, "single step": steps, "system call": system_calls}
 
 
@@ -174,13 +182,13 @@ def test_a_return_without_a_call_is_mispredicted_and_a_call_without_a_return(
     calls: int, returns: int, wrong: int
 ) -> None:
     code = {"e800000000": calls, "c3": returns}
-    found = inputs(profile(code), cell("djprobe"), ["instruction", "mispredicted return"])
+    found = counts(executing(cell("djprobe"), code), ["instruction", "mispredicted return"])
     assert found == {"instruction": calls + returns, "mispredicted return": wrong}
 
 
 def test_what_has_no_cost_of_its_own_is_a_plain_instruction() -> None:
-    assert inputs(profile(), cell("djprobe"), ["instruction"]) == {"instruction": 42}
-    assert inputs(profile(), cell("djprobe"), ["instruction", "trap"]) == {"instruction": 38, "trap": 2}
+    assert counts(executing(cell("djprobe")), ["instruction"]) == {"instruction": 42}
+    assert counts(executing(cell("djprobe")), ["instruction", "trap"]) == {"instruction": 38, "trap": 2}
 
 
 def test_the_difference_of_two_has_what_changed() -> None:
@@ -192,8 +200,8 @@ def test_the_difference_of_two_has_what_changed() -> None:
 # Does a modelled time follow from the profiles of a cell and of its own baseline, and from nothing else?
 
 
-def test_the_counts_are_those_of_the_two_profiles(tmp_path: Path) -> None:
-    (cell,) = modelled_run(Run(run(*list5(tmp_path, "kprobe")), tmp_path), known_costs()).cells
+def test_the_counts_are_those_of_the_two_cells(tmp_path: Path) -> None:
+    (cell,) = modelled_run(run(*list5(tmp_path, "kprobe")), known_costs()).cells
     assert cell.evidence is not None
     assert cell.evidence.counts == counted("list5")["kprobe"]
     assert cell.evidence.instructions == sum(cell.evidence.counts.values()) + 2
@@ -201,12 +209,12 @@ def test_the_counts_are_those_of_the_two_profiles(tmp_path: Path) -> None:
     assert cell.role == "calibration"
 
 
-def test_profiles_that_do_not_add_up_give_no_time(tmp_path: Path) -> None:
+def test_counts_that_do_not_add_up_give_no_time(tmp_path: Path) -> None:
     """As where two baselines could be meant."""
     baseline, kprobe = list5(tmp_path, "kprobe")
-    other = baseline.model_dump() | {"samples": [359.0], "value": 359.0, "profile": None}
+    other = baseline.model_dump() | {"samples": [359.0], "value": 359.0, "profile": None, "executed": None}
     wrong = profiled(CellRecord.model_validate(other), tmp_path, ("90", 359))
-    (cell,) = modelled_run(Run(run(wrong, kprobe), tmp_path), known_costs()).cells
+    (cell,) = modelled_run(run(wrong, kprobe), known_costs()).cells
     assert cell.overhead is None
     assert "differ by 530 instructions, but its overhead is 529" in (cell.reason or "")
 
@@ -214,32 +222,25 @@ def test_profiles_that_do_not_add_up_give_no_time(tmp_path: Path) -> None:
 def test_a_baseline_of_another_kernel_is_no_baseline(tmp_path: Path) -> None:
     baseline, kprobe = list5(tmp_path, "kprobe")
     elsewhere = CellRecord.model_validate(baseline.model_dump() | {"kernel": "lab-i386-smp"})
-    (cell,) = modelled_run(Run(run(elsewhere, kprobe), tmp_path), known_costs()).cells
-    assert cell.reason == "the cell or its baseline has no profile"
+    (cell,) = modelled_run(run(elsewhere, kprobe), known_costs()).cells
+    assert cell.reason == "the cell or its baseline has no counts"
 
 
 def test_a_cpu_without_a_cost_table_has_no_time(tmp_path: Path) -> None:
     cells = [CellRecord.model_validate(one.model_dump() | {"cpu": "athlon"}) for one in list5(tmp_path, "kprobe")]
-    (cell,) = modelled_run(Run(run(*cells), tmp_path), known_costs()).cells
+    (cell,) = modelled_run(run(*cells), known_costs()).cells
     assert cell.reason == "CPU athlon has no cost table"
 
 
-def test_a_profile_that_is_not_the_recorded_one_is_an_error(tmp_path: Path) -> None:
-    cells = list5(tmp_path, "kprobe")
-    (tmp_path / FOLDER / file_name(cells[1].id)).write_bytes(b"")
-    with pytest.raises(LabError, match="differs from the recorded one"):
-        modelled_run(Run(run(*cells), tmp_path), known_costs())
-
-
-def test_a_run_without_profiles_says_how_to_get_them(tmp_path: Path) -> None:
-    cells = [CellRecord.model_validate(one.model_dump() | {"profile": None}) for one in list5(tmp_path, "kprobe")]
+def test_a_run_without_counts_says_how_to_get_them(tmp_path: Path) -> None:
+    cells = [CellRecord.model_validate(one.model_dump() | {"executed": None}) for one in list5(tmp_path, "kprobe")]
     with pytest.raises(UsageError, match="--profile symbols"):
-        modelled_run(Run(run(*cells), tmp_path), known_costs())
+        modelled_run(run(*cells), known_costs())
 
 
 def test_a_published_figure_is_calibration_on_the_declared_kernel_only(tmp_path: Path) -> None:
     cells = list5(tmp_path, "kprobe", "djprobe", kernel="debian-686")
-    modelled = modelled_run(Run(run(*cells), tmp_path), known_costs())
+    modelled = modelled_run(run(*cells), known_costs())
     assert [cell.role for cell in modelled.cells] == ["predicted", "predicted"]
     assert {cell.calibration_kernel for cell in modelled.cells} == {"lab-i386-up"}
     (sentence,) = [one for sheet in modelled_sheets(modelled) for one in sheet.sentences if "debian-686" in one]
@@ -247,15 +248,13 @@ def test_a_published_figure_is_calibration_on_the_declared_kernel_only(tmp_path:
         "list5, kprobe -3.0 %, djprobe -0.8 %: predicted from the counts of kernel debian-686; the costs were fitted "
         "to these figures with the counts of lab-i386-up."
     )
-    declared = modelled_run(Run(run(*list5(tmp_path, "kprobe")), tmp_path), known_costs()).cells[0]
+    declared = modelled_run(run(*list5(tmp_path, "kprobe")), known_costs()).cells[0]
     assert (declared.role, declared.calibration_kernel) == ("calibration", None)
 
 
 def test_a_cell_that_failed_has_no_time_and_its_reason(tmp_path: Path) -> None:
     baseline, kprobe = list5(tmp_path, "kprobe")
-    _, cell = modelled_run(
-        Run(run(baseline, kprobe, failed("jprobe", "the guest panicked")), tmp_path), known_costs()
-    ).cells
+    _, cell = modelled_run(run(baseline, kprobe, failed("jprobe", "the guest panicked")), known_costs()).cells
     assert cell.probe == "jprobe"
     assert cell.reason == "jprobe failed: the guest panicked"
 
@@ -263,7 +262,7 @@ def test_a_cell_that_failed_has_no_time_and_its_reason(tmp_path: Path) -> None:
 def test_a_run_whose_cells_failed_says_so(tmp_path: Path) -> None:
     (baseline,) = list5(tmp_path)
     with pytest.raises(LabError, match=r"its cells failed(.|\n)*orchestrator report") as raised:
-        modelled_run(Run(run(baseline, failed("kprobe", "the guest panicked")), tmp_path), known_costs())
+        modelled_run(run(baseline, failed("kprobe", "the guest panicked")), known_costs())
     assert raised.value.exit_status == 1
 
 

@@ -32,7 +32,7 @@ def cells(**benchmark: object) -> dict[tuple[str, str], CallCell]:
 def test_points_share_a_baseline_of_the_same_calls() -> None:
     known, asked = GuestCache(), cells()
     assert known.baseline(asked["none", FIRST]) is None
-    known.keep_baseline(asked["none", FIRST], FIGURES)
+    known.keep_baseline(asked["none", FIRST], FIGURES, None)
     shared = known.baseline(asked["none", SECOND])
     assert shared is not None
     assert (shared.cell_id, shared.figures) == (asked["none", FIRST].id, FIGURES)
@@ -47,7 +47,7 @@ def test_points_share_a_baseline_of_the_same_calls() -> None:
 def test_a_switched_static_branch_ends_a_baseline() -> None:
     known, asked = GuestCache(), cells()
     known.note_switched(1)
-    known.keep_baseline(asked["none", FIRST], FIGURES)
+    known.keep_baseline(asked["none", FIRST], FIGURES, None)
     known.note_switched(1)
     assert known.baseline(asked["none", SECOND]) is not None
     known.note_switched(2)
