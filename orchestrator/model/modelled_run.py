@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from typing import Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from orchestrator.catalog.cost_table import (
     INPUTS,
@@ -21,8 +22,8 @@ from orchestrator.catalog.cost_table import (
     Input,
     priced_cpus,
 )
-from orchestrator.catalog.data import CatalogEntry, read
-from orchestrator.catalog.probes import BASELINE, ProbeKind, Site, probes, published_column
+from orchestrator.catalog.data import read
+from orchestrator.catalog.probes import BASELINE, probes, published_column
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.errors import ConfigError, EvidenceError, HostError, LabError, UsageError
 from orchestrator.model.cost_file import (
@@ -80,29 +81,17 @@ def inputs(record: CellRecord, priced: Collection[Input]) -> Counts | None:
     return {"instruction": plain, **found}
 
 
-class Limit(CatalogEntry):
-    """Probes of which a CPU's cost table is not fit to speak: at these sites, or at a function's return; and why."""
-
-    reason: str
-    sites: list[Site] = Field(default=[])
-    at_return: bool = False
-
-    def is_of(self, kind: ProbeKind) -> bool:
-        return kind.site in self.sites or (self.at_return and kind.at_return)
-
-
 @cache
-def model_limits() -> Mapping[str, Sequence[Limit]]:
-    """The limits of the catalogue's cost tables, by CPU."""
-    return TypeAdapter(dict[str, list[Limit]]).validate_python(read("model_limits.yaml"))
+def _limits() -> dict[Literal["at_return"], dict[str, str]]:
+    """Why a CPU's cost table is not fit to speak of some probes: by their property, and by CPU."""
+    return TypeAdapter(dict[Literal["at_return"], dict[str, str]]).validate_python(read("model_limits.yaml"))
 
 
 def why_no_time(cell: CellRecord, counts: Counts, priced: Collection[Input]) -> str | None:
     """Why a cost table is not fit to speak of a cell whose probe adds ``counts``, of all costs; None if it is."""
     kind = probes().get(cell.probe)
-    limit = next((one for one in model_limits().get(cell.cpu, ()) if kind is not None and one.is_of(kind)), None)
-    if limit is not None:
-        return limit.reason
+    if kind is not None and kind.at_return and cell.cpu in _limits()["at_return"]:
+        return _limits()["at_return"][cell.cpu]
     names: tuple[Input, ...] = ("trap", "single step", "system call")
     unpriced = next((name for name in names if name not in priced and counts.get(name)), None)
     return None if unpriced is None else f"a hit takes a {unpriced}, and no published figure of this CPU gives its cost"

@@ -304,8 +304,9 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
         title = f"Claims of {found[0][1].document}, {_CLOCKS[clock]}{also}{indication}"
         judged = []
         for claim in wanted if modelled is None else ratios:
-            is_timed = claim in ratios and any(table.name in claim.tables for _, table, _ in by_time)
-            judged.append(_outcome(claim, by_time, "modelled") if is_timed else _outcome(claim, found, clock))
+            is_timed = claim in ratios and "modelled" not in claim.undecided
+            its_times = [one for one in by_time if is_timed and one[1].name in claim.tables]
+            judged.append(_outcome(claim, its_times, "modelled") if its_times else _outcome(claim, found, clock))
         assessments.append(Assessment(title, judged))
     return assessments
 

@@ -212,17 +212,16 @@ def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
 FIT = "fit"
 
 
-def time_figure(cell: ModelledCell | None) -> str:
-    """A modelled overhead in nanoseconds, marked if its costs were fitted to the very figure it stands beside."""
-    if cell is None or cell.overhead is None:
-        return NOTHING
-    return f"{cell.overhead:.1f}" + (f" {FIT}" if cell.role == "calibration" else "")
+def time_figures(cell: ModelledCell | None, unit: str = "ns") -> tuple[str, str, str]:
+    """A modelled overhead and both ends of its band, in nanoseconds, or in microseconds where those were published.
 
-
-def band(cell: ModelledCell | None) -> tuple[str, str]:
-    """Both ends of a modelled overhead's band."""
-    low, high = (None, None) if cell is None or cell.interval is None else cell.interval
-    return NOTHING if low is None else f"{low:.1f}", NOTHING if high is None else f"{high:.1f}"
+    The first is marked if the costs were fitted to the very figure that it stands beside.
+    """
+    if cell is None or cell.overhead is None or cell.interval is None:
+        return NOTHING, NOTHING, NOTHING
+    times = (cell.overhead, *cell.interval)
+    value, low, high = (f"{time / 1000:.3f}" if unit == "us" else f"{time:.1f}" for time in times)
+    return f"{value} {FIT}" if cell.role == "calibration" else value, low, high
 
 
 def times_meaning(panels: Sequence[Panel], name: Callable[[CellRecord], str]) -> Iterator[str]:
@@ -242,7 +241,7 @@ def times_meaning(panels: Sequence[Panel], name: Callable[[CellRecord], str]) ->
         if reason is not None:
             without.setdefault(reason, []).append(name(cell))
     for reason, names in without.items():
-        yield f"No modelled time of {listed(names)}: {reason}."
+        yield f"No modelled time of {listed(names)}: {reason.rstrip('.')}."
 
 
 class TableReport(ABC):

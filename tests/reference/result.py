@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from orchestrator.results.contract import (
     CellRecord,
     Evidence,
+    ExecutedClasses,
     ProfileEvidence,
     ReferenceValue,
     RunRecord,
@@ -30,6 +31,7 @@ _MODELS: Mapping[str, type[BaseModel]] = {
     "Evidence of the kernel's text": TextEvidence,
     "A switched branch": SwitchedBranch,
     "Evidence of a profile": ProfileEvidence,
+    "What calls executed": ExecutedClasses,
     "Published figures": ReferenceValue,
 }
 

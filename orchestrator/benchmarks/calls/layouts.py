@@ -18,13 +18,12 @@ from orchestrator.catalog.words import in_order, purpose_title
 from orchestrator.report.kind import (
     INDICATION,
     Panel,
-    band,
     other_kernel,
     processors,
     published,
     published_unit,
     source,
-    time_figure,
+    time_figures,
     times_meaning,
     unit_meaning,
 )
@@ -49,6 +48,7 @@ from orchestrator.report.sheet import (
 )
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, centre_of
+from orchestrator.results.modelled import ModelledCell
 from orchestrator.results.statistics import mean
 
 _Name = Callable[[CellRecord], str]
@@ -340,18 +340,21 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes, kind: str) -> I
 
 def _modelled(panel: Panel) -> Iterator[Row]:
     times = [panel.time(cell) for cell in panel.cells]
-    yield Row(f"{_MODELLED}overhead(nsec)", [time_figure(one) for one in times], style="bold italic")
-    for end, label in enumerate(("from", "to")):
-        yield Row(f"{label}(nsec)", [band(one)[end] for one in times], "italic", depth=2)
-    if any(one is not None and one.error is not None for one in times):
-        errors = [None if one is None else one.error for one in times]
-        texts = [NOTHING if one is None else f"{100 * one:+.1f} %" for one in errors]
+    overheads, *band = zip(*map(time_figures, times), strict=True)
+    yield Row(f"{_MODELLED}overhead(nsec)", overheads, style="bold italic")
+    yield from (Row(f"{end}(nsec)", texts, "italic", depth=2) for end, texts in zip(("from", "to"), band, strict=True))
+    errors = [None if one is None else one.error for one in times]
+    if any(error is not None for error in errors):
+        texts = [NOTHING if error is None else f"{100 * error:+.1f} %" for error in errors]
         yield Row("error to published", texts, "italic", depth=2)
-    named = zip(panel.cells, times, strict=True)
-    base = next((one for cell, one in named if cell.probe == _COMPARED_WITH and one is not None), None)
-    if base is not None and len(times) > 2:
-        ratios = [ratio_figure(None if one is None else one.overhead, base.overhead) for one in times]
+    by_probe = {cell.probe: one for cell, one in zip(panel.cells, times, strict=True)}
+    if by_probe.get(_COMPARED_WITH) is not None and len(times) > 2:
+        ratios = [_time_ratio(one, by_probe[_COMPARED_WITH]) for one in times]
         yield Row(f"{_MODELLED}ratio to {_COMPARED_WITH}", ratios, "italic")
+
+
+def _time_ratio(time: ModelledCell | None, base: ModelledCell | None) -> str:
+    return NOTHING if time is None or base is None else ratio_figure(time.overhead, base.overhead)
 
 
 def _bpftrace(cells: Sequence[CellRecord]) -> str:
@@ -516,6 +519,7 @@ class _Half:
     panel: Panel
     table: ReferenceTable
     cells: dict[str, CellRecord]
+    shows_times: bool
 
     def columns(self, label: str, footnotes: Footnotes) -> dict[str, str]:
         to = self.table.compared_with
@@ -527,7 +531,7 @@ class _Half:
         columns = {
             unit_name(first.unit): _shown(cell, footnotes=footnotes),
             **(bounds if first.clock == "wall" else {}),
-            **(self._times(cell) if self.panel.times else {}),
+            **(self._times(cell, base) if self.shows_times else {}),
             **({f"published {self.table.rate_unit}": rate} if self.table.rates else {}),
             # The mail prints every figure to two decimals.
             f"published {unit_name(self.table.unit)}": NOTHING if overhead is None else f"{overhead:.2f}",
@@ -536,10 +540,12 @@ class _Half:
         }
         return {f"{self.table.name} {heading}": text for heading, text in columns.items()}
 
-    def _times(self, cell: CellRecord | None) -> dict[str, str]:
-        time = None if cell is None else self.panel.time(cell)
-        low, high = band(time)
-        return {"modelled nsec": time_figure(time), "modelled from": low, "modelled to": high}
+    def _times(self, cell: CellRecord | None, base: CellRecord | None) -> dict[str, str]:
+        unit = "us" if self.table.unit == "us" else "ns"
+        time, other = (None if one is None else self.panel.time(one) for one in (cell, base))
+        overhead, low, high = time_figures(time, unit)
+        band = NOTHING if time is None else f"{low} to {high}"
+        return {f"modelled {unit_name(unit)}": overhead, "band": band, "modelled ratio": _time_ratio(time, other)}
 
     def conditions(self, footnotes: Footnotes) -> str:
         baselines = [
@@ -554,8 +560,9 @@ class _Half:
 
 def mail_sheet(panels: Sequence[Panel]) -> Sheet:
     """The panels of the mail's published tables, side by side."""
+    shows_times = any(panel.times for panel in panels)
     halves = [
-        _Half(panel, panel.reference, {mail_label(cell): cell for cell in probed(panel)})
+        _Half(panel, panel.reference, {mail_label(cell): cell for cell in probed(panel)}, shows_times)
         for panel in panels
         if panel.reference is not None
     ]

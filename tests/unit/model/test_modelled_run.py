@@ -24,7 +24,7 @@ from orchestrator.profile.difference import executed_classes
 from orchestrator.report.modelled_sheets import modelled_sheets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
-from orchestrator.results.stored_profile import FOLDER, CellProfile, Instruction, SymbolProfile, file_name
+from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
 
 SHA = "0" * 64
 
