@@ -55,7 +55,7 @@ def is_experiment(block: Block) -> bool:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_bytes()) <= LARGEST_README
+    assert len((ROOT / "README.md").read_text()) <= LARGEST_README
 
 
 @pytest.mark.parametrize("block", [block for block in YAML if is_experiment(block)], ids=str)

@@ -150,7 +150,7 @@ SCHEMA = jsonschema.Draft202012Validator(json_schema())
 def test_the_schema_names_every_field_and_allows_no_other() -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema())
     cell_schema = json_schema()["$defs"]["CellRecord"]
-    optional = {"work", "text", "profile", "purposes", "worker"}
+    optional = {"work", "text", "profile", "executed", "purposes", "worker"}
     assert set(cell_schema["properties"]) == {*IDENTITY, "status", "reason", *OUTCOME, *optional}
     assert cell_schema["additionalProperties"] is False
 
