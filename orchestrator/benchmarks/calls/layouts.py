@@ -443,19 +443,25 @@ def _kernel_blocks(panels: Sequence[Panel], footnotes: Footnotes) -> Iterator[Se
     has_times = any(panel.times for panel in panels)
     if overheads:
         yield [Row(f"{_COUNTED if has_times else ''}overhead({unit})", blank, "bold"), *overheads]
-    timed = {cell.id: panel.time(cell) for panel in panels for cell in panel.cells}
-    times = {cell_id: one.overhead for cell_id, one in timed.items() if one is not None}
-    if times:
-        of_probe = {probe: cells for probe, cells in rows.items() if any(cell and cell.id in times for cell in cells)}
-        # In tenths of a nanosecond, of which a difference is one as well.
-        of_time = {
-            probe: list(_values(cells, lambda cell: None if (one := times.get(cell.id)) is None else round(one, 1)))
-            for probe, cells in of_probe.items()
-        }
-        yield [
-            Row(f"{_MODELLED}overhead(nsec)", blank, "bold italic"),
-            *(Row(titles[probe], texts, "italic") for probe, texts in of_time.items()),
-        ]
+    times = {
+        probe: [None if cell is None else panel.time(cell) for panel, cell in zip(panels, cells, strict=True)]
+        for probe, cells in rows.items()
+    }
+    timed = [Row(titles[probe], list(_times(of)), "italic") for probe, of in times.items() if any(of)]
+    if timed:
+        yield [Row(f"{_MODELLED}overhead(nsec)", blank, "bold italic"), *timed]
+
+
+def _times(times: Sequence[ModelledCell | None]) -> Iterator[str]:
+    base = times[0] and times[0].overhead
+    for index, time in enumerate(times):
+        overhead, low, high = time_figures(time)
+        yield overhead if time is None else f"{overhead} ({low} to {high})"
+        if index and (time is None or time.overhead is None or not base):
+            yield from (NOTHING, NOTHING)
+        elif index and time is not None and time.overhead is not None and base:
+            yield f"{time.overhead - base:+.1f}"
+            yield percent_of(time.overhead - base, base)
 
 
 def _values(cells: Sequence[CellRecord | None], value_of: _Figure, footnotes: Footnotes | None = None) -> Iterator[str]:
