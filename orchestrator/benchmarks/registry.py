@@ -7,11 +7,14 @@ A kind is a folder beside this file: its ``kind.py`` has a ``KIND``, which plans
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from orchestrator.report.kind import ReportRegistry
+from orchestrator.results.contract import RunRecord
+from orchestrator.results.modelled import ModelledCell
 
 if TYPE_CHECKING:  # guest code
     from orchestrator.experiment.table import KindRegistry
@@ -31,6 +34,12 @@ def kinds() -> KindRegistry[BenchmarkKind]:
 @cache
 def reports() -> ReportRegistry:
     """Every kind, as a report needs it."""
-    from orchestrator.model.modelled_run import modelled_times
+    return ReportRegistry([import_module(f"{__package__}.{name}.report").REPORT for name in NAMES], _modelled_times)
 
-    return ReportRegistry([import_module(f"{__package__}.{name}.report").REPORT for name in NAMES], modelled_times)
+
+def _modelled_times(run: RunRecord) -> Mapping[str, ModelledCell]:
+    if not any(cell.executed is not None for cell in run.cells):
+        return {}
+    from orchestrator.model.modelled_run import modelled_times  # reads cost tables as experiments are read
+
+    return modelled_times(run)

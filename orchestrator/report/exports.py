@@ -22,7 +22,7 @@ _NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidenc
 """Fields with one column per subfield."""
 _OPEN = ("parameters", "purposes")
 """Fields with varying keys: each is one column of JSON."""
-_LEFT_OUT = ("text", "profile")
+_LEFT_OUT = ("text", "profile", "executed")
 """Fields with lists or files, which only the JSON report has."""
 _LATER = ("worker",)
 """Fields added later, whose columns come last."""

@@ -12,7 +12,7 @@ import yaml
 from record_builders import any_evidence, run, table_cell
 
 from orchestrator.catalog.cost_table import Input
-from orchestrator.model.modelled_run import Overhead, known_costs, modelled_cell, used_costs
+from orchestrator.model.modelled_run import Overhead, known_costs, modelled_cell, used_costs, why_no_time
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
 
@@ -65,16 +65,16 @@ def modelled_table(table: str) -> tuple[list[CellRecord], list[ModelledCell]]:
     baseline = record(table, "none")
     probed = [record(table, probe) for probe in counted(table)]
     costs = known_costs()[COUNTED[table]["cpu"]]
-    if costs.unusable is not None:
-        names = ("id", "table", "cpu", "kernel", "probe", "handler", "benchmark")
-        without = [{name: getattr(cell, name) for name in names} | {"reason": costs.unusable} for cell in probed]
-        return [baseline, *probed], [ModelledCell.model_validate(one) for one in without]
-    times = [
-        modelled_cell(
-            Overhead(cell, baseline, {name: Fraction(one) for name, one in counted(table)[cell.probe].items()}), costs
+    names = ("id", "table", "cpu", "kernel", "probe", "handler", "benchmark")
+    times = []
+    for cell in probed:
+        counts = {name: Fraction(one) for name, one in counted(table)[cell.probe].items()}
+        reason = costs.unusable or why_no_time(cell, counts, costs.table.priced)
+        without = {name: getattr(cell, name) for name in names} | {"reason": reason}
+        is_timed = reason is None
+        times.append(
+            modelled_cell(Overhead(cell, baseline, counts), costs) if is_timed else ModelledCell.model_validate(without)
         )
-        for cell in probed
-    ]
     return [baseline, *probed], times
 
 

@@ -17,9 +17,7 @@ from orchestrator.profile.difference import LOCKED, executed_classes
 from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
 
 ClassOf = Callable[[bytes], str | None]
-_PREFIXES = st.lists(
-    st.sampled_from([b"\x66", b"\x67", b"\x65", b"\x2e", b"\xf0", b"\xf2", b"\xf3", b"\x48"]), max_size=3
-)
+_PREFIXES = [b"\x66", b"\x67", b"\x65", b"\x2e", b"\xf0", b"\xf2", b"\xf3", b"\x48"]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +46,11 @@ def by_name(code: bytes, word: int) -> str | None:
     return found[-1] if found else None
 
 
-@given(prefixes=_PREFIXES, rest=st.binary(min_size=15, max_size=15), word=st.sampled_from([4, 8]))
+@given(
+    prefixes=st.lists(st.sampled_from(_PREFIXES), max_size=3),
+    rest=st.binary(min_size=15, max_size=15),
+    word=st.sampled_from([4, 8]),
+)
 @example(prefixes=[], rest=b"\xcc".ljust(15), word=8)
 @example(prefixes=[], rest=b"\xcd\x80".ljust(15), word=4)
 @example(prefixes=[b"\x48"], rest=b"\xcf".ljust(15), word=8)

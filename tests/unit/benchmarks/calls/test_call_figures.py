@@ -139,7 +139,7 @@ def test_calls_that_scatter_have_samples_for_an_interval(
     monkeypatch.setattr(measurement, "_timed", lambda work: measured(500.0))
     monkeypatch.setattr(measurement, "_timed_between", lambda work, armed: measured(560.0))
     monkeypatch.setattr(measurement, "_proof", lambda *of: Proof(nowhere, nowhere, next(counted)))
-    asked = SimpleNamespace(repeats=repeats, clock="instructions", metric="cost per call")
+    asked = SimpleNamespace(repeats=repeats, clock="instructions", metric="cost per call", counts_classes=False)
     work: Any = SimpleNamespace(cell=asked, scatters=scatters, workload=None, profile=None, kind=probes()["kprobe"])
     figures, _ = measurement._paired(work, None)
     assert (len(figures.samples), figures.overhead) == (samples, 120.0)
