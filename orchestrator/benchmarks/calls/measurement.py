@@ -531,7 +531,8 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
 
 def _counted(work: _Work, measured: Measurement, armed: _Armed | None) -> _Counts:
     """The calls made again, and counted. Calls that differ from each other have no classes: their mean is another."""
-    is_wanted = work.profile is not None or (work.cell.counts_classes and not measured.scatter)
+    can_count = work.ready.guest.machine.counter is not None
+    is_wanted = work.profile is not None or (can_count and work.cell.counts_classes and not measured.scatter)
     if not is_wanted or not isinstance(work.workload, Calls):
         return _NOT_COUNTED
     with step("count instructions"):
