@@ -118,5 +118,9 @@ class PlaceRefused(EvidenceError):
     """The kernel refuses a probe of this kind at the place. The guest is sound."""
 
 
+class HitSkipped(EvidenceError):
+    """At a hit the kernel skipped the program, as it was running for another hit; the count may be repeated."""
+
+
 class UnsupportedError(LabError):
     """A guest, kernel or module lacks the requested feature; it is otherwise sound."""

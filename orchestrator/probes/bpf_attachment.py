@@ -19,7 +19,15 @@ from typing import NamedTuple
 
 from orchestrator.artifacts.bpf_objects import BpfObject
 from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind, is_recording, probes
-from orchestrator.errors import CommandFailed, EvidenceError, GuestError, GuestHang, LabError, UnsupportedError
+from orchestrator.errors import (
+    CommandFailed,
+    EvidenceError,
+    GuestError,
+    GuestHang,
+    HitSkipped,
+    LabError,
+    UnsupportedError,
+)
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import attachment, bpf_program
@@ -116,7 +124,11 @@ class BpfAttachment(PlacedAttachment):
             target = target_of(self._guest, probes()[self._facts.entries], self.point)
             entries = attach(self._guest, "lab-entries", "witness", target)
         self._witness.begin([("the BPF program", self._program)])
-        yield
+        skipped = None
+        try:
+            yield
+        except HitSkipped as error:
+            skipped = error
         self._witness.detach()
         if entries is not None:
             self._entries = entries.hits()
@@ -126,6 +138,8 @@ class BpfAttachment(PlacedAttachment):
         else:
             self.wait_until_armed()
         self._witness.end()
+        if skipped is not None:
+            raise skipped
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
         runs, others = self._witness.counts(called)
@@ -305,10 +319,16 @@ class UserBpfAttachment(PlacedAttachment):
     def separate_caller(self) -> Iterator[None]:
         before = self.observe()
         self._witness.begin([(f"the BPF program {own.name} ({own.section})", own.program) for own in self._programs])
-        yield
+        skipped = None
+        try:
+            yield
+        except HitSkipped as error:
+            skipped = error
         self._witness.detach()
         attachment.wait_until_same(self._guest, self._kind, before, self, "after the witness")
         self._witness.end()
+        if skipped is not None:
+            raise skipped
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
         """The witness's counts. Raises EvidenceError if runs for other processes might pass for the hits."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from orchestrator.catalog.probes import Context, ProbeKind, probes
-from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
+from orchestrator.errors import CommandFailed, EvidenceError, HitSkipped, PlaceRefused
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called
@@ -254,7 +254,7 @@ class Witness:
         self._may_miss = target.kind.program is not None and target.kind.program.entries is not None
         self._program: BpfProgram | None = None
         self._watched: Sequence[tuple[str, BpfProgram]] = ()
-        self._runs: Sequence[int] = ()
+        self._before: Sequence[ProgramInfo] = ()
         self._hits: Mapping[int, int] = {}
 
     @property
@@ -265,7 +265,7 @@ class Witness:
         """Attach it, and count the runs of ``watched`` programs, whose names here are for errors."""
         keep_statistics(self._guest, on=True)
         self._watched = watched
-        self._runs = [program.info().runs for _, program in watched]
+        self._before = [program.info() for _, program in watched]
         self._program = attach(self._guest, "lab-witness", "witness", self._target)
 
     def look(self) -> int:
@@ -273,11 +273,11 @@ class Witness:
         assert self._program is not None
         self._hits = self._program.hits()
         seen = sum(self._hits.values())
-        for (name, program), before in zip(self._watched, self._runs, strict=True):
+        for (name, program), before in zip(self._watched, self._before, strict=True):
             info = program.info()
-            if info.missed:
-                raise EvidenceError(f"the kernel skipped {name} {info.missed} times")
-            runs = info.runs - before
+            if info.missed != before.missed:
+                raise HitSkipped(f"the kernel skipped {name} {info.missed - before.missed} times")
+            runs = info.runs - before.runs
             if runs < seen and (self._may_miss or "kretprobe" in name):
                 missed = f"the kernel missed {seen - runs} of {seen} returns: {name} ran {runs} times"
                 raise EvidenceError(missed, hint=MISSED_RETURNS)

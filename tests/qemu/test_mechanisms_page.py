@@ -26,6 +26,8 @@ KERNELS = [
     "debian-amd64@7.3",
 ]
 LACKING = "64 bits only"
+_UNEVEN = 0.0011
+"""Fraction of a call that recorded events may differ by, and half of the last digit (call_programs.py)."""
 NOTHING = "-"
 """For want of an option, or of a handler."""
 TOO_OLD = re.compile(r"Linux has this since ([\d.]+) \(commit ")
@@ -74,7 +76,17 @@ def test_the_page_has_what_is_measured(ready: ReadyGuest, workshop: BuildContext
     found = measured(ready, workshop, f"kernels=[{kernel}]")
     each = {probe: [*values.values()] for probe, values in found.items()}
     shown = {probe: values[0] if len({*values}) == 1 else " / ".join(values) for probe, values in each.items()}
-    assert shown == figures(kernel)
+    page = figures(kernel)
+    assert {probe: text for probe, text in shown.items() if not is_like(text, page.get(probe, ""))} == {}
+    assert shown.keys() == page.keys()
+
+
+def is_like(one: str, other: str) -> bool:
+    """Whether figures are equal but for how many recorded events begin a page of their buffer."""
+    (*counts, record), (*other_counts, other_record) = one.split(" / "), other.split(" / ")
+    if not record.isdigit() or not other_record.isdigit():
+        return one == other
+    return counts == other_counts and abs(int(record) - int(other_record)) <= _UNEVEN * int(other_record)
 
 
 @pytest.mark.kernels("debian-amd64@7.3")
