@@ -32,7 +32,7 @@
 
 enum { RING_SIZE = 4 << 20, MOST_THREADS = 4096, MOST_CPUS = 1024, PATH_MAX = 256, LOG_SIZE = 1 << 16, PAGE = 4096 };
 enum { MOST_MAPS = 64, LARGEST_KEY = 4096 };
-// PERF_MAX_STACK_DEPTH of include/uapi/linux/perf_event.h. Of two stacks with one bucket the kernel keeps the first.
+// PERF_MAX_STACK_DEPTH of include/uapi/linux/perf_event.h. Of two stacks with one bucket the kernel keeps the later.
 enum { MOST_FRAMES = 127, MOST_STACKS = 8192 };
 enum { RING_HEADER = 8, EVENTS_AT_ONCE = 1024 };
 enum { SEMAPHORE_SHIFT = 32 };	// PERF_UPROBE_REF_CTR_OFFSET_SHIFT of kernel/events/core.c, since Linux 4.20
@@ -279,7 +279,7 @@ static int attach(const char *folder, const char *wanted, const struct place *pl
 			count = write_stack(instructions, ring, counts, place->context, place->words,
 					    make_map(folder, "stacks", BPF_MAP_TYPE_STACK_TRACE, 4,
 						     MOST_FRAMES * sizeof(uint64_t), MOST_STACKS),
-					    is_in_program(place) ? BPF_F_USER_STACK : 0);
+					    BPF_F_REUSE_STACKID | (is_in_program(place) ? BPF_F_USER_STACK : 0));
 	} else if (text_equal(wanted, "witness")) {
 		count = write_witness(instructions, make_map(folder, "hits", BPF_MAP_TYPE_HASH, 4, 8, MOST_THREADS));
 	} else {

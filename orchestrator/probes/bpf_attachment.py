@@ -211,7 +211,6 @@ class BpfAttachment(PlacedAttachment):
         is_users = isinstance(self.point, UserPoint)
         for number in numbers:
             if number not in self._stacks:
-                # Two stacks in one bucket give -EEXIST.
                 raise EvidenceError(f"the kernel has not traced a stack: {number - (1 << 64)}")
             stack = self._stacks[number]
             if is_users and not self._kind.at_return and not (stack and self.point.is_at(stack[0])):

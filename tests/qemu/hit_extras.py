@@ -9,8 +9,8 @@ from orchestrator.catalog.probes import probes
 from orchestrator.results.contract import CellRecord
 
 _LEFT_EARLY = (5, 6)
-"""Instructions of the aggregator after a handler that returns 1, as a jprobe's: the kernel goes on with the next. Six on
-lab-i386-smp-bpf@6.12."""
+"""Instructions of the aggregator after a handler that returns 1, as a jprobe's: the kernel goes on with the next.
+Six on lab-i386-smp-bpf@6.12."""
 _SHARED_LIST = 4
 """Instructions for one more kprobe in a list of the hash table: a single step ends at an int3 in a copy of the
 instruction, whose lookup passes the kprobe where both addresses are in one list. Copies take turns in their page: the
