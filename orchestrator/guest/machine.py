@@ -60,6 +60,12 @@ def qemu_cpu_names() -> frozenset[str]:
     return frozenset(re.findall(r"^(?:x86 )? *([A-Za-z0-9][A-Za-z0-9_.-]*)(?: |$)", listed, re.MULTILINE))
 
 
+@lru_cache(maxsize=1)
+def qemu_has_plugins() -> bool:
+    """Whether QEMU was built with plugins, as Debian's is."""
+    return "\n-plugin " in run([QEMU, "-help"], time_limit=_ANSWER_LIMIT).stdout
+
+
 # QEMU's confinement on the host: its user, system calls, resources and environment.
 #
 # Started by root, QEMU opens its files as root and then becomes a user without rights (``-runas``). To start as that

@@ -21,7 +21,7 @@ from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import UsageError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import check_cpu, choose_accelerator
-from orchestrator.guest.machine import CountingPlugin, Machine, Timing
+from orchestrator.guest.machine import CountingPlugin, Machine, Timing, qemu_has_plugins
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def counting(context: BuildContext, machine: Machine) -> Machine:
 
 
 def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
-    if not boot.profile and not any(cell.counts_classes for cell in boot.cells):
+    if not boot.profile and not (any(cell.counts_classes for cell in boot.cells) and qemu_has_plugins()):
         return None
     return CountingPlugin(
         counting_plugin(context),
