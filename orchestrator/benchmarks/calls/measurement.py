@@ -543,9 +543,8 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
 
 def _counted(work: _Work, measured: Measurement, armed: _Armed | None) -> _Counts:
     """The calls made again, and counted. Calls that differ from each other have no classes: their mean is another."""
-    can_count = work.ready.guest.machine.counter is not None
-    is_wanted = work.profile is not None or (can_count and work.cell.counts_classes and not measured.scatter)
-    if not is_wanted or not isinstance(work.workload, Calls):
+    counts_classes = work.cell.counts_classes and not measured.scatter and work.ready.guest.machine.counter is not None
+    if (work.profile is None and not counts_classes) or not isinstance(work.workload, Calls):
         return _NOT_COUNTED
     with step("count instructions"):
         counter = ProfileCounter(work.ready.guest, work.ready.symbols, work.setup.module)
