@@ -440,28 +440,30 @@ def _kernel_blocks(panels: Sequence[Panel], footnotes: Footnotes) -> Iterator[Se
             names = _purpose_names([cell for cell in cells if cell is not None])
             overheads.append(Row(titles[probe], list(_values(cells, _overhead))))
             overheads += [Row(f"  {purpose_title(name)}", list(_values(cells, _spent(name)))) for name in names]
-    has_times = any(panel.times for panel in panels)
     if overheads:
-        yield [Row(f"{_COUNTED if has_times else ''}overhead({unit})", blank, "bold"), *overheads]
+        yield [Row(f"overhead({unit})", blank, "bold"), *overheads]
     times = {
         probe: [None if cell is None else panel.time(cell) for panel, cell in zip(panels, cells, strict=True)]
         for probe, cells in rows.items()
     }
-    timed = [Row(titles[probe], list(_times(of)), "italic") for probe, of in times.items() if any(of)]
+    timed = [row for probe, of in times.items() if any(of) for row in _time_rows(titles[probe], of)]
     if timed:
-        yield [Row(f"{_MODELLED}overhead(nsec)", blank, "bold italic"), *timed]
+        yield [Row("modelled(nsec)", blank, "bold italic"), *timed]
 
 
-def _times(times: Sequence[ModelledCell | None]) -> Iterator[str]:
+def _time_rows(title: str, times: Sequence[ModelledCell | None]) -> Iterator[Row]:
     base = times[0] and times[0].overhead
+    overheads, bands = list[str](), list[str]()
     for index, time in enumerate(times):
         overhead, low, high = time_figures(time)
-        yield overhead if time is None else f"{overhead} ({low} to {high})"
-        if index and (time is None or time.overhead is None or not base):
-            yield from (NOTHING, NOTHING)
-        elif index and time is not None and time.overhead is not None and base:
-            yield f"{time.overhead - base:+.1f}"
-            yield percent_of(time.overhead - base, base)
+        overheads.append(overhead)
+        bands.append(NOTHING if time is None else f"{low} to {high}")
+        if index:
+            change = None if time is None or time.overhead is None or not base else time.overhead - base
+            overheads += (f"{change:+.1f}", percent_of(change, base)) if change is not None and base else [NOTHING] * 2
+            bands += ("", "")
+    yield Row(title, overheads, "italic")
+    yield Row("from, to", bands, "italic", depth=2)
 
 
 def _values(cells: Sequence[CellRecord | None], value_of: _Figure, footnotes: Footnotes | None = None) -> Iterator[str]:
