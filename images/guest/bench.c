@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // What one call costs, whatever it is that a program calls; the options and the output that such programs share.
 //
-//   -n CALLS [-b BATCH] [-r REPEATS] [-u UNTIMED] [-m MARKED [-w WARMING]]
+//   -n CALLS [-b BATCH] [-r REPEATS] [-u UNTIMED] [-m MARKED [-w WARMING]] [-k SINGLY]
 //       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch of several begins right after
 //       a timer tick, unless QEMU counts; one that an interrupt, a page fault, another task or a new second fell into is
-//       thrown away and run again, right after a tick. Behind the samples it makes UNTIMED system calls more (CALLS, if
+//       thrown away and run again, right after a tick. Page faults and other tasks count only where not each of the
+//       warm-up calls has one. Behind the samples it makes UNTIMED system calls more (CALLS, if
 //       not given), one by one: their results are all known. With MARKED 1, the counting plugin of QEMU (region.h)
 //       counts meanwhile: it gets two empty batches, and then each batch that counts. WARMING calls directly before
-//       each batch leave the same in a cache whatever the program did before them.
+//       each batch leave the same in a cache whatever the program did before them. With SINGLY 1, each call of a batch
+//       is timed alone, and the sample's costs follow it: at most MOST_SINGLE calls a sample.
 //   -c CALLS [-P FILE]
 //       exactly CALLS calls one by one, neither timed nor repeated: for counting and checking the hits of a probe. Before
 //       them the program writes its process number to FILE, behind them -1.
@@ -20,6 +22,7 @@
 //   entry NAME number=N                                           N with -n only: the system call's
 //   empty tsc=T ns=N                                              a batch of no calls: what every batch costs
 //   sample I calls=C batches=B tsc=T ns=N disturbed=D             sums over the batches
+//   costs T*N T*N ...                                             with SINGLY: N calls in a row took T each
 //   results timed ...                                             as in results.h, with -n of system calls only: of the
 //                                                                 last warm-up call, and the last one of each batch that
 //                                                                 counts
@@ -41,10 +44,15 @@ enum { TICK_GAP = 2000 };
 enum { TICK_WAIT = 100 * 1000 * 1000 };
 
 enum { NOBODY = -1 };
+enum { MOST_SINGLE = 8192 };
 
 static int statistics;
-static int is_marked;
+static int is_marked, is_single;
+// Whether calls fault or let other tasks run themselves, each time: then it is a part of what they cost.
+static int is_faulting, is_switching;
 static long warming_calls;
+// Of a sample's calls, in TSC units.
+static uint32_t costs[MOST_SINGLE];
 static const char *program_name = "bench";
 
 void fail(const char *what, const char *about)
@@ -126,8 +134,8 @@ static struct disturbance look_around(void)
 
 static int is_same(const struct disturbance *before, const struct disturbance *after)
 {
-	return after->interrupts == before->interrupts && after->faults == before->faults &&
-	       after->switches == before->switches && after->second == before->second &&
+	return after->interrupts == before->interrupts && (is_faulting || after->faults == before->faults) &&
+	       (is_switching || after->switches == before->switches) && after->second == before->second &&
 	       before->nanosecond > NEW_SECOND;
 }
 
@@ -143,17 +151,35 @@ static void wait_for_tick(void)
 	} while (now - start < TICK_WAIT);
 }
 
-static struct timing time_batch(const struct bench *bench, long calls)
+static uint64_t time_each(const struct bench *bench, long calls, uint32_t *each, long *result)
+{
+	uint64_t sum = 0;
+
+	for (long i = 0; i < calls; i++) {
+		uint64_t start = begin_region();
+
+		*result = bench->loop(1);
+		each[i] = (uint32_t)(end_region() - start);
+		sum += each[i];
+	}
+	return sum;
+}
+
+static struct timing time_batch(const struct bench *bench, long calls, uint32_t *each)
 {
 	struct timing taken;
 	uint64_t clock = read_clock(), tsc;
-	long result;
+	long result = 0;
 
 	if (warming_calls)
 		bench->loop(warming_calls);
-	tsc = begin_region();
-	result = bench->loop(calls);
-	taken.tsc = end_region() - tsc;
+	if (each) {
+		taken.tsc = time_each(bench, calls, each, &result);
+	} else {
+		tsc = begin_region();
+		result = bench->loop(calls);
+		taken.tsc = end_region() - tsc;
+	}
 	taken.ns = read_clock() - clock;
 	taken.result = result;
 	bench->check(result);
@@ -161,7 +187,7 @@ static struct timing time_batch(const struct bench *bench, long calls)
 }
 
 // One batch that nothing fell into; counts those that something did.
-static struct timing clean_batch(const struct bench *bench, long calls, long *disturbed)
+static struct timing clean_batch(const struct bench *bench, long calls, uint32_t *each, long *disturbed)
 {
 	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
 		struct disturbance before, after;
@@ -172,7 +198,7 @@ static struct timing clean_batch(const struct bench *bench, long calls, long *di
 		if ((calls > 1 && !is_marked) || attempt)
 			wait_for_tick();
 		before = look_around();
-		result = time_batch(bench, calls);
+		result = time_batch(bench, calls, each);
 		after = look_around();
 		if (is_same(&before, &after)) {
 			__asm__ volatile(REGION_MARK(REGION_KEEP));
@@ -218,8 +244,21 @@ static long note_calls(const struct bench *bench, long calls, struct results *re
 }
 
 struct sampling {
-	long calls, batch, repeats, untimed, marked, warming;
+	long calls, batch, repeats, untimed, marked, warming, single;
 };
+
+static void print_costs(long calls)
+{
+	print(1, "costs");
+	for (long first = 0, i = 1; first < calls; i++) {
+		if (i < calls && costs[i] == costs[first])
+			continue;
+		print_field(" ", costs[first]);
+		print_field("*", (uint64_t)(i - first));
+		first = i;
+	}
+	print(1, "\n");
+}
 
 // By the wall clock of a busy host one empty batch took 33410 cycles, more than two batches with calls in them: the host
 // had run something else meanwhile. Such a delay only adds, as do interrupts, so no tick need be awaited. By the exact
@@ -227,7 +266,7 @@ struct sampling {
 static struct timing shortest_empty(const struct bench *bench, struct timing shortest)
 {
 	for (int i = 0; i < EMPTY_BATCHES; i++) {
-		struct timing again = time_batch(bench, 0);
+		struct timing again = time_batch(bench, 0, NULL);
 
 		if (again.tsc < shortest.tsc)
 			shortest = again;
@@ -238,18 +277,28 @@ static struct timing shortest_empty(const struct bench *bench, struct timing sho
 static void run_samples(const struct bench *bench, const struct sampling *wanted)
 {
 	long ignored = 0, result;
+	struct disturbance before, after;
 	struct timing empty;
 	struct results timed = {0}, untimed = {0};
 
 	is_marked = wanted->marked != 0;
 	if (is_marked)
 		__asm__ volatile(REGION_MARK(REGION_ARM));
+	is_single = wanted->single != 0;
+	if (is_single && wanted->calls > MOST_SINGLE)
+		fail("too many calls to time each alone", "");
+	// Its pages must be there before a batch begins.
+	memset(costs, 1, sizeof(costs));
 	warming_calls = wanted->warming;
+	before = look_around();
 	result = bench->loop(WARM_UP_CALLS);
+	after = look_around();
+	is_faulting = after.faults - before.faults >= WARM_UP_CALLS;
+	is_switching = after.switches - before.switches >= WARM_UP_CALLS;
 	bench->check(result);
 	note_result(&timed, result);
-	clean_batch(bench, 0, &ignored);
-	empty = shortest_empty(bench, clean_batch(bench, 0, &ignored));
+	clean_batch(bench, 0, NULL, &ignored);
+	empty = shortest_empty(bench, clean_batch(bench, 0, NULL, &ignored));
 	print_field("empty tsc=", empty.tsc);
 	print_field(" ns=", empty.ns);
 	print(1, "\n");
@@ -259,7 +308,8 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 
 		for (long left = wanted->calls; left; batches++) {
 			long size = left < wanted->batch ? left : wanted->batch;
-			struct timing one = clean_batch(bench, size, &disturbed);
+			uint32_t *each = is_single ? costs + wanted->calls - left : NULL;
+			struct timing one = clean_batch(bench, size, each, &disturbed);
 
 			sum.tsc += one.tsc;
 			sum.ns += one.ns;
@@ -273,6 +323,8 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 		print_field(" ns=", sum.ns);
 		print_field(" disturbed=", (uint64_t)disturbed);
 		print(1, "\n");
+		if (is_single)
+			print_costs(wanted->calls);
 	}
 	if (wanted->marked)
 		__asm__ volatile(REGION_MARK(REGION_DISARM));
@@ -388,8 +440,10 @@ int run_bench(struct bench *bench, int argc, char **argv)
 			wanted.marked = number;
 		else if (number >= 0 && text_equal(option, "-w"))
 			wanted.warming = number;
+		else if (number >= 0 && text_equal(option, "-k"))
+			wanted.single = number;
 		else if (number < 1)
-			fail("expected one of -n -b -r -u -m -w -c -s with a number, found ", option);
+			fail("expected one of -n -b -r -u -m -w -k -c -s with a number, found ", option);
 		else if (text_equal(option, "-n"))
 			wanted.calls = number;
 		else if (text_equal(option, "-b"))

@@ -20,6 +20,7 @@ from orchestrator.comparison.verdicts import (
     resolution,
     scattered_differences,
     shown_interval,
+    varies,
     work_difference,
 )
 from orchestrator.errors import LabError
@@ -98,6 +99,8 @@ CHANGES: tuple[Change, ...] = get_args(Change)
 
 UNBUDGETED = Budget(value=Allowance(0, percent=False))
 """For cells without a budget: an exact value may not grow, and the interval of a difference may not be above 0."""
+_UNBUDGETED_VARYING = Budget(value=UNBUDGETED.value, overhead=UNBUDGETED.value)
+"""For calls that vary, whose overhead is known better than their value."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +295,7 @@ def _budgeted(
     after: CellRecord, own: Budget | None, found: Mapping[Figure, Difference | None]
 ) -> tuple[BudgetedFigure, ...]:
     """A cell's figures with their budgets: for an increase the difference, for a limit the cell after alone."""
-    budget = own or UNBUDGETED
+    budget = own or (_UNBUDGETED_VARYING if varies(after) else UNBUDGETED)
     allowances: Mapping[Figure, Allowance | Limit | None] = {"value": budget.value, "overhead": budget.overhead}
     budgeted = []
     for figure, allowance in allowances.items():
@@ -318,6 +321,11 @@ def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Differen
         change = "cheaper"
     elif interval is not None and interval != (0, 0):
         reasons.insert(0, f"no significant difference: it is {shown_interval(interval, unit)}")
+    if change in ("unchanged", "undecided") and overhead is not None and overhead.interval is not None:
+        low, high = overhead.interval
+        if varies(both[1]) and not overhead.undecided and (low > 0 or high < 0):
+            change = "dearer" if low > 0 else "cheaper"
+            reasons = [f"the overhead differs, {shown_interval((low, high), unit)}; {'; '.join(reasons)}"]
     return CellChange(pair, change, "; ".join(reasons), value, overhead, budgeted)
 
 

@@ -71,8 +71,12 @@ class Difference:
 
 def is_exact(cell: CellRecord) -> bool:
     """Whether the cell's number is a count that is equal in every run: not of whole runs, nor of scattering calls."""
-    scatters = cell.metric == PER_CALL and len(set(cell.samples)) > 1
-    return cell.clock == "instructions" and cell.metric != PER_RUN and not scatters
+    return cell.clock == "instructions" and cell.metric != PER_RUN and not varies(cell)
+
+
+def varies(cell: CellRecord) -> bool:
+    """Whether the cell's calls differ from each other on the exact clock."""
+    return cell.clock == "instructions" and cell.metric == PER_CALL and len(set(cell.samples)) > 1
 
 
 def exact_difference(before: float, after: float) -> Difference:

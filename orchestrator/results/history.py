@@ -22,7 +22,7 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.plain_text import shown
 from orchestrator.program import PROGRAM
 from orchestrator.results.budgets import ids_named
-from orchestrator.results.contract import PER_RUN, Clock, Interval, Number, Status, Unit
+from orchestrator.results.contract import PER_CALL, PER_RUN, Clock, Interval, Number, Status, Unit
 from orchestrator.results.store import Store
 
 _FAMILY = ("table", "cpu", "smp", "benchmark")
@@ -62,7 +62,7 @@ def between_boots(store: Store, experiment: str, cell: str, since: str) -> Mappi
 
 Quantity = Literal["value", "overhead"]
 
-_FIELDS = ("status", "unit", "clock", "metric", "value", "overhead", "interval", "verdict", "reason")
+_FIELDS = ("status", "unit", "clock", "metric", "value", "overhead", "interval", "verdict", "reason", "samples")
 _COLUMNS = ("run", "started", "digest")
 _PATHS = ", ".join(f"'$.{name}'" for name in _FIELDS)
 _RECORD = f"json_extract(record, {_PATHS})"
@@ -100,14 +100,19 @@ class Point:
     interval: Interval | None = None
     verdict: str | None = None
     reason: str | None = None
+    samples: tuple[Number, ...] = ()
     between_boots: float | None = None
     """The largest difference between boots of the same work in the run, for a whole system without an interval."""
 
     @property
     def resolution(self) -> float | None:
-        """The largest difference that may be scatter, in ``unit``; None if unknown."""
+        """The largest difference that may be scatter, in ``unit``; None if unknown.
+
+        Of calls that vary the overhead is known better than the value: their samples count, too.
+        """
         low, high = self.interval or (0.0, 0.0)
-        return (high - low) / 2 or self.between_boots
+        counts = self.samples if self.clock == "instructions" and self.metric == PER_CALL else ()
+        return max(high - low, max(counts, default=0) - min(counts, default=0)) / 2 or self.between_boots
 
 
 _POINTS = TypeAdapter(list[Point])

@@ -17,6 +17,7 @@ from statistics import NormalDist, fmean, mean, median
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.plain_text import counted
+from orchestrator.results.contract import PER_CALL
 from orchestrator.results.history import History, Metric, Point
 from orchestrator.results.origin import (
     UNREADABLE,
@@ -184,7 +185,12 @@ def steps_of(history: History) -> Steps:
         places = [at + 1 for at, ((_, one), (_, other)) in enumerate(pairwise(numbers)) if one != other]
         return Steps(history, _steps(history, places), "The count is exact: each change is a step.")
     if history.newest.clock == "instructions" and any(point.resolution for point, _ in numbers):
-        how = "A change is a step if it exceeds the resolution of A/A boots of the same work."
+        of = (
+            "their samples' spread"
+            if history.newest.metric == PER_CALL
+            else "the resolution of A/A boots of the same work"
+        )
+        how = f"A change is a step if it exceeds {of}."
         return Steps(history, _steps(history, list(_beyond_resolution(numbers))), how)
     if len(numbers) < FEWEST_POINTS:
         runs = counted(len(numbers), "run")

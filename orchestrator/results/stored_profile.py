@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import re
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -191,6 +191,14 @@ class CellProfile(Record):
     @property
     def repetitions(self) -> int:
         return sum(symbol.repetitions for symbol in self.symbols)
+
+    @property
+    def uneven(self) -> Sequence[str]:
+        """The symbols that not all calls execute alike, the one with the most such instructions first."""
+        apart: Counter[str] = Counter()
+        for symbol in self.symbols:
+            apart[symbol.title] += sum(min(n % self.calls, -n % self.calls) for _, _, n, *_ in symbol.instructions)
+        return [title for title, instructions in apart.most_common() if instructions]
 
     @property
     def instructions(self) -> Iterable[Instruction]:

@@ -24,7 +24,6 @@ from orchestrator.benchmarks.calls.call_results import (
     Expected,
     Outcome,
     check_expected,
-    listed,
     named,
     parse_results,
 )
@@ -81,14 +80,14 @@ change the cost of the calls after them."""
 _UNEVEN = 0.001
 """Fraction of a call: events between batches decide how many events of a batch begin a page of the buffer. A page costs
 176 instructions on debian-amd64, and 245 on lab-i386-smp-bpf@6.12."""
-_SINGLE_CALLS = 200
-"""Calls that are timed one by one where samples scatter, to see whether calls do."""
-_MOST_SCATTER = 0.05
-"""Fraction of the smallest sample; above it a mean says nothing. Opening and closing /dev/null has 0.2 to 1.5 %."""
 _SMALLER = 8
 """Factor by which a batch shrinks when every one was interrupted."""
 _TRIES_OF_ONE = 10
 """Tries of batches of one call on the guest's clock before the calls are reported to take too long."""
+_MOST_SINGLE = 8192
+"""Most calls of a sample that are timed each alone, as in ``bench.c``."""
+_SINGLE_TOLL = 30
+"""Instructions that the timing of each call takes besides the call, about."""
 _SHARE_OF_A_TICK = 0.6
 """Largest fraction of a tick's period that a batch fills; it begins shortly after a tick."""
 
@@ -122,6 +121,7 @@ class Sampling:
     untimed: int = 0
     is_marked: bool = False
     warming: int = 0
+    is_single: bool = False
 
     @property
     def options(self) -> Sequence[str]:
@@ -129,6 +129,7 @@ class Sampling:
         numbers = {"-n": self.calls, "-b": self.batch, "-r": self.repeats, "-u": self.untimed}
         numbers |= {"-m": 1} if self.is_marked else {}
         numbers |= {"-w": self.warming} if self.warming else {}
+        numbers |= {"-k": 1} if self.is_single else {}
         return [word for option, value in numbers.items() for word in (option, str(value))]
 
     def warmed(self) -> Sampling:
@@ -176,9 +177,8 @@ class Calls:
     def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure ``repeats`` samples of ``calls`` calls, in batches that fit between two timer ticks.
 
-        On the exact clock samples are equal, unless single calls cost different numbers of instructions. Raises
-        EvidenceError where samples differ and single calls do not, where they differ too much, or where they depend on
-        the size of the batches.
+        On the exact clock samples are equal, unless single calls cost different numbers of instructions: then they
+        scatter. Raises EvidenceError where samples differ, or depend on the size of the batches, and calls do not.
         """
         sounding = self._samples(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
         between_ticks = INSTRUCTIONS_PER_SECOND / ticks_per_second
@@ -189,12 +189,24 @@ class Calls:
         wanted = Sampling(self.calls, min(batch, self.calls), max(2, repeats), self.calls)
         wanted = wanted.warmed() if self.depends_on_ticks else wanted
         measured = self._samples(guest, wanted, time_limit)
-        if len(set(measured.samples)) != 1:
-            self._check_scatter(guest, measured, time_limit)
         # A batch must cost n times one call, besides the cost of an empty batch. Batches of one call that agree with
         # the samples prove that; where calls differ from each other, the same calls in smaller batches do.
-        elif sounding.samples[0] != measured.samples[0] and wanted.batch > 1:
+        halved = None
+        if not measured.scatter and sounding.samples[0] != measured.samples[0] and wanted.batch > 1:
             measured = self._of_any_batches(guest, wanted, measured, time_limit)
+            halved = wanted.batch // 2
+        if measured.scatter and self.renew is None:
+            # An error of the clock or of the lab, unless the calls show it.
+            costs = self.measure_singly(guest, ticks_per_second=ticks_per_second, time_limit=time_limit).costs
+            if len(costs) == 1:
+                found = ", ".join(f"{sample:.10g}" for sample in measured.samples)
+                ((each, calls),) = costs.items()
+                raise EvidenceError(
+                    f"samples of one boot differ: {found}; each of {calls} calls, timed one by one, takes {each}",
+                    detail=[]
+                    if halved is None
+                    else [f"the last is of batches of {halved} calls, and not {wanted.batch}"],
+                )
         # All samples that scatter are kept: one alone would look like an exact count.
         kept = None if measured.scatter else repeats
         return replace(
@@ -204,29 +216,11 @@ class Calls:
             is_uniform=sounding.samples[0] == measured.samples[0],
         )
 
-    def _check_scatter(self, guest: Guest, measured: Measurement, time_limit: float) -> None:
-        results = None if measured.outcome is None else measured.outcome.results
-        detail = [f"the calls returned: {listed(results)}"] if results and len(results.values) > 1 else []
-        found = f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in measured.samples)}"
-        if self.renew is not None:
-            raise EvidenceError(found, detail=detail)
-        singles = self._sampled(guest, Sampling(1, 1, _SINGLE_CALLS), time_limit).samples
-        usual, times = Counter(singles).most_common(1)[0]
-        # A single outlier may be an error of the clock; the state of the kernel changes the cost again and again.
-        if times >= _SINGLE_CALLS - 1 and usual in measured.samples:
-            raise EvidenceError(f"{found}; {times} of {_SINGLE_CALLS} single calls take {usual:g}", detail=detail)
-        if measured.scatter > _MOST_SCATTER * min(measured.samples):
-            raise EvidenceError(
-                f"{found}; single calls take {min(singles):g} to {max(singles):g} instructions",
-                hint="let each call undo what it does, or make more calls a sample (benchmark.calls)",
-                detail=detail,
-            )
-
     def _of_any_batches(self, guest: Guest, wanted: Sampling, measured: Measurement, time_limit: float) -> Measurement:
         """The samples that are equal in batches of half the size: ``measured``, or ones with warming calls.
 
-        A batch begins shortly after a timer tick, and its first call may do work that is due once a tick: a read of a
-        pipe updates the access time, 302 instructions on debian-amd64.
+        Else the samples of both sizes, which scatter. A batch begins shortly after a timer tick, and its first call may
+        do work that is due once a tick: a read of a pipe updates the access time, 302 instructions on debian-amd64.
         """
 
         def in_halves(of: Sampling) -> Measurement:
@@ -241,10 +235,7 @@ class Calls:
             again = self._samples(guest, warmed, time_limit)
             if not again.scatter and self._agree(again, in_halves(warmed)):
                 return replace(again, warming=warmed.warming)
-        raise EvidenceError(
-            f"in batches of {wanted.batch} calls one takes {measured.samples[0]:.10g} instructions, "
-            f"and {halved.samples[0]:.10g} in batches of {halved.batch}"
-        )
+        return together([measured, halved])
 
     def _agree(self, one: Measurement, other: Measurement) -> bool:
         uneven = _UNEVEN * one.samples[0] if self.renew is not None else 0.0
@@ -277,6 +268,15 @@ class Calls:
         batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.nanoseconds[0]))
         batch = min(max(1, batch), self.calls)
         return self._undisturbed(guest, Sampling(self.calls, batch, 1, self.calls), time_limit)
+
+    def measure_singly(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
+        """Measure one sample on the exact clock, each call alone: of calls that differ, ``costs`` are all that occur."""
+        sounding = self._undisturbed(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
+        between_ticks = INSTRUCTIONS_PER_SECOND / ticks_per_second
+        batch = int(between_ticks * _SHARE_OF_A_TICK / (_SINGLE_TOLL + max(1.0, sounding.samples[0])))
+        calls = min(self.calls, _MOST_SINGLE)
+        wanted = Sampling(calls, min(max(1, batch), calls), 1, calls, is_single=True)
+        return self._undisturbed(guest, wanted.warmed() if self.depends_on_ticks else wanted, time_limit)
 
     def _undisturbed(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
         """Sample in smaller and smaller batches, and try batches of one call several times.
@@ -477,11 +477,14 @@ def parse(output: str, wanted: Sampling) -> Measurement:
     """Turn the program's output into a measurement; raises EvidenceError for incomplete or unexpected output."""
     calls, repeats = wanted.calls, wanted.repeats
     lines = output.splitlines()
+    costs = [line for line in lines if line.startswith("costs ")]
+    lines = [line for line in lines if not line.startswith("costs ")]
     entry = _TIMED.fullmatch(lines[0]) if lines else None
     empty = _EMPTY.fullmatch(lines[1]) if len(lines) > 1 else None
     found = [_SAMPLE.fullmatch(line) for line in lines[2 : 2 + repeats]]
     samples = [tuple(int(group) for group in match.groups()) for match in found if match]
     fixed = int(empty[1]) if empty else 0
+    regions = [s[1] if wanted.is_single else s[2] for s in samples]
     right = [s[0] == number and s[1] == calls and s[2] > 0 and s[3] > s[2] * fixed for number, s in enumerate(samples)]
     if entry is None or empty is None or len(samples) != len(found) or len(samples) != repeats or not all(right):
         raise _unexpected(lines)
@@ -490,7 +493,7 @@ def parse(output: str, wanted: Sampling) -> Measurement:
     if results and [one.observed for one in results] != [1 + batches, wanted.untimed]:
         raise _unexpected(lines)
     return Measurement(
-        samples=tuple((tsc - batches * fixed) / calls for _, _, batches, tsc, _, _ in samples),
+        samples=tuple((s[3] - times * fixed) / calls for s, times in zip(samples, regions, strict=True)),
         nanoseconds=tuple((ns - batches * int(empty[2])) / calls for _, _, batches, _, ns, _ in samples),
         entry=entry[1],
         calls=calls,
@@ -499,9 +502,19 @@ def parse(output: str, wanted: Sampling) -> Measurement:
         batch=wanted.batch,
         empty=fixed,
         ticks=tuple((batches, tsc) for _, _, batches, tsc, _, _ in samples),
+        costs=_costs(costs, fixed),
         number=int(entry[2]) if entry[2] else None,
         outcome=Outcome(*results) if results else None,
     )
+
+
+def _costs(lines: Sequence[str], empty: int) -> Counter[int]:
+    costs: Counter[int] = Counter()
+    for line in lines:
+        for run in line.split()[1:]:
+            cost, _, calls = run.partition("*")
+            costs[int(cost) - empty] += int(calls)
+    return costs
 
 
 def _unexpected(lines: Sequence[str]) -> EvidenceError:

@@ -20,12 +20,14 @@ from orchestrator.benchmarks.calls.samples import (
     exact_figures,
     paired_figures,
     together,
+    varying_figures,
 )
 from orchestrator.benchmarks.calls.table import CallCell, CallTask
 from orchestrator.catalog.probes import FETCHES, Extra, Handler, ProbeKind, is_recording
 from orchestrator.errors import EvidenceError, HitSkipped, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS
 from orchestrator.guest.monitor import INT3, Ring
+from orchestrator.plain_text import shown
 from orchestrator.probes.arming import attached
 from orchestrator.probes.attachment import Attachment, CallResults
 from orchestrator.probes.evidence import Observation, check_same, check_traps, check_untouched, mechanism_seen, observe
@@ -115,6 +117,7 @@ def _same_calls(cell: CallCell) -> _SameCalls:
     return cell.benchmark, replace(cell.task, hits=1, refusal=None), cell.repeats
 
 
+_MOST_UNEVEN = 5
 _MOST_PASSES = 5
 
 _MOST_INTERRUPTS = 20
@@ -137,10 +140,14 @@ class Counted:
 
 
 class _Counts(NamedTuple):
-    """What the calls executed: the proof of a profile, and the classes for modelled time; None where not counted."""
+    """What the calls executed: the proof of a profile, and the classes for modelled time; None where not counted.
+
+    ``uneven`` are the functions that not all of calls that vary execute alike.
+    """
 
     profile: ProfileEvidence | None = None
     executed: ExecutedClasses | None = None
+    uneven: Sequence[str] = ()
 
 
 _NOT_COUNTED = _Counts()
@@ -172,7 +179,10 @@ class Proof:
 
 @dataclass(frozen=True)
 class _Work:
-    """A cell under measurement: its guest, its point and workload, its deadline, and the file for its profile."""
+    """A cell under measurement: its guest, its point and workload, its deadline, and the file for its profile.
+
+    If it ``varies``, calls differ from each other on the exact clock, and each is timed alone.
+    """
 
     ready: ReadyGuest
     cell: CallCell
@@ -183,7 +193,7 @@ class _Work:
     deadline: CellDeadline
     cache: GuestCache
     profile: Path | None = None
-    scatters: bool = False
+    varies: bool = False
 
     @property
     def handler(self) -> Handler:
@@ -194,7 +204,7 @@ class _Work:
     def exact(self) -> Calls | None:
         """The workload, if its samples must be equal."""
         workload = self.workload
-        is_exact = self.cell.clock == "instructions" and not self.scatters
+        is_exact = self.cell.clock == "instructions" and not self.varies
         return workload if is_exact and isinstance(workload, Calls) else None
 
 
@@ -361,7 +371,7 @@ def extra_notes(extras: Sequence[Extra], sizes: Mapping[Extra, float] | None) ->
     """A note on each extra of a cell's hits; ``sizes`` is None where they were not measured."""
     for extra in extras:
         if sizes is None:
-            where = "where calls do not scatter, clock 'instructions' measures what that costs"
+            where = "where calls do not vary, clock 'instructions' measures what that costs"
             yield f"a hit passes {_WHAT[extra]}; {where}"
         elif extra in sizes:
             yield f"{sizes[extra]:g} instructions of a hit are {_WHAT[extra]}"
@@ -496,6 +506,9 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
         baseline = work.cache.baseline(work.cell) if work.profile is None else None
         if baseline is None:
             measured = _timed(work)
+            if measured.scatter:
+                varying = replace(work, varies=True)
+                measured = together([_timed(varying) for _ in range(_rounds(varying))])
             figures = exact_baseline(measured)
             counts = _counted(work, measured, None)
             work.cache.keep_baseline(work.cell, figures, counts.executed)
@@ -514,9 +527,9 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
 def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:
     """Figures of equal samples; of interleaved ones where calls with or without the probe differ from each other."""
     baseline = work.cache.baseline(work.cell)
-    scattered = replace(work, scatters=True)
+    varying = replace(work, varies=True)
     if baseline is not None and len(set(baseline.figures.samples)) > 1:
-        return _paired(scattered, events)
+        return _paired(varying, events)
     with _armed(work) as armed:
         renew = armed.attachment.renewal()
         if renew is not None:
@@ -538,7 +551,7 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
                 armed.check_same("while what a hit passes was measured")
                 proof = replace(proof, extra_sizes=sizes)
             return exact_figures(measured), proof
-    return _paired(scattered, events)
+    return _paired(varying, events)
 
 
 def _counted(work: _Work, measured: Measurement, armed: _Armed | None) -> _Counts:
@@ -560,25 +573,33 @@ def _counted(work: _Work, measured: Measurement, armed: _Armed | None) -> _Count
     if "purposes" in work.cell.profile:
         mechanism = "none" if armed is None else mechanism_seen(work.kind, armed.attachment.point, armed.seen)
         evidence = evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
-    return _Counts(evidence, executed)
+    return _Counts(evidence, executed, profile.uneven if measured.scatter else ())
 
 
 def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
     """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both."""
-    # A table of programs or of the wall clock has enough repeats; that calls scatter shows only here.
-    rounds = range(max(work.cell.repeats, FEWEST_WALL_REPEATS) if work.scatters else work.cell.repeats)
     plain, probed = [_timed(work)], []
-    counts = _NOT_COUNTED
-    for number in rounds:
+    counts, last = _NOT_COUNTED, _rounds(work) - 1
+    for number in range(last + 1):
         with _armed(work) as armed:
+            renew = armed.attachment.renewal() if work.varies else None
+            if renew is not None:
+                renew()
             probed.append(_timed_between(work, armed))
-            if number == rounds[-1]:
+            if number == last:
                 counts = _counted(work, together(probed), armed)
-            if number in (rounds[0], rounds[-1]):
+            if number in (0, last):
                 proof = _proof(work, armed, events, counts)
             _check_live(work, probed[-1].live)
         plain.append(_timed(work))
+    if work.varies:
+        return varying_figures(plain, probed), proof
     return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
+
+
+def _rounds(work: _Work) -> int:
+    # A table of programs or of the wall clock has enough repeats; that calls vary shows only here.
+    return max(work.cell.repeats, FEWEST_WALL_REPEATS) if work.varies else work.cell.repeats
 
 
 @contextmanager
@@ -629,7 +650,9 @@ def _proof(work: _Work, armed: _Armed, events: Path | None, counts: _Counts) -> 
 def _timed(work: _Work) -> Measurement:
     guest, exact, left = work.ready.guest, work.exact, work.deadline.left()
     ticks = int(work.ready.artifacts.kernel.config["CONFIG_HZ"])
-    if exact is not None:
+    if work.varies and isinstance(work.workload, Calls):
+        measured = work.workload.measure_singly(guest, ticks_per_second=ticks, time_limit=left)
+    elif exact is not None:
         measured = exact.measure_exact(guest, repeats=work.cell.repeats, ticks_per_second=ticks, time_limit=left)
     else:
         measured = work.workload.measure_one(guest, ticks_per_second=ticks, time_limit=left)
@@ -672,7 +695,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
                 *guard_notes(proof.seen),
                 *live_notes(counted),
                 *figures.notes,
-                *_repetition_note(proof.counts.profile),
+                *_profile_notes(proof.counts),
                 *difference_note(figures.outcome, counted.results),
             ),
             samples=figures.samples,
@@ -687,7 +710,11 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
         )
 
 
-def _repetition_note(profile: ProfileEvidence | None) -> Iterator[str]:
+def _profile_notes(counts: _Counts) -> Iterator[str]:
+    profile = counts.profile
+    if counts.uneven:
+        functions = ", ".join(shown(counts.uneven, _MOST_UNEVEN, "{} more functions"))
+        yield f"what only some calls do, or not equally often, is in {functions}"
     if profile is not None and profile.repetitions:
         total, repeated = profile.instructions / profile.calls, profile.repetitions / profile.calls
         yield (

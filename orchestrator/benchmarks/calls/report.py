@@ -161,7 +161,7 @@ def _bar(cell: CellRecord) -> Bar:
     if cell.overhead is None:
         return Bar(None, cell.status if cell.status != "ok" else "no baseline")
     text = figure(cell.overhead, cell.unit)
-    bounds = cell.interval if cell.clock == "wall" else None
+    bounds = cell.interval if len(set(cell.interval or ())) > 1 else None
     return Bar(cell.overhead, f"{text}\nno verdict" if cell.verdict == "none" else text, bounds)
 
 

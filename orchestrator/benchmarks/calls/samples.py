@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Literal
 
 from orchestrator.benchmarks.calls.call_results import Outcome, joined
@@ -24,7 +26,7 @@ class Measurement:
     those of system calls. A ``batch`` has at most so many calls; an ``empty`` batch takes so many TSC units. ``ticks``
     are each sample's batches and TSC units, with nothing subtracted. ``is_uniform``: a single call costs as much as one
     of many. ``warming`` calls precede each batch and are not counted. ``live`` are the bytes that the process executed
-    at a place, if it was asked.
+    at a place, if it was asked. ``costs`` has how many calls took so many instructions, where each was timed alone.
     """
 
     samples: tuple[float, ...]
@@ -41,6 +43,7 @@ class Measurement:
     is_uniform: bool = False
     warming: int = 0
     live: bytes | None = None
+    costs: Counter[int] = field(default_factory=Counter)
 
     @property
     def scatter(self) -> float:
@@ -57,7 +60,15 @@ def together(ones: Sequence[Measurement]) -> Measurement:
         batches=sum(one.batches for one in ones),
         disturbed=sum(one.disturbed for one in ones),
         ticks=tuple(ticks for one in ones for ticks in one.ticks),
+        costs=_sum(one.costs for one in ones),
     )
+
+
+def _sum(all_costs: Iterable[Counter[int]]) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for costs in all_costs:
+        found.update(costs)
+    return found
 
 
 @dataclass(frozen=True)
@@ -100,14 +111,25 @@ def _exact_notes(measured: Measurement) -> tuple[str, ...]:
     if measured.scatter:
         low, high = min(measured.samples), max(measured.samples)
         notes.append(
-            f"samples lie between {low:.10g} and {high:.10g} instructions ({100 * measured.scatter / low:.2g} %): the "
-            "kernel's state differs between calls, and the mean is no exact count"
+            f"{_how_calls_vary(measured.costs)}samples lie between {low:.10g} and {high:.10g} instructions "
+            f"({100 * measured.scatter / low:.2g} %)"
         )
     if measured.warming:
         notes.append(
             f"the first calls after a timer tick differ in cost: {measured.warming} before each batch are not counted"
         )
     return tuple(notes)
+
+
+def _how_calls_vary(costs: Counter[int]) -> str:
+    if len(costs) < 2:
+        return ""
+    ((usual, times),), total = costs.most_common(1), costs.total()
+    others = costs.keys() - {usual}
+    return (
+        f"the kernel does other work in some calls: {100 * times / total:.3g} % of {total} take {usual} instructions, the "
+        f"others {min(others)} to {max(others)}; "
+    )
 
 
 def exact_effect(value: float, baseline: float, samples: Sequence[float]) -> Effect:
@@ -161,8 +183,7 @@ def paired_figures(
     )
     if not probed:
         return _figures(plain, before, centre(before), Effect(0.0, (0.0, 0.0)))
-    pairs = pairwise(before)
-    differences = [sample - (one + other) / 2 for sample, (one, other) in zip(samples, pairs, strict=True)]
+    differences = _differences(before, samples)
     overhead, interval = median(differences), median_interval(differences)
     drift = spread_without_extremes(before)
     notes = []
@@ -175,6 +196,87 @@ def paired_figures(
         notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} {unit}")
     verdict: Literal["none"] | None = "none" if notes else None
     return _figures(probed, samples, centre(samples), Effect(overhead, interval, verdict, tuple(notes)))
+
+
+def _differences(before: Sequence[float], samples: Sequence[float]) -> Sequence[float]:
+    """Of each sample to the mean of its two neighbours ``before`` it and after it."""
+    return [sample - (one + other) / 2 for sample, (one, other) in zip(samples, pairwise(before), strict=True)]
+
+
+def varying_figures(plain: Sequence[Measurement], probed: Sequence[Measurement]) -> Figures:
+    """Figures in instructions of calls that differ from each other, each timed alone; samples as in ``paired_figures``.
+
+    The overhead is the median of what the probe adds to calls of equal kinds (``added``), with its interval. Where the
+    samples' means contradict it, the interval includes theirs: with the probe, the kernel may do its other work more
+    often. Where costs do not repeat, the overhead is that of the means. There is no verdict where the interval contains
+    zero.
+    """
+    before, samples = ([sample for one in measured for sample in one.samples] for measured in (plain, probed))
+    by_mean = _differences(before, samples)
+    by_kind = added([one.costs for one in plain], [one.costs for one in probed])
+    overhead, (low, high) = median(by_kind or by_mean), median_interval(by_kind or by_mean)
+    lowest, highest = median_interval(by_mean)
+    notes = _exact_notes(together(probed))
+    if not lowest <= overhead <= highest:
+        low, high = min(low, lowest), max(high, highest)
+        notes += (
+            f"the probe adds {overhead:.10g} instructions to calls of equal kinds, and {lowest:.10g} to {highest:.10g} "
+            "to the samples: the interval has both",
+        )
+    if low <= 0:
+        notes += (f"no verdict: the overhead lies between {low:.10g} and {high:.10g} instructions",)
+    effect = Effect(overhead, (low, high), "none" if low <= 0 else None, notes)
+    return _figures(probed, samples, mean(samples), effect)
+
+
+def added(plain: Sequence[Counter[int]], probed: Sequence[Counter[int]]) -> Sequence[float]:
+    """What a probe adds to a call, in instructions, in each ``probed`` sample; each has two ``plain`` neighbours.
+
+    Most calls take the same path, and some do other work of the kernel's besides: they fetch a slab, or queue a
+    callback. How many do depends on the kernel's state, and the probe adds the same to each. So it shifts all costs, and
+    calls are of the same kind where their costs are the same but for that; kinds are weighted alike with and without the
+    probe. A kind that each probed sample has and no plain one is the probe's own, as where every hundredth hit begins a
+    page of a buffer; it counts as in a mean. Empty where the shift does not explain half of a sample's calls.
+    """
+    around = [one + other for one, other in pairwise(plain)]
+    shifts = [_shift(costs, more) for costs, more in zip(around, probed, strict=True)]
+    moved = [
+        Counter({cost - shift: calls for cost, calls in more.items()})
+        for shift, more in zip(shifts, probed, strict=True)
+    ]
+    ((usual, _),) = _sum(plain).most_common(1)
+    own, gone = _recurring(moved, plain), _recurring(plain, moved)
+    kinds = _sum(plain).keys() | own
+    if any(2 * sum(more[cost] for cost in kinds) < more.total() for more in moved):
+        return []
+
+    def besides(costs: Counter[int], kinds: AbstractSet[int]) -> float:
+        return sum((cost - usual) * costs[cost] for cost in kinds) / costs.total()
+
+    return [
+        shift + besides(more, own) - besides(costs, gone)
+        for shift, costs, more in zip(shifts, around, moved, strict=True)
+    ]
+
+
+def _recurring(these: Sequence[Counter[int]], others: Sequence[Counter[int]]) -> AbstractSet[int]:
+    """Costs that each of these samples has, and none of the others."""
+    return set.intersection(*map(set, these)) - _sum(others).keys()
+
+
+_COMMON = 16
+"""Costs of either side whose differences may be the shift; the most common one is of most calls."""
+
+
+def _shift(costs: Counter[int], more: Counter[int]) -> int:
+    """The number of instructions by which ``more`` is shifted, so that most calls have a cost of the other side's."""
+    one_total, other_total = costs.total(), more.total()
+
+    def equal(shift: int) -> int:
+        return sum(min(calls * one_total, costs[cost - shift] * other_total) for cost, calls in more.items())
+
+    pairs = product(costs.most_common(_COMMON), more.most_common(_COMMON))
+    return max(sorted({other - one for (one, _), (other, _) in pairs}), key=equal)
 
 
 def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: Effect) -> Figures:

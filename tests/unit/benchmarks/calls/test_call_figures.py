@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from random import Random
 from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,6 +24,7 @@ from orchestrator.benchmarks.calls.samples import (
     exact_effect,
     exact_figures,
     paired_figures,
+    varying_figures,
 )
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
@@ -31,6 +34,12 @@ from orchestrator.results.contract import CellRecord
 def measured(value: float, samples: int = 1) -> Measurement:
     """A measurement whose two clocks cannot be mistaken for each other."""
     return Measurement((value * 2,) * samples, (value,) * samples, "sysenter", 5000, batches=3, disturbed=1)
+
+
+def singly(costs: Counter[int]) -> Measurement:
+    """A sample whose calls were each timed alone."""
+    each = sum(cost * calls for cost, calls in costs.items()) / costs.total()
+    return Measurement((each,), (each,), "function", costs.total(), batches=3, disturbed=0, costs=costs)
 
 
 def test_exact_figures_are_counts_and_have_no_overhead_yet() -> None:
@@ -132,15 +141,80 @@ def test_calls_that_scatter_have_samples_for_an_interval(
 
     @contextmanager
     def armed(work: object) -> Iterator[Any]:
-        yield SimpleNamespace(attachment=None, check_same=lambda when: None)
+        yield SimpleNamespace(attachment=SimpleNamespace(renewal=lambda: None), check_same=lambda when: None)
 
     counted, nowhere = count(), cast("Any", None)
     monkeypatch.setattr(measurement, "_armed", armed)
-    monkeypatch.setattr(measurement, "_timed", lambda work: measured(500.0))
-    monkeypatch.setattr(measurement, "_timed_between", lambda work, armed: measured(560.0))
+    plain, probed = (singly(Counter({cost: 9, cost + 2000: 1})) for cost in (1000, 1120))
+    monkeypatch.setattr(measurement, "_timed", lambda work: plain if scatters else measured(500.0))
+    monkeypatch.setattr(measurement, "_timed_between", lambda work, armed: probed if scatters else measured(560.0))
     monkeypatch.setattr(measurement, "_proof", lambda *of: Proof(nowhere, nowhere, next(counted)))
     asked = SimpleNamespace(repeats=repeats, clock="instructions", metric="cost per call", counts_classes=False)
-    work: Any = SimpleNamespace(cell=asked, scatters=scatters, workload=None, profile=None, kind=probes()["kprobe"])
+    work: Any = SimpleNamespace(cell=asked, varies=scatters, workload=None, profile=None, kind=probes()["kprobe"])
     figures, _ = measurement._paired(work, None)
     assert (len(figures.samples), figures.overhead) == (samples, 120.0)
     assert next(counted) == 2  # the first round and the last
+
+
+def opening(state: Random, added: int = 0, *, refills: float = 0.07, own: float = 0.0) -> Counter[int]:
+    """Costs as of open() and close() on Linux 6.1: some calls fetch a slab, one in a hundred a new page."""
+
+    def cost() -> int:
+        refill = state.choice((163, 762, 2114, 2118)) if state.random() < refills else 0
+        page = 5000 + state.randrange(300) if state.random() < 0.001 else 0
+        return 5896 + refill + page + added + (176 if state.random() < own else 0)
+
+    return Counter(cost() for _ in range(5000))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_probe_adds_to_calls_that_vary_is_exact(seed: int) -> None:
+    """However often the kernel does its other work meanwhile: the means differ by up to ten instructions more."""
+    state = Random(seed)
+    plain = [singly(opening(state, refills=state.uniform(0.06, 0.08))) for _ in range(7)]
+    probed = [singly(opening(state, 127, refills=state.uniform(0.06, 0.08))) for _ in range(6)]
+    figures = varying_figures(plain, probed)
+    assert (figures.overhead, figures.interval, figures.verdict) == (127.0, (127.0, 127.0), None)
+    assert len(figures.samples) == 6
+    assert figures.value == pytest.approx(fmean(one.samples[0] for one in probed))
+    (note,) = figures.notes
+    assert note.startswith("the kernel does other work in some calls: 9")
+
+
+def test_what_only_some_hits_do_counts_in_the_mean() -> None:
+    """The event that begins a page of a buffer costs more, in one hit of fifty."""
+    state = Random(1)
+    plain = [singly(opening(state)) for _ in range(7)]
+    figures = varying_figures(plain, [singly(opening(state, 300, own=0.02)) for _ in range(6)])
+    assert figures.overhead == pytest.approx(300 + 0.02 * 176, rel=0.005)
+    assert figures.interval == pytest.approx((figures.overhead, figures.overhead), rel=0.005)
+
+
+def test_means_that_contradict_the_kinds_widen_the_interval() -> None:
+    """As where a probe has the kernel refill its slabs twice as often."""
+    state = Random(2)
+    plain = [singly(opening(state)) for _ in range(7)]
+    figures = varying_figures(plain, [singly(opening(state, 100, refills=0.14)) for _ in range(6)])
+    assert figures.interval is not None
+    more = 100 + 0.07 * (163 + 762 + 2114 + 2118) / 4
+    assert (figures.overhead, figures.interval[0]) == (100.0, 100.0)
+    assert figures.interval[1] > more
+    assert figures.notes[-1].startswith("the probe adds 100 instructions to calls of equal kinds, and 1")
+
+
+@pytest.mark.parametrize("width", [2, 64, 100_000])
+def test_costs_of_any_distribution_have_an_interval_with_the_truth(width: int) -> None:
+    """Calls that take two ways equally often, many ways, and calls of which no two cost the same."""
+    state = Random(width)
+
+    def costs(added: int) -> Measurement:
+        return singly(Counter(10_000 + added + 7 * state.randrange(width) for _ in range(2000)))
+
+    figures = varying_figures([costs(0) for _ in range(7)], [costs(50) for _ in range(6)])
+    assert figures.interval is not None
+    assert figures.interval[0] <= 50 <= figures.interval[1]
+    if width == 100_000:
+        assert figures.verdict == "none"
+        assert figures.notes[-1].startswith("no verdict: the overhead lies between")
+    else:
+        assert figures.overhead == 50.0

@@ -59,7 +59,10 @@ class Program:
         lines = ["entry int80", f"empty tsc={self.empty} ns=1"]
         for number in range(repeats):
             taken = sum(map(self.batch_cost, sizes))
+            costs = [self.batch_cost(1) for _ in range(calls)] if "-k" in options else []
+            taken = sum(costs) or taken
             lines.append(f"sample {number} calls={calls} batches={len(sizes)} tsc={taken} ns={taken} disturbed=0")
+            lines += [" ".join(["costs", *(f"{cost}*1" for cost in costs)])] if costs else []
         # Of timed calls, the result of the warm-up and one of each batch.
         observed = {"timed": 1 + len(sizes) * repeats, "untimed": untimed}
         lines += [
@@ -108,7 +111,7 @@ def test_calls_that_differ_from_each_other_are_made_again_in_smaller_batches() -
     ids=["a call fewer", "another empty batch", "an instruction more"],
 )
 def test_batches_that_are_not_their_calls_are_refused(program: Program) -> None:
-    with pytest.raises(EvidenceError, match=r"^in batches of \d+ calls one takes 42[12]\.\d+ instructions, and 42"):
+    with pytest.raises(EvidenceError, match=r"^samples of one boot differ: .*, timed one by one, takes 42[12]\n"):
         measured(program)
 
 
@@ -124,7 +127,7 @@ def test_batches_that_are_not_their_calls_are_refused(program: Program) -> None:
 def test_calls_that_differ_have_a_mean_with_its_spread(program: Program) -> None:
     found = measurement(program)
     assert len(set(found.samples)) == 2
-    assert program.runs[-1] == (1, 1, 0)
+    assert program.runs[-1][0] == 8192  # each timed alone
     figures = exact_baseline(found)
     assert figures.value == sum(found.samples) / 2
     assert figures.interval == (min(found.samples) - figures.value, max(found.samples) - figures.value)
@@ -146,18 +149,10 @@ def test_samples_that_differ_though_calls_do_not_are_refused() -> None:
     taken = count()
     program = Program(lambda calls: EMPTY + EACH * calls + (next(taken) == 52))
     with pytest.raises(
-        EvidenceError, match=r"^samples of one boot differ: 422, 422\.0001; 200 of 200 single calls take 422"
+        EvidenceError,
+        match=r"^samples of one boot differ: 422, 422\.0001; each of 8192 calls, timed one by one, takes 422$",
     ):
         measured(program)
-
-
-def test_samples_that_differ_much_are_refused() -> None:
-    program = each_call(lambda number: EACH + number // 10)
-    with pytest.raises(
-        EvidenceError, match=r"^samples of one boot differ: \d.*; single calls take \d+ to \d+ instr"
-    ) as raised:
-        measured(program)
-    assert "let each call undo what it does" in raised.value.hint
 
 
 @pytest.mark.parametrize("due", [302, -3], ids=["a time of access", "a way that is warm"])
@@ -192,10 +187,11 @@ def test_a_profile_is_of_calls_made_as_the_measured_ones(renew: Callable[[], Non
 
 def test_batches_too_small_for_calls_before_them_are_not_made_again() -> None:
     program = Program(lambda calls: EMPTY + 800_000 * calls + 9 * (calls > 1))
-    with pytest.raises(EvidenceError, match=r"^in batches of 3 calls one takes"):
+    with pytest.raises(EvidenceError, match=r"^samples of one boot differ") as raised:
         measured(program)
-    # Fifty to find the size, the samples, and those in batches of half the size.
-    assert [batch for _, batch, _ in program.runs] == [1, 3, 1]
+    assert raised.value.detail == ("the last is of batches of 1 calls, and not 3",)
+    # Fifty to find the size, the samples, those in batches of half the size, and each call alone.
+    assert [batch for _, batch, _ in program.runs] == [1, 3, 1, 1, 2]
 
 
 # Is what calls returned read, put into words, compared with what is required, and shown?
