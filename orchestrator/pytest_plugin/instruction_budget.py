@@ -264,7 +264,7 @@ def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
     check_clocksource(guest)
     if not measured.samples:
         raise EvidenceError("nothing was counted")
-    if measured.scatter:
+    if measured.varies:
         raise EvidenceError(
             f"a call takes {min(measured.samples):.10g} to {max(measured.samples):.10g} instructions: "
             "the kernel's state differs between calls, so there is no exact count"

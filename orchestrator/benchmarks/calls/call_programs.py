@@ -146,8 +146,9 @@ class Calls:
     point ``hits`` times. ``number`` is that of the system call, None for a function. ``renew`` is called before each
     sample, which then has a process of its own, where earlier samples change the cost of calls. With ``live_at``, a
     file's offset and path (``64:/tmp/workload``), each process tells which bytes it executes there in the end. Where
-    the cost of a call ``depends_on_ticks``, warming calls always precede a batch. Methods that make calls raise
-    EvidenceError where the program makes another system call, or a call does not return what is ``expected``.
+    the cost of a call ``depends_on_ticks``, warming calls always precede a batch. A batch of calls that are timed one
+    by one has at most ``largest_batch``. Methods that make calls raise EvidenceError where the program makes another
+    system call, or a call does not return what is ``expected``.
     """
 
     argv: Sequence[str]
@@ -160,6 +161,7 @@ class Calls:
     libraries: Sequence[SharedLibrary] = ()
     live_at: str | None = None
     depends_on_ticks: bool = False
+    largest_batch: int = _MOST_SINGLE
 
     @property
     def counted(self) -> int:
@@ -188,7 +190,13 @@ class Calls:
         # At least two, to check that they are equal.
         wanted = Sampling(self.calls, min(batch, self.calls), max(2, repeats), self.calls)
         wanted = wanted.warmed() if self.depends_on_ticks else wanted
-        measured = self._samples(guest, wanted, time_limit)
+        try:
+            measured = self._samples(guest, wanted, time_limit)
+        except DisturbedError:
+            if self.renew is not None or wanted.batch == 1:
+                raise
+            # Some calls have an interrupt themselves: mmap() and munmap() on Linux 7.3, one of a hundred.
+            return self.measure_singly(guest, ticks_per_second=ticks_per_second, time_limit=time_limit)
         # A batch must cost n times one call, besides the cost of an empty batch. Batches of one call that agree with
         # the samples prove that; where calls differ from each other, the same calls in smaller batches do.
         halved = None
@@ -253,7 +261,7 @@ class Calls:
         # At most a quarter of a batch, which fills six tenths of the time between two timer ticks.
         warming = measured.warming or min(_WARMING_CALLS, measured.batch // 4)
         # Samples that scatter do not execute the same instructions.
-        samples = 1 if measured.scatter else _MARKED_SAMPLES
+        samples = 1 if measured.varies else _MARKED_SAMPLES
         wanted = Sampling(calls, min(calls, measured.batch), samples, is_marked=True, warming=warming)
         if self.renew is not None:
             self.renew()
@@ -270,12 +278,12 @@ class Calls:
         return self._undisturbed(guest, Sampling(self.calls, batch, 1, self.calls), time_limit)
 
     def measure_singly(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Measure one sample on the exact clock, each call alone: of calls that differ, ``costs`` are all that occur."""
+        """Measure one sample on the exact clock, each call alone: ``costs`` has what calls that differ take."""
         sounding = self._undisturbed(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
         between_ticks = INSTRUCTIONS_PER_SECOND / ticks_per_second
         batch = int(between_ticks * _SHARE_OF_A_TICK / (_SINGLE_TOLL + max(1.0, sounding.samples[0])))
         calls = min(self.calls, _MOST_SINGLE)
-        wanted = Sampling(calls, min(max(1, batch), calls), 1, calls, is_single=True)
+        wanted = Sampling(calls, max(1, min(batch, calls, self.largest_batch)), 1, calls, is_single=True)
         return self._undisturbed(guest, wanted.warmed() if self.depends_on_ticks else wanted, time_limit)
 
     def _undisturbed(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:

@@ -506,8 +506,8 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
         baseline = work.cache.baseline(work.cell) if work.profile is None else None
         if baseline is None:
             measured = _timed(work)
-            if measured.scatter:
-                varying = replace(work, varies=True)
+            if measured.varies:
+                varying = _varying(work, measured.batch)
                 measured = together([_timed(varying) for _ in range(_rounds(varying))])
             figures = exact_baseline(measured)
             counts = _counted(work, measured, None)
@@ -527,16 +527,16 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
 def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:
     """Figures of equal samples; of interleaved ones where calls with or without the probe differ from each other."""
     baseline = work.cache.baseline(work.cell)
-    varying = replace(work, varies=True)
     if baseline is not None and len(set(baseline.figures.samples)) > 1:
-        return _paired(varying, events)
+        known = baseline.figures
+        return _paired(_varying(work, -(-known.calls * len(known.samples) // known.batches)), events)
     with _armed(work) as armed:
         renew = armed.attachment.renewal()
         if renew is not None:
             workload = replace(workload, renew=renew)
             work = replace(work, workload=workload)
         measured = _timed_between(work, armed)
-        if not measured.scatter:
+        if not measured.varies:
             proof = _proof(work, armed, events, _counted(work, measured, armed))
             _check_live(work, measured.live)
             if proof.extras:
@@ -551,12 +551,12 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
                 armed.check_same("while what a hit passes was measured")
                 proof = replace(proof, extra_sizes=sizes)
             return exact_figures(measured), proof
-    return _paired(varying, events)
+    return _paired(_varying(work, measured.batch), events)
 
 
 def _counted(work: _Work, measured: Measurement, armed: _Armed | None) -> _Counts:
     """The calls made again, and counted. Calls that differ from each other have no classes: their mean is another."""
-    counts_classes = work.cell.counts_classes and not measured.scatter and work.ready.guest.machine.counter is not None
+    counts_classes = work.cell.counts_classes and not measured.varies and work.ready.guest.machine.counter is not None
     if (work.profile is None and not counts_classes) or not isinstance(work.workload, Calls):
         return _NOT_COUNTED
     with step("count instructions"):
@@ -566,14 +566,14 @@ def _counted(work: _Work, measured: Measurement, armed: _Armed | None) -> _Count
         if counter.only_classes:
             return _Counts(executed=counter.classes(mark, marked.timed, calls=marked.calls))
         profile = counter.profile(mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program)
-        executed = None if measured.scatter else executed_classes(profile)
+        executed = None if measured.varies else executed_classes(profile)
         if work.profile is None:
             return _Counts(executed=executed)
         evidence = stored(profile, work.profile)
     if "purposes" in work.cell.profile:
         mechanism = "none" if armed is None else mechanism_seen(work.kind, armed.attachment.point, armed.seen)
         evidence = evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
-    return _Counts(evidence, executed, profile.uneven if measured.scatter else ())
+    return _Counts(evidence, executed, profile.uneven if measured.varies else ())
 
 
 def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
@@ -595,6 +595,12 @@ def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
     if work.varies:
         return varying_figures(plain, probed), proof
     return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
+
+
+def _varying(work: _Work, batch: int) -> _Work:
+    """The same of calls that vary, in batches of at most so many calls: in larger ones, each may have an interrupt."""
+    assert isinstance(work.workload, Calls)
+    return replace(work, varies=True, workload=replace(work.workload, largest_batch=batch))
 
 
 def _rounds(work: _Work) -> int:
