@@ -7,7 +7,7 @@
 #include "runtime.h"
 
 // One call: what is timed, and what enters the probe point as often as the key `hits` sets (once by default).
-// It must do the same each time; the exact clock refuses samples that differ.
+// It must do the same each time. What the kernel does besides in some calls, such as to fetch a slab, is measured apart.
 void workload(void);
 
 // Called once, before anything is timed or counted. Need not be defined.

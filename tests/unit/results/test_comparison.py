@@ -49,6 +49,31 @@ def only(before: CellRecord, after: CellRecord, budgets: Any = None) -> CellChan
     return found
 
 
+def varying(overhead: float, *, apart: float = 0.0, mean: float = 6100.0) -> CellRecord:
+    """Calls whose samples lie within 20 instructions, with an overhead that is known to ``apart``."""
+    samples = [mean + overhead + by for by in (-10.0, 7.0, 2.0, -4.0, 10.0, -5.0)]
+    interval = [overhead - apart / 2, overhead + apart / 2]
+    return cell("kprobe", samples=samples, value=mean + overhead, overhead=overhead, interval=interval)
+
+
+def test_the_overhead_of_calls_that_vary_decides_where_their_value_does_not() -> None:
+    dearer, cheaper = only(varying(127.0), varying(133.0)), only(varying(133.0), varying(127.0))
+    assert (dearer.change, cheaper.change) == ("dearer", "cheaper")
+    assert dearer.reason.startswith("the overhead differs, between +6 and +6 instructions; ")
+    assert dearer.beyond == ("overhead +6 instructions, allowed +0",)
+    assert not cheaper.beyond
+    unsure, same = only(varying(127.0, apart=8), varying(133.0, apart=8)), only(varying(127.0), varying(127.0))
+    assert (unsure.change, same.change) == ("unchanged", "unchanged")
+    assert not unsure.beyond
+    assert only(varying(127.0), varying(133.0), {"*": {"overhead": "+5%"}}).beyond == ()
+    assert only(varying(127.0), varying(133.0), {"*": {"overhead": "+1%"}}).beyond
+
+
+def test_the_value_of_calls_that_vary_decides_where_it_can() -> None:
+    found = only(varying(127.0), varying(127.0, mean=6300.0))
+    assert (found.change, found.reason) == ("dearer", "")
+
+
 def test_one_instruction_more_is_dearer_and_beyond() -> None:
     found = only(exact("kprobe", 1048.0), exact("kprobe", 1049.0))
     assert (found.change, found.reason) == ("dearer", "")

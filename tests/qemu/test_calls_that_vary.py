@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a probe cost calls that allocate and free memory what it costs calls that are all alike?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from elsewhere import ELSEWHERE
+from experiment_boot import boot_of, measured_call, prepared_for
+
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.benchmarks.calls.kind import KIND
+from orchestrator.results.contract import CellRecord
+from orchestrator.run.boot import ReadyGuest
+
+EXPERIMENT = """\
+name: vary
+kernels: ["{kernel}"]
+machines: [{{cpu: xeon-e5410}}]
+points: [do_sys_openat2]
+probes: [none, bpf-fentry]
+tables:
+  alike: {{benchmark: {{name: syscall, call: openat, arguments: [-100, "", 0], expect: ENOENT, calls: 1000}}}}
+  vary: {{benchmark: {{name: workload, file: {workload}, calls: 1000}}}}
+"""
+WORKLOAD = Path(__file__).with_name("workloads") / "opening.c"
+KERNELS = [
+    pytest.param(
+        kernel,
+        marks=[
+            pytest.mark.guest(kernel=kernel, cpu="xeon-e5410", timing="instructions"),
+            *([ELSEWHERE, pytest.mark.kernels(kernel)] if "@" in kernel else []),
+        ],
+    )
+    for kernel in ("debian-amd64", "debian-amd64@6.12", "debian-amd64@7.3")
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_probe_costs_calls_that_vary_what_it_costs_others(
+    ready: ReadyGuest, workshop: BuildContext, tmp_path: Path, kernel: str
+) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(EXPERIMENT.format(kernel=kernel, workload=WORKLOAD))
+    boot = boot_of(file)
+    prepared = prepared_for(ready, workshop, boot)
+    found: dict[str, list[CellRecord]] = {"alike": [], "vary": []}
+    for one in boot.cells:
+        before = found[one.table or ""]
+        before.append(KIND.compare(cast("Any", one), measured_call(prepared, one), before[:1]))
+    (_, alike), (plain, probed) = found["alike"], found["vary"]
+    assert alike.overhead is not None
+    assert probed.overhead == pytest.approx(alike.overhead, rel=0.01)
+    assert probed.interval is not None
+    assert probed.interval[0] <= alike.overhead <= probed.interval[1]
+    if kernel == "debian-amd64":  # later kernels refill their slabs less often than once in a thousand calls
+        assert all(len(set(one.samples)) > 1 for one in (plain, probed))
+        assert all(any(note.startswith("calls vary: ") for note in one.notes) for one in (plain, probed))
