@@ -265,9 +265,9 @@ def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
     if not measured.samples:
         raise EvidenceError("nothing was counted")
     if measured.varies:
+        found = measured.costs or measured.samples
         raise EvidenceError(
-            f"a call takes {min(measured.samples):.10g} to {max(measured.samples):.10g} instructions: "
-            "the kernel's state differs between calls, so there is no exact count"
+            f"calls vary, and take {min(found):.10g} to {max(found):.10g} instructions: there is no exact count"
         )
     return Counted(measured.samples[0], lambda: _symbols(guest, calls, measured), _failing(guest, calls, measured))
 

@@ -62,11 +62,12 @@ def between_boots(store: Store, experiment: str, cell: str, since: str) -> Mappi
 
 Quantity = Literal["value", "overhead"]
 
-_FIELDS = ("status", "unit", "clock", "metric", "value", "overhead", "interval", "verdict", "reason", "samples")
-_COLUMNS = ("run", "started", "digest")
+_FIELDS = ("status", "unit", "clock", "metric", "value", "overhead", "interval", "verdict", "reason")
+_COLUMNS = ("run", "started", "digest", "spread")
 _PATHS = ", ".join(f"'$.{name}'" for name in _FIELDS)
 _RECORD = f"json_extract(record, {_PATHS})"
 """A record's fields as a JSON array; whole records take twice as long to read."""
+_SPREAD = "(SELECT max(value) - min(value) FROM samples WHERE samples.run = cells.run AND samples.cell = cells.id)"
 
 
 @dataclass(frozen=True, order=True)
@@ -100,7 +101,8 @@ class Point:
     interval: Interval | None = None
     verdict: str | None = None
     reason: str | None = None
-    samples: tuple[Number, ...] = ()
+    spread: Number | None = None
+    """The distance between the smallest sample and the largest."""
     between_boots: float | None = None
     """The largest difference between boots of the same work in the run, for a whole system without an interval."""
 
@@ -108,11 +110,11 @@ class Point:
     def resolution(self) -> float | None:
         """The largest difference that may be scatter, in ``unit``; None if unknown.
 
-        Of calls that vary the overhead is known better than the value: their samples count, too.
+        Of calls that vary on the exact clock the overhead is known better than the value: their samples count, too.
         """
         low, high = self.interval or (0.0, 0.0)
-        counts = self.samples if self.clock == "instructions" and self.metric == PER_CALL else ()
-        return max(high - low, max(counts, default=0) - min(counts, default=0)) / 2 or self.between_boots
+        is_counted = self.clock == "instructions" and self.metric == PER_CALL
+        return max(high - low, (self.spread or 0.0) if is_counted else 0.0) / 2 or self.between_boots
 
 
 _POINTS = TypeAdapter(list[Point])
@@ -188,8 +190,8 @@ def _histories(store: Store, quantity: Quantity, runs: str, wanted: str, *values
     try:
         rows = store.select(
             "SELECT runs.experiment AS experiment, cells.id AS cell, runs.id AS run, runs.started AS started,"  # noqa: S608 (constants)
-            f" runs.digest AS digest, {_RECORD} AS fields FROM {runs} CROSS JOIN cells ON cells.run = runs.id"
-            f" WHERE {wanted} AND record NOT NULL ORDER BY runs.number",
+            f" runs.digest AS digest, {_SPREAD} AS spread, {_RECORD} AS fields FROM {runs} CROSS JOIN cells"
+            f" ON cells.run = runs.id WHERE {wanted} AND record NOT NULL ORDER BY runs.number",
             *values,
         )
     except sqlite3.OperationalError as error:

@@ -185,11 +185,8 @@ def steps_of(history: History) -> Steps:
         places = [at + 1 for at, ((_, one), (_, other)) in enumerate(pairwise(numbers)) if one != other]
         return Steps(history, _steps(history, places), "The count is exact: each change is a step.")
     if history.newest.clock == "instructions" and any(point.resolution for point, _ in numbers):
-        of = (
-            "their samples' spread"
-            if history.newest.metric == PER_CALL
-            else "the resolution of A/A boots of the same work"
-        )
+        is_calls = history.newest.metric == PER_CALL
+        of = "half the spread of their samples" if is_calls else "the resolution of A/A boots of the same work"
         how = f"A change is a step if it exceeds {of}."
         return Steps(history, _steps(history, list(_beyond_resolution(numbers))), how)
     if len(numbers) < FEWEST_POINTS:

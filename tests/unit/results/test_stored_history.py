@@ -44,6 +44,18 @@ def test_each_run_is_a_point_and_each_change_of_a_count_a_step(tmp_path: Path) -
     assert changes(steps_of(found)) == [(1036, 1037, 1), (1037, 1036, 0)]
 
 
+def test_a_change_of_calls_that_vary_exceeds_the_spread_of_their_samples(tmp_path: Path) -> None:
+    def varying(mean: float) -> CellRecord:
+        samples = [mean + by for by in (-10.0, 7.0, 2.0, -4.0, 10.0, -5.0)]
+        return counted(mean, samples=samples, overhead=127.0, interval=[127.0, 127.0])
+
+    found = read(tmp_path, [varying(6100.0), varying(6108.0), varying(6140.0)])
+    assert (found.is_exact, found.newest.resolution) == (False, 10.0)
+    steps = steps_of(found)
+    assert changes(steps) == [(6104.0, 6140.0, 0)]
+    assert steps.how == "A change is a step if it exceeds half the spread of their samples."
+
+
 def test_the_overhead_has_a_history_of_its_own(tmp_path: Path) -> None:
     days = [counted(1036), counted(1040, overhead=627.0, interval=[627.0, 627.0])]
     assert changes(steps_of(read(tmp_path, days, "overhead"))) == []
