@@ -323,7 +323,7 @@ def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Differen
         reasons.insert(0, f"no significant difference: it is {shown_interval(interval, unit)}")
     if change in ("unchanged", "undecided") and overhead is not None and overhead.interval is not None:
         low, high = overhead.interval
-        if varies(both[1]) and not overhead.undecided and (low > 0 or high < 0):
+        if any(map(varies, both)) and not overhead.undecided and (low > 0 or high < 0):
             change = "dearer" if low > 0 else "cheaper"
             reasons = [f"the overhead differs, {shown_interval((low, high), unit)}; {'; '.join(reasons)}"]
     return CellChange(pair, change, "; ".join(reasons), value, overhead, budgeted)

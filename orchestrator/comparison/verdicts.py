@@ -197,13 +197,14 @@ def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int)
 
 def _few_samples(before: CellRecord, after: CellRecord) -> str:
     """Why there are too few samples for a verdict; empty if there are enough."""
-    counts = [len(cell.samples) for cell in (before, after)]
+    counts = [len(cell.samples) for cell in (before, after) if not is_exact(cell)]
     if before.work is not None and after.work is not None:
         few = f"no verdict: the scatter of fewer than {FEWEST_RUNS} runs is unknown"
         return few if min(counts) < FEWEST_RUNS else ""
     if min(counts) >= FEWEST_SAMPLES:
         return ""
-    return f"no verdict: found {counts[0]} and {counts[1]} samples; a 95 % interval needs {FEWEST_SAMPLES} of each"
+    found = " and ".join(map(str, counts))
+    return f"no verdict: found {found} samples; a 95 % interval needs {FEWEST_SAMPLES} of each"
 
 
 def _shown(found: Difference, unit: str) -> Difference:

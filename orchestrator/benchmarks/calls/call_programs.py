@@ -96,6 +96,7 @@ _ENTRY = re.compile(rf"entry (int80|sysenter|syscall|{_FUNCTION})")
 _TIMED = re.compile(rf"{_ENTRY.pattern}(?: number={NUMBER})?")
 _EMPTY = re.compile(rf"empty tsc={NUMBER} ns={NUMBER}")
 _SAMPLE = re.compile(rf"sample {NUMBER} calls={NUMBER} batches={NUMBER} tsc={NUMBER} ns={NUMBER} disturbed={NUMBER}")
+_COSTS = re.compile(r"costs(?: \d{1,10}\*\d{1,5})+")
 _CALLED = re.compile(
     rf"called calls={NUMBER} pid={NUMBER} result=({WORD})(?: number={NUMBER} arguments=({WORD}(?:,{WORD}){{5}}))?"
 )
@@ -485,8 +486,8 @@ def parse(output: str, wanted: Sampling) -> Measurement:
     """Turn the program's output into a measurement; raises EvidenceError for incomplete or unexpected output."""
     calls, repeats = wanted.calls, wanted.repeats
     lines = output.splitlines()
-    costs = [line for line in lines if line.startswith("costs ")]
-    lines = [line for line in lines if not line.startswith("costs ")]
+    costs = [line for line in lines if _COSTS.fullmatch(line)]
+    lines = [line for line in lines if not _COSTS.fullmatch(line)]
     entry = _TIMED.fullmatch(lines[0]) if lines else None
     empty = _EMPTY.fullmatch(lines[1]) if len(lines) > 1 else None
     found = [_SAMPLE.fullmatch(line) for line in lines[2 : 2 + repeats]]
@@ -496,6 +497,9 @@ def parse(output: str, wanted: Sampling) -> Measurement:
     right = [s[0] == number and s[1] == calls and s[2] > 0 and s[3] > s[2] * fixed for number, s in enumerate(samples)]
     if entry is None or empty is None or len(samples) != len(found) or len(samples) != repeats or not all(right):
         raise _unexpected(lines)
+    each = _costs(costs, fixed)
+    if each.total() != (calls * repeats if wanted.is_single else 0):
+        raise _unexpected(costs)
     batches = sum(s[2] for s in samples)
     results = _results(lines, 2 + repeats, ("timed", "untimed"), entry[1])
     if results and [one.observed for one in results] != [1 + batches, wanted.untimed]:
@@ -510,7 +514,7 @@ def parse(output: str, wanted: Sampling) -> Measurement:
         batch=wanted.batch,
         empty=fixed,
         ticks=tuple((batches, tsc) for _, _, batches, tsc, _, _ in samples),
-        costs=_costs(costs, fixed),
+        costs=each,
         number=int(entry[2]) if entry[2] else None,
         outcome=Outcome(*results) if results else None,
     )
