@@ -4,9 +4,9 @@
 //   -n CALLS [-b BATCH] [-r REPEATS] [-u UNTIMED] [-m MARKED [-w WARMING]] [-k SINGLY]
 //       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch of several begins right after
 //       a timer tick, unless QEMU counts; one that an interrupt, a page fault, another task or a new second fell into is
-//       thrown away and run again, right after a tick. Page faults and other tasks count only where not each of the
-//       warm-up calls has one. Behind the samples it makes UNTIMED system calls more (CALLS, if
-//       not given), one by one: their results are all known. With MARKED 1, the counting plugin of QEMU (region.h)
+//       thrown away and run again, right after a tick. Where each call has a page fault, or lets another task run, that
+//       is a part of what it costs. Behind the samples it makes UNTIMED system calls more (CALLS, if not given), one by
+//       one: their results are all known. With MARKED 1, the counting plugin of QEMU (region.h)
 //       counts meanwhile: it gets two empty batches, and then each batch that counts. WARMING calls directly before
 //       each batch leave the same in a cache whatever the program did before them. With SINGLY 1, each call of a batch
 //       is timed alone, and the sample's costs follow it: at most MOST_SINGLE calls a sample.
@@ -44,15 +44,16 @@ enum { TICK_GAP = 2000 };
 enum { TICK_WAIT = 100 * 1000 * 1000 };
 
 enum { NOBODY = -1 };
-enum { MOST_SINGLE = 8192 };
+enum { MOST_SINGLE = 8192, OWN_ATTEMPTS = 3 };
 
 static int statistics;
 static int is_marked, is_single;
-// Whether calls fault or let other tasks run themselves, each time: then it is a part of what they cost.
+// Whether calls fault, or let other tasks run, themselves.
 static int is_faulting, is_switching;
 static long warming_calls;
-// Of a sample's calls, in TSC units.
-static uint32_t costs[MOST_SINGLE];
+// Of a sample's calls, in TSC units. Behind all other data, which stays in the lines of caches that it had, and no mapping
+// of its own, which the kernel would merge with those of calls.
+uint32_t bench_costs[MOST_SINGLE] __attribute__((common));
 static const char *program_name = "bench";
 
 void fail(const char *what, const char *about)
@@ -132,10 +133,20 @@ static struct disturbance look_around(void)
 	return now;
 }
 
-static int is_same(const struct disturbance *before, const struct disturbance *after)
+// What happens in each call, again and again, is the calls' own; memory that is new to them is touched once.
+static int disturbs(long times, long calls, int attempt, int *is_own)
 {
-	return after->interrupts == before->interrupts && (is_faulting || after->faults == before->faults) &&
-	       (is_switching || after->switches == before->switches) && after->second == before->second &&
+	if (attempt >= OWN_ATTEMPTS && calls && times >= calls)
+		*is_own = 1;
+	return times && !*is_own;
+}
+
+static int is_same(const struct disturbance *before, const struct disturbance *after, long calls, int attempt)
+{
+	int faults = disturbs(after->faults - before->faults, calls, attempt, &is_faulting);
+	int switches = disturbs(after->switches - before->switches, calls, attempt, &is_switching);
+
+	return after->interrupts == before->interrupts && !faults && !switches && after->second == before->second &&
 	       before->nanosecond > NEW_SECOND;
 }
 
@@ -200,7 +211,7 @@ static struct timing clean_batch(const struct bench *bench, long calls, uint32_t
 		before = look_around();
 		result = time_batch(bench, calls, each);
 		after = look_around();
-		if (is_same(&before, &after)) {
+		if (is_same(&before, &after, calls, attempt)) {
 			__asm__ volatile(REGION_MARK(REGION_KEEP));
 			return result;
 		}
@@ -251,9 +262,9 @@ static void print_costs(long calls)
 {
 	print(1, "costs");
 	for (long first = 0, i = 1; first < calls; i++) {
-		if (i < calls && costs[i] == costs[first])
+		if (i < calls && bench_costs[i] == bench_costs[first])
 			continue;
-		print_field(" ", costs[first]);
+		print_field(" ", bench_costs[first]);
 		print_field("*", (uint64_t)(i - first));
 		first = i;
 	}
@@ -277,7 +288,6 @@ static struct timing shortest_empty(const struct bench *bench, struct timing sho
 static void run_samples(const struct bench *bench, const struct sampling *wanted)
 {
 	long ignored = 0, result;
-	struct disturbance before, after;
 	struct timing empty;
 	struct results timed = {0}, untimed = {0};
 
@@ -287,14 +297,11 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 	is_single = wanted->single != 0;
 	if (is_single && wanted->calls > MOST_SINGLE)
 		fail("too many calls to time each alone", "");
-	// Its pages must be there before a batch begins.
-	memset(costs, 1, sizeof(costs));
+	// All pages must be there before a batch begins.
+	if (is_single)
+		memset(bench_costs, 1, sizeof(bench_costs));
 	warming_calls = wanted->warming;
-	before = look_around();
 	result = bench->loop(WARM_UP_CALLS);
-	after = look_around();
-	is_faulting = after.faults - before.faults >= WARM_UP_CALLS;
-	is_switching = after.switches - before.switches >= WARM_UP_CALLS;
 	bench->check(result);
 	note_result(&timed, result);
 	clean_batch(bench, 0, NULL, &ignored);
@@ -308,7 +315,7 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 
 		for (long left = wanted->calls; left; batches++) {
 			long size = left < wanted->batch ? left : wanted->batch;
-			uint32_t *each = is_single ? costs + wanted->calls - left : NULL;
+			uint32_t *each = is_single ? bench_costs + wanted->calls - left : NULL;
 			struct timing one = clean_batch(bench, size, each, &disturbed);
 
 			sum.tsc += one.tsc;
