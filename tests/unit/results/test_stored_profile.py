@@ -77,6 +77,12 @@ CACHES = tuple(
 )
 
 
+def test_functions_that_not_all_calls_execute_alike_are_told() -> None:
+    found = profile(symbol("vfs_open", 70), symbol("allocate_slab", 13), symbol("dput", 68), calls=10)
+    assert found.uneven == ["allocate_slab", "dput"]
+    assert profile(symbol("vfs_open", 70), calls=10).uneven == []
+
+
 def missing(**changes: Any) -> CellProfile:
     """A profile whose first symbol misses in caches."""
     misses = (InstructionMisses(0, "55", Misses(0, 3, 4, 4, 0, 1)),)

@@ -12,7 +12,7 @@ import pytest
 from record_builders import cell, failed, run
 from report_text import check_golden_table, printed
 
-from orchestrator.benchmarks.calls.call_programs import Calls
+from orchestrator.benchmarks.calls.call_programs import Calls, Sampling, parse
 from orchestrator.benchmarks.calls.call_results import (
     Expected,
     Outcome,
@@ -142,6 +142,16 @@ def test_of_calls_that_differ_one_sample_is_no_exact_count() -> None:
     assert found.scatter > 0
     assert len(exact_baseline(found).notes) == 1
     assert measurement(Program(lambda calls: EMPTY + EACH * calls), repeats=1).samples == (EACH,)
+
+
+def test_costs_that_are_not_of_all_calls_are_refused() -> None:
+    wanted = Sampling(3, 3, 1, is_single=True)
+    head = "entry function\nempty tsc=29 ns=1\nsample 0 calls=3 batches=1 tsc=1353 ns=1353 disturbed=0\n"
+    found = parse(f"{head}costs 451*2 451*1\n", wanted)
+    assert (found.costs, found.samples) == ({422: 3}, (422.0,))
+    for costs in ("costs 451*2", "costs 451*2 451", "", "costs 451*3\ncosts 451*3"):
+        with pytest.raises(EvidenceError, match="is not what was expected"):
+            parse(f"{head}{costs}\n", wanted)
 
 
 def test_samples_that_differ_though_calls_do_not_are_refused() -> None:
