@@ -186,6 +186,11 @@ def _spent(name: str) -> _Figure:
     return lambda cell: cell.purposes.get(name, 0.0) if cell.purposes else None
 
 
+def _varying(cells: Sequence[CellRecord]) -> Iterator[str]:
+    if any(cell.clock == "instructions" and cell.overhead and len({*cell.samples}) > 1 for cell in cells):
+        yield "Where calls vary, the overhead is what the probe adds to calls that take the same way through the kernel."
+
+
 def _purpose_names(cells: Sequence[CellRecord]) -> Sequence[str]:
     return in_order([name for cell in cells for name in cell.purposes])
 
@@ -300,6 +305,7 @@ def list_sheet(panel: Panel) -> Sheet:
             *(source(table) for table in panel.references),
             _comparison_meaning(panel) if panel.references else unit_meaning(panel),
             *times_meaning([panel], probe_title),
+            *_varying(cells),
             *_purpose_meaning(cells),
             *unknown_traps(cells, probe_title),
         ],
@@ -410,6 +416,7 @@ def kernels_sheet(panels: Sequence[Panel]) -> Sheet:
         [
             f"Differences are to {panels[0].kernel}. {unit_meaning(panels[0])}",
             *times_meaning(panels, lambda cell: f"{probe_title(cell)} on {cell.kernel}"),
+            *_varying(layout.cells),
             *_purpose_meaning(layout.cells),
         ],
     )
