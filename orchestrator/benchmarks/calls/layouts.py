@@ -188,7 +188,7 @@ def _spent(name: str) -> _Figure:
 
 def _varying(cells: Sequence[CellRecord]) -> Iterator[str]:
     if any(cell.clock == "instructions" and cell.overhead and len({*cell.samples}) > 1 for cell in cells):
-        yield "Where calls vary, the overhead is what the probe adds to calls that take the same way through the kernel."
+        yield "Where calls vary, the overhead is what the probe adds to calls that take the same path."
 
 
 def _purpose_names(cells: Sequence[CellRecord]) -> Sequence[str]:
