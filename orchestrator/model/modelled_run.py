@@ -59,11 +59,12 @@ _RETURNS = ("iret", "sysret")
 def inputs(record: CellRecord, priced: Collection[Input]) -> Counts | None:
     """The counts of a cell's call, or None; instructions without a cost of their own in ``priced`` are plain ones."""
     executed = record.executed
-    if executed is None:
+    if executed is None or record.value is None:
         return None
     classes = {name: Fraction(number, executed.calls) for name, number in executed.classes.items()}
     own = {name: known for name, known in _CLASSES.items() if name in priced}
-    plain = Fraction(executed.instructions, executed.calls)
+    # Of the value, which what was counted may differ from where events are recorded.
+    plain = Fraction(record.value).limit_denominator(_MOST_CALLS)
     plain -= sum(classes[one] for known in own.values() for one in known)
     found = {
         name: sum((classes[one] for one in known if one not in _RETURNS), Fraction(0)) for name, known in own.items()
@@ -92,7 +93,11 @@ def why_no_time(cell: CellRecord, counts: Counts, priced: Collection[Input]) -> 
     kind = probes().get(cell.probe)
     if kind is not None and kind.at_return and cell.cpu in _limits()["at_return"]:
         return _limits()["at_return"][cell.cpu]
-    names: tuple[Input, ...] = ("trap", "single step", "system call")
+    if cell.handler == "stack" and counts.get("single step"):
+        return "a page fault while the stack is read cannot be told from a single step, whose cost is another"
+    names: list[Input] = ["trap", "single step", "system call"]
+    if not counts.get("trap"):  # beside which a return is little
+        names.append("mispredicted return")
     unpriced = next((name for name in names if name not in priced and counts.get(name)), None)
     return None if unpriced is None else f"a hit takes a {unpriced}, and no published figure of this CPU gives its cost"
 
@@ -111,6 +116,8 @@ _COUNTING = (
 
 _COMPARED = (AT, CALL, ARGUMENTS, WORKLOAD, IMAGE, CHANNEL, KERNEL_MODULES)
 """Parameters that a cell shares with its baseline."""
+_MOST_CALLS = 10**9
+"""The greatest denominator of a mean."""
 _ROUNDING = 1e-6
 """Tolerance in instructions per call: one in a million calls."""
 
@@ -148,12 +155,11 @@ def overhead_of(cell: CellRecord, run: RunRecord, priced: Collection[Input]) -> 
     counted, without = (None if one is None else inputs(one, priced) for one in (cell, baseline))
     if baseline is None or counted is None or without is None:
         return None
-    executed = [one.executed for one in (cell, baseline) if one.executed is not None]
-    found, less = (Fraction(one.instructions, one.calls) for one in executed)
+    difference_of_values = (cell.value or 0.0) - (baseline.value or 0.0)
     # The overhead is a difference of rounded means.
-    if cell.overhead is None or abs(float(found - less) - cell.overhead) > _ROUNDING:
+    if cell.overhead is None or abs(difference_of_values - cell.overhead) > _ROUNDING:
         raise EvidenceError(
-            f"the counts of {cell.id} and its baseline differ by {float(found - less):g} instructions, "
+            f"{cell.id} and its baseline differ by {difference_of_values:g} instructions, "
             f"but its overhead is {cell.overhead}"
         )
     return Overhead(cell, baseline, difference(counted, without))

@@ -25,7 +25,7 @@ from orchestrator.catalog.reference import (
     claims,
 )
 from orchestrator.program import PROGRAM
-from orchestrator.report.kind import INDICATION, Panel, ReportRegistry, panels
+from orchestrator.report.kind import FIT, INDICATION, Panel, ReportRegistry, panels
 from orchestrator.report.sheet import BELOW_ZERO, NOTHING, UNDECIDED, Grid, Row, number, ratio_figure, traps_per_hit
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
@@ -41,7 +41,8 @@ Ranges = Mapping[str, tuple[float, float]]
 class ClaimInputs:
     """Figures by probe: overheads, breakpoint traps per hit, sizes relative to a plain probe, extra bytes, mechanisms.
 
-    ``undecided`` are probes whose overhead is hidden by scatter; ``ranges`` are those of modelled overheads, by their
+    ``undecided`` are probes whose overhead is hidden by scatter; to the published ones of ``fitted`` the costs were
+    fitted; ``ranges`` are those of modelled overheads, by their
     common causes: see ModelEvidence.
     """
 
@@ -51,6 +52,7 @@ class ClaimInputs:
     extra_bytes: Mapping[str, int] = field(default_factory=dict)
     mechanisms: Mapping[str, str] = field(default_factory=dict)
     undecided: frozenset[str] = frozenset()
+    fitted: frozenset[str] = frozenset()
     ranges: Mapping[str, Ranges] = field(default_factory=dict)
 
 
@@ -75,6 +77,7 @@ def modelled_inputs(cells: Sequence[ModelledCell]) -> ClaimInputs:
     """The modelled times of cells, in nanoseconds."""
     return ClaimInputs(
         overheads={cell.probe: cell.overhead for cell in cells if cell.overhead is not None},
+        fitted=frozenset(cell.probe for cell in cells if cell.is_fit),
         ranges={cell.probe: cell.evidence.ranges for cell in cells if cell.evidence is not None},
     )
 
@@ -97,6 +100,7 @@ def joined(tables: Mapping[str, ClaimInputs]) -> ClaimInputs:
     return ClaimInputs(
         overheads={_in(probe, name): value for name, one in tables.items() for probe, value in one.overheads.items()},
         undecided=frozenset(_in(probe, name) for name, one in tables.items() for probe in one.undecided),
+        fitted=frozenset(_in(probe, name) for name, one in tables.items() for probe in one.fitted),
         ranges={_in(probe, name): each for name, one in tables.items() for probe, each in one.ranges.items()},
     )
 
@@ -113,13 +117,15 @@ def _known(cells: Mapping[str, CellRecord], fact: Callable[[CellRecord], _Fact |
 class ClaimFigure:
     """One figure of a claim: its label, its printed text, and whether the claim holds for it.
 
-    ``holds`` is None for a missing figure; a figure that is only printed is not ``judged``.
+    ``holds`` is None for a missing figure; a figure that is only printed is not ``judged``. ``is_fit`` where the costs
+    were fitted to both published figures.
     """
 
     label: str
     text: str
     holds: bool | None
     judged: bool = True
+    is_fit: bool = False
 
 
 def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
@@ -186,7 +192,9 @@ def _ratio(label: str, of: str, to: str, bounds: tuple[float | None, float | Non
     holds = True if at_least <= least and most <= at_most else None
     if most < at_least or least > at_most:
         holds = False
-    return ClaimFigure(label, f"{text} ({least:.2f} to {most:.2f})", holds)
+    is_fit = {of, to} <= facts.fitted
+    mark = f" {FIT}" if is_fit else ""
+    return ClaimFigure(label, f"{text}{mark} ({least:.2f} to {most:.2f})", holds, is_fit=is_fit)
 
 
 def _extreme(value: float, base: float, of: Ranges, to: Ranges, pick: Callable[..., tuple[float, float]]) -> float:
@@ -209,6 +217,9 @@ _CLOCKS: dict[ClaimClock, str] = {
     "wall": "by the wall clock",
     "modelled": "in modelled nanoseconds",
 }
+
+
+_NO_TEST = "The costs were fitted to these figures: it is no test of the model."
 
 
 class Verdict(StrEnum):
@@ -250,6 +261,12 @@ class Outcome:
         if judged:
             return Verdict.HOLDS if all(judged) else Verdict.FAILS
         return Verdict.UNDECIDED if any(one.text != NOTHING for one in figures) else Verdict.UNKNOWN
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether all figures that are judged are of costs that were fitted to them."""
+        judged = [one.is_fit for column in self.columns for one in column.measured if one.holds is not None]
+        return bool(judged) and all(judged)
 
     @property
     def reason(self) -> str | None:
@@ -399,7 +416,12 @@ def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
         clock = " --clock modelled" if all(one.clock == "modelled" for one in outcomes) else ""
         left_out.append(f"For all figures: {PROGRAM} report {run}{clock} --claims")
     statements = [
-        Statement(one.verdict, one.claim.statement, None, [_contradiction(one)] if one.verdict is Verdict.FAILS else [])
+        Statement(
+            one.verdict,
+            one.claim.statement,
+            None,
+            [*([_contradiction(one)] if one.verdict is Verdict.FAILS else []), *([_NO_TEST] if one.is_fit else [])],
+        )
         for one in outcomes
         if one not in unknown
     ]
@@ -434,6 +456,7 @@ def _remarks(outcome: Outcome) -> list[str]:
     if not outcome.columns:
         return []
     remarks = [outcome.claim.why[outcome.clock]] if outcome.verdict is Verdict.FAILS else []
+    remarks += [_NO_TEST] if outcome.is_fit else []
     if outcome.reason is not None:
         remarks.append(outcome.reason)
     elif outcome.undecided:

@@ -221,20 +221,21 @@ def time_figures(cell: ModelledCell | None, unit: str = "ns") -> tuple[str, str,
         return NOTHING, NOTHING, NOTHING
     times = (cell.overhead, *cell.interval)
     value, low, high = (f"{time / 1000:.3f}" if unit == "us" else f"{time:.1f}" for time in times)
-    return f"{value} {FIT}" if cell.role == "calibration" else value, low, high
+    return f"{value} {FIT}" if cell.is_fit else value, low, high
 
 
 def times_meaning(panels: Sequence[Panel], name: Callable[[CellRecord], str]) -> Iterator[str]:
     """What modelled times are, and why some cells have none; nothing where there are no times."""
     cells = [(panel, cell) for panel in panels for cell in panel.cells if cell.id in panel.times]
     times = [time for panel, cell in cells if (time := panel.time(cell)) is not None]
-    if not times:
-        return
     cpus = ", ".join(dict.fromkeys(time.cpu for time in times))
     computed = "Modelled nanoseconds are computed from the counts and a cost table, and were not measured"
-    yield f"{computed}: {PROGRAM} model show {cpus}."
-    if any(time.role == "calibration" for time in times):
-        yield f"{FIT}: the cost table was fitted to the published figure with these counts, which predicts nothing."
+    if times:
+        yield f"{computed}: {PROGRAM} model show {cpus}."
+    if any(time.is_fit for time in times):
+        kernels = dict.fromkeys(time.calibration_kernel for time in times if time.calibration_kernel is not None)
+        counts = f", with the counts of {', '.join(kernels)}" if kernels else ""
+        yield f"{FIT}: the costs were fitted to the published figure{counts}; it is no prediction."
     without: dict[str, list[str]] = {}
     for panel, cell in cells:
         reason = panel.times[cell.id].reason

@@ -255,6 +255,10 @@ class ProfileEvidence(Record):
         return fields
 
 
+_UNEVEN = 0.002
+"""Fraction of a call by which passes that record may differ; a page costs some 200 instructions."""
+
+
 class ExecutedClasses(Record):
     """What calls executed, by class of instructions: modelled time is computed from it (``orchestrator.model``)."""
 
@@ -265,9 +269,14 @@ class ExecutedClasses(Record):
     classes: dict[Phrase, Count]
     """How many of them are of each class of ``images/plugin/classes.h``; most are of none."""
 
+    def is_of(self, sample: float, *, is_recording: bool) -> bool:
+        """Whether calls of this cost were counted; how many events begin a page of their buffer may differ a little."""
+        return abs(self.instructions / self.calls - sample) <= (_UNEVEN * sample if is_recording else 0.0)
+
     def contradiction(self, samples: Sequence[float], evidence: Evidence | None) -> str | None:
         """Why the counts contradict a cell with these samples and this evidence, or None."""
-        if len(set(samples)) == 1 and self.instructions / self.calls != samples[0]:
+        is_recording = evidence is not None and evidence.recorded is not None
+        if len(set(samples)) == 1 and not self.is_of(samples[0], is_recording=is_recording):
             return f"{self.instructions} instructions were counted in {self.calls} calls of {samples[0]:.10g}"
         traps = None if evidence is None else evidence.int3
         int3 = self.classes.get("int3", 0)

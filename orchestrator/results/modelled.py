@@ -74,6 +74,11 @@ class ModelledCell(Record):
     evidence: ModelEvidence | None = None
 
     @property
+    def is_fit(self) -> bool:
+        """Whether the costs were fitted to the published figure, be it with the counts of another kernel."""
+        return self.role == "calibration" or self.calibration_kernel is not None
+
+    @property
     def error(self) -> float | None:
         """The relative error of the model; None without a positive published figure."""
         if self.overhead is None or self.published is None or self.published <= 0:

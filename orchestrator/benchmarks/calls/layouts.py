@@ -16,6 +16,7 @@ from orchestrator.catalog.probes import BASELINE, probe_in_catalogue, published_
 from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.catalog.words import in_order, purpose_title
 from orchestrator.report.kind import (
+    FIT,
     INDICATION,
     Panel,
     other_kernel,
@@ -294,7 +295,7 @@ def list_sheet(panel: Panel) -> Sheet:
     marks = layout.footnotes.marks
     blocks = [
         list(_measured(cells, layout.footnotes, _COUNTED if panel.times else "")),
-        *([list(_modelled(panel))] if panel.times else []),
+        *([list(_modelled(panel))] if any(map(panel.time, cells)) else []),
         *(list(_published(cells, table)) for table in panel.references),
     ]
     return layout.sheet(
@@ -360,7 +361,10 @@ def _modelled(panel: Panel) -> Iterator[Row]:
 
 
 def _time_ratio(time: ModelledCell | None, base: ModelledCell | None) -> str:
-    return NOTHING if time is None or base is None else ratio_figure(time.overhead, base.overhead)
+    if time is None or base is None:
+        return NOTHING
+    ratio = ratio_figure(time.overhead, base.overhead)
+    return f"{ratio} {FIT}" if time is not base and time.is_fit and base.is_fit else ratio
 
 
 def _bpftrace(cells: Sequence[CellRecord]) -> str:
@@ -550,7 +554,7 @@ class _Half:
             **({f"published {self.table.rate_unit}": rate} if self.table.rates else {}),
             # The mail prints every figure to two decimals.
             f"published {unit_name(self.table.unit)}": NOTHING if overhead is None else f"{overhead:.2f}",
-            "ratio": _ratio(cell, base),
+            f"{_COUNTED if self.shows_times else ''}ratio": _ratio(cell, base),
             "published ratio": ratio_figure(overhead, compared),
         }
         return {f"{self.table.name} {heading}": text for heading, text in columns.items()}
@@ -575,7 +579,7 @@ class _Half:
 
 def mail_sheet(panels: Sequence[Panel]) -> Sheet:
     """The panels of the mail's published tables, side by side."""
-    shows_times = any(panel.times for panel in panels)
+    shows_times = any(panel.time(cell) for panel in panels for cell in panel.cells)
     halves = [
         _Half(panel, panel.reference, {mail_label(cell): cell for cell in probed(panel)}, shows_times)
         for panel in panels

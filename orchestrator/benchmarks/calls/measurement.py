@@ -561,10 +561,10 @@ def _counted(work: _Work, measured: Measurement, armed: _Armed | None) -> _Count
         return _NOT_COUNTED
     with step("count instructions"):
         counter = ProfileCounter(work.ready.guest, work.ready.symbols, work.setup.module)
+        if counter.only_classes:
+            return _Counts(executed=_classes(work, work.workload, measured, counter))
         mark = counter.mark()
         marked = work.workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
-        if counter.only_classes:
-            return _Counts(executed=counter.classes(mark, marked.timed, calls=marked.calls))
         profile = counter.profile(mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program)
         executed = None if measured.varies else executed_classes(profile)
         if work.profile is None:
@@ -574,6 +574,17 @@ def _counted(work: _Work, measured: Measurement, armed: _Armed | None) -> _Count
         mechanism = "none" if armed is None else mechanism_seen(work.kind, armed.attachment.point, armed.seen)
         evidence = evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
     return _Counts(evidence, executed, profile.uneven if measured.varies else ())
+
+
+def _classes(work: _Work, workload: Calls, measured: Measurement, counter: ProfileCounter) -> ExecutedClasses | None:
+    """The classes that the calls execute; None where the calls that were counted are not like those that were timed."""
+    mark = counter.mark()
+    with suppress(EvidenceError):
+        marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
+        found = counter.classes(mark, marked.timed, calls=marked.calls)
+        records = is_recording(work.cell.handler)
+        return found if found.is_of(measured.samples[0], is_recording=records) else None
+    return None
 
 
 def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:

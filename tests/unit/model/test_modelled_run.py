@@ -133,7 +133,7 @@ def executing(one: CellRecord, code: Mapping[str, int] = CODE) -> CellRecord:
     instructions = tuple(Instruction(at, one, 500 * times) for at, (one, times) in enumerate(code.items()))
     symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=instructions)
     profile = CellProfile(cell="a/b", arch="i386", calls=500, has_details=False, symbols=(symbol,))
-    return one.model_copy(update={"executed": executed_classes(profile)})
+    return one.model_copy(update={"executed": executed_classes(profile), "value": profile.executed / profile.calls})
 
 
 def counts(one: CellRecord, priced: Collection[Input]) -> Mapping[Input, Fraction]:
@@ -245,7 +245,7 @@ def test_a_published_figure_is_calibration_on_the_declared_kernel_only(tmp_path:
     assert {cell.calibration_kernel for cell in modelled.cells} == {"lab-i386-up"}
     (sentence,) = [one for sheet in modelled_sheets(modelled) for one in sheet.sentences if "debian-686" in one]
     assert sentence == (
-        "list5, kprobe -3.0 %, djprobe -0.8 %: predicted from the counts of kernel debian-686; the costs were fitted "
+        "list5, kprobe -3.0 %, djprobe -0.8 %: from the counts of kernel debian-686; the costs were fitted "
         "to these figures with the counts of lab-i386-up."
     )
     declared = modelled_run(run(*list5(tmp_path, "kprobe")), known_costs()).cells[0]
