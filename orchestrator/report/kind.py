@@ -212,16 +212,16 @@ def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
 FIT = "fit"
 
 
-def time_figures(cell: ModelledCell | None, unit: str = "ns") -> tuple[str, str, str]:
+def time_figures(cell: ModelledCell | None, unit: str = "ns", *, marked: bool = True) -> tuple[str, str, str]:
     """A modelled overhead and both ends of its band, in nanoseconds, or in microseconds where those were published.
 
-    The first is marked if the costs were fitted to the very figure that it stands beside.
+    The first is ``marked`` if the costs were fitted to the very figure that it stands beside.
     """
     if cell is None or cell.overhead is None or cell.interval is None:
         return NOTHING, NOTHING, NOTHING
     times = (cell.overhead, *cell.interval)
     value, low, high = (f"{time / 1000:.3f}" if unit == "us" else f"{time:.1f}" for time in times)
-    return f"{value} {FIT}" if cell.is_fit else value, low, high
+    return f"{value} {FIT}" if marked and cell.is_fit else value, low, high
 
 
 def times_meaning(panels: Sequence[Panel], name: Callable[[CellRecord], str]) -> Iterator[str]:
@@ -235,7 +235,7 @@ def times_meaning(panels: Sequence[Panel], name: Callable[[CellRecord], str]) ->
     if any(time.is_fit for time in times):
         kernels = dict.fromkeys(time.calibration_kernel for time in times if time.calibration_kernel is not None)
         counts = f", with the counts of {', '.join(kernels)}" if kernels else ""
-        yield f"{FIT}: the costs were fitted to the published figure{counts}; it is no prediction."
+        yield f"A {FIT}: the costs were fitted to the published figure{counts}; it is no prediction."
     without: dict[str, list[str]] = {}
     for panel, cell in cells:
         reason = panel.times[cell.id].reason

@@ -84,7 +84,7 @@ def test_another_process_does_it_with_the_same_outcome(
     there = list(worker.events())
     assert all(map(importlib.util.find_spec, OF_THE_WRITING_PROCESS))
     assert not OF_THE_WRITING_PROCESS & worker.loaded
-    logs = {f"run/boot1/guest1-pentium4-lab-i386-up.{suffix}" for suffix in ("console", "qemu")}
+    logs = {f"run/boot1/guest1-pentium4-lab-i386-up.{suffix}" for suffix in ("console", "counts", "qemu")}
     assert files_below(tmp_path) - before == {"run", "run/boot1", *logs}
     assert not lab.exists()
 

@@ -71,7 +71,7 @@ def test_the_classes_are_those_of_a_profile_and_the_main_table_has_their_times(t
     assert set(plain) == {"none", "kprobe", "jprobe", "djprobe"}
     assert None not in plain.values()
     assert not any(cell.profile for cell in records[1].cells)
-    lines = {line[:32].strip(): line[32:].split() for line in run.stdout.splitlines()}
+    lines = {line[:28].strip(): line[28:].split() for line in run.stdout.splitlines()}
     assert lines["modelled ratio to djprobe"] == ["-", "31.10", "fit", "51.19", "fit", "1.00"]
     assert lines["published ratio to djprobe"] == ["-", "33.60", "52.17", "1.00"]
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from elsewhere import ELSEWHERE
 from experiment_boot import artifacts_of, boot_of_calls, call_setup, measured_call, prepared_for
@@ -151,7 +153,7 @@ def test_every_kind_proves_itself_in_one_guest(
 ) -> None:
     boot = all_probes(kernel, cpu)
     ready = prepared_for(ready, workshop, boot)
-    assert ready.artifacts.machine == ready.guest.machine
+    assert replace(ready.artifacts.machine, counter=None) == ready.guest.machine
     records = {cell.probe: measured_call(ready, cell) for cell in boot.cells}
     for probe, record in records.items():
         reason = why_not(kernel, probe)

@@ -327,7 +327,7 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes, kind: str) -> I
         cell.status + footnotes.marks(cell) if cell.value is None else figure(cell.value, cell.unit) for cell in cells
     ]
     yield Row(f"{centre}({unit})", values)
-    yield Row(f"{kind}overhead({unit})", [figure(cell.overhead, cell.unit) for cell in cells], style="bold")
+    yield Row(f"overhead({unit})", [figure(cell.overhead, cell.unit) for cell in cells], style="bold")
     for name in _purpose_names(cells):
         yield Row(f"  {purpose_title(name)}", [figure(_spent(name)(cell), cell.unit) for cell in cells])
     if any(cell.interval and cell.interval[0] != cell.interval[1] for cell in cells):
@@ -347,13 +347,16 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes, kind: str) -> I
 
 def _modelled(panel: Panel) -> Iterator[Row]:
     times = [panel.time(cell) for cell in panel.cells]
-    overheads, *band = zip(*map(time_figures, times), strict=True)
+    overheads, *band = zip(*(time_figures(one, marked=False) for one in times), strict=True)
     yield Row(f"{_MODELLED}overhead(nsec)", overheads, style="bold italic")
     yield from (Row(f"{end}(nsec)", texts, "italic", depth=2) for end, texts in zip(("from", "to"), band, strict=True))
     errors = [None if one is None else one.error for one in times]
     if any(error is not None for error in errors):
         texts = [NOTHING if error is None else f"{100 * error:+.1f} %" for error in errors]
         yield Row("error to published", texts, "italic", depth=2)
+    roles = [None if one is None or one.role is None else one.is_fit for one in times]
+    if any(roles):
+        yield Row("a fit", [NOTHING if one is None else "yes" if one else "no" for one in roles], "italic", depth=2)
     by_probe = {cell.probe: one for cell, one in zip(panel.cells, times, strict=True)}
     if by_probe.get(_COMPARED_WITH) is not None and len(times) > 2:
         ratios = [_time_ratio(one, by_probe[_COMPARED_WITH]) for one in times]
