@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // What one run of a program costs, from before its fork to after its end.
 //
-//   runbench [-P FILE] RUNS PROGRAM [ARGUMENT...]
+//   runbench [-P FILE] [-m KEPT] RUNS PROGRAM [ARGUMENT...]
 //       With FILE, the program's process writes its number there before it becomes the program, and -1 is written when
 //       it has ended: for counting the hits of a probe.
+//       QEMU's plugin counts the instructions of the last KEPT runs (region.h).
 //
 // The program's standard output is thrown away. Output, one line each:
 //   run I tsc=T ns=N pid=P
 // Exit status: 0, 2 for bad usage, 1 where the program did not end with status 0.
+#include "region_clock.h"
 #include "runtime.h"
 
-enum { CLOCK_MONOTONIC = 1, CANNOT_EXECUTE = 127, NOBODY = -1 };
+enum { CLOCK_MONOTONIC = 1, CANNOT_EXECUTE = 127, NOBODY = -1, RUNS_MAX = 1000 };
+// Readings of the clock until QEMU's plugin surely counts.
+enum { WARM_UP_READINGS = 100 };
+
+struct figure {
+	uint64_t tsc, clock;
+	long pid;
+};
+
+static struct figure figures[RUNS_MAX];
 
 static void fail(const char *what, const char *about) __attribute__((noreturn));
 static void fail(const char *what, const char *about)
@@ -22,20 +33,19 @@ static void fail(const char *what, const char *about)
 	exit_program(2);
 }
 
-static uint64_t read_tsc(void)
-{
-	uint32_t low, high;
-
-	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
-	return (uint64_t)high << 32 | low;
-}
-
 static uint64_t read_clock(void)
 {
 	int64_t now[2] = {0, 0};
 
 	sys2(SYS_clock_gettime64, CLOCK_MONOTONIC, now);
 	return (uint64_t)now[0] * 1000000000u + (uint64_t)now[1];
+}
+
+static void arm_counting(void)
+{
+	__asm__ volatile(REGION_MARK(REGION_ARM));
+	for (int i = 0; i < WARM_UP_READINGS; i++)
+		read_clock();
 }
 
 static void tell(const char *file, int pid)
@@ -60,7 +70,8 @@ static void become(const char *file, char **argv, char **environment)
 	int nowhere = (int)sys3(SYS_open, "/dev/null", O_WRONLY, 0);
 
 	sys2(SYS_dup2, nowhere, 1);
-	tell(file, (int)sys0(SYS_getpid));
+	if (file)
+		tell(file, (int)sys0(SYS_getpid));
 	sys3(SYS_execve, argv[0], argv, environment);
 	print(2, "runbench: cannot execute ");
 	print(2, argv[0]);
@@ -79,20 +90,25 @@ static void print_status(int status)
 int program(int argc, char **argv, char **environment)
 {
 	const char *file = NULL;
-	long runs;
+	long runs, kept = 0;
 
 	argv++;
 	argc--;
-	if (argc >= 2 && text_equal(argv[0], "-P")) {
-		file = argv[1];
-		argv += 2;
-		argc -= 2;
+	for (; argc >= 2 && argv[0][0] == '-'; argv += 2, argc -= 2) {
+		if (text_equal(argv[0], "-P"))
+			file = argv[1];
+		else if (text_equal(argv[0], "-m"))
+			kept = parse_number(argv[1]);
+		else
+			fail("unknown option ", argv[0]);
 	}
 	runs = argc >= 2 ? parse_number(argv[0]) : -1;
-	if (runs < 1)
-		fail("expected [-P FILE] RUNS PROGRAM [ARGUMENT...]", "");
+	if (runs < 1 || runs > RUNS_MAX || kept < 0 || kept > runs)
+		fail("expected [-P FILE] [-m KEPT] RUNS PROGRAM [ARGUMENT...]", "");
+	if (kept)
+		arm_counting();
 	for (long i = 0; i < runs; i++) {
-		uint64_t clock = read_clock(), tsc = read_tsc();
+		uint64_t clock = read_clock(), tsc = begin_region();
 		long pid = sys0(SYS_fork);
 		int status = 0;
 
@@ -102,21 +118,29 @@ int program(int argc, char **argv, char **environment)
 			become(file, argv + 1, environment);
 		while (sys4(SYS_wait4, pid, &status, 0, 0) == -E_INTR)
 			;
-		tsc = read_tsc() - tsc;
+		tsc = end_region() - tsc;
 		clock = read_clock() - clock;
 		tell(file, NOBODY);
 		if (status) {
 			print_status(status);
 			return 1;
 		}
+		if (runs - i <= kept)
+			__asm__ volatile(REGION_MARK(REGION_KEEP));
+		figures[i] = (struct figure){tsc, clock, pid};
+	}
+	if (kept)
+		__asm__ volatile(REGION_MARK(REGION_DISARM));
+	// What is printed wakes the process that reads it, which must not run while a program does.
+	for (long i = 0; i < runs; i++) {
 		print(1, "run ");
 		print_number(1, (uint64_t)i);
 		print(1, " tsc=");
-		print_number(1, tsc);
+		print_number(1, figures[i].tsc);
 		print(1, " ns=");
-		print_number(1, clock);
+		print_number(1, figures[i].clock);
 		print(1, " pid=");
-		print_number(1, (uint64_t)pid);
+		print_number(1, (uint64_t)figures[i].pid);
 		print(1, "\n");
 	}
 	return 0;

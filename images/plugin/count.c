@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // A plugin of QEMU's TCG that counts each executed instruction between two readings of a program's clock.
 //
-//   -plugin file=count.so,out=FILE[,detail=on][,stacks=on][,together=ADDRESS]
+//   -plugin file=count.so,out=FILE[,detail=on][,stacks=on][,together=ADDRESS[,landmarks=FILE]]
 //          [,l1i=SIZE:WAYS:LINE,l1d=...,l2=...,itlb=...,dtlb=...]
 //   -plugin file=count.so,out=FILE,classes=on
 //
@@ -12,6 +12,8 @@
 // between it and disarming nothing but an addition for one instruction in ten.
 // An instruction is its virtual address and its bytes, for probes patch code. Those below the address (in hex) are
 // counted together, as one at 0 without bytes: programs that run one after the other have code at the same addresses.
+//
+// With landmarks (stacks.h), the stacks are those of whole programs, which are the stack without frames at address 0.
 //
 // FILE, written whenever a region is kept, so that it is complete though guests are killed:
 //   region TOTAL ENTRIES
@@ -27,8 +29,8 @@
 //   class COUNT NAME
 //   error REASON                               nothing follows that could be used
 //
-// Memory and output are bounded. Exceptions that push a frame, and interrupts, are not among the stores. Caches are empty
-// where the program arms the counting, and have what ran since then.
+// Memory and output are bounded, with landmarks that since the counting was armed. Exceptions that push a frame, and
+// interrupts, are not among the stores. Caches are empty where the program arms the counting, and have what ran since.
 #include "caches.h"
 #include "classes.h"
 #include "host.h"
@@ -39,7 +41,8 @@
 #include "stacks.h"
 
 enum { SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, BLOCK_SLOTS = 2 * BLOCKS, VCPUS = 256, LONGEST = 15 };
-enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, ADDRESS = 17, MARK_SIZE = 8, PAGE = 4096 };
+enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, ADDRESS = 17, MARK_SIZE = 8, PAGE = 4096, LANDMARKS_SIZE = 1 << 22 };
+enum { ALL = RECORDS };		// counts the executions of all instructions, where landmarks are followed
 
 struct instruction {
 	uint64_t address;
@@ -47,29 +50,36 @@ struct instruction {
 	uint8_t size, bytes[LONGEST];
 };
 
+struct executed {
+	uint64_t in_kernel, in_user;
+};
+
 struct counts {
 	uint64_t executed, loads, stores, taken;
 };
 
 struct block {
-	uint64_t start, end;
+	uint64_t start, end, function;
 	uint32_t last, size;
 	enum ending ending;
+	enum landmark landmark;
 };
 
 EXPORTED int qemu_plugin_version = 1;
 
 static struct instruction instructions[RECORDS];
 static uint32_t slots[SLOTS];			// one more than the index of the instruction; 0 is free
-static uint64_t executed[RECORDS];		// version 1
+static uint64_t executed[RECORDS + 1];		// version 1
 static qemu_plugin_u64 board;			// version 2
 static struct counts counted[RECORDS], before[RECORDS], region[RECORDS];
 static struct block blocks[BLOCKS];
 static const struct block *previous[VCPUS];
 static uint32_t block_slots[BLOCK_SLOTS];	// as slots
 static uint32_t used, used_blocks, in_region;
-static bool armed, classed, detailed, stacked, cached, copies_data, is_counting, is_modelling, is_open, has_region, has_failed;
-static uint64_t together;
+static bool armed, classed, detailed, stacked, landmarked, cached, copies_data, is_counting, is_modelling, is_open, has_region,
+	has_failed;
+static uint64_t together, seen, seen_together;	// what has been counted on a stack
+static uint32_t together_index = RECORDS;
 static int output = -1;
 static size_t written;
 static char buffer[1 << 16];
@@ -170,14 +180,30 @@ static uint64_t executions(uint32_t index)
 	return sum;
 }
 
+// Count what was executed since on the stack of the last block, and in programs.
+static struct executed count_since(const struct block *last)
+{
+	uint64_t now = executions(ALL), user = together_index < RECORDS ? executions(together_index) : 0;
+	struct executed since = {.in_user = user - seen_together};
+
+	since.in_kernel = now - seen - since.in_user;
+	if (is_open)
+		count_landmark(last ? last->function : together, since.in_kernel, since.in_user);
+	seen = now;
+	seen_together = user;
+	return since;
+}
+
 static void begin_region(void)
 {
 	for (uint32_t i = 0; i < used; i++) {
 		before[i] = counted[i];
 		before[i].executed = executions(i);
 	}
+	if (landmarked)
+		count_since(NULL);
 	// The block that has the mark is not counted on a stack, and with it the first reading of the clock.
-	for (int i = 0; i < VCPUS; i++)
+	for (int i = 0; i < VCPUS && !landmarked; i++)
 		previous[i] = NULL;
 	begin_stacks();
 	if (cached)
@@ -193,6 +219,8 @@ static void end_region(void)
 		region[i].stores = counted[i].stores - before[i].stores;
 		region[i].taken = counted[i].taken - before[i].taken;
 	}
+	if (landmarked)
+		count_since(previous[0]);
 	end_stacks();
 	if (cached)
 		end_misses(used);
@@ -317,6 +345,8 @@ static void pass_mark(unsigned int vcpu, void *mark)
 	switch ((long)mark) {
 	case REGION_ARM:
 	case REGION_DISARM:
+		if (landmarked)
+			written = 0; // whoever arms it reads what was counted before
 		is_open = has_region = false;
 		is_counting = (long)mark == REGION_ARM;
 		is_modelling = cached && is_counting;
@@ -329,6 +359,7 @@ static void pass_mark(unsigned int vcpu, void *mark)
 		if (!armed && (long)mark == REGION_DISARM)
 			break;
 		armed = !armed;
+		forget_tasks();
 		for (int i = 0; i < VCPUS; i++)
 			previous[i] = NULL;
 		translate_anew();
@@ -369,11 +400,24 @@ static void leave_block(const struct block *block, uint64_t next)
 	}
 }
 
+static void leave_whole_block(const struct block *block, const struct block *next)
+{
+	struct executed since = count_since(block);
+	bool cut_off = is_cut_off(block);
+	// Where it did not come to its end, its last instruction has led nowhere.
+	bool was_left = cut_off || since.in_kernel < block->size;
+
+	follow_landmark(was_left ? TRAPS : block->ending, cut_off ? instructions[block->last].address : block->end,
+			next->start, next->landmark, since.in_user);
+}
+
 static void pass_block(unsigned int vcpu, void *data)
 {
 	const struct block *block = data, **last = previous + vcpu % VCPUS;
 
-	if (*last)
+	if (*last && landmarked)
+		leave_whole_block(*last, block);
+	else if (*last)
 		leave_block(*last, block->start);
 	*last = block;
 }
@@ -425,7 +469,14 @@ static void access_memory(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_
 		counts->loads++;
 }
 
-static void count_executions(struct qemu_plugin_insn *insn, uint32_t index)
+static void access_in_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
+{
+	(void)vcpu;
+	(void)data;
+	see_switch(address, qemu_plugin_mem_is_store(info));
+}
+
+static void add_one(struct qemu_plugin_insn *insn, uint32_t index)
 {
 	qemu_plugin_u64 counter = {board.score, index * sizeof(uint64_t)};
 
@@ -433,6 +484,15 @@ static void count_executions(struct qemu_plugin_insn *insn, uint32_t index)
 		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, QEMU_PLUGIN_INLINE_ADD_U64, counter, 1);
 	else
 		qemu_plugin_register_vcpu_insn_exec_inline(insn, QEMU_PLUGIN_INLINE_ADD_U64, executed + index, 1);
+}
+
+static void count_executions(struct qemu_plugin_insn *insn, uint32_t index)
+{
+	add_one(insn, index);
+	if (landmarked)
+		add_one(insn, ALL);
+	if (landmarked && is_in_switch(instructions[index].address))
+		qemu_plugin_register_vcpu_mem_cb(insn, access_in_switch, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
 	if (cached)
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, fetch_instruction, QEMU_PLUGIN_CB_NO_REGS,
 						       instructions + index);
@@ -466,10 +526,12 @@ static struct block *place_of(const struct block *wanted)
 
 static void note_block(struct qemu_plugin_tb *tb, const struct instruction *last, uint32_t index, uint32_t size)
 {
-	struct block wanted = {qemu_plugin_tb_vaddr(tb), last->address + last->size, index, size,
-			       ending_of(last->bytes, last->size)};
-	struct block *block = place_of(&wanted);
+	struct block wanted = {.start = qemu_plugin_tb_vaddr(tb), .end = last->address + last->size, .last = index,
+			       .size = size, .ending = ending_of(last->bytes, last->size)};
+	struct block *block;
 
+	wanted.landmark = find_landmark(wanted.start, &wanted.function);
+	block = place_of(&wanted);
 	if (!block)
 		return report_error("more blocks of code than there is room for");
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, pass_block, QEMU_PLUGIN_CB_NO_REGS, block);
@@ -518,11 +580,13 @@ static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		index = index_of(read.address < together ? &all_below : &read);
 		if (index == RECORDS)
 			return report_error("more instructions than there is room for");
+		if (read.address < together)
+			together_index = index;
 		count_executions(insn, index);
 		size++;
 	}
 	// Programs have more blocks than there is room for.
-	if (armed && index != RECORDS && (detailed || stacked || read.address >= together))
+	if (armed && index != RECORDS && (detailed || (stacked && !landmarked) || read.address >= together))
 		note_block(tb, &read, index, size);
 }
 
@@ -556,11 +620,24 @@ static __attribute__((constructor)) void choose_version(void)
 		qemu_plugin_version = qemu_plugin_set_pc ? 7 : 2;
 }
 
+static bool find_landmarks(const char *path)
+{
+	static char text[LANDMARKS_SIZE + 1];
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	long size = 0, got = 0;
+
+	do {
+		size += got;
+		got = read(file, text + size, (size_t)(LANDMARKS_SIZE - size));
+	} while (got > 0);
+	return !got && size < LANDMARKS_SIZE && read_landmarks(text);
+}
+
 EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
 	for (int i = 0; i < argc; i++) {
 		if (!strncmp(argv[i], "out=", 4))
-			output = open(argv[i] + 4, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+			output = open(argv[i] + 4, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
 		else if (!strcmp(argv[i], "classes=on"))
 			classed = true;
 		else if (!strcmp(argv[i], "detail=on"))
@@ -569,6 +646,8 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 			stacked = true;
 		else if (!strncmp(argv[i], "together=", 9))
 			together = strtoull(argv[i] + 9, NULL, 16);
+		else if (!strncmp(argv[i], "landmarks=", 10) && find_landmarks(argv[i] + 10))
+			landmarked = stacked = true;
 		else if (add_cache(argv[i]))
 			cached = detailed = true;
 		else
@@ -580,7 +659,7 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 	self = id;
 	copies_data = info->version.cur >= 3;
 	if (qemu_plugin_scoreboard_new)
-		board.score = qemu_plugin_scoreboard_new(RECORDS * sizeof(uint64_t));
+		board.score = qemu_plugin_scoreboard_new((RECORDS + 1) * sizeof(uint64_t));
 	if (qemu_plugin_version >= 7)
 		start_again_7(&self);
 	else

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // See stacks.h.
 #include "stacks.h"
+#include "host.h"
 
-enum { NODES = 1 << 15, COUNTS = 1 << 16, DEPTH = 128 };
+enum { NODES = 1 << 17, COUNTS = 1 << 18, DEPTH = 128, LANDMARKS = 1 << 18, TASKS = 256, SWITCH_SIZE = 32 };
 
 // A function that was entered from another: one for each way that leads to it.
 struct node {
@@ -12,8 +13,15 @@ struct node {
 
 struct frame {
 	uint32_t node;
-	uint64_t behind;	// where it returns to
+	uint64_t behind;	// where it returns to; of a trap, what follows the block that it interrupted
 	bool is_trap;
+	enum ending interrupted; // with landmarks: what that block would have done
+};
+
+struct task {
+	uint64_t id;	// where the kernel has its stack pointer while it does not run
+	size_t depth;
+	struct frame stack[DEPTH];
 };
 
 struct count {
@@ -28,6 +36,14 @@ static uint32_t used_nodes = 1, used_counts;
 static struct frame stack[DEPTH];
 static size_t depth;
 static bool full;
+static struct {
+	uint64_t address;
+	enum landmark landmark;
+} landmarks[LANDMARKS];		// by address
+static size_t used_landmarks;
+static struct task tasks[TASKS]; // those that wait; an id of 0 is free
+static uint64_t switch_start, stored, next_task, pending;
+static bool is_switching, is_dying, is_entering;
 
 bool stacks_are_full(void)
 {
@@ -68,10 +84,8 @@ static uint32_t child(uint32_t parent, uint64_t target)
 	}
 }
 
-void count_on_stack(uint64_t address, uint32_t instructions)
+static void add_count(uint32_t node, uint64_t address, uint64_t instructions)
 {
-	uint32_t node = current_node();
-
 	for (uint32_t at = hash(address, node) % (2 * COUNTS);; at = (at + 1) % (2 * COUNTS)) {
 		if (count_slots[at] == 0) {
 			if (used_counts == COUNTS) {
@@ -88,13 +102,18 @@ void count_on_stack(uint64_t address, uint32_t instructions)
 	}
 }
 
+void count_on_stack(uint64_t address, uint32_t instructions)
+{
+	add_count(current_node(), address, instructions);
+}
+
 static void enter(uint64_t target, uint64_t behind, bool is_trap)
 {
 	if (depth == DEPTH) {
 		full = true;
 		return;
 	}
-	stack[depth] = (struct frame){child(current_node(), target), behind, is_trap};
+	stack[depth] = (struct frame){child(current_node(), target), behind, is_trap, JUMPS};
 	depth++;
 }
 
@@ -149,15 +168,180 @@ void follow(enum ending ending, uint64_t behind, uint64_t next)
 	}
 }
 
+bool read_landmarks(const char *text)
+{
+	for (size_t i = 0; *text; i++) {
+		char *end;
+		uint64_t address = strtoull(text, &end, 16);
+
+		if (end[0] != ' ' || !end[1] || end[2] != '\n' || i == LANDMARKS ||
+		    (i && address <= landmarks[i - 1].address))
+			return false;
+		landmarks[i].address = address;
+		landmarks[i].landmark = (enum landmark)end[1];
+		if (end[1] == SWITCH)
+			switch_start = address;
+		text = end + 3;
+		used_landmarks = i + 1;
+	}
+	return switch_start;
+}
+
+enum landmark find_landmark(uint64_t address, uint64_t *function)
+{
+	size_t first = 0, behind = used_landmarks;
+
+	while (first < behind) {
+		size_t middle = (first + behind) / 2;
+
+		if (landmarks[middle].address <= address)
+			first = middle + 1;
+		else
+			behind = middle;
+	}
+	*function = address;
+	if (!first || landmarks[first - 1].landmark == END)
+		return NOTHING;
+	*function = landmarks[first - 1].address;
+	return *function == address ? landmarks[first - 1].landmark : NOTHING;
+}
+
+bool is_in_switch(uint64_t address)
+{
+	return switch_start && address - switch_start < SWITCH_SIZE;
+}
+
+void see_switch(uint64_t address, bool is_store)
+{
+	if (!is_switching)
+		return;
+	if (is_store) {
+		stored = address;
+		return;
+	}
+	next_task = address;
+	is_switching = false;
+}
+
+void forget_tasks(void)
+{
+	for (size_t i = 0; i < TASKS; i++)
+		tasks[i].id = 0;
+	depth = 0;
+	next_task = pending = 0;
+	is_switching = is_dying = is_entering = false;
+}
+
+static struct task *task_of(uint64_t id)
+{
+	for (size_t i = 0; i < TASKS; i++)
+		if (tasks[i].id == id)
+			return tasks + i;
+	return NULL;
+}
+
+static void switch_task(void)
+{
+	struct task *from = is_dying ? NULL : task_of(0), *to = task_of(next_task);
+
+	if (!is_dying && !from) {
+		full = true;
+		return;
+	}
+	if (from) {
+		from->id = stored;
+		from->depth = depth;
+		memcpy(from->stack, stack, depth * sizeof(*stack));
+	}
+	depth = to ? to->depth : 0;
+	if (to) {
+		memcpy(stack, to->stack, depth * sizeof(*stack));
+		to->id = 0;
+	}
+	next_task = 0;
+	is_dying = false;
+}
+
+// What entered the kernel is known now.
+static void settle(void)
+{
+	if (pending && depth)
+		add_count(stack[0].node, nodes[stack[0].node].target, pending);
+	pending = 0;
+	is_entering = false;
+}
+
+void count_landmark(uint64_t address, uint64_t in_kernel, uint64_t in_user)
+{
+	if (is_entering)
+		pending += in_kernel;
+	else if (in_kernel)
+		add_count(current_node(), address, in_kernel);
+	if (in_user)
+		add_count(0, 0, in_user);
+}
+
+// A system call's function is in front of what entered the kernel for it.
+static void name_call(uint64_t call)
+{
+	uint32_t node = child(0, call);
+
+	for (size_t i = 0; i < depth; i++) {
+		node = child(node, nodes[stack[i].node].target);
+		stack[i].node = node;
+	}
+	settle();
+}
+
+// What was interrupted goes on.
+static void leave_landmark(void)
+{
+	while (depth > 0 && !stack[depth - 1].is_trap)
+		depth--;
+	depth -= depth > 0;
+}
+
+void follow_landmark(enum ending ending, uint64_t behind, uint64_t next, enum landmark landmark, bool from_user)
+{
+	if (from_user || landmark == TRAP || ending == LEAVES)
+		settle();
+	if (next_task)
+		switch_task();
+	if (from_user) {
+		depth = 0;
+		enter(next, 0, true);
+		is_entering = landmark != TRAP;
+	} else if (landmark == TRAP) {
+		if (ending == LEAVES)
+			leave_landmark();	// the next trap comes before what was interrupted goes on
+		enter(next, behind, true);
+		if (depth && (ending == CALLS || ending == RETURNS))
+			stack[depth - 1].interrupted = ending;
+	} else if (ending == LEAVES && next != behind) {
+		leave_landmark();
+		// Where a block had just called or returned when it was interrupted, it does that now; depth is that of its trap.
+		follow(stack[depth].interrupted, stack[depth].behind, next);
+	} else if (ending != TRAPS && ending != LEAVES) {
+		follow(ending, behind, next);
+	}
+	if (landmark == NAMED && is_entering)
+		name_call(next);
+	is_switching |= landmark == SWITCH;
+	is_dying |= landmark == DEATH;
+}
+
 void begin_stacks(void)
 {
-	empty_stack();
+	if (!switch_start)
+		empty_stack();
+	settle();
 	for (uint32_t i = 0; i < used_counts; i++)
 		counts[i].before = counts[i].total;
 }
 
 void end_stacks(void)
 {
+	settle();
 	for (uint32_t i = 0; i < used_counts; i++) {
 		counts[i].in_region = counts[i].total - counts[i].before;
 		counts[i].before = 0;
@@ -166,7 +350,7 @@ void end_stacks(void)
 
 void list_stacks(stack_line *line)
 {
-	uint64_t frames[DEPTH];
+	uint64_t frames[DEPTH + 1];
 
 	for (uint32_t i = 0; i < used_counts; i++) {
 		size_t size = 0;
@@ -174,8 +358,8 @@ void list_stacks(stack_line *line)
 		if (!counts[i].in_region)
 			continue;
 		for (uint32_t node = counts[i].node; node; node = nodes[node].parent)
-			frames[DEPTH - ++size] = nodes[node].target;
-		line(counts[i].in_region, counts[i].address, frames + DEPTH - size, size);
+			frames[DEPTH + 1 - ++size] = nodes[node].target;
+		line(counts[i].in_region, counts[i].address, frames + DEPTH + 1 - size, size);
 	}
 }
 

@@ -15,6 +15,25 @@ enum ending { JUMPS, CALLS, RETURNS, TRAPS, LEAVES };
 // A prefix of an instruction, other than lock.
 bool is_prefix(uint8_t byte);
 
+// What a kernel begins at an address: with landmarks, the stacks of whole programs are exact by what entered the kernel,
+// for a trap is known by its entry, and each task has a stack of its own.
+enum landmark { NOTHING, FUNCTION = 'f', TRAP = 't', NAMED = 'c', SWITCH = 's', DEATH = 'd', END = 'e' };
+
+// Each line is an address in hex, a space and a letter, in the order of the addresses. False where it is malformed, or
+// too long.
+bool read_landmarks(const char *text);
+// What begins at the address; and where the function begins that it is in, which is the address itself in other code.
+enum landmark find_landmark(uint64_t address, uint64_t *function);
+// Whether an instruction may be the one in __switch_to_asm() that stores or loads a task's stack pointer.
+bool is_in_switch(uint64_t address);
+// It accessed memory there: the last store before the first load is of the task that is left.
+void see_switch(uint64_t address, bool is_store);
+// As follow(), below, where programs are not followed but it is known whether one ran in between.
+void follow_landmark(enum ending ending, uint64_t behind, uint64_t next, enum landmark landmark, bool from_user);
+// Instructions of the kernel's function at the address, and of programs before it or behind it.
+void count_landmark(uint64_t address, uint64_t in_kernel, uint64_t in_user);
+void forget_tasks(void);
+
 // How an instruction ends a block of code: what it does to the stack.
 enum ending ending_of(const uint8_t *code, size_t size);
 

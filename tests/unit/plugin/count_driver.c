@@ -4,7 +4,8 @@
 // Arguments: the plugin's. Input, one line each:
 //   ADDRESS BYTES ...     a block of instructions, one behind the other, is translated unless it is known already, and
 //                         executed; numbers in hex. One whose bytes begin with - is shown and not executed, as QEMU 7.2
-//                         shows the beginning of an instruction that crosses into another page.
+//                         shows the beginning of an instruction that crosses into another page. Behind BYTES, >ADDRESS
+//                         is a store, and <ADDRESS a load.
 // Blocks are translated anew once the plugin has asked for that.
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 #include "qemu_plugin.h"
 
-enum { LENGTH = 16, KNOWN = 1 << 16, TEXT = 512 };
+enum { LENGTH = 16, KNOWN = 1 << 16, TEXT = 512, COUNTERS = 2 };
 
 struct callback {
 	qemu_plugin_exec_cb *call;
@@ -24,8 +25,12 @@ struct qemu_plugin_insn {
 	size_t size;
 	uint8_t bytes[LENGTH];
 	int is_left_out;
-	uint64_t *counter;
+	char access;
+	uint64_t accessed;
+	uint64_t *counters[COUNTERS];
 	struct callback executed;
+	qemu_plugin_mem_cb *access_memory;
+	void *data;
 };
 
 struct qemu_plugin_tb {
@@ -72,18 +77,16 @@ void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *insn, e
 {
 	(void)op;
 	(void)number;
-	insn->counter = counter;
+	insn->counters[insn->counters[0] != NULL] = counter;
 }
 
-// Nothing here accesses memory.
 void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn, qemu_plugin_mem_cb *accessed,
 				      enum qemu_plugin_cb_flags flags, enum qemu_plugin_mem_rw rw, void *data)
 {
-	(void)insn;
-	(void)accessed;
 	(void)flags;
 	(void)rw;
-	(void)data;
+	insn->access_memory = accessed;
+	insn->data = data;
 }
 
 bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info)
@@ -167,8 +170,12 @@ static struct qemu_plugin_tb *read_block(const char *text)
 
 		one->address = address;
 		one->is_left_out = at[1] == '-';
-		for (at += 1 + one->is_left_out; *at > ' '; at += 2)
+		for (at += 1 + one->is_left_out; *at > ' ' && *at != '<' && *at != '>'; at += 2)
 			sscanf(at, "%2hhx", one->bytes + one->size++);
+		if (*at > ' ') {
+			one->access = *at;
+			one->accessed = strtoull(at + 1, &at, 16);
+		}
 		address += one->size;
 	}
 	return tb;
@@ -194,8 +201,11 @@ static void execute(const struct qemu_plugin_tb *tb)
 		if (tb->instructions[i].is_left_out)
 			continue;
 		call(tb->instructions[i].executed);
-		if (tb->instructions[i].counter)
-			++*tb->instructions[i].counter;
+		for (size_t at = 0; at < COUNTERS && tb->instructions[i].counters[at]; at++)
+			++*tb->instructions[i].counters[at];
+		if (tb->instructions[i].access && tb->instructions[i].access_memory)
+			tb->instructions[i].access_memory(0, tb->instructions[i].access == '>', tb->instructions[i].accessed,
+							  tb->instructions[i].data);
 	}
 }
 

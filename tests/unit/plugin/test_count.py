@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orchestrator.paths import data_dir
 from orchestrator.profile.counts import Code, Region, read_regions
@@ -149,3 +151,122 @@ def test_repetitions_are_told_from_executions(driver: Path, tmp_path: Path, opti
     execute(driver, counts, [mark(ARM), *region(*call(3), *call(1), *call(0), block(START + 64, NOP))], *options)
     found = read_regions(counts, 0)[0].counts[Code(START + 1, repeated)]
     assert (found.executed, found.taken) == (7, 4)
+
+
+PROGRAM, ENTRY, DISPATCH, READ, WRITE, WORK, SWITCH, DEATH, FAULT, TICK = (
+    0x400000,
+    *(START + 0x100 * at for at in range(9)),
+)
+LANDMARKS = {
+    **dict.fromkeys((ENTRY, DISPATCH, WORK), "f"),
+    **dict.fromkeys((READ, WRITE), "c"),
+    SWITCH: "s",
+    DEATH: "d",
+    **dict.fromkeys((FAULT, TICK), "t"),
+    START + 0x2000: "e",
+}
+LEAVE, INTERRUPT_RETURN = "0f07", "48cf"
+USER = block(PROGRAM, NOP, "0f05")
+ENTER, LEFT = (
+    [USER, block(ENTRY, NOP, CALL), block(DISPATCH, CALL)],
+    [block(DISPATCH + 5, RETURN), block(ENTRY + 6, LEAVE)],
+)
+TASKS = (START + 0x10000, START + 0x20000)
+
+
+def switched(of: int, to: int) -> list[str]:
+    """What a function does that gives the processor to another task, which returns from the switch at the end."""
+    stack_pointers = [f"4889a7>{TASKS[of]:x}", f"488ba6<{TASKS[to]:x}"]
+    return [block(WORK, CALL), block(SWITCH, "55", *stack_pointers, JUMP), block(SWITCH + 64, RETURN)]
+
+
+def followed(driver: Path, folder: Path, *blocks: str) -> Region:
+    landmarks, counts = folder / "landmarks", folder / "counts"
+    landmarks.write_text("".join(f"{address:x} {kind}\n" for address, kind in sorted(LANDMARKS.items())))
+    before = [mark(ARM), *ENTER, *LEFT]
+    execute(driver, counts, [*before, *region(USER, *blocks)], f"together={START:x}", f"landmarks={landmarks}")
+    (found,) = read_regions(counts, 0)
+    assert sum(found.stacks.values()) == found.total
+    return found
+
+
+def test_a_system_call_has_what_enters_and_leaves_for_it(driver: Path, tmp_path: Path) -> None:
+    found = followed(driver, tmp_path, *ENTER, block(READ, NOP, RETURN), *LEFT, USER)
+    assert found.stacks == {
+        (0,): 6,
+        (READ, ENTRY, ENTRY): 4,  # the call of the dispatch among them: which call it is shows behind that
+        (READ, ENTRY, DISPATCH, READ, READ): 2,
+        (READ, ENTRY, DISPATCH, DISPATCH): 1,
+    }
+
+
+def test_a_call_that_jumps_to_its_function_is_known(driver: Path, tmp_path: Path) -> None:
+    jumps = [USER, block(ENTRY, NOP, CALL), block(DISPATCH, JUMP), block(READ, RETURN), block(ENTRY + 6, LEAVE)]
+    found = followed(driver, tmp_path, *jumps, USER)
+    assert found.stacks == {(0,): 6, (READ, ENTRY, ENTRY): 4, (READ, ENTRY, DISPATCH, READ): 1}
+
+
+def test_a_task_that_waits_keeps_its_call(driver: Path, tmp_path: Path) -> None:
+    reads, writes = [*ENTER, block(READ, NOP, CALL)], [*ENTER, block(WRITE, NOP, CALL)]
+    back = block(WORK + 5, RETURN)
+    found = followed(
+        driver,
+        tmp_path,
+        *(*reads, *switched(0, 1), block(WORK + 64, LEAVE), *writes, *switched(1, 0)),
+        *(back, block(READ + 6, RETURN), *LEFT, USER),
+    )
+    inner = {
+        # The switch is of the task that is left, what follows it of the other one, which was not seen before.
+        (READ, ENTRY, DISPATCH, READ, WORK, SWITCH, SWITCH): 5,
+        (WRITE, ENTRY, DISPATCH, WRITE, WORK, SWITCH, SWITCH): 4,
+        (SWITCH,): 1,
+        (READ, ENTRY, DISPATCH, READ, WORK, WORK): 2,
+        (WRITE, ENTRY, DISPATCH, WRITE, WORK, WORK): 1,
+        (WORK,): 1,
+        (READ, ENTRY, DISPATCH, READ, READ): 3,
+        (WRITE, ENTRY, DISPATCH, WRITE, WRITE): 2,
+        (READ, ENTRY, DISPATCH, DISPATCH): 1,
+        (READ, ENTRY, ENTRY): 4,
+        (WRITE, ENTRY, ENTRY): 3,
+    }
+    assert found.stacks == {(0,): 8, **inner}
+
+
+def test_a_task_that_has_ended_leaves_no_call_behind(driver: Path, tmp_path: Path) -> None:
+    ends = [*ENTER, block(READ, NOP, CALL), block(DEATH, CALL), *switched(0, 1), block(WORK + 64, LEAVE)]
+    again = [*ENTER, block(WRITE, NOP, CALL), *switched(1, 0), block(WORK + 64, LEAVE), USER]
+    assert followed(driver, tmp_path, *ends, *again).stacks[WORK,] == 2
+
+
+@pytest.mark.parametrize("trap", [FAULT, TICK])
+def test_what_a_trap_interrupts_goes_on(driver: Path, tmp_path: Path, trap: int) -> None:
+    """Whatever its block would have done: a call, a return, or nothing since an instruction inside has faulted."""
+    trapped = block(trap, NOP, INTERRUPT_RETURN)
+    calls = [block(READ, NOP, CALL), trapped, block(WORK, RETURN), trapped, block(READ + 6, NOP, RETURN)]
+    faults = [block(READ + 6, NOP, "-50"), trapped, block(READ + 7, NOP, RETURN)]
+    found = followed(driver, tmp_path, *ENTER, *calls[:-1], *faults, *LEFT, trapped, USER)
+    read = (READ, ENTRY, DISPATCH, READ)
+    assert {stack: count for stack, count in found.stacks.items() if trap in stack} == {
+        (*read, trap, trap): 4,
+        (*read, WORK, trap, trap): 2,
+        (trap, trap): 2,
+    }
+    assert found.stacks[*read, READ] == 5
+    assert found.stacks[*read, WORK, WORK] == 1
+    assert found.stacks[READ, ENTRY, DISPATCH, DISPATCH] == 1
+
+
+ANY_BLOCK = st.builds(
+    block,
+    st.sampled_from([PROGRAM, *LANDMARKS, WORK + 64, START + 0x3000]),
+    st.sampled_from([NOP, "50", f"55>{TASKS[0]:x}", f"55<{TASKS[1]:x}"]),
+    st.sampled_from([NOP, CALL, RETURN, JUMP, LEAVE, INTERRUPT_RETURN]),
+)
+
+
+@given(st.lists(ANY_BLOCK, max_size=60))
+@settings(max_examples=30)
+def test_whatever_runs_the_stacks_add_up(
+    driver: Path, tmp_path_factory: pytest.TempPathFactory, blocks: list[str]
+) -> None:
+    followed(driver, tmp_path_factory.mktemp("any"), *blocks, USER)
