@@ -161,11 +161,15 @@ def _name(name: str, entry: str) -> str:
 
 @dataclass(frozen=True)
 class UserWorkload:
-    """A C file with ``workload()``, compiled for the guest (``arch`` is None), or a static program."""
+    """A C file with ``workload()``, compiled for the guest (``arch`` is None), or a program.
+
+    One that ``has_loader`` needs shared libraries.
+    """
 
     file: Path
     kind: Literal["function", "program"]
     arch: Arch | None
+    has_loader: bool = False
 
     def unsupported_reason(self, arch: Arch) -> str | None:
         if self.arch == "x86_64" and arch == "i386":
@@ -183,6 +187,21 @@ def find_workload(name: str) -> UserWorkload:
     if elf.has_loader:
         raise ConfigError(f"found {name!r}; it needs shared libraries, which guests lack: link it with -static")
     return UserWorkload(path, "program", elf.arch)
+
+
+@lru_cache(maxsize=64)
+def find_program(name: str) -> UserWorkload:
+    """The program at a path, static or not. Raises ConfigError for a file that is missing or unusable."""
+    path = _existing(name)
+    if path.suffix == ".c":
+        raise ConfigError(f"found {name!r}; expected a program: compile it, gcc -static -o {path.stem} {path.name}")
+    elf = read_user_elf(path, name, "an x86 program")
+    return UserWorkload(path, "program", elf.arch, elf.has_loader)
+
+
+def find_file(name: str, *, is_program: bool) -> UserWorkload:
+    """What a benchmark runs: with ``is_program`` a program, else as ``find_workload``."""
+    return find_program(name) if is_program else find_workload(name)
 
 
 def _existing(name: str) -> Path:

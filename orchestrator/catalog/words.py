@@ -56,9 +56,9 @@ def vocabulary() -> Mapping[str, Mapping[str, str]]:
     return {kind: dict(words) for kind, words in read("vocabulary.yaml").items()}
 
 
-ProfilePart = Literal["symbols", "classes", "stacks", "caches", "purposes"]
+ProfilePart = Literal["symbols", "classes", "stacks", "caches", "purposes", "system-calls"]
 """Parts of a profile: instructions by symbol; by class, with loads, stores and taken branches; by call stack; misses
-in models of the CPU's caches; instructions by purpose."""
+in models of the CPU's caches; instructions by purpose; those of whole programs by system call."""
 
 
 OTHER = "other"

@@ -275,8 +275,9 @@ class CountingPlugin:
 
     With ``only_classes`` it counts instructions by class (``images/plugin/classes.h``), which costs next to nothing.
     Details are loads, stores and taken branches; they cost more, stacks too, and models of ``caches`` most.
-    Instructions below the address ``together_below`` are counted as one. It writes into the guest's file
-    ``NAME.counts``, and changes nothing that the guest could notice.
+    Instructions below the address ``together_below`` are counted as one. With the file of ``landmarks``, stacks are
+    those of whole programs. It writes into the guest's file ``NAME.counts``, and changes nothing that the guest could
+    notice.
     """
 
     file: Path
@@ -285,6 +286,7 @@ class CountingPlugin:
     has_stacks: bool = False
     together_below: int = 0
     caches: CpuCaches | None = None
+    landmarks: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -447,6 +449,7 @@ def _counter(counter: CountingPlugin, counts: Path) -> str:
         return f"file={escape(str(counter.file))},out={escape(str(counts))},classes=on"
     more = (",detail=on" if counter.is_detailed else "") + (",stacks=on" if counter.has_stacks else "")
     more += f",together={counter.together_below:x}" if counter.together_below else ""
+    more += f",landmarks={escape(str(counter.landmarks))}" if counter.landmarks is not None else ""
     for name, cache in ({} if counter.caches is None else counter.caches.all).items():
         more += f",{name}={cache.size}:{cache.ways}:{cache.line}"
     return f"file={escape(str(counter.file))},out={escape(str(counts))}{more}"

@@ -65,12 +65,16 @@ class Counter:
         """All regions of the plugin, in order. Raises EvidenceError if it could not count everything."""
         return counts.read_regions(self.guest.counts_file, 0)
 
+    def regions_since(self, mark: int) -> Sequence[counts.Region]:
+        """The plugin's regions since the ``mark``, in order. Raises EvidenceError if it could not count everything."""
+        return counts.read_regions(self.guest.counts_file, mark)
+
     def profile(self, mark: int, timed: counts.Timed, *, cell: str, calls: int, program: str) -> CellProfile:
         """The profile of a sample of ``calls`` calls that a program made since the ``mark``, for a ``cell``.
 
         Raises EvidenceError unless the plugin counted what the clock did.
         """
-        regions = counts.read_regions(self.guest.counts_file, mark)
+        regions = self.regions_since(mark)
         sample = counts.sample_of(regions, timed)
         missed = partial(counts.cache_misses, regions, timed, sample)
         return self._profile(sample, cell, calls, "call", program, missed)
@@ -96,7 +100,7 @@ class Counter:
         Since the ``mark`` they ran several times, each followed by twice as many: ``timed`` has the clock's readings of
         both. Raises EvidenceError unless the plugin counted the same, and each time the same instructions.
         """
-        sample = counts.rounds_of(counts.read_regions(self.guest.counts_file, mark), timed)
+        sample = counts.rounds_of(self.regions_since(mark), timed)
         return self._profile(sample, cell, rounds, "round", "user space")
 
     def work(self, regions: Sequence[counts.Region], ticks: Sequence[int]) -> counts.CountedWork:

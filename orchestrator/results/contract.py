@@ -205,6 +205,28 @@ class TextEvidence(Record):
     """Only in runs of earlier versions, of unattended guests: patches of the image's text at boot, by type."""
 
 
+PartKind = Literal["user", "call", "exception", "interrupt", "kernel"]
+BACKGROUND: tuple[PartKind, ...] = ("interrupt", "kernel")
+"""What happens while a program runs: it is not among its samples."""
+
+
+class RunPart(Record):
+    """A part of a program's run: by what entered the kernel for it, or what ran in user space."""
+
+    kind: PartKind
+    """``call`` is a system call, ``kernel`` what none entered: kernel threads, and processes that begin."""
+    name: Phrase = ""
+    """The system call's name, or the exception's."""
+    calls: Count
+    """How often it was begun; 0 in user space."""
+    instructions: Count
+    """The instructions of the median run."""
+    runs: tuple[Count, ...]
+    """The instructions of each run."""
+    plain: tuple[Count, ...] = ()
+    """With a probe, the instructions of each run without it, right before and right after these."""
+
+
 class ProfileEvidence(Record):
     """The proof of a cell's profile, which is a file in the run's folder ``profiles``."""
 
@@ -220,6 +242,8 @@ class ProfileEvidence(Record):
     """Repetitions of string instructions (``rep stos``) among them, which a CPU's counter leaves out."""
     purposes: dict[Name, Instructions] | None = None
     """The instructions by purpose (see ``catalog.words.purposes``), if requested."""
+    parts: tuple[RunPart, ...] = ()
+    """The median run of a program by what entered the kernel; those of the program itself add up to the value."""
     ticks: Count | None = None
     """The instructions of the same work by the clock, of whole systems, which include timer ticks and faults."""
     faults: Count = 0
@@ -232,7 +256,11 @@ class ProfileEvidence(Record):
         if self.ticks is not None:
             possible = (0 if self.halts else self.ticks) <= self.instructions <= self.ticks + self.faults
             found = f"{self.instructions} instructions, the clock {self.ticks}"
-            return None if possible else f"the profile has {found}, with {self.faults} faults and {self.halts} halts"
+            if not possible:
+                return f"the profile has {found}, with {self.faults} faults and {self.halts} halts"
+            own = [part.runs for part in self.parts if part.kind not in BACKGROUND]
+            sums = [float(sum(run)) for run in zip(*own, strict=True)] if self.parts else [*samples]
+            return None if sums == [*samples] else f"the parts of the runs add up to {sums[:4]}, not to the samples"
         if evidence is None:
             return "a profile of a whole system lacks the clock's count"
         if len(set(samples)) == 1 and self.instructions / self.calls != samples[0]:
@@ -252,6 +280,8 @@ class ProfileEvidence(Record):
             fields.pop(name)
         if self.repetitions is None:
             fields.pop("repetitions")
+        if not self.parts:
+            fields.pop("parts")
         return fields
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from orchestrator.artifacts.boot_files import (
     NOTHING,
@@ -22,6 +23,9 @@ from orchestrator.errors import UsageError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import check_cpu, choose_accelerator
 from orchestrator.guest.machine import CountingPlugin, Machine, Timing, qemu_has_plugins
+from orchestrator.profile.system_calls import has_landmarks, landmarks, together_below
+
+_LANDMARKS = "landmarks"
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
     machine = machine_for(
         context, kernel, hardware, GuestDisks(boot.image, boot.channel, kernel_modules=bool(boot.kernel_modules))
     )
-    return replace(machine, keeps_time=boot.clock == "wall", counter=_counter(context, boot))
+    return replace(machine, keeps_time=boot.clock == "wall", counter=_counter(context, kernel, boot))
 
 
 def counting(context: BuildContext, machine: Machine) -> Machine:
@@ -72,9 +76,11 @@ def counting(context: BuildContext, machine: Machine) -> Machine:
     return replace(machine, counter=CountingPlugin(counting_plugin(context)))
 
 
-def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
+def _counter(context: BuildContext, kernel: Kernel, boot: Boot) -> CountingPlugin | None:
     if not boot.profile and not (any(cell.counts_classes for cell in boot.cells) and qemu_has_plugins()):
         return None
+    if "system-calls" in boot.profile:
+        return _following_programs(context, kernel)
     return CountingPlugin(
         counting_plugin(context),
         only_classes=not boot.profile,
@@ -82,6 +88,20 @@ def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
         has_stacks="stacks" in boot.profile,
         caches=cpu_caches()[boot.cpu] if "caches" in boot.profile else None,
     )
+
+
+def _following_programs(context: BuildContext, kernel: Kernel) -> CountingPlugin | None:
+    code = kernel.code
+    if code is None or not has_landmarks(code):
+        return None  # its cells are unsupported
+
+    def write(folder: Path) -> None:
+        (folder / _LANDMARKS).write_text(text)
+
+    text = landmarks(code)
+    file = context.cache.obtain("landmarks", {"text": text}, f"landmarks of {kernel.spec.name}", write).path
+    plugin = counting_plugin(context)
+    return CountingPlugin(plugin, has_stacks=True, together_below=together_below(code), landmarks=file / _LANDMARKS)
 
 
 def timing_of(boot: Boot) -> Timing:

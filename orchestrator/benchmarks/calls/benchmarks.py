@@ -22,6 +22,9 @@ ENTRIES: dict[Arch, tuple[Entry, ...]] = {
 }
 """The system call entries that programs of an architecture have."""
 
+COUNTED_BENCHMARK = "program"
+"""The benchmark that counts the instructions of whole programs, by system call."""
+
 
 class Buffer(CatalogEntry):
     """A system call's argument: the address of ``size`` zeroed bytes."""

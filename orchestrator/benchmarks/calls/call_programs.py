@@ -535,6 +535,8 @@ def _unexpected(lines: Sequence[str]) -> EvidenceError:
 
 COUNTED_RUNS = 3
 """Most runs of a counting pass."""
+_COLD_RUNS = 2
+"""Runs before those that QEMU counts: the first ones read files and grow the kernel's caches."""
 
 PROGRAM = "/tmp/program"  # noqa: S108 - in the guest
 _RUN = re.compile(r"run (\d{1,9}) tsc=(\d{1,18}) ns=(\d{1,18}) pid=(\d{1,9})")
@@ -542,15 +544,17 @@ _RUN = re.compile(r"run (\d{1,9}) tsc=(\d{1,18}) ns=(\d{1,18}) pid=(\d{1,9})")
 
 @dataclass(frozen=True)
 class WholeProgram:
-    """A user's static program that is run repeatedly; ``hits`` is how often one run enters the probe point.
+    """A program that is run repeatedly; ``hits`` is how often one run enters the probe point.
 
-    A run is longer than a timer tick's period. Its samples include ticks and scatter a little on the exact clock, too,
-    so they are compared like those of the wall clock.
+    ``argv`` names a program of the guest, or ``PROGRAM`` for the user's ``file``. A run is longer than a timer tick's
+    period. Its samples include ticks and scatter a little on the exact clock, too, so they are compared like those of
+    the wall clock. Where ``is_counted``, QEMU counts the instructions of each run.
     """
 
-    file: Path
-    arguments: Sequence[str]
+    file: Path | None
+    argv: Sequence[str]
     hits: int
+    is_counted: bool = False
 
     @property
     def counted(self) -> int:
@@ -558,7 +562,16 @@ class WholeProgram:
         return max(1, min(COUNTED_RUNS, MOST_HITS // self.hits))
 
     def prepare(self, guest: Guest) -> None:
-        put_program(guest, self.file, PROGRAM)
+        if self.file is not None:
+            put_program(guest, self.file, PROGRAM)
+
+    def measure_counted(
+        self, guest: Guest, runs: int, *, caller: str | None, time_limit: float, cold: int = _COLD_RUNS
+    ) -> Measurement:
+        """The clock's ticks of runs that QEMU counts, after ``cold`` ones that it does not."""
+        found = self._run(guest, cold + runs, caller, time_limit, counted=runs)[cold:]
+        ticks, nanoseconds = (tuple(float(run[at]) for run in found) for at in (0, 1))
+        return Measurement(ticks, nanoseconds, "program", 1, runs, 0)
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         _, (tsc, nanoseconds, _) = self._run(guest, 2, None, time_limit)
@@ -572,13 +585,15 @@ class WholeProgram:
         """Nothing: a program's exit status tells whether it succeeded."""
         return {}
 
-    def _run(self, guest: Guest, runs: int, caller: str | None, time_limit: float) -> list[tuple[int, int, int]]:
-        caller_option = () if caller is None else ("-P", caller)
-        argv = ["runbench", *caller_option, str(runs), PROGRAM, *self.arguments]
-        result = guest.run(argv, time_limit=time_limit)
+    def _run(
+        self, guest: Guest, runs: int, caller: str | None, time_limit: float, counted: int = 0
+    ) -> list[tuple[int, int, int]]:
+        options = (*(() if caller is None else ("-P", caller)), *(("-m", str(counted)) if counted else ()))
+        result = guest.run(["runbench", *options, str(runs), *self.argv], time_limit=time_limit)
         if result.status != 0:
             messages = result.stderr.decode("utf-8", errors="replace").strip().splitlines()[-5:]
-            raise EvidenceError(f"{self.file.name} did not run to its end", detail=messages)
+            name = self.argv[-1] if self.file is None else self.file.name
+            raise EvidenceError(f"{name} did not run to its end", detail=messages)
         return parse_runs(result.text, runs)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -399,7 +399,12 @@ class CallsKind(BenchmarkKind):
                     raise UsageError(f"calls of {cell.benchmark} enter no function of {kernel.spec.name}")
         return table.with_found(found)
 
+    def boot_key(self, cell: CallCell) -> Hashable:
+        return cell.task.is_counted  # QEMU follows whole programs in another way
+
     def describe(self, cell: CallCell) -> str:
+        if cell.task.is_counted:
+            return f"{cell.repeats} runs, counted by system call"
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
 
     def refused(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str | None]:

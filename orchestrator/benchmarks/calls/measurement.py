@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from orchestrator.arch import INT3 as INT3_BYTE
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.calls.call_programs import Calls, Workload
+from orchestrator.benchmarks.calls.call_programs import Calls, WholeProgram, Workload
 from orchestrator.benchmarks.calls.call_results import difference_note, outcome_parameters, watched_parameters
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT, CallSetup
 from orchestrator.benchmarks.calls.samples import (
@@ -19,6 +22,7 @@ from orchestrator.benchmarks.calls.samples import (
     exact_baseline,
     exact_figures,
     paired_figures,
+    run_figures,
     together,
     varying_figures,
 )
@@ -29,17 +33,18 @@ from orchestrator.experiment.table import FEWEST_WALL_REPEATS
 from orchestrator.guest.monitor import INT3, Ring
 from orchestrator.plain_text import shown
 from orchestrator.probes.arming import attached
-from orchestrator.probes.attachment import Attachment, CallResults
+from orchestrator.probes.attachment import Attachment, Called, CallResults
 from orchestrator.probes.evidence import Observation, check_same, check_traps, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.place import UserPoint, check_optimised, observe_program
 from orchestrator.probes.placement import why_not_optimised
 from orchestrator.probes.point import Point, ProbePoint, find_entry, find_place
 from orchestrator.probes.tracefs import GUARDED_KPROBES_HANDLER
-from orchestrator.profile.counts import by_purpose
+from orchestrator.profile.counts import CountedWork, by_purpose
 from orchestrator.profile.difference import executed_classes
 from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
+from orchestrator.profile.system_calls import RunCounts, counted_runs, run_counts
 from orchestrator.results.contract import (
     CellRecord,
     Evidence,
@@ -199,6 +204,11 @@ class _Work:
     def handler(self) -> Handler:
         """What the attached probe is told to do: what it fetches is part of its kind."""
         return "record" if self.cell.handler in FETCHES else self.cell.handler
+
+    @property
+    def counted(self) -> WholeProgram | None:
+        """The workload, if it is a program whose runs are counted by system call."""
+        return self.workload if isinstance(self.workload, WholeProgram) and self.workload.is_counted else None
 
     @property
     def exact(self) -> Calls | None:
@@ -434,12 +444,7 @@ def measure_call(
     )
     work.workload.prepare(ready.guest)
     try:
-        if work.kind.mechanism == "none":
-            figures, proof = _baseline(work)
-        elif work.exact is not None:
-            figures, proof = _exact(work, work.exact, events)
-        else:
-            figures, proof = _paired(work, events)
+        figures, proof = _measured(work, events)
     except RefusedError as error:
         # The refusal itself may verify a capability.
         is_refused = cell.point_discovered or (_is_asked(work) and error.reason.startswith(f"{setup.symbol}+"))
@@ -459,6 +464,14 @@ def measure_call(
     proof, notes = _watched(work, proof)
     ready.guest.check_console(mark)
     return _record(work, figures, proof, (*prepared.notes, *notes))
+
+
+def _measured(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
+    if work.kind.mechanism == "none":
+        return _baseline(work)
+    if work.counted is not None:
+        return _probed_runs(work, work.counted)
+    return _paired(work, events) if work.exact is None else _exact(work, work.exact, events)
 
 
 def _kind_at(point: ProbePoint, cell: CallCell, kernel: Kernel) -> ProbeKind:
@@ -501,7 +514,10 @@ def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
 
 def _baseline(work: _Work) -> tuple[Figures, Proof]:
     timed_in, counts = None, _NOT_COUNTED
-    if work.exact is not None:
+    if work.counted is not None:
+        figures, profile = _plain_runs(work, work.counted)
+        counts = _Counts(profile)
+    elif work.exact is not None:
         # A profile is of calls that this cell timed itself.
         baseline = work.cache.baseline(work.cell) if work.profile is None else None
         if baseline is None:
@@ -522,6 +538,94 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
     seen = observe_program(guest, point) if isinstance(point, UserPoint) else observe(guest, point)
     check_untouched(work.point, seen, "after the timed calls")
     return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, counts=counts)
+
+
+@dataclass(frozen=True)
+class _CountedGuest:
+    """Runs of a program in a guest that counts instructions."""
+
+    work: _Work
+    program: WholeProgram
+
+    @cached_property
+    def counter(self) -> ProfileCounter:
+        return ProfileCounter(self.work.ready.guest, self.work.ready.symbols, self.work.setup.module)
+
+    def runs(self, runs: int, caller: str | None = None, **cold: int) -> CountedWork:
+        """Runs that QEMU counted. Raises EvidenceError unless it counted what the clock did, but for faults."""
+        guest, left = self.work.ready.guest, self.work.deadline.left()
+        with step("count the program's instructions"):
+            mark = self.counter.mark()
+            timed = self.program.measure_counted(guest, runs, caller=caller, time_limit=left, **cold)
+            check_clocksource(guest)
+            regions = self.counter.regions_since(mark)
+            os.truncate(guest.counts_file, mark)  # some megabytes a run
+            return self.counter.work(regions, [int(ticks) for ticks in timed.samples])
+
+    def plain_runs(self, runs: int) -> Sequence[RunCounts]:
+        # Places are of the modules that are loaded now.
+        places = ProfileCounter(self.work.ready.guest, self.work.ready.symbols).places()
+        return run_counts(self.runs(runs).regions, places)
+
+    def stored(self, counted: CountedWork) -> ProfileEvidence:
+        assert self.work.profile is not None
+        calls = len(counted.regions)
+        profile = self.counter.profile_work(counted, self.work.cell.id, calls=calls, unit="run")
+        return stored(profile, self.work.profile, counted)
+
+
+def _plain_runs(work: _Work, program: WholeProgram) -> tuple[Figures, ProfileEvidence]:
+    guest = _CountedGuest(work, program)
+    counted = guest.runs(work.cell.repeats)
+    found = counted_runs(counted.regions, guest.counter.places())
+    evidence = guest.stored(counted).model_copy(update={"parts": found.parts})
+    return run_figures(found.own, ()), evidence
+
+
+def _probed_runs(work: _Work, program: WholeProgram) -> tuple[Figures, Proof]:
+    """Runs with the probe between runs without it, and one in which its handler counts as many hits as QEMU entries.
+
+    The kernel's state changes from run to run, and lastingly: the runs of another cell are no baseline. Raises
+    EvidenceError, NotEntered where the program never enters the point.
+    """
+    guest = _CountedGuest(work, program)
+    around = (work.cell.repeats + 1) // 2
+    plain = guest.plain_runs(around)
+    with _armed(work) as armed:
+        counted = guest.runs(work.cell.repeats)
+        armed.check_same("while the runs were counted")
+        places, profile = guest.counter.places(), guest.stored(counted)
+        attachment = armed.attachment
+        with attachment.separate_caller() as caller:
+            attachment.set_handler("count")
+            (run,) = guest.runs(1, caller, cold=0).regions
+            attachment.set_handler("noop")
+        entries = sum(one.executed for code, one in run.counts.items() if code.address == work.point.address)
+        int3 = sum(one.executed for code, one in run.counts.items() if code.code == f"{INT3_BYTE:02x}")
+        hits, others = attachment.counts(Called("program", 1, frozenset()))
+        hits += others or 0
+        attachment.set_handler(work.handler)
+        if not entries:
+            raise NotEntered("a run of the program never entered the probe point")
+        # What starts the program, and other processes, enter it too.
+        if hits < entries:
+            raise EvidenceError(f"a run entered the point {entries} times and the probe's handler ran {hits} times")
+        check_traps(work.kind, entries, 0, int3)
+        armed.check_same("while the hits were counted")
+        proof = Proof(
+            point=attachment.point,
+            seen=armed.seen,
+            calls=entries,
+            counted=Counted(entries, hits - entries, int3, None),
+            detour=armed.detour,
+            memory=attachment.memory(),
+            facts=attachment.facts(),
+            extras=attachment.extras(),
+            removed=armed.removed,
+        )
+    found = counted_runs(counted.regions, places, [*plain, *guest.plain_runs(around)])
+    profile = profile.model_copy(update={"parts": found.parts})
+    return run_figures(found.own, found.plain), replace(proof, counts=_Counts(profile))
 
 
 def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:

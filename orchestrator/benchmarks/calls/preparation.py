@@ -35,13 +35,14 @@ from orchestrator.benchmarks.calls.call_programs import (
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import FETCHES, Change, Handler, ProbeKind, is_recording, shortened
-from orchestrator.catalog.user_files import find_library, find_workload
+from orchestrator.catalog.user_files import find_file, find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, UnsupportedError
 from orchestrator.files import sha256_of
 from orchestrator.probes.place import UserPoint, optimisation_refusal
 from orchestrator.probes.placement import ProbePlace, places_of, refusal_of, technique_of
 from orchestrator.probes.point import Point
+from orchestrator.profile.system_calls import has_landmarks
 from orchestrator.run.boot import (
     Prepared,
     Ready,
@@ -85,12 +86,21 @@ def _no_function_reason(kernel: Kernel, cell: CallCell) -> str | None:
     return None
 
 
+_LAST = "do_exit"
+"""Every program enters it; a table without probes need not name a function."""
+
+
 def probed_place(kernel: Kernel, cell: CallCell) -> tuple[str, int]:
     """The function that a cell probes, and the offset in bytes. Raises UnknownDispatchError."""
     point = cell.point
     if point is not None and (point.file is not None or point.offset is not None):
         return point.symbol, point.offset or 0
-    symbol = entered_function(kernel, cell) if point is None else point.symbol
+    if point is not None:
+        symbol = point.symbol
+    elif cell.task.is_counted:
+        symbol = _LAST
+    else:
+        symbol = entered_function(kernel, cell)
     entry = _own_entry(kernel, cell, symbol)
     return symbol, entry if cell.task.kind.at == "after-ftrace-nop" else tracer_place(entry)
 
@@ -278,11 +288,13 @@ def is_wrapper(symbol: str) -> bool:
 def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     """Why this kernel does not support the cell's workload; None where it does."""
     arch = kernel.spec.arch
+    if cell.task.is_counted and not has_landmarks(kernel.code):
+        return "where system calls begin is not known: the kernel's vmlinux and System.map are not available"
     if cell.task.file is not None:
-        whole = find_workload(cell.task.file).unsupported_reason(arch)
+        whole = find_file(cell.task.file, is_program=cell.task.is_counted).unsupported_reason(arch)
         each = [find_library(library).unsupported_reason(arch) for library in cell.task.libraries]
         return next(filter(None, [whole, *each]), None)
-    if cell.task.entry not in ENTRIES[arch]:
+    if cell.task.run is None and cell.task.entry not in ENTRIES[arch]:
         return f"programs of {arch} have no system call entry {cell.task.entry}"
     if cell.task.call is not None and call_number(kernel, cell) is None:
         return f"{arch} has no system call {cell.task.call}"
@@ -493,8 +505,10 @@ def _module_source(setup: ProbeSetup) -> ModuleSource | Path | None:
 
 
 def _c_file(cell: CallCell) -> tuple[Path, tuple[str, ...], str | None] | None:
-    own = None if cell.task.file is None else find_workload(cell.task.file)
-    return None if own is None or own.kind == "program" else (own.file, cell.task.libraries, cell.image)
+    if cell.task.file is None or cell.task.is_counted:
+        return None
+    own = find_workload(cell.task.file)
+    return None if own.kind == "program" else (own.file, cell.task.libraries, cell.image)
 
 
 def _workload(kernel: Kernel, cell: CallCell, program: _Program | None) -> Workload:
@@ -503,7 +517,10 @@ def _workload(kernel: Kernel, cell: CallCell, program: _Program | None) -> Workl
         function = user_function(program.file, calls=task.calls, hits=task.hits, libraries=program.libraries)
         return replace(function, expected=task.expected)
     if task.file is not None:
-        return WholeProgram(Path(task.file), [str(argument) for argument in task.arguments], task.hits)
+        argv = [PROGRAM, *map(str, task.arguments)]
+        return WholeProgram(Path(task.file), argv, task.hits, is_counted=task.is_counted)
+    if task.run is not None:
+        return WholeProgram(None, ["/bin/sh", "-c", task.run], task.hits, is_counted=True)
     number = call_number(kernel, cell)
     assert number is not None
     arguments = task.arguments or benchmarks()[cell.benchmark].arguments

@@ -221,6 +221,8 @@ class CallsReport(TableReport):
         (panel,) = panels
         if layouts.shows_points(panel):
             return layouts.points_sheet(panel)
+        if layouts.shows_parts(panel):
+            return layouts.parts_sheet(panel)
         return layouts.capability_sheet(panel) if layouts.shows_capabilities(panel) else layouts.list_sheet(panel)
 
     def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
@@ -264,6 +266,7 @@ def _is_comparable(panel: Panel) -> bool:
         and all(len(set(cell.samples)) <= 1 for cell in panel.cells)
         and not layouts.shows_capabilities(panel)
         and not layouts.shows_points(panel)
+        and not layouts.shows_parts(panel)
     )
 
 

@@ -285,6 +285,31 @@ def _shift(costs: Counter[int], more: Counter[int]) -> int:
     return max(sorted({other - one for (one, _), (other, _) in pairs}), key=equal)
 
 
+def run_figures(samples: Sequence[float], plain: Sequence[float]) -> Figures:
+    """Figures of counted runs, in instructions; with a probe, ``plain`` ones are without it.
+
+    The interval has all differences between a run with the probe and one without.
+    """
+    value = median(samples)
+    if not plain:
+        effect = Effect(0.0, (min(samples) - value, max(samples) - value))
+    else:
+        overhead, low, high = value - median(plain), min(samples) - max(plain), max(samples) - min(plain)
+        note = f"no verdict: a run takes {low:.0f} to {high:.0f} instructions more with the probe than without it"
+        effect = Effect(overhead, (low, high)) if low > 0 else Effect(overhead, (low, high), "none", (note,))
+    runs = len(samples)
+    return Figures(
+        samples=tuple(samples),
+        value=value,
+        **vars(effect),
+        entry="program",
+        calls=1,
+        batches=runs,
+        disturbed=0,
+        outcome=None,
+    )
+
+
 def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: Effect) -> Figures:
     outcomes = [one.outcome for one in measured if one.outcome is not None]
     return Figures(

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo
 
 from orchestrator.artifacts.compiler import header_constant
-from orchestrator.benchmarks.calls.benchmarks import Buffer, Entry, benchmarks, call_probe
+from orchestrator.benchmarks.calls.benchmarks import COUNTED_BENCHMARK, Buffer, Entry, benchmarks, call_probe
 from orchestrator.benchmarks.calls.call_programs import Argument
 from orchestrator.benchmarks.calls.call_results import SUCCESS, Expected, phrase
 from orchestrator.catalog.cost_table import priced_cpus
@@ -33,7 +33,7 @@ from orchestrator.catalog.probes import (
     shortened,
 )
 from orchestrator.catalog.reference import reference_table
-from orchestrator.catalog.user_files import UserWorkload, find_library, find_workload
+from orchestrator.catalog.user_files import UserWorkload, find_file, find_library
 from orchestrator.catalog.words import ProfilePart, error_numbers, system_calls
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields as file_fields
@@ -50,8 +50,12 @@ from orchestrator.results.parameters import ARGUMENTS, AT, CALL, KERNEL_MODULES,
 _LONGEST_TEXT = 200
 _LARGEST_BUFFER = 65536
 _MOST_ARGUMENTS = 6
-_OF_PROGRAMS = "workload"
-"""The benchmark whose arguments are texts: those of a program."""
+_OF_PROGRAMS = ("workload", COUNTED_BENCHMARK)
+"""The benchmarks whose arguments are texts: those of a program."""
+_LONGEST_RUN = 1000
+_COUNTED_HANDLERS: tuple[Handler, ...] = ("noop", "count")
+_FEWEST_RUNS, _RUNS = 3, 5
+"""Runs that are counted, fewest and by default; the median is one of them if their number is odd."""
 _PATHS = ("/", "./", "../")
 _WORDS = range(-(1 << 63), 1 << 64)
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
@@ -82,7 +86,7 @@ def checked_argument(value: object, info: ValidationInfo) -> object:
     A constant is one that the headers of system calls have, or several: ``O_WRONLY|O_CREAT``. A text has up to 200
     characters; a path (``/dev/null``) and what a program gets need no quotes.
     """
-    if isinstance(value, Unquoted) and info.data.get("name") != _OF_PROGRAMS and not value.startswith(_PATHS):
+    if isinstance(value, Unquoted) and info.data.get("name") not in _OF_PROGRAMS and not value.startswith(_PATHS):
         value = _number(value)
     if isinstance(value, int) and not isinstance(value, bool) and value in _WORDS:
         return value
@@ -125,9 +129,20 @@ def checked_outcome(value: object) -> object:
     raise mismatch(value, "expected success, the name of an error, such as EBADF, or a number from 0", known)
 
 
-def checked_file(value: object) -> object:
-    """The path of a C file or of a static program; it becomes absolute."""
-    return str(_named_file(value, find_workload, "expected the path of a C file or of a static program").file)
+def checked_file(value: object, info: ValidationInfo) -> object:
+    """The path of a C file or of a static program, of ``program`` that of any program; it becomes absolute."""
+    is_program = info.data.get("name") == COUNTED_BENCHMARK
+    expected = "expected the path of a program" if is_program else "expected the path of a C file or a static program"
+    return str(_named_file(value, partial(find_file, is_program=is_program), expected).file)
+
+
+def checked_run(value: object) -> object:
+    """A shell's command of 1 to 1000 printable characters."""
+    if not isinstance(value, str) or not value.isprintable() or not value.isascii() or not value.strip():
+        raise mismatch(value, "expected a shell's command, such as sort /etc/passwd | wc -l")
+    if len(value) > _LONGEST_RUN:
+        raise wrong(f"a command has at most {_LONGEST_RUN} characters")
+    return value
 
 
 def checked_library(value: object) -> object:
@@ -152,7 +167,10 @@ class CallsBenchmark(BenchmarkChoice):
     calls: Annotated[int, whole(1, 1_000_000)] = 5000
     """Calls in a sample. A program is run whole, and has no such key."""
     repeats: Annotated[int, whole(1, 100)] | None = None
-    """Samples of each cell. Where they scatter, by clock ``wall`` or of a program, at least 6, and 12 by default."""
+    """Samples of each cell. Where they scatter, by clock ``wall`` or of a program, at least 6, and 12 by default.
+
+    Runs of ``program`` are counted, at least 3 of them.
+    """
     entry: Annotated[Entry, one_of(lambda: get_args(Entry))] = "auto"
     """The way into the kernel, of ``gtodbench`` and ``syscall``: ``auto`` is the fastest that CPU and kernel have.
 
@@ -163,26 +181,36 @@ class CallsBenchmark(BenchmarkChoice):
     arguments: Annotated[
         tuple[Annotated[Argument, BeforeValidator(checked_argument)], ...], BeforeValidator(checked_arguments)
     ] = ()
-    """What each call of ``syscall`` passes, or the texts that a program of ``workload`` gets."""
+    """What each call of ``syscall`` passes, or the texts that a program gets."""
     expect: Annotated[Expected, BeforeValidator(checked_outcome)] | None = None
     """What each call of ``gtodbench`` and ``syscall`` must return, else the cell fails. Without it, anything.
 
     Of ``workload``, what each system call of ``workload()`` must return.
     """
     file: Annotated[str, BeforeValidator(checked_file)] | None = None
-    """The workload; required of ``workload``. A C file defines ``workload()``; of a program a sample is a whole run."""
+    """The workload; required of ``workload``. A C file defines ``workload()``; of a program a sample is a whole run.
+
+    ``program`` takes a program, which may need the shared libraries of the table's ``image``.
+    """
+    run: Annotated[str, BeforeValidator(checked_run)] | None = None
+    """The command that ``program`` runs in place of a ``file``, with the guest's shell: ``sort /etc/passwd | wc``."""
     libraries: Entries[Annotated[str, BeforeValidator(checked_library)]] | None = None
     """Shared libraries that a C file of ``workload`` is linked with; the table needs an ``image``."""
     hits: Annotated[int, whole(1, 1_000_000)] = 1
     """How often one call, or one run of a program, enters the point."""
 
     @property
+    def is_counted(self) -> bool:
+        """Whether it is a program whose instructions are counted by system call."""
+        return self.name == COUNTED_BENCHMARK
+
+    @property
     def own(self) -> UserWorkload | None:
-        return find_workload(self.file) if self.file is not None else None
+        return find_file(self.file, is_program=self.is_counted) if self.file is not None else None
 
     @property
     def is_program(self) -> bool:
-        return self.own is not None and self.own.kind == "program"
+        return self.is_counted or (self.own is not None and self.own.kind == "program")
 
     def conflicts(self) -> Iterator[Problem]:
         spec = benchmarks()[self.name]
@@ -191,20 +219,31 @@ class CallsBenchmark(BenchmarkChoice):
         allowed = {
             "entry": bool(spec.entries),
             "call": names_its_call,
-            "file": self.name == "workload",
+            "file": self.name in _OF_PROGRAMS,
+            "run": self.is_counted,
             "libraries": self.name == "workload" and not self.is_program,
-            "arguments": names_its_call or self.is_program,
+            "arguments": names_its_call or (self.is_program and self.run is None),
+            "hits": not self.is_counted,
             "expect": not self.is_program,
             "calls": not self.is_program,
         }
         for key, may in allowed.items():
             if not may and key in self.model_fields_set and getattr(self, key) != type(self).model_fields[key].default:
-                what = (
-                    "a program is run whole" if self.is_program else f"benchmark '{self.name}' does not have this key"
-                )
+                what = f"benchmark '{self.name}' does not have this key"
+                if self.is_program:
+                    what = {"hits": "QEMU counts them", "arguments": "the command has them"}.get(
+                        key, "a program is run whole"
+                    )
                 yield Problem((key,), f"{what}; leave it out")
         if self.is_program and not all(isinstance(argument, str) for argument in self.arguments):
             yield Problem(("arguments",), "a program's arguments are texts; put numbers in quotes")
+        if self.is_counted and (self.file is None) == (self.run is None):
+            what = (
+                "missing; name a program, or a command (run)"
+                if self.file is None
+                else "there is also run; leave one out"
+            )
+            yield Problem(("file",), what)
         if self.name == "workload" and self.file is None:
             yield Problem(("file",), "missing; benchmark 'workload' runs a file of your own")
         if names_its_call and self.call is None:
@@ -215,6 +254,8 @@ def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBench
     clock = info.data.get("clock")  # None where the clock itself is invalid
     if benchmark.repeats is not None or clock is None:
         return benchmark
+    if benchmark.is_counted:
+        return benchmark.model_copy(update={"repeats": _RUNS})
     # A program's runs scatter on the exact clock as well.
     return benchmark.model_copy(update={"repeats": DEFAULT_REPEATS["wall" if benchmark.is_program else clock]})
 
@@ -240,7 +281,7 @@ class FoundPoint:
 class CallsTable(ProbedTable):
     """Machines, kernels, points, probes and handlers, of which every combination is a cell."""
 
-    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = get_args(ProfilePart)
+    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols", "classes", "stacks", "caches", "purposes")
     _found: Mapping[tuple[str, str], Sequence[FoundPoint]] = PrivateAttr(default_factory=dict)
 
     benchmark: Annotated[CallsBenchmark, AfterValidator(_with_repeats)]
@@ -259,6 +300,10 @@ class CallsTable(ProbedTable):
         arguments = plain["benchmark"]["arguments"]
         plain["benchmark"]["arguments"] = [Quoted(one) if isinstance(one, str) else one for one in arguments]
         return plain
+
+    @property
+    def profile_parts(self) -> tuple[ProfilePart, ...]:
+        return ("system-calls",) if self.benchmark.is_counted else super().profile_parts
 
     @property
     def repeats(self) -> int:
@@ -307,17 +352,12 @@ class CallsTable(ProbedTable):
         return table
 
     def conflicts(self) -> Iterator[Problem]:
-        scatters = self.benchmark.is_program or self.clock == "wall"
-        if scatters and self.repeats < FEWEST_WALL_REPEATS:
-            why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
-            who = "a program" if self.benchmark.is_program else "clock 'wall'"
-            yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {who} needs more: {why}")
-        if self.profile and scatters:
-            why = f"{self._scattering}, so nothing could prove a profile"
-            yield Problem(("profile",), f"found {', '.join(self.profile)}; {why}")
+        is_counted = self.benchmark.is_counted
+        yield from self._program_conflicts() if is_counted else self._scatter_conflicts()
         if self.are_counted:
             yield from self._counted_conflicts()
-        if self.benchmark.own is not None and self.points is None:
+        needs_points = set(self.probes) != {BASELINE} if is_counted else self.benchmark.own is not None
+        if needs_points and self.points is None:
             yield Problem(("points",), "missing; with a workload of your own, name the functions to probe")
         yield from self._file_conflicts()
         # Only the guest knows whether a user's image has bpftrace.
@@ -329,7 +369,33 @@ class CallsTable(ProbedTable):
                 yield Problem(("probes", index), f"found {shown(probe)}; {why}")
         yield from super().conflicts()
 
+    def _program_conflicts(self) -> Iterator[Problem]:
+        name = f"benchmark '{COUNTED_BENCHMARK}'"
+        if self.clock == "wall":
+            yield Problem(("clock",), f"found wall; {name} counts instructions")
+        if self.repeats < _FEWEST_RUNS:
+            yield Problem(("benchmark", "repeats"), f"found {self.repeats}; expected at least {_FEWEST_RUNS} runs")
+        if self.profile:
+            yield Problem(("profile",), f"{name} always has one, by system call; leave it out")
+        for index, handler in enumerate(self.handlers):
+            if handler not in _COUNTED_HANDLERS:
+                yield Problem(("handlers", index), f"found {handler}; {name} takes {' or '.join(_COUNTED_HANDLERS)}")
+
+    def _scatter_conflicts(self) -> Iterator[Problem]:
+        scatters = self.benchmark.is_program or self.clock == "wall"
+        if scatters and self.repeats < FEWEST_WALL_REPEATS:
+            why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
+            who = "a program" if self.benchmark.is_program else "clock 'wall'"
+            yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {who} needs more: {why}")
+        if self.profile and scatters:
+            why = f"{self._scattering}, so nothing could prove a profile"
+            yield Problem(("profile",), f"found {', '.join(self.profile)}; {why}")
+
     def _file_conflicts(self) -> Iterator[Problem]:
+        if self.benchmark.own is not None and self.benchmark.own.has_loader and self.image is None:
+            why = "set image: debian-amd64, or another that has them, or link it with -static"
+            name = self.benchmark.own.file.name
+            yield Problem(("benchmark", "file"), f"found {name}; it needs shared libraries: {why}", other=("image",))
         libraries = [find_library(one) for one in self.benchmark.libraries or ()]
         names = [library.name for library in libraries]
         where = ("benchmark", "libraries")
@@ -343,7 +409,8 @@ class CallsTable(ProbedTable):
             why = "what loads shared libraries is in an image: set image: debian-amd64, or debian-i386"
             yield Problem(where, f"found {', '.join(names)}; {why}")
         for index, point in enumerate(self.named_points):
-            if self.benchmark.own is None and point.file is not None:
+            is_named = self.benchmark.own is not None and not self.benchmark.is_counted
+            if not is_named and point.file is not None:
                 why = "only the program of benchmark 'workload' has functions to name"
                 yield Problem(("points", index), f"found '{point}'; {why}", other=("benchmark", "name"))
             if point.library is not None and point.library not in names:
@@ -377,7 +444,8 @@ class CallTask:
 
     ``refusal`` is why the cell's point cannot be probed. ``call`` names a system call that is made with ``arguments``
     and must return what is ``expected``. ``file`` is a user's workload, linked with shared ``libraries``, which are
-    names in an image or absolute paths.
+    names in an image or absolute paths. ``run`` is a shell's command; with ``is_counted`` a run is counted by system
+    call.
     """
 
     kind: ProbeKind = field(compare=False)
@@ -390,6 +458,8 @@ class CallTask:
     expected: Expected | None
     refusal: str | None = None
     libraries: tuple[str, ...] = ()
+    run: str | None = None
+    is_counted: bool = False
 
 
 CallCell = Cell[CallTask]
@@ -422,9 +492,11 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint | None, handler: Ha
     here = (handler, *(() if point is None else (str(point.point).replace(":", "="),)))
     parameters: dict[str, str | int | None] = {
         CALL: call,
-        ARGUMENTS: phrase(json.dumps(arguments, default=dict)) if call or benchmark.is_program else None,
+        ARGUMENTS: phrase(json.dumps(arguments, default=dict))
+        if call or (benchmark.is_program and not benchmark.run)
+        else None,
         "expect": benchmark.expect,
-        WORKLOAD: None if benchmark.file is None else probe_name(Path(benchmark.file)),
+        WORKLOAD: _workload_name(benchmark),
         "libraries": phrase(", ".join(find_library(one).name for one in benchmark.libraries or ())) or None,
         AT: None if point is None else str(point.point),
         POINTS: None if point is None else point.point.found_by,
@@ -452,6 +524,8 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint | None, handler: Ha
             expected=benchmark.expect,
             refusal=None if point is None else point.refusal_of(kind),
             libraries=benchmark.libraries or (),
+            run=benchmark.run,
+            is_counted=benchmark.is_counted,
         ),
         point=None if point is None else point.point,
         parameters={name: value for name, value in parameters.items() if value is not None},
@@ -460,6 +534,12 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint | None, handler: Ha
         counts_classes=table.clock != "wall" and not benchmark.is_program and place.machine.cpu in priced_cpus(),
         kernel_modules=table.kernel_modules or (),
     )
+
+
+def _workload_name(benchmark: CallsBenchmark) -> str | None:
+    if benchmark.run is not None:
+        return phrase(benchmark.run)
+    return None if benchmark.file is None else probe_name(Path(benchmark.file))
 
 
 def _published(reference: str | None, column: str | None) -> ReferenceValue | None:
