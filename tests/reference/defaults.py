@@ -21,8 +21,12 @@ _NEEDED: Mapping[str, Mapping[str, object]] = {
     "syscall": {"call": "getppid"},
     "workload": {"file": _WORKLOAD},
     "command": {"command": ["/bin/true"]},
+    "program": {"run": "true"},
 }
 """What the smallest tables of some benchmarks need, for their defaults to be seen."""
+
+_IN_PLACE_OF_ANOTHER = ("run",)
+"""Keys that are needed where another one is missing."""
 
 NO_DEFAULT = "None."
 
@@ -44,6 +48,8 @@ def _shown(value: object) -> str:
 def resolved_default(kind: TableKind, key: str) -> str:
     """The default that a benchmark or a clock decides, as tables without the key have it."""
     needing = [name for name in kind.benchmarks() if key in _NEEDED.get(name, {})]
+    if key in _IN_PLACE_OF_ANOTHER:
+        return NO_DEFAULT
     if needing:
         return f"None; it is required of {listed(needing)}."
     sentences = []

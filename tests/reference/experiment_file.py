@@ -145,6 +145,7 @@ _MORE: Mapping[str, str] = {
     "machine: cpu": "[adding a CPU](../adding-a-cpu.md)",
     "calls: expect": "[calls](../experiments.md#calls)",
     "calls: file": "[calls](../experiments.md#calls)",
+    "calls: run": "[programs by system call](../programs.md)",
     "calls: libraries": "[probes in a shared library](../probes.md#probes-in-a-shared-library)",
     "system: aa_boots": "[whole systems](../experiments.md#whole-systems)",
 }

@@ -13,6 +13,7 @@ from orchestrator.results.contract import (
     ExecutedClasses,
     ProfileEvidence,
     ReferenceValue,
+    RunPart,
     RunRecord,
     SwitchedBranch,
     TextEvidence,
@@ -31,6 +32,7 @@ _MODELS: Mapping[str, type[BaseModel]] = {
     "Evidence of the kernel's text": TextEvidence,
     "A switched branch": SwitchedBranch,
     "Evidence of a profile": ProfileEvidence,
+    "A part of a program's run": RunPart,
     "What calls executed": ExecutedClasses,
     "Published figures": ReferenceValue,
 }

@@ -383,7 +383,7 @@ def test_malformed_overrides_are_refused(ready: Checkout, tmp_path: Path, settin
 
 
 def test_the_experiments_in_configs_that_need_an_image(ready: Checkout, tmp_path: Path) -> None:
-    in_an_image = {"lkst-events-2005", "markers-2006-macro", "nightly", "one-liners"}
+    in_an_image = {"lkst-events-2005", "markers-2006-macro", "nightly", "one-liners", "programs"}
     found = {
         path.stem for path in (ROOT / "configs").glob("*.yaml") if names_an_image(ready, tmp_path, path.read_text())
     }
