@@ -56,9 +56,11 @@ def vocabulary() -> Mapping[str, Mapping[str, str]]:
     return {kind: dict(words) for kind, words in read("vocabulary.yaml").items()}
 
 
-ProfilePart = Literal["symbols", "classes", "stacks", "caches", "purposes", "system-calls"]
-"""Parts of a profile: instructions by symbol; by class, with loads, stores and taken branches; by call stack; misses
-in models of the CPU's caches; instructions by purpose; those of whole programs by system call."""
+ProfilePartWanted = Literal["symbols", "classes", "stacks", "caches", "purposes"]
+"""Parts of a profile that an experiment asks for: instructions by symbol; by class, with loads, stores and taken
+branches; by call stack; misses in models of the CPU's caches; instructions by purpose."""
+ProfilePart = Literal[ProfilePartWanted, "system-calls"]
+"""These, and what whole programs always have: instructions by system call."""
 
 
 OTHER = "other"

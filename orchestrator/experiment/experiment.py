@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.kernels import is_path, placed
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.words import ProfilePart
+from orchestrator.catalog.words import ProfilePartWanted
 from orchestrator.errors import UsageError
 from orchestrator.experiment import fields
 from orchestrator.experiment.fields import Strict
@@ -155,7 +155,7 @@ KEY = "profile"
 
 def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
     """The experiment with these profile parts in each table that supports them. Raises UsageError if none does."""
-    known = get_args(ProfilePart)
+    known = get_args(ProfilePartWanted)
     for part in parts:
         if part not in known:
             hint = "repeat the option: --profile symbols --profile stacks" if "," in part else ""

@@ -34,7 +34,7 @@ from orchestrator.catalog.probes import (
 )
 from orchestrator.catalog.reference import reference_table
 from orchestrator.catalog.user_files import UserWorkload, find_file, find_library
-from orchestrator.catalog.words import ProfilePart, error_numbers, system_calls
+from orchestrator.catalog.words import ProfilePart, ProfilePartWanted, error_numbers, system_calls
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields as file_fields
 from orchestrator.experiment.cell import Cell, Machine, machine_id, module_parameters
@@ -281,7 +281,7 @@ class FoundPoint:
 class CallsTable(ProbedTable):
     """Machines, kernels, points, probes and handlers, of which every combination is a cell."""
 
-    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols", "classes", "stacks", "caches", "purposes")
+    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = get_args(ProfilePartWanted)
     _found: Mapping[tuple[str, str], Sequence[FoundPoint]] = PrivateAttr(default_factory=dict)
 
     benchmark: Annotated[CallsBenchmark, AfterValidator(_with_repeats)]

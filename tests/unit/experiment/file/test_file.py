@@ -87,6 +87,7 @@ def test_defaults_are_written_out(load: Loader) -> None:
             "arguments": [],
             "expect": None,
             "file": None,
+            "run": None,
             "libraries": None,
             "hits": 1,
         },
@@ -165,7 +166,7 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         (
             "benchmark.cals=1",
             "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, expect, file, "
-            "libraries, hits; did you mean 'calls'?",
+            "run, libraries, hits; did you mean 'calls'?",
         ),
         ("benchmark.calls=1.5", "benchmark.calls: found '1.5'; expected a whole number from 1 to 1000000"),
         ("benchmark.calls=", "benchmark.calls: found nothing; expected a whole number"),
