@@ -319,7 +319,7 @@ def hit_facts(evidence: Evidence) -> list[str]:
     each = f" x {evidence.hits_per_call}" if evidence.hits_per_call != 1 else ""
     facts = [f"{evidence.hits} hits = {calls}{each}"] if evidence.hits_per_call else [f"no hit in {calls}"]
     if evidence.others:
-        facts.append(f"{evidence.others} hits by others")
+        facts.append(f"{counted(evidence.others, 'hit')} by others")
     if evidence.recorded is not None:
         facts.append(f"{evidence.recorded} events read back")
     if evidence.int3:

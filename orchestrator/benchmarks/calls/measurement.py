@@ -452,7 +452,12 @@ def measure_call(
             raise
         raise UnsupportedError(error.reason) from None
     except PlaceRefused as error:
-        raise (UnsupportedError if _is_asked(work) else PlaceRefused)(error.what, detail=error.detail) from None
+        # The function of a system call without arguments has three names, and BTF has it by one of them.
+        names = sorted(ready.symbols.names(ready.symbols.address(setup.symbol)) - {setup.symbol})
+        is_unknown = names and "no type information" in "".join(error.detail)
+        hint = f"BTF may have it by another of its names: points: [{names[0]}]" if is_unknown else ""
+        kind = UnsupportedError if _is_asked(work) else PlaceRefused
+        raise kind(error.what, detail=error.detail, hint=hint) from None
     except OtherMechanism as error:
         what, is_answer = _explained(work, error)
         raise (UnsupportedError if is_answer else OtherMechanism)(what, hint=error.hint) from None
