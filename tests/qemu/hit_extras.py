@@ -29,8 +29,9 @@ def check_extras(records: Mapping[str, CellRecord]) -> None:
         sizes = extras_of(record)
         assert bool(sizes) == (record.status == "ok" and probes()[probe].extras == "kept"), probe
         if sizes:
-            fewer = [aggregator - sizes["aggregator"] - left for left in (_LEFT_EARLY if probe == "jprobe" else (0,))]
-            assert any(abs(one) in (0, _SHARED_LIST) for one in fewer), (probe, aggregator, sizes)
+            possible = {left + shared for left in (0, *_LEFT_EARLY) for shared in (-_SHARED_LIST, 0, _SHARED_LIST)}
+            assert aggregator - sizes["aggregator"] in possible, (probe, aggregator, sizes)
+    assert extras_of(records["jprobe"])["aggregator"] < aggregator
 
 
 def extras_of(record: CellRecord) -> dict[str, float]:
