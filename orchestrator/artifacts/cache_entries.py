@@ -46,6 +46,7 @@ class Kind(StrEnum):
     MODULES = "modules"
     MODULE_FOLDERS = "module-folders"
     PROGRAMS = "programs"
+    LANDMARKS = "landmarks"
     PLUGINS = "plugins"
     TOOLCHAINS = "toolchains"
     WORKLOADS = "workloads"
