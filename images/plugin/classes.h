@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // The classes of instructions that take a processor far longer than others, by their bytes.
 //
-// orchestrator/catalog/instruction_classes.yaml has the same classes by name; a test compares them.
+// A test compares them with the names that a disassembler gives (executed_classes() of orchestrator/profile).
 #ifndef CLASSES_H
 #define CLASSES_H
 

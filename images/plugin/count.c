@@ -8,8 +8,8 @@
 // The program says where by marks (images/guest/region.h). Until it arms the counting nothing is counted, and nothing
 // costs time but a look at each new translation. Arming and disarming make QEMU translate everything anew; with
 // detail, a guest goes on counting once it has been armed.
-// With classes, only these are counted (see classes.h), in every translation: arming costs nothing then, and the calls
-// between it and disarming nothing but an addition for one instruction in ten.
+// With classes, only these are counted (see classes.h), in every translation and at any time: an addition for one
+// instruction in ten. Arming costs nothing then.
 // An instruction is its virtual address and its bytes, for probes patch code. Those below the address (in hex) are
 // counted together, as one at 0 without bytes: programs that run one after the other have code at the same addresses.
 //

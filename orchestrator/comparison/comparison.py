@@ -325,7 +325,7 @@ def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Differen
         low, high = overhead.interval
         if any(map(varies, both)) and not overhead.undecided and (low > 0 or high < 0):
             change = "dearer" if low > 0 else "cheaper"
-            reasons = [f"the overhead differs, {shown_interval((low, high), unit)}; {'; '.join(reasons)}"]
+            reasons.insert(0, f"the overhead differs, {shown_interval((low, high), unit)}")
     return CellChange(pair, change, "; ".join(reasons), value, overhead, budgeted)
 
 

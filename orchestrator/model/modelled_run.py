@@ -36,7 +36,7 @@ from orchestrator.model.cost_file import (
 )
 from orchestrator.paths import user_path
 from orchestrator.program import PROGRAM
-from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.contract import CellRecord, InstructionClass, RunRecord
 from orchestrator.results.modelled import Costs, ModelEvidence, ModelledCell, ModelledRun
 from orchestrator.results.parameters import ARGUMENTS, AT, CALL, CHANNEL, IMAGE, KERNEL_MODULES, WORKLOAD
 from orchestrator.results.runs import Run
@@ -44,7 +44,7 @@ from orchestrator.results.runs import Run
 Counts = Mapping[Input, Fraction]
 """Instructions of a call, or the difference of two calls, by cost."""
 
-_CLASSES: Mapping[Input, Sequence[str]] = {
+_CLASSES: Mapping[Input, Sequence[InstructionClass]] = {
     "trap": ("int3", "other traps", "iret"),
     "system call": ("system calls", "sysret"),
     "popf": ("popf",),
@@ -146,12 +146,20 @@ def _compared(cell: CellRecord) -> tuple[object, ...]:
     return (cell.table, cell.cpu, cell.smp, cell.kernel, cell.handler, cell.benchmark, cell.clock, *others)
 
 
-def overhead_of(cell: CellRecord, run: RunRecord, priced: Collection[Input]) -> Overhead | None:
+_Baselines = Mapping[tuple[object, ...], CellRecord]
+
+
+def _baselines(run: RunRecord) -> _Baselines:
+    # Of several the first.
+    return {_compared(cell): cell for cell in reversed(run.cells) if cell.probe == BASELINE}
+
+
+def overhead_of(cell: CellRecord, baselines: _Baselines, priced: Collection[Input]) -> Overhead | None:
     """A probed cell's overhead in counts; None if the cell or its baseline has no counts.
 
     Raises EvidenceError if the counts contradict the measured overhead.
     """
-    baseline = next((one for one in run.cells if one.probe == BASELINE and _compared(one) == _compared(cell)), None)
+    baseline = baselines.get(_compared(cell))
     counted, without = (None if one is None else inputs(one, priced) for one in (cell, baseline))
     if baseline is None or counted is None or without is None:
         return None
@@ -203,7 +211,8 @@ def modelled_run(run: RunRecord, costs: Mapping[str, CostFile]) -> ModelledRun:
         raise LabError(f"run {run.run} has no overhead of a probe: its cells failed", hint=hint)
     if not any(cell.executed is not None for cell in cells):
         raise UsageError(f"run {run.run} has no counts for the time of a probe", hint=_COUNTING)
-    modelled = [_modelled(cell, run, costs.get(cell.cpu)) for cell in cells]
+    baselines = _baselines(run)
+    modelled = [_modelled(cell, baselines, costs.get(cell.cpu)) for cell in cells]
     return ModelledRun(
         run=run.run,
         experiment=run.experiment,
@@ -220,8 +229,9 @@ def _catalogued(cpu: str) -> CostFile | None:
 
 def modelled_times(run: RunRecord) -> Mapping[str, ModelledCell]:
     """A run's modelled cells by id, by the catalogue's cost tables, if any has a time: what its main tables show."""
+    baselines = _baselines(run)
     found = {
-        cell.id: _modelled(cell, run, costs)
+        cell.id: _modelled(cell, baselines, costs)
         for cell in run.cells
         if cell.executed is not None and is_probed(cell) and (costs := _catalogued(cell.cpu)) is not None
     }
@@ -234,7 +244,7 @@ def used_costs(cells: Sequence[ModelledCell], costs: Mapping[str, CostFile]) -> 
     return tuple(cost_sources(costs[name]) for name in names)
 
 
-def _modelled(cell: CellRecord, run: RunRecord, costs: CostFile | None) -> ModelledCell:
+def _modelled(cell: CellRecord, baselines: _Baselines, costs: CostFile | None) -> ModelledCell:
     overhead = None
     if not has_overhead(cell):
         reason = f"{cell.probe} failed: {cell.reason}" if cell.reason else f"{cell.probe} failed"
@@ -245,15 +255,15 @@ def _modelled(cell: CellRecord, run: RunRecord, costs: CostFile | None) -> Model
     else:
         reason = "the cell or its baseline has no counts"
         try:
-            overhead = overhead_of(cell, run, costs.table.priced)
-            every = overhead_of(cell, run, INPUTS)
+            overhead = overhead_of(cell, baselines, INPUTS)
         except EvidenceError as error:
             reason = error.what
-        if overhead is not None and every is not None:
-            limit = why_no_time(cell, every.counts, costs.table.priced)
-            if limit is None:
-                return modelled_cell(overhead, costs)
-            reason = limit
+        if overhead is not None:
+            limit = why_no_time(cell, overhead.counts, costs.table.priced)
+            overhead = None if limit is not None else overhead_of(cell, baselines, costs.table.priced)
+            reason = limit or reason
+        if overhead is not None:
+            return modelled_cell(overhead, costs)
     return ModelledCell(**_identity(cell), reason=reason)
 
 
@@ -409,10 +419,11 @@ def _counted(run: RunRecord, file: CostFile, declared: Declaration) -> Mapping[_
     cpu = file.table.cpu
     found: dict[_Place, Target] = {}
     others: dict[_Place, tuple[str, str]] = {}
+    baselines = _baselines(run)
     for cell in run.cells:
         place = _place(cell) if cell.cpu == cpu and is_probed(cell) and has_overhead(cell) else None
         wanted = None if place is None else declared.kernel(*place)
-        overhead = None if wanted is None else overhead_of(cell, run, file.table.priced)
+        overhead = None if wanted is None else overhead_of(cell, baselines, file.table.priced)
         if place is None or wanted is None or overhead is None:
             continue
         if cell.kernel != wanted:

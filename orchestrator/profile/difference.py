@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from fractions import Fraction
 from functools import lru_cache
 from itertools import takewhile
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from pydantic import TypeAdapter
 
@@ -20,8 +20,9 @@ from orchestrator.artifacts.machine_code import decoded, disassembled
 from orchestrator.catalog.data import did_you_mean, read
 from orchestrator.errors import UsageError
 from orchestrator.report.sheet import number as shown_number
-from orchestrator.results.contract import ExecutedClasses
+from orchestrator.results.contract import ExecutedClasses, InstructionClass
 from orchestrator.results.stored_profile import (
+    ZERO,
     CellProfile,
     FunctionDifference,
     InstructionDifference,
@@ -324,15 +325,16 @@ def per_call(profile: CellProfile) -> Mapping[str, Fraction]:
     return {name: Fraction(sums[name], profile.calls) for name in names}
 
 
-_DEAR = ("iret", "system calls", "sysret", "calls", "returns", "popf", "pushf", "rdtsc", LOCKED)
-
-
 def executed_classes(profile: CellProfile) -> ExecutedClasses:
     """The classes that modelled time is computed from, as a guest counts them that counts only these."""
     classes = per_call(profile)
     int3 = sum(one.executed for one in profile.instructions if one.code == f"{INT3:02x}")
-    found = {"int3": int3, "other traps": int(classes["traps"] * profile.calls) - int3}
-    found |= {name: int(classes[name] * profile.calls) for name in _DEAR}
+    own: dict[InstructionClass, Fraction] = {
+        "int3": Fraction(int3, profile.calls),
+        "other traps": classes["traps"] - Fraction(int3, profile.calls),
+    }
+    names: tuple[InstructionClass, ...] = get_args(InstructionClass)
+    found = {name: int(own.get(name, classes.get(name, ZERO)) * profile.calls) for name in names}
     return ExecutedClasses(calls=profile.calls, instructions=profile.executed, classes=found)
 
 

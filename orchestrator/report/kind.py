@@ -228,10 +228,10 @@ def times_meaning(panels: Sequence[Panel], name: Callable[[CellRecord], str]) ->
     """What modelled times are, and why some cells have none; nothing where there are no times."""
     cells = [(panel, cell) for panel in panels for cell in panel.cells if cell.id in panel.times]
     times = [time for panel, cell in cells if (time := panel.time(cell)) is not None]
-    cpus = ", ".join(dict.fromkeys(time.cpu for time in times))
+    shown = " and ".join(f"{PROGRAM} model show {name}" for name in dict.fromkeys(time.cpu for time in times))
     computed = "Modelled nanoseconds are computed from the counts and a cost table, and were not measured"
     if times:
-        yield f"{computed}: {PROGRAM} model show {cpus}."
+        yield f"{computed}: {shown}."
     if any(time.is_fit for time in times):
         kernels = dict.fromkeys(time.calibration_kernel for time in times if time.calibration_kernel is not None)
         counts = f", with the counts of {', '.join(kernels)}" if kernels else ""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isclose
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -289,6 +289,22 @@ _UNEVEN = 0.002
 """Fraction of a call by which passes that record may differ; a page costs some 200 instructions."""
 
 
+InstructionClass = Literal[
+    "int3",
+    "other traps",
+    "iret",
+    "system calls",
+    "sysret",
+    "calls",
+    "returns",
+    "popf",
+    "pushf",
+    "rdtsc",
+    "locked",
+]
+"""Instructions that take far longer than others; ``images/plugin/classes.c`` knows them by their bytes."""
+
+
 class ExecutedClasses(Record):
     """What calls executed, by class of instructions: modelled time is computed from it (``orchestrator.model``)."""
 
@@ -296,17 +312,23 @@ class ExecutedClasses(Record):
     """The counted calls."""
     instructions: Count
     """All their instructions."""
-    classes: dict[Phrase, Count]
-    """How many of them are of each class of ``images/plugin/classes.h``; most are of none."""
+    classes: dict[InstructionClass, Count]
+    """How many of them are of each class; most are of none."""
 
-    def is_of(self, sample: float, *, is_recording: bool) -> bool:
+    @model_validator(mode="after")
+    def _each_class(self) -> Self:
+        if self.classes.keys() != {*get_args(InstructionClass)}:
+            raise ValueError(f"expected each class: {', '.join(get_args(InstructionClass))}")
+        return self
+
+    def agrees_with(self, sample: float, *, is_recording: bool) -> bool:
         """Whether calls of this cost were counted; how many events begin a page of their buffer may differ a little."""
         return abs(self.instructions / self.calls - sample) <= (_UNEVEN * sample if is_recording else 0.0)
 
     def contradiction(self, samples: Sequence[float], evidence: Evidence | None) -> str | None:
         """Why the counts contradict a cell with these samples and this evidence, or None."""
         is_recording = evidence is not None and evidence.recorded is not None
-        if len(set(samples)) == 1 and not self.is_of(samples[0], is_recording=is_recording):
+        if len(set(samples)) == 1 and not self.agrees_with(samples[0], is_recording=is_recording):
             return f"{self.instructions} instructions were counted in {self.calls} calls of {samples[0]:.10g}"
         traps = None if evidence is None else evidence.int3
         int3 = self.classes.get("int3", 0)

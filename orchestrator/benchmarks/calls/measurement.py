@@ -452,10 +452,7 @@ def measure_call(
             raise
         raise UnsupportedError(error.reason) from None
     except PlaceRefused as error:
-        # The function of a system call without arguments has three names, and BTF has it by one of them.
-        names = sorted(ready.symbols.names(ready.symbols.address(setup.symbol)) - {setup.symbol})
-        is_unknown = names and "no type information" in "".join(error.detail)
-        hint = f"BTF may have it by another of its names: points: [{names[0]}]" if is_unknown else ""
+        hint = _other_name(work) if "no type information" in "".join(error.detail) else ""
         kind = UnsupportedError if _is_asked(work) else PlaceRefused
         raise kind(error.what, detail=error.detail, hint=hint) from None
     except OtherMechanism as error:
@@ -477,6 +474,15 @@ def _measured(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
     if work.counted is not None:
         return _probed_runs(work, work.counted)
     return _paired(work, events) if work.exact is None else _exact(work, work.exact, events)
+
+
+def _other_name(work: _Work) -> str:
+    """A hint: the function of a system call without arguments has three names, and BTF has it by one of them."""
+    if isinstance(work.point, UserPoint):
+        return ""
+    symbols, symbol = work.ready.symbols, work.setup.symbol
+    names = sorted(symbols.names(symbols.address(symbol)) - {symbol})
+    return f"BTF may have it by another of its names: points: [{names[0]}]" if names else ""
 
 
 def _kind_at(point: ProbePoint, cell: CallCell, kernel: Kernel) -> ProbeKind:
@@ -639,6 +645,7 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
     if baseline is not None and len(set(baseline.figures.samples)) > 1:
         known = baseline.figures
         return _paired(_varying(work, -(-known.calls * len(known.samples) // known.batches)), events)
+    original = work
     with _armed(work) as armed:
         renew = armed.attachment.renewal()
         if renew is not None:
@@ -660,7 +667,7 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
                 armed.check_same("while what a hit passes was measured")
                 proof = replace(proof, extra_sizes=sizes)
             return exact_figures(measured), proof
-    return _paired(_varying(work, measured.batch), events)
+    return _paired(_varying(original, measured.batch), events)
 
 
 def _counted(work: _Work, measured: Measurement, armed: _Armed | None) -> _Counts:
@@ -691,8 +698,8 @@ def _classes(work: _Work, workload: Calls, measured: Measurement, counter: Profi
     with suppress(EvidenceError):
         marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
         found = counter.classes(mark, marked.timed, calls=marked.calls)
-        records = is_recording(work.cell.handler)
-        return found if found.is_of(measured.samples[0], is_recording=records) else None
+        records = is_recording(work.cell.handler) and work.kind.mechanism != "none"
+        return found if found.agrees_with(measured.samples[0], is_recording=records) else None
     return None
 
 

@@ -70,7 +70,7 @@ def _ratios(panel: Panel, place: str) -> Iterator[Finding]:
     largest = max(others, key=lambda cell: cell.overhead or 0.0)
     times = [panel.time(cell) for cell in (largest, base)]
     figures = [None if one is None else one.overhead for one in times]
-    is_fit = any(one is not None and one.is_fit for one in times)
+    is_fit = all(one is not None and one.is_fit for one in times)
     in_time = f" in modelled time{' (fit)' if is_fit else ''}" if all(figures) else ""
     measured = ratio_figure(*figures) if in_time else ratio_figure(largest.overhead, base.overhead)
     documented = ratio_figure(published(largest, table.id).overhead, published(base, table.id).overhead)
