@@ -24,7 +24,6 @@ from orchestrator.errors import (
     EvidenceError,
     GuestError,
     GuestHang,
-    HitSkipped,
     LabError,
     UnsupportedError,
 )
@@ -124,11 +123,7 @@ class BpfAttachment(PlacedAttachment):
             target = target_of(self._guest, probes()[self._facts.entries], self.point)
             entries = attach(self._guest, "lab-entries", "witness", target)
         self._witness.begin([("the BPF program", self._program)])
-        skipped = None
-        try:
-            yield
-        except HitSkipped as error:
-            skipped = error
+        yield
         self._witness.detach()
         if entries is not None:
             self._entries = entries.hits()
@@ -138,8 +133,6 @@ class BpfAttachment(PlacedAttachment):
         else:
             self.wait_until_armed()
         self._witness.end()
-        if skipped is not None:
-            raise skipped
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
         runs, others = self._witness.counts(called)
@@ -318,16 +311,10 @@ class UserBpfAttachment(PlacedAttachment):
     def separate_caller(self) -> Iterator[None]:
         before = self.observe()
         self._witness.begin([(f"the BPF program {own.name} ({own.section})", own.program) for own in self._programs])
-        skipped = None
-        try:
-            yield
-        except HitSkipped as error:
-            skipped = error
+        yield
         self._witness.detach()
         attachment.wait_until_same(self._guest, self._kind, before, self, "after the witness")
         self._witness.end()
-        if skipped is not None:
-            raise skipped
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
         """The witness's counts. Raises EvidenceError if runs for other processes might pass for the hits."""

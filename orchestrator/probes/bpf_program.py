@@ -256,6 +256,7 @@ class Witness:
         self._watched: Sequence[tuple[str, BpfProgram]] = ()
         self._before: Sequence[ProgramInfo] = ()
         self._hits: Mapping[int, int] = {}
+        self._skipped: str | None = None
 
     @property
     def is_counting(self) -> bool:
@@ -264,26 +265,30 @@ class Witness:
     def begin(self, watched: Sequence[tuple[str, BpfProgram]]) -> None:
         """Attach it, and count the runs of ``watched`` programs, whose names here are for errors."""
         keep_statistics(self._guest, on=True)
-        self._watched = watched
+        self._watched, self._skipped = watched, None
         self._before = [program.info() for _, program in watched]
         self._program = attach(self._guest, "lab-witness", "witness", self._target)
 
     def look(self) -> int:
-        """Store the counts and return all threads' hits. Raises EvidenceError for a program that ran less often."""
+        """Store the counts, and return the hits at which the programs ran: 0 where the kernel skipped one of them.
+
+        Raises EvidenceError for a program that ran less often.
+        """
         assert self._program is not None
         self._hits = self._program.hits()
         seen = sum(self._hits.values())
         for (name, program), before in zip(self._watched, self._before, strict=True):
             info = program.info()
             if info.missed != before.missed:
-                raise HitSkipped(f"the kernel skipped {name} {info.missed - before.missed} times")
+                self._skipped = f"the kernel skipped {name} {info.missed - before.missed} times"
+                continue
             runs = info.runs - before.runs
             if runs < seen and (self._may_miss or "kretprobe" in name):
                 missed = f"the kernel missed {seen - runs} of {seen} returns: {name} ran {runs} times"
                 raise EvidenceError(missed, hint=MISSED_RETURNS)
             if runs < seen:
                 raise EvidenceError(f"{name} ran {runs} times, and the witness beside it {seen} times")
-        return seen
+        return 0 if self._skipped else seen
 
     def detach(self) -> None:
         assert self._program is not None
@@ -294,5 +299,8 @@ class Witness:
         keep_statistics(self._guest, on=False)
 
     def counts(self, called: Called) -> tuple[int, int]:
+        """The hits of the calls, and of others. Raises HitSkipped where the kernel skipped one."""
+        if self._skipped is not None:
+            raise HitSkipped(self._skipped)
         hits = sum(self._hits.get(pid, 0) for pid in called.pids)
         return hits, sum(self._hits.values()) - hits

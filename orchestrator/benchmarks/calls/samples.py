@@ -213,8 +213,8 @@ def varying_figures(plain: Sequence[Measurement], probed: Sequence[Measurement])
 
     The overhead is the median of what the probe adds to calls of equal kinds (``added``), with its interval. Where the
     samples' means contradict it, the interval includes theirs: with the probe, the kernel may do its other work more
-    often. Where costs do not repeat, the overhead is that of the means. There is no verdict unless the interval is above
-    zero.
+    often. Where costs do not repeat, the overhead is that of the means. There is no verdict unless the interval is
+    above zero.
     """
     before, samples = ([sample for one in measured for sample in one.samples] for measured in (plain, probed))
     by_mean = _differences(before, samples)
