@@ -54,8 +54,8 @@ _OF_PROGRAMS = ("workload", COUNTED_BENCHMARK)
 """The benchmarks whose arguments are texts: those of a program."""
 _LONGEST_RUN = 1000
 _COUNTED_HANDLERS: tuple[Handler, ...] = ("noop", "count")
-_FEWEST_RUNS, _RUNS = 3, 5
-"""Runs that are counted, fewest and by default; the median is one of them if their number is odd."""
+_FEWEST_RUNS, _RUNS, _MOST_RUNS = 3, 7, 15
+"""Runs that are counted, fewest, by default and most: the counts of all go into a file of bounded size."""
 _PATHS = ("/", "./", "../")
 _WORDS = range(-(1 << 63), 1 << 64)
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
@@ -169,7 +169,7 @@ class CallsBenchmark(BenchmarkChoice):
     repeats: Annotated[int, whole(1, 100)] | None = None
     """Samples of each cell. Where they scatter, by clock ``wall`` or of a program, at least 6, and 12 by default.
 
-    Runs of ``program`` are counted, at least 3 of them.
+    Runs of ``program`` are counted: an odd number from 3 to 15, by default 7.
     """
     entry: Annotated[Entry, one_of(lambda: get_args(Entry))] = "auto"
     """The way into the kernel, of ``gtodbench`` and ``syscall``: ``auto`` is the fastest that CPU and kernel have.
@@ -373,8 +373,12 @@ class CallsTable(ProbedTable):
         name = f"benchmark '{COUNTED_BENCHMARK}'"
         if self.clock == "wall":
             yield Problem(("clock",), f"found wall; {name} counts instructions")
-        if self.repeats < _FEWEST_RUNS:
-            yield Problem(("benchmark", "repeats"), f"found {self.repeats}; expected at least {_FEWEST_RUNS} runs")
+        if not _FEWEST_RUNS <= self.repeats <= _MOST_RUNS:
+            why = f"expected {_FEWEST_RUNS} to {_MOST_RUNS} runs: the counts of all share 64 MiB"
+            yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {why}")
+        elif self.repeats % 2 == 0:
+            why = "expected an odd number, since the median run is printed"
+            yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {why}")
         if self.profile:
             yield Problem(("profile",), f"{name} always has one, by system call; leave it out")
         for index, handler in enumerate(self.handlers):
