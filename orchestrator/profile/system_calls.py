@@ -22,6 +22,7 @@ from orchestrator.results.contract import BACKGROUND, PartKind, RunPart
 _CALL = re.compile(r"__(x64|ia32)_(?:compat_)?sys_(\w+)")
 """Functions of system calls (arch/x86/include/asm/syscall_wrapper.h)."""
 _EXCEPTION = re.compile(r"asm_exc_(\w+)")
+_PAGE_FAULT = "asm_exc_page_fault"
 _INTERRUPT = re.compile(r"asm_sysvec_\w+")
 """Entries, each the beginning of a gate (arch/x86/include/asm/idtentry.h)."""
 _STUBS = ("irq_entries_start", "spurious_entries_start")
@@ -38,8 +39,10 @@ def together_below(code: KernelCode) -> int:
 
 
 def has_landmarks(code: KernelCode | None) -> bool:
-    """Whether a kernel's symbols are known, and have what ``landmarks`` needs."""
-    return code is not None and all(code.address(name) is not None for name in (*_SINGLE, _START))
+    """Whether a kernel's symbols are known, and have what ``landmarks`` needs; older kernels have other names."""
+    if code is None or any(code.address(name) is None for name in (*_SINGLE, _START, _PAGE_FAULT)):
+        return False
+    return any(_CALL.fullmatch(symbol.name) for symbol in code.symbols)
 
 
 def landmarks(code: KernelCode) -> str:

@@ -111,5 +111,11 @@ def test_a_kernel_without_symbols_has_none() -> None:
     assert not has_landmarks(None)
 
 
+@pytest.mark.parametrize(("name", "older"), [("asm_exc_page_fault", "page_fault"), ("__x64_sys_read", "sys_read")])
+def test_a_kernel_with_other_names_has_none(name: str, older: str) -> None:
+    listed = {older if one == name else one: at for one, at in AT.items() if one != "__ia32_compat_sys_read"}
+    assert not has_landmarks(KernelCode([Symbol(at, "T", one) for one, at in listed.items()], b"", 8, [], {}))
+
+
 def test_on_a_32_bit_kernel_all_calls_are_its_own() -> None:
     assert part_of("__ia32_sys_read", is_64_bit=False) == ("call", "read")
