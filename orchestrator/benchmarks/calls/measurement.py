@@ -40,7 +40,7 @@ from orchestrator.probes.place import UserPoint, check_optimised, observe_progra
 from orchestrator.probes.placement import why_not_optimised
 from orchestrator.probes.point import Point, ProbePoint, find_entry, find_place
 from orchestrator.probes.tracefs import GUARDED_KPROBES_HANDLER
-from orchestrator.profile.counts import CountedWork, by_purpose
+from orchestrator.profile.counts import CountedWork, Region, by_purpose
 from orchestrator.profile.difference import executed_classes
 from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
@@ -244,10 +244,10 @@ def count_hits(
     besides = 0 if before is None else before.besides
     if before is None and isinstance(workload, Calls):
         # The program itself writes its process id to a file, which is a system call.
-        besides = _whole_pass(work, attachment, 0, None).hits
+        besides = _without_skips(lambda: _pass(work, attachment, 0, None)).hits
     expected = workload.counted * workload.hits
     for _ in range(_MOST_PASSES):
-        counted = _whole_pass(work, attachment, workload.counted, events)
+        counted = _without_skips(lambda: _pass(work, attachment, workload.counted, events))
         hits = counted.hits - besides
         # A timer tick during the calls enters some functions as well: read_tsc() six times on Linux 6.1,
         # exit_to_user_mode_prepare() once. The pass is then repeated, as a disturbed batch is. If each call has more
@@ -295,16 +295,16 @@ def _check_live(work: _Work, live: bytes | None) -> None:
         check_optimised(kernel.release, kernel.spec.arch, work.point, live or b"")
 
 
-def _whole_pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
-    """A counting pass in which the kernel skipped no hit.
+def _without_skips(count: Callable[[], _Found]) -> _Found:
+    """What a counting pass found in which the kernel skipped no hit.
 
     Since Linux 6.13 the probes of the tracepoints of system calls can be preempted, and the hit of a thread that runs
     meanwhile is skipped: three in some passes of a program that takes a stack.
     """
     for _ in range(_MOST_PASSES - 1):
         with suppress(HitSkipped):
-            return _pass(work, attachment, calls, events)
-    return _pass(work, attachment, calls, events)
+            return count()
+    return count()
 
 
 def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
@@ -578,6 +578,15 @@ class _CountedGuest:
         places = ProfileCounter(self.work.ready.guest, self.work.ready.symbols).places()
         return run_counts(self.runs(runs).regions, places)
 
+    def counted_hits(self, attachment: Attachment) -> tuple[Region, int]:
+        """A run, and all hits of a handler that counts them. Raises HitSkipped."""
+        with attachment.separate_caller() as caller:
+            attachment.set_handler("count")
+            (run,) = self.runs(1, caller, cold=0).regions
+            attachment.set_handler("noop")
+        hits, others = attachment.counts(Called("program", 1, frozenset()))
+        return run, hits + (others or 0)
+
     def stored(self, counted: CountedWork) -> ProfileEvidence:
         assert self.work.profile is not None
         calls = len(counted.regions)
@@ -607,14 +616,9 @@ def _probed_runs(work: _Work, program: WholeProgram) -> tuple[Figures, Proof]:
         armed.check_same("while the runs were counted")
         places, profile = guest.counter.places(), guest.stored(counted)
         attachment = armed.attachment
-        with attachment.separate_caller() as caller:
-            attachment.set_handler("count")
-            (run,) = guest.runs(1, caller, cold=0).regions
-            attachment.set_handler("noop")
+        run, hits = _without_skips(lambda: guest.counted_hits(attachment))
         entries = sum(one.executed for code, one in run.counts.items() if code.address == work.point.address)
         int3 = sum(one.executed for code, one in run.counts.items() if code.code == f"{INT3_BYTE:02x}")
-        hits, others = attachment.counts(Called("program", 1, frozenset()))
-        hits += others or 0
         attachment.set_handler(work.handler)
         if not entries:
             raise NotEntered("a run of the program never entered the probe point")
