@@ -358,7 +358,8 @@ class CallsTable(ProbedTable):
             yield from self._counted_conflicts()
         needs_points = set(self.probes) != {BASELINE} if is_counted else self.benchmark.own is not None
         if needs_points and self.points is None:
-            yield Problem(("points",), "missing; with a workload of your own, name the functions to probe")
+            why = "" if is_counted else "with a workload of your own, "
+            yield Problem(("points",), f"missing; {why}name the functions to probe")
         yield from self._file_conflicts()
         # Only the guest knows whether a user's image has bpftrace.
         may = self.image is not None and ("/" in self.image or "bpftrace" in image_recipe(self.image).packages)
