@@ -29,8 +29,9 @@
 //   class COUNT NAME
 //   error REASON                               nothing follows that could be used
 //
-// Memory and output are bounded, with landmarks that since the counting was armed. Exceptions that push a frame, and
-// interrupts, are not among the stores. Caches are empty where the program arms the counting, and have what ran since.
+// Memory and output are bounded. With landmarks, stacks make room where the program arms the counting, and so does what
+// the lab has cut off FILE. Exceptions that push a frame, and interrupts, are not among the stores. Caches are empty
+// where the program arms the counting, and have what ran since.
 #include "caches.h"
 #include "classes.h"
 #include "host.h"
@@ -346,9 +347,11 @@ static void pass_mark(unsigned int vcpu, void *mark)
 	case REGION_ARM:
 	case REGION_DISARM:
 		if (landmarked)
-			written = 0; // whoever arms it reads what was counted before
+			written = (size_t)lseek(output, 0, SEEK_END); // less where the lab has cut off what it has read
 		is_open = has_region = false;
 		is_counting = (long)mark == REGION_ARM;
+		if (landmarked && is_counting)
+			forget_stacks();
 		is_modelling = cached && is_counting;
 		if (is_modelling)
 			empty_caches();

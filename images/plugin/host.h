@@ -6,10 +6,12 @@
 #include <stddef.h>
 
 enum { O_RDONLY, O_WRONLY, O_CREAT = 0100, O_TRUNC = 01000, O_APPEND = 02000, O_CLOEXEC = 02000000 };
+enum { SEEK_END = 2 };
 
 int open(const char *path, int flags, ...);
 long read(int file, void *data, size_t size);
 long write(int file, const void *data, size_t size);
+long lseek(int file, long offset, int whence);
 int snprintf(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void *memcpy(void *to, const void *from, size_t size);
 int memcmp(const void *one, const void *other, size_t size);

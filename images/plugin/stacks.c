@@ -232,6 +232,18 @@ void forget_tasks(void)
 	is_switching = is_dying = is_entering = false;
 }
 
+void forget_stacks(void)
+{
+	forget_tasks();
+	for (size_t i = 0; i < 2 * NODES; i++)
+		node_slots[i] = 0;
+	for (size_t i = 0; i < 2 * COUNTS; i++)
+		count_slots[i] = 0;
+	used_nodes = 1;
+	used_counts = 0;
+	full = false;
+}
+
 static struct task *task_of(uint64_t id)
 {
 	for (size_t i = 0; i < TASKS; i++)
@@ -293,17 +305,20 @@ static void name_call(uint64_t call)
 	settle();
 }
 
-// What was interrupted goes on.
-static void leave_landmark(void)
+// What was interrupted goes on. Whether there is a trap, whose frame is then at the depth.
+static bool leave_landmark(void)
 {
 	while (depth > 0 && !stack[depth - 1].is_trap)
 		depth--;
-	depth -= depth > 0;
+	if (!depth)
+		return false;
+	depth--;
+	return true;
 }
 
 void follow_landmark(enum ending ending, uint64_t behind, uint64_t next, enum landmark landmark, bool from_user)
 {
-	if (from_user || landmark == TRAP || ending == LEAVES)
+	if (from_user || landmark == TRAP || ending == LEAVES || next_task)
 		settle();
 	if (next_task)
 		switch_task();
@@ -318,9 +333,9 @@ void follow_landmark(enum ending ending, uint64_t behind, uint64_t next, enum la
 		if (depth && (ending == CALLS || ending == RETURNS))
 			stack[depth - 1].interrupted = ending;
 	} else if (ending == LEAVES && next != behind) {
-		leave_landmark();
-		// Where a block had just called or returned when it was interrupted, it does that now; depth is that of its trap.
-		follow(stack[depth].interrupted, stack[depth].behind, next);
+		// Where a block had just called or returned when it was interrupted, it does that now.
+		if (leave_landmark())
+			follow(stack[depth].interrupted, stack[depth].behind, next);
 	} else if (ending != TRAPS && ending != LEAVES) {
 		follow(ending, behind, next);
 	}

@@ -33,6 +33,8 @@ void follow_landmark(enum ending ending, uint64_t behind, uint64_t next, enum la
 // Instructions of the kernel's function at the address, and of programs before it or behind it.
 void count_landmark(uint64_t address, uint64_t in_kernel, uint64_t in_user);
 void forget_tasks(void);
+// All stacks, too: none that was counted before can be kept.
+void forget_stacks(void);
 
 // How an instruction ends a block of code: what it does to the stack.
 enum ending ending_of(const uint8_t *code, size_t size);

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -180,11 +180,15 @@ def switched(of: int, to: int) -> list[str]:
     return [block(WORK, CALL), block(SWITCH, "55", *stack_pointers, JUMP), block(SWITCH + 64, RETURN)]
 
 
-def followed(driver: Path, folder: Path, *blocks: str) -> Region:
+def follow(driver: Path, folder: Path, blocks: Iterable[str]) -> Path:
     landmarks, counts = folder / "landmarks", folder / "counts"
     landmarks.write_text("".join(f"{address:x} {kind}\n" for address, kind in sorted(LANDMARKS.items())))
-    before = [mark(ARM), *ENTER, *LEFT]
-    execute(driver, counts, [*before, *region(USER, *blocks)], f"together={START:x}", f"landmarks={landmarks}")
+    execute(driver, counts, blocks, f"together={START:x}", f"landmarks={landmarks}")
+    return counts
+
+
+def followed(driver: Path, folder: Path, *blocks: str, before: Sequence[str] = ()) -> Region:
+    counts = follow(driver, folder, [*before, mark(ARM), *ENTER, *LEFT, *region(USER, *blocks)])
     (found,) = read_regions(counts, 0)
     assert sum(found.stacks.values()) == found.total
     return found
@@ -238,6 +242,11 @@ def test_a_task_that_has_ended_leaves_no_call_behind(driver: Path, tmp_path: Pat
     assert followed(driver, tmp_path, *ends, *again).stacks[WORK,] == 2
 
 
+def test_what_enters_for_a_call_that_is_unknown_when_its_task_waits_is_counted(driver: Path, tmp_path: Path) -> None:
+    waits = block(SWITCH, "55", f"488ba6<{TASKS[1]:x}", NOP)
+    assert followed(driver, tmp_path, waits, block(WORK, NOP), USER).stacks[SWITCH, SWITCH] == 3
+
+
 @pytest.mark.parametrize("trap", [FAULT, TICK])
 def test_what_a_trap_interrupts_goes_on(driver: Path, tmp_path: Path, trap: int) -> None:
     """Whatever its block would have done: a call, a return, or nothing since an instruction inside has faulted."""
@@ -254,6 +263,19 @@ def test_what_a_trap_interrupts_goes_on(driver: Path, tmp_path: Path, trap: int)
     assert found.stacks[*read, READ] == 5
     assert found.stacks[*read, WORK, WORK] == 1
     assert found.stacks[READ, ENTRY, DISPATCH, DISPATCH] == 1
+
+
+def test_arming_again_makes_room_for_stacks(driver: Path, tmp_path: Path) -> None:
+    too_deep = [mark(ARM), *ENTER, *[block(WORK, CALL)] * 200, mark(DISARM)]
+    found = followed(driver, tmp_path, *ENTER, block(READ, NOP, RETURN), *LEFT, USER, before=too_deep)
+    assert found.stacks[READ, ENTRY, DISPATCH, READ, READ] == 2
+
+
+def test_arming_again_makes_no_room_in_the_file(driver: Path, tmp_path: Path) -> None:
+    rounds = [mark(ARM), USER, *region(*nested(110, 10_000)), mark(DISARM)] * 4
+    counts = follow(driver, tmp_path, rounds)
+    assert LIMIT / 4 < counts.stat().st_size < LIMIT + 1000
+    assert "64 MiB" in counts.read_bytes()[-200:].decode()
 
 
 ANY_BLOCK = st.builds(
