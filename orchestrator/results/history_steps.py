@@ -2,7 +2,8 @@
 """The steps of a history, where a cost changed between two runs, and the differences between those runs.
 
 - An exact count: each change is a step.
-- A whole system on the exact clock: a change is a step if it exceeds the resolution of its A/A boots.
+- A whole system on the exact clock: a change is a step if it exceeds the resolution of its A/A boots; a program whose
+  runs are counted: half its interval.
 - The wall clock, and whole systems without A/A boots: a penalised fit decides, if the series is long enough.
 """
 
@@ -57,6 +58,8 @@ FEWEST_POINTS = 12
 """Shorter series are not fitted: the noise of two segments of five is not known well enough."""
 SHORTEST_SEGMENT = 5
 """Points on either side of a step. A step shows once so many points have followed."""
+
+_OF_RUNS = "the resolution of A/A boots of the same work, or half the interval of a program's runs"
 
 _FALSE = 0.001
 _FAR = 3.0
@@ -186,7 +189,7 @@ def steps_of(history: History) -> Steps:
         return Steps(history, _steps(history, places), "The count is exact: each change is a step.")
     if history.newest.clock == "instructions" and any(point.resolution for point, _ in numbers):
         is_calls = history.newest.metric == PER_CALL
-        of = "half the spread of their samples" if is_calls else "the resolution of A/A boots of the same work"
+        of = "half the spread of their samples" if is_calls else _OF_RUNS
         how = f"A change is a step if it exceeds {of}."
         return Steps(history, _steps(history, list(_beyond_resolution(numbers))), how)
     if len(numbers) < FEWEST_POINTS:

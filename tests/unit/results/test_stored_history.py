@@ -13,7 +13,7 @@ from record_builders import cell, whole_system
 from stored_histories import BEGUN, EXPERIMENT, KPROBE, broken, counted, store_days, timed
 
 from orchestrator.errors import LabError, UsageError
-from orchestrator.results.contract import CellRecord
+from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.history import History, Metric, Quantity, history, metrics, metrics_named, recent_histories
 from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
 from orchestrator.results.store import FILE_NAME, Store
@@ -92,6 +92,18 @@ def test_a_whole_system_s_change_exceeds_what_its_repetitions_resolve(tmp_path: 
     # From the median of the runs since the last step, 700 differs by 700, 600 by 100, and 100 by 550.
     assert changes(found) == [(2e6, 2e6 + 650, 0), (2e6 + 650, 2e6 + 100, 0)]
     assert "A/A" in found.how
+
+
+def test_a_change_of_a_program_exceeds_half_its_interval(tmp_path: Path) -> None:
+    def program(value: float) -> CellRecord:
+        samples, overhead = [value - 20, value, value + 20], value - 409
+        return counted(
+            value, metric=PER_RUN, samples=samples, overhead=overhead, interval=[overhead - 40, overhead + 40]
+        )
+
+    found = steps_of(read(tmp_path, [program(2000.0 + more) for more in (0, 30, 100)]))
+    assert changes(found) == [(2015.0, 2100.0, 0)]
+    assert "half the interval of a program's runs" in found.how
 
 
 def test_what_changed_between_two_runs(tmp_path: Path) -> None:
