@@ -52,7 +52,8 @@ _LARGEST_BUFFER = 65536
 _MOST_ARGUMENTS = 6
 _OF_PROGRAMS = ("workload", COUNTED_BENCHMARK)
 """The benchmarks whose arguments are texts: those of a program."""
-_LONGEST_RUN = 1000
+_LONGEST_RUN = 200
+"""As long as the text in records, so that two commands differ there."""
 _COUNTED_HANDLERS: tuple[Handler, ...] = ("noop", "count")
 _FEWEST_RUNS, _RUNS, _MOST_RUNS = 3, 7, 15
 """Runs that are counted, fewest, by default and most: the counts of all go into a file of bounded size."""
@@ -137,11 +138,12 @@ def checked_file(value: object, info: ValidationInfo) -> object:
 
 
 def checked_run(value: object) -> object:
-    """A shell's command of 1 to 1000 printable characters."""
+    """A shell's command of 1 to 200 printable characters."""
     if not isinstance(value, str) or not value.isprintable() or not value.isascii() or not value.strip():
         raise mismatch(value, "expected a shell's command, such as sort /etc/passwd | wc -l")
     if len(value) > _LONGEST_RUN:
-        raise wrong(f"a command has at most {_LONGEST_RUN} characters")
+        most = f"a command has at most {_LONGEST_RUN}: put a longer one into a script of the image"
+        raise wrong(f"found {len(value)} characters; {most}")
     return value
 
 
