@@ -108,6 +108,6 @@ def test_programs_have_a_guest_of_their_own() -> None:
     calls = calls_experiment(**table, benchmark={"name": "gtodbench"}, profile=["stacks"])
     (boot,) = plan(counted).boots
     assert boot.profile == {"system-calls"}
-    assert boot.cells[0].repeats == 5
+    assert boot.cells[0].repeats == 7
     named = [replace(one.tables[0], name=name) for name, one in (("a", counted), ("b", calls))]
     assert len(plan(replace(counted, tables=named)).boots) == 2
