@@ -27,7 +27,7 @@ from orchestrator.errors import LabError
 from orchestrator.program import command
 from orchestrator.results import parameters
 from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit, only
-from orchestrator.results.contract import CellRecord
+from orchestrator.results.contract import MOST_COUNTED_RUNS, CellRecord
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
@@ -380,22 +380,31 @@ def differing_origin(before: Origin, after: Origin, comparison: Comparison) -> S
     return found
 
 
+def _possible_repeats(cell: CellRecord, repeats: int) -> int:
+    """At least so many repeats, as the cell's benchmark takes them; 0 if it takes no such number."""
+    is_counted = cell.profile is not None and bool(cell.profile.parts)
+    if is_counted and repeats:
+        repeats |= 1  # an odd number
+    return repeats if repeats <= (MOST_COUNTED_RUNS if is_counted else MOST_REPEATS) else 0
+
+
 def next_run(compared: ComparedRuns) -> str | None:
     """A command that repeats the undecided cells with enough samples for a verdict; None without such cells."""
     wanted = [
-        (one.pair.first, one.value.repeats)
+        (one.pair.first, repeats)
         for one in compared.comparison.cells
-        if one.change == "undecided" and one.value is not None and 0 < (one.value.repeats or 0) <= MOST_REPEATS
+        if one.change == "undecided" and one.value is not None
+        if (repeats := _possible_repeats(one.pair.first, one.value.repeats or 0))
     ]
     if not wanted:
         return None
-    repeats: dict[str | None, int] = {}
+    most: dict[str | None, int] = {}
     for cell, count in wanted:
-        repeats[cell.table] = max(count or 0, repeats.get(cell.table, 0))
+        most[cell.table] = max(count, most.get(cell.table, 0))
     words = [*(compared.again or ("run", str(compared.after.directory / EXPERIMENT_FILE)))]
     if len(wanted) <= _NAMED_CELLS:
         words += only(cell for cell, _ in wanted)
-    for table, count in repeats.items():
+    for table, count in most.items():
         key = "benchmark.repeats" if table is None else f"tables.{table}.benchmark.repeats"
         words += ["--set", f"{key}={count}"]
     return command(*words)

@@ -208,6 +208,8 @@ class TextEvidence(Record):
 PartKind = Literal["user", "call", "exception", "interrupt", "kernel"]
 BACKGROUND: tuple[PartKind, ...] = ("interrupt", "kernel")
 """What happens while a program runs: it is not among its samples."""
+MOST_COUNTED_RUNS = 15
+"""Runs of a program that are counted: the counts of all go into a file of bounded size. Their number is odd."""
 
 
 class RunPart(Record):

@@ -44,7 +44,7 @@ from orchestrator.experiment.source import Quoted, Unquoted
 from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, Place, ProbedTable
 from orchestrator.probes.placement import ProbePlace, refusal_of
 from orchestrator.probes.point import Point
-from orchestrator.results.contract import PER_CALL, PER_RUN, ReferenceValue
+from orchestrator.results.contract import MOST_COUNTED_RUNS, PER_CALL, PER_RUN, ReferenceValue
 from orchestrator.results.parameters import ARGUMENTS, AT, CALL, KERNEL_MODULES, ONE_LINER, POINTS, WORKLOAD
 
 _LONGEST_TEXT = 200
@@ -55,8 +55,8 @@ _OF_PROGRAMS = ("workload", COUNTED_BENCHMARK)
 _LONGEST_RUN = 200
 """As long as the text in records, so that two commands differ there."""
 _COUNTED_HANDLERS: tuple[Handler, ...] = ("noop", "count")
-_FEWEST_RUNS, _RUNS, _MOST_RUNS = 3, 7, 15
-"""Runs that are counted, fewest, by default and most: the counts of all go into a file of bounded size."""
+_FEWEST_RUNS, _RUNS = 3, 7
+"""Runs that are counted, fewest and by default."""
 _PATHS = ("/", "./", "../")
 _WORDS = range(-(1 << 63), 1 << 64)
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
@@ -376,8 +376,8 @@ class CallsTable(ProbedTable):
         name = f"benchmark '{COUNTED_BENCHMARK}'"
         if self.clock == "wall":
             yield Problem(("clock",), f"found wall; {name} counts instructions")
-        if not _FEWEST_RUNS <= self.repeats <= _MOST_RUNS:
-            why = f"expected {_FEWEST_RUNS} to {_MOST_RUNS} runs: the counts of all share 64 MiB"
+        if not _FEWEST_RUNS <= self.repeats <= MOST_COUNTED_RUNS:
+            why = f"expected {_FEWEST_RUNS} to {MOST_COUNTED_RUNS} runs: the counts of all share 64 MiB"
             yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {why}")
         elif self.repeats % 2 == 0:
             why = "expected an odd number, since the median run is printed"
