@@ -20,7 +20,8 @@ from orchestrator.artifacts.machine_code import direct_calls, entry_places
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_list, capability_names
 from orchestrator.benchmarks.calls.call_programs import Calls
-from orchestrator.benchmarks.calls.measurement import GuestCache, measure_call
+from orchestrator.benchmarks.calls.cell_work import GuestCache
+from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import (
     CallSetup,
     Places,

@@ -3,236 +3,68 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
 
-from orchestrator.arch import INT3 as INT3_BYTE
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.calls.call_programs import Calls, WholeProgram, Workload
+from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.call_results import difference_note, outcome_parameters, watched_parameters
-from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT, CallSetup
+from orchestrator.benchmarks.calls.cell_work import (
+    MOST_PASSES,
+    NOT_COUNTED,
+    Armed,
+    Counted,
+    Counts,
+    GuestCache,
+    Proof,
+    Work,
+    armed_probe,
+    without_skips,
+)
+from orchestrator.benchmarks.calls.counted_programs import plain_runs, probed_runs
+from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.samples import (
     Figures,
     Measurement,
     exact_baseline,
     exact_figures,
     paired_figures,
-    run_figures,
     together,
     varying_figures,
 )
-from orchestrator.benchmarks.calls.table import CallCell, CallTask
-from orchestrator.catalog.probes import FETCHES, Extra, Handler, ProbeKind, is_recording
-from orchestrator.errors import EvidenceError, HitSkipped, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
+from orchestrator.benchmarks.calls.table import CallCell
+from orchestrator.catalog.probes import Extra, ProbeKind, is_recording
+from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS
 from orchestrator.guest.monitor import INT3, Ring
 from orchestrator.plain_text import shown
-from orchestrator.probes.arming import attached
-from orchestrator.probes.attachment import Attachment, Called, CallResults
-from orchestrator.probes.evidence import Observation, check_same, check_traps, check_untouched, mechanism_seen, observe
+from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.evidence import Observation, check_traps, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.place import UserPoint, check_optimised, observe_program
 from orchestrator.probes.placement import why_not_optimised
-from orchestrator.probes.point import Point, ProbePoint, find_entry, find_place
+from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.probes.tracefs import GUARDED_KPROBES_HANDLER
-from orchestrator.profile.counts import CountedWork, Region, by_purpose
+from orchestrator.profile.counts import by_purpose
 from orchestrator.profile.difference import executed_classes
 from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
-from orchestrator.profile.system_calls import RunCounts, counted_runs, run_counts
-from orchestrator.results.contract import (
-    CellRecord,
-    Evidence,
-    ExecutedClasses,
-    ProfileEvidence,
-    centre_of,
-    valid_result,
-)
+from orchestrator.results.contract import CellRecord, Evidence, ExecutedClasses, centre_of, valid_result
 from orchestrator.results.parameters import ACCELERATOR, ENTRY, KERNEL_RELEASE, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 from orchestrator.run.boot import Ready, ReadyGuest, identity
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
 
-_SameCalls = tuple[str, CallTask, int]
-_Found = TypeVar("_Found")
-
-
-class Baseline(NamedTuple):
-    """The figures of calls without a probe, the cell that timed them, and what it counted."""
-
-    cell_id: str
-    figures: Figures
-    executed: ExecutedClasses | None
-
-
-@dataclass
-class GuestCache:
-    """Results that cells of one guest on the exact clock share; each is proved to leave the kernel's text unchanged."""
-
-    _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
-    _switched: int = 0
-    _found: dict[tuple[str, _SameCalls], Any] = field(default_factory=dict)
-    _never: dict[tuple[_SameCalls, Point | None], NotEntered] = field(default_factory=dict)
-
-    def baseline(self, cell: CallCell) -> Baseline | None:
-        """The baseline of the same calls, timed in this guest for another point or handler; None without one."""
-        return self._baselines.get(_same_calls(cell))
-
-    def keep_baseline(self, cell: CallCell, figures: Figures, executed: ExecutedClasses | None) -> None:
-        self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures, executed))
-
-    def note_switched(self, switched: int) -> None:
-        """Drop the baselines if the kernel has switched static branches since: calls may cost something else now."""
-        if switched != self._switched:
-            self._baselines.clear()
-        self._switched = switched
-
-    def check_entered(self, cell: CallCell, kind: ProbeKind) -> None:
-        """Raise NotEntered where another probe has proved that the calls never reach the cell's point.
-
-        A user's own probe may be hit elsewhere, and some probes are at every system call: both are measured.
-        """
-        never = self._never.get((_same_calls(cell), cell.point))
-        is_users = kind.file is not None or kind.has_own_programs
-        is_at_point = kind.mechanism != "none" and not is_users and kind.site not in SITES_WITHOUT_POINT
-        if never is not None and is_at_point:
-            raise never
-
-    def keep_not_entered(self, cell: CallCell, error: NotEntered) -> None:
-        self._never.setdefault(
-            (_same_calls(cell), cell.point),
-            NotEntered(error.what, hint=error.hint, detail=[*error.detail, f"seen by {cell.id}"]),
-        )
-
-    def once(self, what: str, cell: CallCell, find: Callable[[], _Found]) -> _Found:
-        same = what, _same_calls(cell)
-        if same not in self._found:
-            self._found[same] = find()
-        found: _Found = self._found[same]
-        return found
-
-
-def _same_calls(cell: CallCell) -> _SameCalls:
-    # A task without arguments has its benchmark's: gtodbench and syscall call gettimeofday with others.
-    return cell.benchmark, replace(cell.task, hits=1, refusal=None), cell.repeats
-
-
 _MOST_UNEVEN = 5
-_MOST_PASSES = 5
 
 _MOST_INTERRUPTS = 20
 """Hits by interrupts in a counting pass, which takes a timer tick's period or two: some functions have six a tick."""
 
 
-@dataclass(frozen=True)
-class Counted:
-    """Hits of the calls and of others, traps, and results, where known; ``besides`` are hits of the program itself.
-
-    ``live`` are the bytes at the point in the process that made the calls, if the kernel changes them at the first hit.
-    """
-
-    hits: int
-    others: int | None
-    int3: int | None
-    results: CallResults | None
-    besides: int = 0
-    live: bytes | None = None
-
-
-class _Counts(NamedTuple):
-    """What the calls executed: the proof of a profile, and the classes for modelled time; None where not counted.
-
-    ``uneven`` are the functions that not all of calls that vary execute alike.
-    """
-
-    profile: ProfileEvidence | None = None
-    executed: ExecutedClasses | None = None
-    uneven: Sequence[str] = ()
-
-
-_NOT_COUNTED = _Counts()
-
-
-@dataclass(frozen=True)
-class Proof:
-    """The observations at the probe point during the timed pass and the counting pass; None for what is not known.
-
-    ``extras`` are extra costs of the hits, ``extra_sizes`` the instructions a hit that each takes, ``removed`` the
-    extras that were disabled. ``watched`` are the results of the system calls that a user's function makes.
-    ``timed_in`` is the cell of the same guest that timed the same calls without a probe; None where this cell did.
-    """
-
-    point: ProbePoint
-    seen: Observation
-    calls: int
-    counted: Counted = Counted(0, None, 0, None)
-    detour: str | None = None
-    memory: tuple[int, int] | None = None
-    facts: Mapping[str, int | str] = field(default_factory=dict)
-    extras: Sequence[Extra] = ()
-    extra_sizes: Mapping[Extra, float] | None = None
-    removed: Sequence[Extra] = ()
-    timed_in: str | None = None
-    counts: _Counts = _NOT_COUNTED
-    watched: Mapping[str, CallResults] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Work:
-    """A cell under measurement: its guest, its point and workload, its deadline, and the file for its profile.
-
-    If it ``varies``, calls differ from each other on the exact clock, and each is timed alone.
-    """
-
-    ready: ReadyGuest
-    cell: CallCell
-    setup: CallSetup
-    workload: Workload
-    kind: ProbeKind
-    point: ProbePoint
-    deadline: CellDeadline
-    cache: GuestCache
-    profile: Path | None = None
-    varies: bool = False
-
-    @property
-    def handler(self) -> Handler:
-        """What the attached probe is told to do: what it fetches is part of its kind."""
-        return "record" if self.cell.handler in FETCHES else self.cell.handler
-
-    @property
-    def counted(self) -> WholeProgram | None:
-        """The workload, if it is a program whose runs are counted by system call."""
-        return self.workload if isinstance(self.workload, WholeProgram) and self.workload.is_counted else None
-
-    @property
-    def exact(self) -> Calls | None:
-        """The workload, if its samples must be equal."""
-        workload = self.workload
-        is_exact = self.cell.clock == "instructions" and not self.varies
-        return workload if is_exact and isinstance(workload, Calls) else None
-
-
-@dataclass(frozen=True)
-class _Armed:
-    kind: ProbeKind
-    attachment: Attachment
-    seen: Observation
-    detour: str | None
-    removed: Sequence[Extra]
-
-    def check_same(self, when: str) -> None:
-        """Raise EvidenceError unless the probe is as it was when it was armed."""
-        check_same(self.kind, self.seen, self.attachment.observe(), self.attachment.point, when)
-
-
 def count_hits(
-    work: _Work, attachment: Attachment, events: Path | None = None, before: Counted | None = None
+    work: Work, attachment: Attachment, events: Path | None = None, before: Counted | None = None
 ) -> Counted:
     """Run the counting pass, and account for every hit, breakpoint trap and recorded event.
 
@@ -244,10 +76,10 @@ def count_hits(
     besides = 0 if before is None else before.besides
     if before is None and isinstance(workload, Calls):
         # The program itself writes its process id to a file, which is a system call.
-        besides = _without_skips(lambda: _pass(work, attachment, 0, None)).hits
+        besides = without_skips(lambda: _pass(work, attachment, 0, None)).hits
     expected = workload.counted * workload.hits
-    for _ in range(_MOST_PASSES):
-        counted = _without_skips(lambda: _pass(work, attachment, workload.counted, events))
+    for _ in range(MOST_PASSES):
+        counted = without_skips(lambda: _pass(work, attachment, workload.counted, events))
         hits = counted.hits - besides
         # A timer tick during the calls enters some functions as well: read_tsc() six times on Linux 6.1,
         # exit_to_user_mode_prepare() once. The pass is then repeated, as a disturbed batch is. If each call has more
@@ -288,26 +120,14 @@ def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
     return counted.hits * each <= counted.int3 <= (counted.hits + others) * each
 
 
-def _check_live(work: _Work, live: bytes | None) -> None:
+def _check_live(work: Work, live: bytes | None) -> None:
     """Raise EvidenceError unless a process that has hit the point shows what the kernel makes of it then."""
     if work.kind.mechanism == "call" and isinstance(work.point, UserPoint):
         kernel = work.ready.artifacts.kernel
         check_optimised(kernel.release, kernel.spec.arch, work.point, live or b"")
 
 
-def _without_skips(count: Callable[[], _Found]) -> _Found:
-    """What a counting pass found in which the kernel skipped no hit.
-
-    Since Linux 6.13 the probes of the tracepoints of system calls can be preempted, and the hit of a thread that runs
-    meanwhile is skipped: three in some passes of a program that takes a stack.
-    """
-    for _ in range(_MOST_PASSES - 1):
-        with suppress(HitSkipped):
-            return count()
-    return count()
-
-
-def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
+def _pass(work: Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
     ready, recording = work.ready, is_recording(work.handler)
     ring: Ring = 3 if work.kind.site == "program" else 0
     # Under KVM the host's CPU executes the guest, and QEMU sees no traps.
@@ -337,14 +157,6 @@ _WHAT: Mapping[Extra, str] = {
     "aggregator": "the aggregator that the kernel puts before a kprobe that could become a jump (OPTPROBES)",
     "post_handler": "the post-handler that keeps it single-stepped, and what calls it",
 }
-
-
-def remove_extras(attachment: Attachment) -> Sequence[Extra]:
-    """Disable all extras for good, and return them. Raises EvidenceError where one stays."""
-    removed = attachment.extras()
-    for extra in removed:
-        attachment.disable(extra)
-    return removed
 
 
 def extra_sizes(
@@ -431,7 +243,7 @@ def measure_call(
     workload = setup.workload
     if isinstance(point, UserPoint) and isinstance(workload, Calls):
         workload = _probed_in_process(workload, cell.task.kind, point)
-    work = _Work(
+    work = Work(
         ready=ready,
         cell=cell,
         setup=setup,
@@ -468,15 +280,15 @@ def measure_call(
     return _record(work, figures, proof, (*prepared.notes, *notes))
 
 
-def _measured(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
+def _measured(work: Work, events: Path | None) -> tuple[Figures, Proof]:
     if work.kind.mechanism == "none":
         return _baseline(work)
     if work.counted is not None:
-        return _probed_runs(work, work.counted)
+        return probed_runs(work, work.counted)
     return _paired(work, events) if work.exact is None else _exact(work, work.exact, events)
 
 
-def _other_name(work: _Work) -> str:
+def _other_name(work: Work) -> str:
     """A hint: the function of a system call without arguments has three names, and BTF has it by one of them."""
     if isinstance(work.point, UserPoint):
         return ""
@@ -492,7 +304,7 @@ def _kind_at(point: ProbePoint, cell: CallCell, kernel: Kernel) -> ProbeKind:
     return kind.model_copy(update={"site": "program"}) if is_uprobe else kind
 
 
-def _watched(work: _Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
+def _watched(work: Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
     try:
         found = work.cache.once(
             "results", work.cell, lambda: work.workload.watch(work.ready.guest, time_limit=work.deadline.left())
@@ -504,7 +316,7 @@ def _watched(work: _Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
     return replace(proof, watched=found), ()
 
 
-def _is_asked(work: _Work) -> bool:
+def _is_asked(work: Work) -> bool:
     """Whether the cell tests if its place can be probed: an instruction that is named, or a point that the lab found.
 
     A function that an experiment names must be probeable at its entry, and so must the benchmark's own.
@@ -514,7 +326,7 @@ def _is_asked(work: _Work) -> bool:
     return work.cell.point_discovered or (is_labs and point is not None and point.offset is not None)
 
 
-def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
+def _explained(work: Work, error: OtherMechanism) -> tuple[str, bool]:
     """What the kernel did instead, and why it did not optimise a kprobe; whether the cell was to test that."""
     if work.kind.mechanism not in ("jump", "detour"):
         return error.what, _is_asked(work)
@@ -523,11 +335,11 @@ def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
     return f"{error.what}; {other or 'this kernel puts no jump at this place'}", is_answer
 
 
-def _baseline(work: _Work) -> tuple[Figures, Proof]:
-    timed_in, counts = None, _NOT_COUNTED
+def _baseline(work: Work) -> tuple[Figures, Proof]:
+    timed_in, counts = None, NOT_COUNTED
     if work.counted is not None:
-        figures, profile = _plain_runs(work, work.counted)
-        counts = _Counts(profile)
+        figures, profile = plain_runs(work, work.counted)
+        counts = Counts(profile)
     elif work.exact is not None:
         # A profile is of calls that this cell timed itself.
         baseline = work.cache.baseline(work.cell) if work.profile is None else None
@@ -541,7 +353,7 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
             work.cache.keep_baseline(work.cell, figures, counts.executed)
         else:
             timed_in, figures, executed = baseline
-            counts = _Counts(executed=executed)
+            counts = Counts(executed=executed)
             check_clocksource(work.ready.guest)
     else:
         figures = paired_figures([_timed(work) for _ in range(work.cell.repeats)], [], work.cell.clock)
@@ -551,106 +363,14 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
     return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, counts=counts)
 
 
-@dataclass(frozen=True)
-class _CountedGuest:
-    """Runs of a program in a guest that counts instructions."""
-
-    work: _Work
-    program: WholeProgram
-
-    @cached_property
-    def counter(self) -> ProfileCounter:
-        return ProfileCounter(self.work.ready.guest, self.work.ready.symbols, self.work.setup.module)
-
-    def runs(self, runs: int, caller: str | None = None, **cold: int) -> CountedWork:
-        """Runs that QEMU counted. Raises EvidenceError unless it counted what the clock did, but for faults."""
-        guest, left = self.work.ready.guest, self.work.deadline.left()
-        with step("count the program's instructions"):
-            mark = self.counter.mark()
-            timed = self.program.measure_counted(guest, runs, caller=caller, time_limit=left, **cold)
-            check_clocksource(guest)
-            regions = self.counter.regions_since(mark)
-            os.truncate(guest.counts_file, mark)  # some megabytes a run
-            return self.counter.work(regions, [int(ticks) for ticks in timed.samples])
-
-    def plain_runs(self, runs: int) -> Sequence[RunCounts]:
-        # Places are of the modules that are loaded now.
-        places = ProfileCounter(self.work.ready.guest, self.work.ready.symbols).places()
-        return run_counts(self.runs(runs).regions, places)
-
-    def counted_hits(self, attachment: Attachment) -> tuple[Region, int]:
-        """A run, and all hits of a handler that counts them. Raises HitSkipped."""
-        with attachment.separate_caller() as caller:
-            attachment.set_handler("count")
-            (run,) = self.runs(1, caller, cold=0).regions
-            attachment.set_handler("noop")
-        hits, others = attachment.counts(Called("program", 1, frozenset()))
-        return run, hits + (others or 0)
-
-    def stored(self, counted: CountedWork) -> ProfileEvidence:
-        assert self.work.profile is not None
-        calls = len(counted.regions)
-        profile = self.counter.profile_work(counted, self.work.cell.id, calls=calls, unit="run")
-        return stored(profile, self.work.profile, counted)
-
-
-def _plain_runs(work: _Work, program: WholeProgram) -> tuple[Figures, ProfileEvidence]:
-    guest = _CountedGuest(work, program)
-    counted = guest.runs(work.cell.repeats)
-    found = counted_runs(counted.regions, guest.counter.places())
-    evidence = guest.stored(counted).model_copy(update={"parts": found.parts})
-    return run_figures(found.own, ()), evidence
-
-
-def _probed_runs(work: _Work, program: WholeProgram) -> tuple[Figures, Proof]:
-    """Runs with the probe between runs without it, and one in which its handler counts as many hits as QEMU entries.
-
-    The kernel's state changes from run to run, and lastingly: the runs of another cell are no baseline. Raises
-    EvidenceError, NotEntered where the program never enters the point.
-    """
-    guest = _CountedGuest(work, program)
-    around = (work.cell.repeats + 1) // 2
-    plain = guest.plain_runs(around)
-    with _armed(work) as armed:
-        counted = guest.runs(work.cell.repeats)
-        armed.check_same("while the runs were counted")
-        places, profile = guest.counter.places(), guest.stored(counted)
-        attachment = armed.attachment
-        run, hits = _without_skips(lambda: guest.counted_hits(attachment))
-        entries = sum(one.executed for code, one in run.counts.items() if code.address == work.point.address)
-        int3 = sum(one.executed for code, one in run.counts.items() if code.code == f"{INT3_BYTE:02x}")
-        attachment.set_handler(work.handler)
-        if not entries:
-            raise NotEntered("a run of the program never entered the probe point")
-        # What starts the program, and other processes, enter it too.
-        if hits < entries:
-            raise EvidenceError(f"a run entered the point {entries} times and the probe's handler ran {hits} times")
-        check_traps(work.kind, entries, 0, int3)
-        armed.check_same("while the hits were counted")
-        proof = Proof(
-            point=attachment.point,
-            seen=armed.seen,
-            calls=entries,
-            counted=Counted(entries, hits - entries, int3, None),
-            detour=armed.detour,
-            memory=attachment.memory(),
-            facts=attachment.facts(),
-            extras=attachment.extras(),
-            removed=armed.removed,
-        )
-    found = counted_runs(counted.regions, places, [*plain, *guest.plain_runs(around)])
-    profile = profile.model_copy(update={"parts": found.parts})
-    return run_figures(found.own, found.plain), replace(proof, counts=_Counts(profile))
-
-
-def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:
+def _exact(work: Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:
     """Figures of equal samples; of interleaved ones where calls with or without the probe differ from each other."""
     baseline = work.cache.baseline(work.cell)
     if baseline is not None and len(set(baseline.figures.samples)) > 1:
         known = baseline.figures
         return _paired(_varying(work, -(-known.calls * len(known.samples) // known.batches)), events)
     original = work
-    with _armed(work) as armed:
+    with armed_probe(work) as armed:
         renew = armed.attachment.renewal()
         if renew is not None:
             workload = replace(workload, renew=renew)
@@ -674,29 +394,29 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
     return _paired(_varying(original, measured.batch), events)
 
 
-def _counted(work: _Work, measured: Measurement, armed: _Armed | None) -> _Counts:
+def _counted(work: Work, measured: Measurement, armed: Armed | None) -> Counts:
     """The calls made again, and counted. Calls that differ from each other have no classes: their mean is another."""
     counts_classes = work.cell.counts_classes and not measured.varies and work.ready.guest.machine.counter is not None
     if (work.profile is None and not counts_classes) or not isinstance(work.workload, Calls):
-        return _NOT_COUNTED
+        return NOT_COUNTED
     with step("count instructions"):
         counter = ProfileCounter(work.ready.guest, work.ready.symbols, work.setup.module)
         if counter.only_classes:
-            return _Counts(executed=_classes(work, work.workload, measured, counter))
+            return Counts(executed=_classes(work, work.workload, measured, counter))
         mark = counter.mark()
         marked = work.workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
         profile = counter.profile(mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program)
         executed = None if measured.varies else executed_classes(profile)
         if work.profile is None:
-            return _Counts(executed=executed)
+            return Counts(executed=executed)
         evidence = stored(profile, work.profile)
     if "purposes" in work.cell.profile:
         mechanism = "none" if armed is None else mechanism_seen(work.kind, armed.attachment.point, armed.seen)
         evidence = evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
-    return _Counts(evidence, executed, profile.uneven if measured.varies else ())
+    return Counts(evidence, executed, profile.uneven if measured.varies else ())
 
 
-def _classes(work: _Work, workload: Calls, measured: Measurement, counter: ProfileCounter) -> ExecutedClasses | None:
+def _classes(work: Work, workload: Calls, measured: Measurement, counter: ProfileCounter) -> ExecutedClasses | None:
     """The classes that the calls execute; None where the calls that were counted are not like those that were timed."""
     mark = counter.mark()
     with suppress(EvidenceError):
@@ -707,12 +427,12 @@ def _classes(work: _Work, workload: Calls, measured: Measurement, counter: Profi
     return None
 
 
-def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
+def _paired(work: Work, events: Path | None) -> tuple[Figures, Proof]:
     """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both."""
     plain, probed = [_timed(work)], []
-    counts, last = _NOT_COUNTED, _rounds(work) - 1
+    counts, last = NOT_COUNTED, _rounds(work) - 1
     for number in range(last + 1):
-        with _armed(work) as armed:
+        with armed_probe(work) as armed:
             renew = armed.attachment.renewal() if work.varies else None
             if renew is not None:
                 renew()
@@ -728,30 +448,18 @@ def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
     return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
 
 
-def _varying(work: _Work, batch: int) -> _Work:
+def _varying(work: Work, batch: int) -> Work:
     """The same of calls that vary, in batches of at most so many calls: in larger ones, each may have an interrupt."""
     assert isinstance(work.workload, Calls)
     return replace(work, varies=True, workload=replace(work.workload, largest_batch=batch))
 
 
-def _rounds(work: _Work) -> int:
+def _rounds(work: Work) -> int:
     # A table of programs or of the wall clock has enough repeats; that calls vary shows only here.
     return max(work.cell.repeats, FEWEST_WALL_REPEATS) if work.varies else work.cell.repeats
 
 
-@contextmanager
-def _armed(work: _Work) -> Iterator[_Armed]:
-    """Arm and observe. At the end ``attached`` disarms and checks that the original bytes are back."""
-    ready, left = work.ready, work.deadline.left
-    with attached(ready.guest, work.kind, work.setup.means, work.point, ready.symbols, left) as attachment:
-        if work.cell.handler != "noop":
-            attachment.set_handler(work.handler)
-        removed = remove_extras(attachment) if work.kind.extras == "removed" else ()
-        seen = attachment.wait_until_armed()
-        yield _Armed(work.kind, attachment, seen, attachment.detour(seen), removed)
-
-
-def _timed_between(work: _Work, armed: _Armed) -> Measurement:
+def _timed_between(work: Work, armed: Armed) -> Measurement:
     try:
         measured = _timed(work)
     except EvidenceError:
@@ -762,7 +470,7 @@ def _timed_between(work: _Work, armed: _Armed) -> Measurement:
     return measured
 
 
-def _proof(work: _Work, armed: _Armed, events: Path | None, counts: _Counts) -> Proof:
+def _proof(work: Work, armed: Armed, events: Path | None, counts: Counts) -> Proof:
     counted = count_hits(work, armed.attachment, events)
     armed.check_same("while the hits were counted")
     extras = armed.attachment.extras()
@@ -784,7 +492,7 @@ def _proof(work: _Work, armed: _Armed, events: Path | None, counts: _Counts) -> 
     )
 
 
-def _timed(work: _Work) -> Measurement:
+def _timed(work: Work) -> Measurement:
     guest, exact, left = work.ready.guest, work.exact, work.deadline.left()
     ticks = int(work.ready.artifacts.kernel.config["CONFIG_HZ"])
     if work.varies and isinstance(work.workload, Calls):
@@ -797,7 +505,7 @@ def _timed(work: _Work) -> Measurement:
     return measured
 
 
-def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) -> CellRecord:
+def _record(work: Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) -> CellRecord:
     cell, point, counted = work.cell, proof.point, proof.counted
     records = is_recording(cell.handler) and work.kind.mechanism != "none"
     with valid_result():
@@ -847,7 +555,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
         )
 
 
-def _profile_notes(counts: _Counts) -> Iterator[str]:
+def _profile_notes(counts: Counts) -> Iterator[str]:
     profile = counts.profile
     if counts.uneven:
         functions = ", ".join(shown(counts.uneven, _MOST_UNEVEN, "{} more functions"))
@@ -860,7 +568,7 @@ def _profile_notes(counts: _Counts) -> Iterator[str]:
         )
 
 
-def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | float]:
+def _parameters(work: Work, figures: Figures, proof: Proof) -> dict[str, str | float]:
     parameters: dict[str, str | float] = {
         **work.cell.parameters,
         KERNEL_RELEASE: work.ready.artifacts.kernel.release,

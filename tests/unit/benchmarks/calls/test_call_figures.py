@@ -16,8 +16,8 @@ import pytest
 from record_builders import cell
 
 from orchestrator.benchmarks.calls import measurement
+from orchestrator.benchmarks.calls.cell_work import Proof
 from orchestrator.benchmarks.calls.kind import KIND
-from orchestrator.benchmarks.calls.measurement import Proof
 from orchestrator.benchmarks.calls.samples import (
     Measurement,
     exact_baseline,
@@ -144,7 +144,7 @@ def test_calls_that_scatter_have_samples_for_an_interval(
         yield SimpleNamespace(attachment=SimpleNamespace(renewal=lambda: None), check_same=lambda when: None)
 
     counted, nowhere = count(), cast("Any", None)
-    monkeypatch.setattr(measurement, "_armed", armed)
+    monkeypatch.setattr(measurement, "armed_probe", armed)
     plain, probed = (singly(Counter({cost: 9, cost + 2000: 1})) for cost in (1000, 1120))
     monkeypatch.setattr(measurement, "_timed", lambda work: plain if scatters else measured(500.0))
     monkeypatch.setattr(measurement, "_timed_between", lambda work, armed: probed if scatters else measured(560.0))

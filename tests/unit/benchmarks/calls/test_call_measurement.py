@@ -14,15 +14,8 @@ import pytest
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls import measurement
-from orchestrator.benchmarks.calls.measurement import (
-    Counted,
-    count_hits,
-    extra_notes,
-    extra_sizes,
-    guard_notes,
-    removal_notes,
-    remove_extras,
-)
+from orchestrator.benchmarks.calls.cell_work import Counted, remove_extras
+from orchestrator.benchmarks.calls.measurement import count_hits, extra_notes, extra_sizes, guard_notes, removal_notes
 from orchestrator.catalog.probes import Extra, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest

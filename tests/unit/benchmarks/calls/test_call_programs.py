@@ -39,7 +39,7 @@ from orchestrator.benchmarks.calls.call_programs import (
     user_function,
 )
 from orchestrator.benchmarks.calls.call_results import Outcome, always_failing, watched_parameters
-from orchestrator.benchmarks.calls.measurement import Proof
+from orchestrator.benchmarks.calls.cell_work import Proof
 from orchestrator.benchmarks.calls.samples import Measurement
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.registry import kinds

@@ -19,6 +19,7 @@ from record_builders import cell, failed, run
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 from orchestrator.artifacts.machine_code import direct_calls
 from orchestrator.benchmarks.calls import kind as calls_kind
+from orchestrator.benchmarks.calls.cell_work import GuestCache
 from orchestrator.benchmarks.calls.kind import (
     MOST_POINTS,
     Executed,
@@ -29,7 +30,6 @@ from orchestrator.benchmarks.calls.kind import (
     found_points,
     instruction_points,
 )
-from orchestrator.benchmarks.calls.measurement import GuestCache
 from orchestrator.benchmarks.calls.report import REPORT
 from orchestrator.benchmarks.calls.table import CallCell, CallsTable, FoundPoint, call_cells
 from orchestrator.catalog.cpus import cpus

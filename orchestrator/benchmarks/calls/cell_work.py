@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A cell of calls under measurement: its guest, its armed probe, its proof, and what the cells of a guest share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from orchestrator.benchmarks.calls.call_programs import Calls, WholeProgram, Workload
+from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT, CallSetup
+from orchestrator.benchmarks.calls.samples import Figures
+from orchestrator.benchmarks.calls.table import CallCell, CallTask
+from orchestrator.catalog.probes import FETCHES, Extra, Handler, ProbeKind
+from orchestrator.errors import HitSkipped, NotEntered
+from orchestrator.probes.arming import attached
+from orchestrator.probes.attachment import Attachment, CallResults
+from orchestrator.probes.evidence import Observation, check_same
+from orchestrator.probes.point import Point, ProbePoint
+from orchestrator.results.contract import ExecutedClasses, ProfileEvidence
+from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.guests import CellDeadline
+
+_SameCalls = tuple[str, CallTask, int]
+_Found = TypeVar("_Found")
+
+
+class Baseline(NamedTuple):
+    """The figures of calls without a probe, the cell that timed them, and what it counted."""
+
+    cell_id: str
+    figures: Figures
+    executed: ExecutedClasses | None
+
+
+@dataclass
+class GuestCache:
+    """Results that cells of one guest on the exact clock share; each is proved to leave the kernel's text unchanged."""
+
+    _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
+    _switched: int = 0
+    _found: dict[tuple[str, _SameCalls], Any] = field(default_factory=dict)
+    _never: dict[tuple[_SameCalls, Point | None], NotEntered] = field(default_factory=dict)
+
+    def baseline(self, cell: CallCell) -> Baseline | None:
+        """The baseline of the same calls, timed in this guest for another point or handler; None without one."""
+        return self._baselines.get(_same_calls(cell))
+
+    def keep_baseline(self, cell: CallCell, figures: Figures, executed: ExecutedClasses | None) -> None:
+        self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures, executed))
+
+    def note_switched(self, switched: int) -> None:
+        """Drop the baselines if the kernel has switched static branches since: calls may cost something else now."""
+        if switched != self._switched:
+            self._baselines.clear()
+        self._switched = switched
+
+    def check_entered(self, cell: CallCell, kind: ProbeKind) -> None:
+        """Raise NotEntered where another probe has proved that the calls never reach the cell's point.
+
+        A user's own probe may be hit elsewhere, and some probes are at every system call: both are measured.
+        """
+        never = self._never.get((_same_calls(cell), cell.point))
+        is_users = kind.file is not None or kind.has_own_programs
+        is_at_point = kind.mechanism != "none" and not is_users and kind.site not in SITES_WITHOUT_POINT
+        if never is not None and is_at_point:
+            raise never
+
+    def keep_not_entered(self, cell: CallCell, error: NotEntered) -> None:
+        self._never.setdefault(
+            (_same_calls(cell), cell.point),
+            NotEntered(error.what, hint=error.hint, detail=[*error.detail, f"seen by {cell.id}"]),
+        )
+
+    def once(self, what: str, cell: CallCell, find: Callable[[], _Found]) -> _Found:
+        same = what, _same_calls(cell)
+        if same not in self._found:
+            self._found[same] = find()
+        found: _Found = self._found[same]
+        return found
+
+
+def _same_calls(cell: CallCell) -> _SameCalls:
+    # A task without arguments has its benchmark's: gtodbench and syscall call gettimeofday with others.
+    return cell.benchmark, replace(cell.task, hits=1, refusal=None), cell.repeats
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Hits of the calls and of others, traps, and results, where known; ``besides`` are hits of the program itself.
+
+    ``live`` are the bytes at the point in the process that made the calls, if the kernel changes them at the first hit.
+    """
+
+    hits: int
+    others: int | None
+    int3: int | None
+    results: CallResults | None
+    besides: int = 0
+    live: bytes | None = None
+
+
+class Counts(NamedTuple):
+    """What the calls executed: the proof of a profile, and the classes for modelled time; None where not counted.
+
+    ``uneven`` are the functions that not all of calls that vary execute alike.
+    """
+
+    profile: ProfileEvidence | None = None
+    executed: ExecutedClasses | None = None
+    uneven: Sequence[str] = ()
+
+
+NOT_COUNTED = Counts()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The observations at the probe point during the timed pass and the counting pass; None for what is not known.
+
+    ``extras`` are extra costs of the hits, ``extra_sizes`` the instructions a hit that each takes, ``removed`` the
+    extras that were disabled. ``watched`` are the results of the system calls that a user's function makes.
+    ``timed_in`` is the cell of the same guest that timed the same calls without a probe; None where this cell did.
+    """
+
+    point: ProbePoint
+    seen: Observation
+    calls: int
+    counted: Counted = Counted(0, None, 0, None)
+    detour: str | None = None
+    memory: tuple[int, int] | None = None
+    facts: Mapping[str, int | str] = field(default_factory=dict)
+    extras: Sequence[Extra] = ()
+    extra_sizes: Mapping[Extra, float] | None = None
+    removed: Sequence[Extra] = ()
+    timed_in: str | None = None
+    counts: Counts = NOT_COUNTED
+    watched: Mapping[str, CallResults] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A cell under measurement: its guest, its point and workload, its deadline, and the file for its profile.
+
+    If it ``varies``, calls differ from each other on the exact clock, and each is timed alone.
+    """
+
+    ready: ReadyGuest
+    cell: CallCell
+    setup: CallSetup
+    workload: Workload
+    kind: ProbeKind
+    point: ProbePoint
+    deadline: CellDeadline
+    cache: GuestCache
+    profile: Path | None = None
+    varies: bool = False
+
+    @property
+    def handler(self) -> Handler:
+        """What the attached probe is told to do: what it fetches is part of its kind."""
+        return "record" if self.cell.handler in FETCHES else self.cell.handler
+
+    @property
+    def counted(self) -> WholeProgram | None:
+        """The workload, if it is a program whose runs are counted by system call."""
+        return self.workload if isinstance(self.workload, WholeProgram) and self.workload.is_counted else None
+
+    @property
+    def exact(self) -> Calls | None:
+        """The workload, if its samples must be equal."""
+        workload = self.workload
+        is_exact = self.cell.clock == "instructions" and not self.varies
+        return workload if is_exact and isinstance(workload, Calls) else None
+
+
+@dataclass(frozen=True)
+class Armed:
+    """An armed probe: as it was seen then, its detour, and the extras that were disabled."""
+
+    kind: ProbeKind
+    attachment: Attachment
+    seen: Observation
+    detour: str | None
+    removed: Sequence[Extra]
+
+    def check_same(self, when: str) -> None:
+        """Raise EvidenceError unless the probe is as it was when it was armed."""
+        check_same(self.kind, self.seen, self.attachment.observe(), self.attachment.point, when)
+
+
+MOST_PASSES = 5
+"""Tries of a counting pass."""
+
+
+def without_skips(count: Callable[[], _Found]) -> _Found:
+    """What a counting pass found in which the kernel skipped no hit.
+
+    Since Linux 6.13 the probes of the tracepoints of system calls can be preempted, and the hit of a thread that runs
+    meanwhile is skipped: three in some passes of a program that takes a stack.
+    """
+    for _ in range(MOST_PASSES - 1):
+        with suppress(HitSkipped):
+            return count()
+    return count()
+
+
+def remove_extras(attachment: Attachment) -> Sequence[Extra]:
+    """Disable all extras for good, and return them. Raises EvidenceError where one stays."""
+    removed = attachment.extras()
+    for extra in removed:
+        attachment.disable(extra)
+    return removed
+
+
+@contextmanager
+def armed_probe(work: Work) -> Iterator[Armed]:
+    """Arm and observe. At the end ``attached`` disarms and checks that the original bytes are back."""
+    ready, left = work.ready, work.deadline.left
+    with attached(ready.guest, work.kind, work.setup.means, work.point, ready.symbols, left) as attachment:
+        if work.cell.handler != "noop":
+            attachment.set_handler(work.handler)
+        removed = remove_extras(attachment) if work.kind.extras == "removed" else ()
+        seen = attachment.wait_until_armed()
+        yield Armed(work.kind, attachment, seen, attachment.detour(seen), removed)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs of a whole program, counted by system call, with a probe and without."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from orchestrator.arch import INT3 as INT3_BYTE
+from orchestrator.benchmarks.calls.call_programs import WholeProgram
+from orchestrator.benchmarks.calls.cell_work import Counted, Counts, Proof, Work, armed_probe, without_skips
+from orchestrator.benchmarks.calls.samples import Figures, run_figures
+from orchestrator.errors import EvidenceError, NotEntered
+from orchestrator.probes.attachment import Attachment, Called
+from orchestrator.probes.evidence import check_traps
+from orchestrator.profile.counts import CountedWork, Region
+from orchestrator.profile.profiled import Counter as ProfileCounter
+from orchestrator.profile.profiled import stored
+from orchestrator.profile.system_calls import RunCounts, counted_runs, run_counts
+from orchestrator.results.contract import ProfileEvidence
+from orchestrator.run.guests import check_clocksource
+from orchestrator.steps import step
+
+
+@dataclass(frozen=True)
+class _CountedGuest:
+    """Runs of a program in a guest that counts instructions."""
+
+    work: Work
+    program: WholeProgram
+
+    @cached_property
+    def counter(self) -> ProfileCounter:
+        return ProfileCounter(self.work.ready.guest, self.work.ready.symbols, self.work.setup.module)
+
+    def runs(self, runs: int, caller: str | None = None, **cold: int) -> CountedWork:
+        """Runs that QEMU counted. Raises EvidenceError unless it counted what the clock did, but for faults."""
+        guest, left = self.work.ready.guest, self.work.deadline.left()
+        with step("count the program's instructions"):
+            mark = self.counter.mark()
+            timed = self.program.measure_counted(guest, runs, caller=caller, time_limit=left, **cold)
+            check_clocksource(guest)
+            regions = self.counter.regions_since(mark)
+            os.truncate(guest.counts_file, mark)  # some megabytes a run
+            return self.counter.work(regions, [int(ticks) for ticks in timed.samples])
+
+    def plain_runs(self, runs: int) -> Sequence[RunCounts]:
+        # Places are of the modules that are loaded now.
+        places = ProfileCounter(self.work.ready.guest, self.work.ready.symbols).places()
+        return run_counts(self.runs(runs).regions, places)
+
+    def counted_hits(self, attachment: Attachment) -> tuple[Region, int]:
+        """A run, and all hits of a handler that counts them. Raises HitSkipped."""
+        with attachment.separate_caller() as caller:
+            attachment.set_handler("count")
+            (run,) = self.runs(1, caller, cold=0).regions
+            attachment.set_handler("noop")
+        hits, others = attachment.counts(Called("program", 1, frozenset()))
+        return run, hits + (others or 0)
+
+    def stored(self, counted: CountedWork) -> ProfileEvidence:
+        assert self.work.profile is not None
+        calls = len(counted.regions)
+        profile = self.counter.profile_work(counted, self.work.cell.id, calls=calls, unit="run")
+        return stored(profile, self.work.profile, counted)
+
+
+def plain_runs(work: Work, program: WholeProgram) -> tuple[Figures, ProfileEvidence]:
+    """Runs without a probe. Raises EvidenceError."""
+    guest = _CountedGuest(work, program)
+    counted = guest.runs(work.cell.repeats)
+    found = counted_runs(counted.regions, guest.counter.places())
+    evidence = guest.stored(counted).model_copy(update={"parts": found.parts})
+    return run_figures(found.own, ()), evidence
+
+
+def probed_runs(work: Work, program: WholeProgram) -> tuple[Figures, Proof]:
+    """Runs with the probe between runs without it, and one in which its handler counts as many hits as QEMU entries.
+
+    The kernel's state changes from run to run, and lastingly: the runs of another cell are no baseline. Raises
+    EvidenceError, NotEntered where the program never enters the point.
+    """
+    guest = _CountedGuest(work, program)
+    around = (work.cell.repeats + 1) // 2
+    plain = guest.plain_runs(around)
+    with armed_probe(work) as armed:
+        counted = guest.runs(work.cell.repeats)
+        armed.check_same("while the runs were counted")
+        places, profile = guest.counter.places(), guest.stored(counted)
+        attachment = armed.attachment
+        run, hits = without_skips(lambda: guest.counted_hits(attachment))
+        entries = sum(one.executed for code, one in run.counts.items() if code.address == work.point.address)
+        int3 = sum(one.executed for code, one in run.counts.items() if code.code == f"{INT3_BYTE:02x}")
+        attachment.set_handler(work.handler)
+        if not entries:
+            raise NotEntered("a run of the program never entered the probe point")
+        # What starts the program, and other processes, enter it too.
+        if hits < entries:
+            raise EvidenceError(f"a run entered the point {entries} times and the probe's handler ran {hits} times")
+        check_traps(work.kind, entries, 0, int3)
+        armed.check_same("while the hits were counted")
+        proof = Proof(
+            point=attachment.point,
+            seen=armed.seen,
+            calls=entries,
+            counted=Counted(entries, hits - entries, int3, None),
+            detour=armed.detour,
+            memory=attachment.memory(),
+            facts=attachment.facts(),
+            extras=attachment.extras(),
+            removed=armed.removed,
+        )
+    found = counted_runs(counted.regions, places, [*plain, *guest.plain_runs(around)])
+    profile = profile.model_copy(update={"parts": found.parts})
+    return run_figures(found.own, found.plain), replace(proof, counts=Counts(profile))
