@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, zip_longest
 from operator import attrgetter
-from typing import get_args
 
-from orchestrator.benchmarks.calls.benchmarks import COUNTED_BENCHMARK, SHOWN_FOR, capability_list, capability_names
+from orchestrator.benchmarks.calls.benchmarks import SHOWN_FOR, capability_list, capability_names
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE, probe_in_catalogue, published_column
 from orchestrator.catalog.reference import ReferenceTable
@@ -30,7 +29,6 @@ from orchestrator.report.kind import (
     unit_meaning,
 )
 from orchestrator.report.sheet import (
-    COUNTED,
     NOTHING,
     UNDECIDED,
     UNKNOWN,
@@ -50,9 +48,9 @@ from orchestrator.report.sheet import (
     unknown_traps,
 )
 from orchestrator.results import parameters
-from orchestrator.results.contract import BACKGROUND, CellRecord, PartKind, RunPart, centre_of
+from orchestrator.results.contract import CellRecord, centre_of
 from orchestrator.results.modelled import ModelledCell
-from orchestrator.results.statistics import mean, median
+from orchestrator.results.statistics import mean
 
 _Name = Callable[[CellRecord], str]
 """A cell's name in its table."""
@@ -60,7 +58,8 @@ _Figure = Callable[[CellRecord], float | None]
 _overhead: _Figure = attrgetter("overhead")
 
 
-def _benchmark_title(cell: CellRecord) -> str:
+def benchmark_title(cell: CellRecord) -> str:
+    """What the cell runs, without its point."""
     if cell.benchmark == "gtodbench":
         return cell.benchmark
     return parameters.WORKLOAD.of(cell) or parameters.CALL.of(cell) or cell.benchmark
@@ -74,7 +73,7 @@ def _at_named_point(cell: CellRecord, what: str) -> str:
 
 def called(cell: CellRecord) -> str:
     """What the cell calls, with the probe point where the experiment names one."""
-    title = _benchmark_title(cell)
+    title = benchmark_title(cell)
     return _at_named_point(cell, "gettimeofday" if title == "gtodbench" else title)
 
 
@@ -102,8 +101,9 @@ def probed(panel: Panel) -> Sequence[CellRecord]:
     return [cell for cell in panel.cells if cell.probe != BASELINE]
 
 
-def _conditions(panel: Panel) -> str:
-    first, title = panel.first, _benchmark_title(panel.first)
+def conditions(panel: Panel) -> str:
+    """A line on what all cells of the panel have in common."""
+    first, title = panel.first, benchmark_title(panel.first)
     table = f"{first.table}: " if first.table else ""
     at = _at_named_point(first, title)
     what = f"{at}, " if at != title else ""
@@ -126,7 +126,7 @@ def _outcomes(cells: Sequence[CellRecord], name: _Name) -> tuple[Sequence[str], 
     for cell in cells:
         if cell.status == "ok" and parameters.OUTCOME in cell.parameters:
             arguments, call = (parameters.ARGUMENTS.of(cell) or "...").strip("[]"), parameters.CALL.of(cell)
-            title = _benchmark_title(cell) if call is None else f"{call}({arguments})"
+            title = benchmark_title(cell) if call is None else f"{call}({arguments})"
             calls.setdefault(title, []).append(cell)
     failing: list[str] = []
     others: list[str] = []
@@ -145,7 +145,7 @@ def _outcomes(cells: Sequence[CellRecord], name: _Name) -> tuple[Sequence[str], 
     return failing, others
 
 
-class _Layout:
+class Layout:
     """The common part of all layouts: the cells, in parts with their own evidence, the cells' names and footnotes."""
 
     def __init__(
@@ -227,7 +227,7 @@ def points_sheet(panel: Panel) -> Sheet:
     by_point = {at: by_probe for at, by_probe in at_points.items() if BASELINE in by_probe}
     cells = [cell for cell in panel.cells if _at(cell) in by_point]
     refused = [cell for cell in panel.cells if _at(cell) not in by_point]
-    layout, function = _Layout([cells], _name_of_reason, partial(other_kernel, panel)), _function(panel.first)
+    layout, function = Layout([cells], _name_of_reason, partial(other_kernel, panel)), _function(panel.first)
     names = {cell.probe: probe_title(cell) for cell in cells if cell.probe != BASELINE}
     headings = [f"{'entered' if function is None else 'executed'} by a call", *names.values()]
     rows = [
@@ -238,7 +238,7 @@ def points_sheet(panel: Panel) -> Sheet:
     each = f"function that {calls} enters" if function is None else f"instruction of {function} in {calls}"
     return layout.sheet(
         f"Overhead of probes on {cpu(panel.first.cpu).title}, at each {each}",
-        [_conditions(panel), *_baseline(cells)],
+        [conditions(panel), *_baseline(cells)],
         Grid(headings, [rows or [Row("no function", [NOTHING] * len(headings))]]),
         [unit_meaning(panel), *_refused(refused)],
     )
@@ -291,9 +291,9 @@ _COMPARED_WITH = "djprobe"
 def list_sheet(panel: Panel) -> Sheet:
     """A column for each probe, as in the lists of 2005: samples, their average, the overhead, what was published."""
     cells = panel.cells
-    overview = [f"Overhead of probes on {cpu(panel.first.cpu).title}", _conditions(panel)]
+    overview = [f"Overhead of probes on {cpu(panel.first.cpu).title}", conditions(panel)]
     title, *facts = [panel.reference.title, *overview] if panel.reference else overview
-    layout = _Layout([cells], probe_title, partial(other_kernel, panel))
+    layout = Layout([cells], probe_title, partial(other_kernel, panel))
     marks = layout.footnotes.marks
     blocks = [
         list(_measured(cells, layout.footnotes, _COUNTED if panel.times else "")),
@@ -323,7 +323,7 @@ _COUNTED, _MODELLED = "counted ", "modelled "
 def _measured(cells: Sequence[CellRecord], footnotes: Footnotes, kind: str) -> Iterator[Row]:
     first, unit = cells[0], unit_name(cells[0].unit)
     samples = [[figure(sample, cell.unit) for sample in cell.samples] for cell in cells]
-    yield from _sample_rows(f"{_benchmark_title(first)}(sample", samples)
+    yield from _sample_rows(f"{benchmark_title(first)}(sample", samples)
     centre = "average" if centre_of(first.clock, first.metric) is mean else "median"
     values = [
         cell.status + footnotes.marks(cell) if cell.value is None else figure(cell.value, cell.unit) for cell in cells
@@ -416,7 +416,7 @@ def _published(cells: Sequence[CellRecord], table: str) -> Iterator[Row]:
 def kernels_sheet(panels: Sequence[Panel]) -> Sheet:
     """A panel of each kernel, side by side."""
     first, parts = panels[0].first, [panel.cells for panel in panels]
-    layout = _Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
+    layout = Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
     others = [text for panel in panels[1:] for text in (panel.kernel, "difference", "")]
     return layout.sheet(
         f"Overhead of probes on {cpu(first.cpu).title}, on {len(panels)} kernels",
@@ -433,7 +433,7 @@ def kernels_sheet(panels: Sequence[Panel]) -> Sheet:
 
 def _conditions_on_kernels(panels: Sequence[Panel]) -> Iterator[str]:
     first = panels[0].first
-    table, what = f"{first.table}: " if first.table else "", _at_named_point(first, _benchmark_title(first))
+    table, what = f"{first.table}: " if first.table else "", _at_named_point(first, benchmark_title(first))
     yield f"{table}{first.cpu}, {processors(first)}, handler {first.handler}, {what}, {first.metric} in {first.unit}"
     releases = {panel.kernel: parameters.KERNEL_RELEASE.of(panel.first) for panel in panels}
     yield from (f"{kernel}: linux-{release}" for kernel, release in releases.items() if release)
@@ -494,106 +494,6 @@ def _values(cells: Sequence[CellRecord | None], value_of: _Figure, footnotes: Fo
             yield percent_of(value - base, base) if base > 0 else NOTHING
 
 
-# Programs by system call: a row for each part of a run, columns for the baseline and for what each probe adds to it.
-
-
-def shows_parts(panel: Panel) -> bool:
-    """Whether the panel's cells run a program whose parts are counted."""
-    return panel.first.benchmark == COUNTED_BENCHMARK
-
-
-_PARTS: Mapping[PartKind, str] = {
-    "user": "user space",
-    "call": "system calls",
-    "exception": "exceptions",
-    "interrupt": "interrupts",
-    "kernel": "rest of the kernel",
-}
-_OWN = [kind for kind in get_args(PartKind) if kind not in BACKGROUND]
-
-
-def parts_sheet(panel: Panel) -> Sheet:
-    """A run by system call: calls, instructions, and what each probe adds to them."""
-    layout = _Layout([panel.cells], probe_title, partial(other_kernel, panel))
-    marks, others = layout.footnotes.marks, probed(panel)
-    base = next((cell for cell in panel.cells if cell.probe == BASELINE), panel.first)
-    headings = ["calls", "instructions", "a call", "+-"]
-    headings += [text for cell in others for text in (f"{probe_title(cell)}{marks(cell)}", "+-")]
-    runs = max(len(cell.samples) for cell in panel.cells)
-    cells = [base, *others]
-    return layout.sheet(
-        f"A program by system call on {cpu(panel.first.cpu).title}",
-        [_conditions(panel), f"{_benchmark_title(panel.first)}: the median of {runs} runs, whose parts add up to it"],
-        Grid(headings, list(_part_blocks(cells)), together=2, narrowest=20),
-        [
-            "A run is from before the fork of its first process to after its end, with all processes that it starts: "
-            "the fork and the wait of what runs it are among the calls.",
-            "A call of user space: its instructions between two system calls, on the mean.",
-            "+-: how far runs of a guest lie apart. What a probe adds is the median of its runs less that of runs "
-            "without it, right before and behind; in brackets where both kinds of run lie farther apart together.",
-            "Interrupts and page faults have rows of their own, wherever they happen. Interrupts and the rest of the "
-            "kernel (its threads, processes that begin) depend on when a timer ticks, and are not the program's.",
-            unit_meaning(panel),
-        ],
-    )
-
-
-def _part_blocks(cells: Sequence[CellRecord]) -> Iterator[list[Row]]:
-    names: dict[PartKind, dict[str, None]] = {}
-    for part in (part for cell in cells for part in _parts(cell)):
-        names.setdefault(part.kind, {})[part.name] = None
-    system_calls = sum(part.calls for part in _parts(cells[0]) if part.kind == "call")
-    for kinds, whole, counted in ((_OWN, "the program", _OWN), (BACKGROUND, "all", [*_OWN, *BACKGROUND])):
-        rows = []
-        for kind in kinds:
-            if kind != "exception":
-                rows.append(_part_row(_PARTS[kind], cells, {kind}, calls=system_calls if kind == "user" else None))
-            for name in filter(None, names.get(kind, ())):
-                label, depth = (name, 2) if kind == "call" else (f"{_PARTS[kind]}: {name}", 0)
-                rows.append(_part_row(label, cells, {kind}, name, depth=depth))
-        yield [*rows, _part_row(whole, cells, {*counted}, calls=0)]
-
-
-def _parts(cell: CellRecord) -> Sequence[RunPart]:
-    return () if cell.profile is None else cell.profile.parts
-
-
-def _part_row(
-    label: str,
-    cells: Sequence[CellRecord],
-    kinds: Set[PartKind],
-    name: str | None = None,
-    *,
-    depth: int = 0,
-    calls: int | None = None,
-) -> Row:
-    """The parts of these kinds, or the one of this name; ``calls`` are others than theirs, which are not printed."""
-    base, *others = (
-        [part for part in _parts(cell) if part.kind in kinds and name in (None, part.name)] for cell in cells
-    )
-    total, own = sum(part.instructions for part in base), sum(part.calls for part in base) if calls is None else 0
-    each = own if calls is None else calls
-    texts = [NOTHING] * 4
-    if _parts(cells[0]):
-        texts = [str(own or NOTHING), str(total), number(round(total / each, 1)) if each else NOTHING]
-        runs = _sums([part.runs for part in base])
-        texts.append(number(max(runs) - min(runs)))
-    for cell, parts in zip(cells[1:], others, strict=True):
-        if not _parts(cell):
-            texts += [cell.status if len(kinds) > 1 and cell.status != "ok" else NOTHING, NOTHING]
-            continue
-        runs, plain = _sums([part.runs for part in parts]), _sums([part.plain for part in parts])
-        added, spread = median(runs) - median(plain), max(runs) - min(runs) + max(plain) - min(plain)
-        text = signed_figure(added, COUNTED)
-        texts += [f"({text})" if 0 < abs(added) <= spread else text, number(spread)]
-    return Row(label, texts, "bold" if len(kinds) > 1 else "", depth)
-
-
-def _sums(parts: Sequence[Sequence[int]]) -> Sequence[float]:
-    """The instructions of each run in all of the ``parts``, each of which has its own of every run."""
-    return [float(sum(run)) for run in zip(*parts, strict=True)] or [0.0]
-
-
 # bpftrace one-liners: a row for each, and for each kernel the cost of a hit and what the kernel says is attached.
 
 
@@ -605,7 +505,7 @@ def shows_one_liners(panel: Panel) -> bool:
 def one_liners_sheet(panels: Sequence[Panel]) -> Sheet:
     """A panel of each kernel, side by side, with what bpftrace attaches there."""
     first, parts = panels[0].first, [panel.cells for panel in panels]
-    layout = _Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
+    layout = Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
     rows: dict[str, list[str]] = {}
     for index, cell in ((index, cell) for index, part in enumerate(parts) for cell in part):
         columns = rows.setdefault(probe_title(cell), [NOTHING] * (2 * len(panels)))
@@ -679,7 +579,7 @@ class _Half:
             for cell in self.panel.cells
             if cell.probe == BASELINE
         ]
-        return f"{_conditions(self.panel)}; baseline {', '.join(baselines) or 'not measured'}"
+        return f"{conditions(self.panel)}; baseline {', '.join(baselines) or 'not measured'}"
 
 
 def mail_sheet(panels: Sequence[Panel]) -> Sheet:
@@ -696,7 +596,7 @@ def mail_sheet(panels: Sequence[Panel]) -> Sheet:
         label = probe_title(cell) if cell.probe == BASELINE else mail_label(cell)
         return f"{owner[cell.id].table.name} {label}"
 
-    layout = _Layout([half.panel.cells for half in halves], name, lambda cell: other_kernel(owner[cell.id].panel, cell))
+    layout = Layout([half.panel.cells for half in halves], name, lambda cell: other_kernel(owner[cell.id].panel, cell))
     first, footnotes = halves[0], layout.footnotes
     processors = dict.fromkeys(cpu(half.panel.first.cpu).title for half in halves)
     labels = dict.fromkeys(column for half in halves for column in half.table.columns)
@@ -743,7 +643,7 @@ def shows_capabilities(panel: Panel) -> bool:
 def capability_sheet(panel: Panel) -> Sheet:
     """A row for each capability, a column for each probe."""
     cells = probed(panel)
-    layout, first, deviating = _Layout([cells], _probe), panel.first, deviations(cells)
+    layout, first, deviating = Layout([cells], _probe), panel.first, deviations(cells)
     blocks = list(_capability_blocks({cell.probe: cell for cell in cells}, layout.footnotes))
     return layout.sheet(
         CAPABILITIES_TITLE,

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from orchestrator.benchmarks.calls import layouts
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.parts_sheet import parts_sheet, shows_parts
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.catalog.reference import ReferenceTable
@@ -221,8 +222,8 @@ class CallsReport(TableReport):
         (panel,) = panels
         if layouts.shows_points(panel):
             return layouts.points_sheet(panel)
-        if layouts.shows_parts(panel):
-            return layouts.parts_sheet(panel)
+        if shows_parts(panel):
+            return parts_sheet(panel)
         return layouts.capability_sheet(panel) if layouts.shows_capabilities(panel) else layouts.list_sheet(panel)
 
     def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
@@ -266,7 +267,7 @@ def _is_comparable(panel: Panel) -> bool:
         and all(len(set(cell.samples)) <= 1 for cell in panel.cells)
         and not layouts.shows_capabilities(panel)
         and not layouts.shows_points(panel)
-        and not layouts.shows_parts(panel)
+        and not shows_parts(panel)
     )
 
 
