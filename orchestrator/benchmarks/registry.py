@@ -34,12 +34,20 @@ def kinds() -> KindRegistry[BenchmarkKind]:
 @cache
 def reports() -> ReportRegistry:
     """Every kind, as a report needs it."""
-    return ReportRegistry([import_module(f"{__package__}.{name}.report").REPORT for name in NAMES], _modelled_times)
+    return ReportRegistry([import_module(f"{__package__}.{name}.report").REPORT for name in NAMES], _ModelledTimes())
 
 
-def _modelled_times(run: RunRecord) -> Mapping[str, ModelledCell]:
-    if not any(cell.executed is not None for cell in run.cells):
-        return {}
-    from orchestrator.model.modelled_run import modelled_times  # reads cost tables as experiments are read
+class _ModelledTimes:
+    """The modelled times of a run, kept until another is asked for: a report asks for those of its run five times."""
 
-    return modelled_times(run)
+    def __init__(self) -> None:
+        self._last: tuple[RunRecord, Mapping[str, ModelledCell]] | None = None
+
+    def __call__(self, run: RunRecord) -> Mapping[str, ModelledCell]:
+        if not any(cell.executed is not None for cell in run.cells):
+            return {}
+        if self._last is None or self._last[0] is not run:
+            from orchestrator.model.modelled_run import modelled_times  # reads cost tables as experiments are read
+
+            self._last = run, modelled_times(run)
+        return self._last[1]

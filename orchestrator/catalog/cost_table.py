@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
@@ -35,6 +36,7 @@ without a cost of its own."""
 INPUTS: tuple[Input, ...] = get_args(Input)
 
 
+@cache
 def priced_cpus() -> Mapping[str, Path]:
     """The files of the catalogue's cost tables by CPU."""
     return {path.stem: path for path in sorted(Path(str(files("orchestrator.catalog") / "costs")).glob("*.yaml"))}

@@ -20,7 +20,6 @@ from orchestrator.comparison.verdicts import (
     resolution,
     scattered_differences,
     shown_interval,
-    varies,
     work_difference,
 )
 from orchestrator.errors import LabError
@@ -295,7 +294,7 @@ def _budgeted(
     after: CellRecord, own: Budget | None, found: Mapping[Figure, Difference | None]
 ) -> tuple[BudgetedFigure, ...]:
     """A cell's figures with their budgets: for an increase the difference, for a limit the cell after alone."""
-    budget = own or (_UNBUDGETED_VARYING if varies(after) else UNBUDGETED)
+    budget = own or (_UNBUDGETED_VARYING if after.calls_vary else UNBUDGETED)
     allowances: Mapping[Figure, Allowance | Limit | None] = {"value": budget.value, "overhead": budget.overhead}
     budgeted = []
     for figure, allowance in allowances.items():
@@ -323,7 +322,7 @@ def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Differen
         reasons.insert(0, f"no significant difference: it is {shown_interval(interval, unit)}")
     if change in ("unchanged", "undecided") and overhead is not None and overhead.interval is not None:
         low, high = overhead.interval
-        if any(map(varies, both)) and not overhead.undecided and (low > 0 or high < 0):
+        if any(cell.calls_vary for cell in both) and not overhead.undecided and (low > 0 or high < 0):
             change = "dearer" if low > 0 else "cheaper"
             reasons.insert(0, f"the overhead differs, {shown_interval((low, high), unit)}")
     return CellChange(pair, change, "; ".join(reasons), value, overhead, budgeted)

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Literal
 
 from orchestrator.errors import HostError
-from orchestrator.results.contract import PER_CALL, PER_RUN, CellRecord
+from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.parameters import RESOLVABLE
 from orchestrator.results.statistics import FEWEST_RUNS, Interval, Resolution, median, median_interval
 
@@ -71,12 +71,7 @@ class Difference:
 
 def is_exact(cell: CellRecord) -> bool:
     """Whether the cell's number is a count that is equal in every run: not of whole runs, nor of scattering calls."""
-    return cell.clock == "instructions" and cell.metric != PER_RUN and not varies(cell)
-
-
-def varies(cell: CellRecord) -> bool:
-    """Whether the cell's calls differ from each other on the exact clock."""
-    return cell.clock == "instructions" and cell.metric == PER_CALL and len(set(cell.samples)) > 1
+    return cell.clock == "instructions" and cell.metric != PER_RUN and not cell.calls_vary
 
 
 def exact_difference(before: float, after: float) -> Difference:

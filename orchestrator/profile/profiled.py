@@ -63,7 +63,7 @@ class Counter:
     @cached_property
     def regions(self) -> Sequence[counts.Region]:
         """All regions of the plugin, in order. Raises EvidenceError if it could not count everything."""
-        return counts.read_regions(self.guest.counts_file, 0)
+        return self.regions_since(0)
 
     def regions_since(self, mark: int) -> Sequence[counts.Region]:
         """The plugin's regions since the ``mark``, in order. Raises EvidenceError if it could not count everything."""

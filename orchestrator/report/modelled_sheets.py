@@ -68,7 +68,7 @@ def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement
                 if known.document_id == table.document_id and {column, other_column} <= set(known.columns)
             }
             (disputed if len(orders) > 1 else lost).append(f"{one} and {other}")
-    errors = [cell.error for cell in cells if _is_prediction(cell) and cell.error is not None]
+    errors = [cell.error for cell in cells if cell.is_prediction and cell.error is not None]
     return Agreement(errors, kept, disputed, lost, in_band)
 
 
@@ -82,7 +82,7 @@ def modelled_summary(modelled: ModelledRun, assessments: Sequence[Assessment]) -
         beside = "" if cell.published is None else f"; published: {published_figure(cell.published)}"
         sentence = f"Largest overhead: {_name(cell)}, {cell.overhead:.1f} nsec ({low:.1f} to {high:.1f}){beside}."
         findings.append(Finding(Rank.LARGEST, sentence))
-    errors = [(abs(cell.error), cell) for cell in times if _is_prediction(cell) and cell.error is not None]
+    errors = [(abs(cell.error), cell) for cell in times if cell.is_prediction and cell.error is not None]
     if errors:
         worst, cell = max(errors, key=itemgetter(0))
         middle = f"in the median by {100 * median(error for error, _ in errors):.1f} %"
@@ -96,10 +96,6 @@ def modelled_summary(modelled: ModelledRun, assessments: Sequence[Assessment]) -
         first = (without[0].reason or "").splitlines()[0]
         findings.append(Finding(rank, f"{counted}, {without[0].id}: {first}"))
     return most_important(findings)
-
-
-def _is_prediction(cell: ModelledCell) -> bool:
-    return cell.role == "predicted" and not cell.is_fit
 
 
 def _name(cell: ModelledCell) -> str:
@@ -284,7 +280,7 @@ def _remarks(table: _Table) -> Iterator[str]:
             f"{table.name}, {_errors(cells)}: from the counts of kernel {kernel}; the costs were fitted to these "
             f"figures with the counts of {fitted_to}."
         )
-    large = [cell for cell in table.cells if _is_prediction(cell) and abs(cell.error or 0.0) > LARGE]
+    large = [cell for cell in table.cells if cell.is_prediction and abs(cell.error or 0.0) > LARGE]
     known = error_reasons().get(table.published.id, ()) if table.published else ()
     for reason in known:
         concerned = [cell for cell in large if published_column(cell.probe) in reason.columns]

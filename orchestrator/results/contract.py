@@ -416,6 +416,11 @@ class CellRecord(Record):
     """The published figures of the same cell, if any."""
 
     @property
+    def calls_vary(self) -> bool:
+        """Whether the cell's calls differ from each other on the exact clock."""
+        return self.clock == "instructions" and self.metric == PER_CALL and len(set(self.samples)) > 1
+
+    @property
     def first_line(self) -> str:
         return (self.reason or self.status).splitlines()[0]
 

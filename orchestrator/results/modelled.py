@@ -79,6 +79,11 @@ class ModelledCell(Record):
         return self.role == "calibration" or self.calibration_kernel is not None
 
     @property
+    def is_prediction(self) -> bool:
+        """Whether the published figure is a test of the model."""
+        return self.role == "predicted" and not self.is_fit
+
+    @property
     def error(self) -> float | None:
         """The relative error of the model; None without a positive published figure."""
         if self.overhead is None or self.published is None or self.published <= 0:

@@ -190,7 +190,7 @@ def _spent(name: str) -> _Figure:
 
 
 def _varying(cells: Sequence[CellRecord]) -> Iterator[str]:
-    if any(cell.clock == "instructions" and cell.overhead and len({*cell.samples}) > 1 for cell in cells):
+    if any(cell.calls_vary and cell.overhead for cell in cells):
         yield "Where calls vary, the overhead is what the probe adds to calls that take the same path."
 
 

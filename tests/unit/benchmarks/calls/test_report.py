@@ -13,7 +13,7 @@ from report_examples import RUNS
 from report_text import check_golden_table, printed
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.report.kind import charts
+from orchestrator.report.kind import charts, panels
 from orchestrator.report.text import render_markdown, summary
 from orchestrator.results.contract import CellRecord
 
@@ -246,3 +246,13 @@ def test_times_of_a_one_liner_have_their_intervals_and_its_mechanism() -> None:
 def test_each_kernel_has_its_chart() -> None:
     drawn = charts(run(*on("lab-i386-up", table="t"), *on("debian-686", SECOND, table="t")), reports())
     assert sorted(drawn) == ["t-debian-686", "t-lab-i386-up"]
+
+
+@pytest.mark.parametrize(("metric", "is_said"), [("cost per call", True), ("cost per run", False)])
+def test_only_of_calls_that_vary_the_table_says_what_their_overhead_is(metric: str, is_said: bool) -> None:
+    """Runs of a program scatter, too, and have another overhead."""
+    samples = {"metric": metric, "samples": [400.0, 410.0, 420.0], "value": 410.0, "reference": None}
+    baseline, kprobe = cell("none", **samples, overhead=0.0), cell("kprobe", **samples, overhead=10.0)
+    (panel,) = panels(run(baseline, kprobe), reports())
+    said = [one for one in reports().kind_of(kprobe).sheet([panel]).sentences if one.startswith("Where calls vary")]
+    assert bool(said) is is_said
