@@ -184,8 +184,7 @@ class Calls:
         scatter. Raises EvidenceError where samples differ, or depend on the size of the batches, and calls do not.
         """
         sounding = self._samples(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
-        between_ticks = INSTRUCTIONS_PER_SECOND / ticks_per_second
-        batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.samples[0]))
+        batch = _between_ticks(INSTRUCTIONS_PER_SECOND, ticks_per_second, max(1.0, sounding.samples[0]))
         if batch < 1:
             raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
         # At least two, to check that they are equal.
@@ -273,16 +272,15 @@ class Calls:
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample, in batches that fit between two timer ticks, or smaller ones on a busy host."""
         sounding = self._undisturbed(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
-        between_ticks = _NANOSECONDS_PER_SECOND / ticks_per_second
-        batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.nanoseconds[0]))
+        batch = _between_ticks(_NANOSECONDS_PER_SECOND, ticks_per_second, max(1.0, sounding.nanoseconds[0]))
         batch = min(max(1, batch), self.calls)
         return self._undisturbed(guest, Sampling(self.calls, batch, 1, self.calls), time_limit)
 
     def measure_singly(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample on the exact clock, each call alone: ``costs`` has what calls that differ take."""
         sounding = self._undisturbed(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
-        between_ticks = INSTRUCTIONS_PER_SECOND / ticks_per_second
-        batch = int(between_ticks * _SHARE_OF_A_TICK / (_SINGLE_TOLL + max(1.0, sounding.samples[0])))
+        each = _SINGLE_TOLL + max(1.0, sounding.samples[0])
+        batch = _between_ticks(INSTRUCTIONS_PER_SECOND, ticks_per_second, each)
         calls = min(self.calls, _MOST_SINGLE)
         wanted = Sampling(calls, max(1, min(batch, calls, self.largest_batch)), 1, calls, is_single=True)
         return self._undisturbed(guest, wanted.warmed() if self.depends_on_ticks else wanted, time_limit)
@@ -375,6 +373,11 @@ class Calls:
         """Raise EvidenceError for another system call: a baseline has no hits that would prove which one it made."""
         if number != self.number:
             raise EvidenceError(f"the program made system call {number}, not {self.number}")
+
+
+def _between_ticks(units_per_second: float, ticks_per_second: int, each: float) -> int:
+    """How many calls that take ``each`` so many units fit between two timer ticks."""
+    return int(units_per_second / ticks_per_second * _SHARE_OF_A_TICK / each)
 
 
 def system_call(
