@@ -16,7 +16,13 @@ from orchestrator.artifacts.git_tree import is_revision
 from orchestrator.cli import options
 from orchestrator.cli.compared import compared_kernels, load_comparison
 from orchestrator.comparison.comparison import ComparedRuns
-from orchestrator.comparison.forms import comparison_page, comparison_sheet, comparison_text, render_comparison
+from orchestrator.comparison.forms import (
+    comparison_comment,
+    comparison_page,
+    comparison_sheet,
+    comparison_text,
+    render_comparison,
+)
 from orchestrator.errors import UsageError
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
@@ -25,7 +31,7 @@ from orchestrator.report.text import print_sheets
 from orchestrator.results.runs import find_run
 from orchestrator.results.store import LATEST, Store, check_baseline_name, unknown_baseline
 
-ComparisonForm = StrEnum("ComparisonForm", "TABLE MARKDOWN JSON HTML")
+ComparisonForm = StrEnum("ComparisonForm", "TABLE MARKDOWN GITHUB JSON HTML")
 
 
 @options.expected_failures
@@ -43,7 +49,8 @@ def compare(
         ComparisonForm,
         typer.Option(
             "--format",
-            help="table: for people; markdown: the same for GitHub; json: for programs; html: a page with everything.",
+            help="table: for people; markdown: the same for GitHub; github: a comment of a pull request that replaces "
+            "itself; json: for programs; html: a page with everything.",
         ),
     ] = ComparisonForm.TABLE,
     only: options.Only = None,
@@ -149,6 +156,8 @@ def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out:
             typer.echo(comparison_text(compared), nl=False)
         case ComparisonForm.MARKDOWN:
             typer.echo(render_comparison(compared, limit), nl=False)
+        case ComparisonForm.GITHUB:
+            typer.echo(comparison_comment(compared, limit), nl=False)
         case ComparisonForm.TABLE:
             print_sheets([comparison_sheet(compared, limit)], Console())
 

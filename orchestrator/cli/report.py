@@ -23,7 +23,7 @@ from orchestrator.model.cost_file import cost_file, cost_sources, write_table
 from orchestrator.model.modelled_run import calibrated, known_costs, modelled_run, own_costs
 from orchestrator.paths import lab_dir, user_path
 from orchestrator.report.claims import ClaimsLayout, all_claims, assess, decided_claims
-from orchestrator.report.exports import render_csv, render_junit
+from orchestrator.report.exports import render_bencher, render_csv, render_junit
 from orchestrator.report.html.frame import PAGE, Page
 from orchestrator.report.html.run_page import run_page, sheets_page
 from orchestrator.report.kind import draw_charts
@@ -39,7 +39,7 @@ from orchestrator.results.runs import Run, find_run
 from orchestrator.results.store import LATEST
 
 ReportClock = StrEnum("ReportClock", "MEASURED MODELLED")
-Format = StrEnum("Format", "TABLE MARKDOWN CSV JSON JUNIT HTML")
+Format = StrEnum("Format", "TABLE MARKDOWN CSV JSON JUNIT BENCHER HTML")
 
 
 @expected_failures
@@ -58,7 +58,7 @@ def report(
         typer.Option(
             "--format",
             help="table: for people; markdown: the same for GitHub; csv: a row per cell; json: the result contract; "
-            "junit: for CI systems; html: a page with everything.",
+            "junit: for CI systems; bencher: for its dashboard; html: a page with everything.",
         ),
     ] = Format.TABLE,
     clock: Annotated[
@@ -96,15 +96,10 @@ def report(
         check_page_file(out)
     layout = all_claims if claims else decided_claims
     found = find_run(run or LATEST, lab_dir())
-    if form is Format.HTML:
-        _show_page(found, clock, costs or [], out)
-    elif clock is ReportClock.MODELLED:
-        _print_modelled(found, form, costs or [], layout)
-    elif form is Format.JUNIT:
-        consoles = last_lines(found.directory, [cell.id for cell in found.record.cells if cell.status == "failed"])
-        typer.echo(render_junit(found.record, origin_of(found.directory), consoles), nl=False)
+    if clock is ReportClock.MEASURED:
+        print_run(found, form, layout, out)
     else:
-        _print(found.record, form, layout)
+        _print_modelled(found, form, costs or [], layout, out)
     if charts:
         sys.stdout.flush()
         for path in draw_charts(found.record, found.directory, reports()):
@@ -128,24 +123,13 @@ def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
     for option, is_wrong, what, hint in wrong:
         if option in given and is_wrong:
             raise UsageError(what, where=option, hint=hint)
-    if is_modelled and form in (Format.CSV, Format.JUNIT):
+    if is_modelled and form in (Format.CSV, Format.JUNIT, Format.BENCHER):
         raise UsageError(f"{form} has measured figures only", where="--format", hint="leave out --clock modelled")
 
 
-def _show_page(run: Run, clock: ReportClock, costs: Sequence[str], out: Path | None) -> None:
-    def make(folder: str | None) -> Page:
-        if clock is ReportClock.MEASURED:
-            return run_page(run, reports(), folder)
-
-        modelled = modelled_run(run.record, {**known_costs(), **own_costs(costs, run)})
-        claims = assess(run.record, reports(), modelled)
-        sentences = modelled_summary(modelled, claims)
-        return Page(sheets_page(f"{modelled.experiment}, modelled", modelled_sheets(modelled), claims, sentences))
-
-    show_page(make, out, run.directory / PAGE)
-
-
-def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
+def print_run(run: Run, form: Format, claims: ClaimsLayout = decided_claims, out: Path | None = None) -> None:
+    """Print what a run measured; a page goes to ``out``, as ``show_page`` says. Raises UsageError for an empty run."""
+    record = run.record
     match form:
         case Format.TABLE:
             print_table(record, Console(), reports(), claims)
@@ -155,9 +139,16 @@ def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
             typer.echo(render_csv(record), nl=False)
         case Format.JSON:
             typer.echo(record_text(record), nl=False)
+        case Format.JUNIT:
+            consoles = last_lines(run.directory, [cell.id for cell in record.cells if cell.status == "failed"])
+            typer.echo(render_junit(record, origin_of(run.directory), consoles), nl=False)
+        case Format.BENCHER:
+            typer.echo(render_bencher(record), nl=False)
+        case Format.HTML:
+            show_page(lambda folder: run_page(run, reports(), folder), out, run.directory / PAGE)
 
 
-def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: ClaimsLayout) -> None:
+def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: ClaimsLayout, out: Path | None) -> None:
     modelled = modelled_run(run.record, {**known_costs(), **own_costs(costs, run)})
     assessments = assess(run.record, reports(), modelled)
     claims = [layout(one, run.record.run) for one in assessments]
@@ -170,6 +161,9 @@ def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: Claims
             typer.echo(render_sheets(modelled.experiment, sheets, claims, sentences), nl=False)
         case Format.JSON:
             typer.echo(json_text(modelled), nl=False)
+        case Format.HTML:
+            page = sheets_page(f"{modelled.experiment}, modelled", modelled_sheets(modelled), assessments, sentences)
+            show_page(lambda _: Page(page), out, run.directory / PAGE)
 
 
 @expected_failures

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
@@ -22,6 +21,7 @@ from orchestrator.catalog.kernels import kernel
 from orchestrator.cli import options
 from orchestrator.cli.measuring import Measurer
 from orchestrator.cli.options import expected_failures, write_page_to
+from orchestrator.cli.report import Format, print_run
 from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile
 from orchestrator.experiment.file import load_experiment
@@ -30,11 +30,11 @@ from orchestrator.guest.machine import Machine, Wiring, qemu_command, qemu_cpu_n
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
+from orchestrator.report.exports import render_csv
 from orchestrator.report.html.frame import PAGE
 from orchestrator.report.html.run_page import run_page
 from orchestrator.report.kind import draw_charts
-from orchestrator.report.text import print_table
-from orchestrator.results.contract import RunRecord, all_ok
+from orchestrator.results.contract import all_ok, json_text
 from orchestrator.results.runs import Run, check_directory
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.boot import checked_cells
@@ -65,6 +65,9 @@ def run(
         list[str] | None,
         typer.Option(metavar="PART", help="Profile cells by symbols, classes, stacks, caches or purposes."),
     ] = None,
+    form: Annotated[
+        Format, typer.Option("--format", help="As of report; several files have one JSON array, and one CSV header.")
+    ] = Format.TABLE,
     html: Annotated[bool, typer.Option("--html", help="Write a page, report.html in the run's directory.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the experiment's latest unfinished run.")] = False,
     dry_run: Annotated[
@@ -77,6 +80,7 @@ def run(
 
     Exits with 1 if a cell failed.
     """
+    _check_form(form, configs)
     # Check all files before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
     if profile:
@@ -98,18 +102,21 @@ def run(
     if dry_run:
         for experiment, planned, kernels in zip_longest(experiments, plans, unchecked):
             _print_plan(planned, cached)
-            for unknown in (one.table.unknown for one in experiment.tables if one.table.unknown is not None):
-                typer.echo(f"# {unknown}")
-            for name in kernels or ():
-                typer.echo(f"# points not checked: kernel {name} is not in the cache, or its code is unreadable")
+            _print_unchecked(experiment, kernels or ())
         return
-    valid = True
+    measured: list[Run] = []
     for experiment, planned, directory in zip(experiments, plans, directories, strict=True):
         work = partial(_run_one, experiment=experiment, planned=planned, directory=directory, resume=resume)
         entry, record = measurer.run(work)
-        _show(record, entry, charts=experiment.charts, html=html)
-        valid = all_ok(record) and valid
-    raise typer.Exit(0 if valid else 1)
+        measured.append(Run(record, entry.directory))
+        _show(measured, len(configs), form, charts=experiment.charts, html=html)
+    raise typer.Exit(0 if all(all_ok(one.record) for one in measured) else 1)
+
+
+def _check_form(form: Format, configs: Sequence[Path]) -> None:
+    if len(configs) > 1 and form in (Format.JUNIT, Format.BENCHER, Format.HTML):
+        hint = f"run them one at a time, or afterwards: {PROGRAM} report RUN --format {form}"
+        raise UsageError(f"{form} is a document on one run", where="--format", hint=hint)
 
 
 def _directories(out: Path | None, experiments: Sequence[Experiment], *, resume: bool) -> Sequence[Path | None]:
@@ -159,25 +166,34 @@ def _run_one(
     return runner.run(experiment, planned, directory)
 
 
-def _show(record: RunRecord, entry: RunEntry, *, charts: bool, html: bool) -> None:
-    print_table(record, Console(), reports())
+def _show(measured: Sequence[Run], count: int, form: Format, *, charts: bool, html: bool) -> None:
+    """Print the last run that was measured, of ``count``: in JSON all, if it is the last of several."""
+    run = measured[-1]
+    if form is Format.JSON and count > 1:
+        if len(measured) == count:
+            typer.echo(f"[{','.join(json_text(one.record) for one in measured)}]")
+    elif form is Format.CSV and len(measured) > 1:
+        typer.echo(render_csv(run.record).partition("\r\n")[2], nl=False)  # without the header
+    else:
+        print_run(run, form)
     sys.stdout.flush()
-    forms = "markdown, csv, json, junit or html"
-    print(f"\nother forms: {PROGRAM} report {entry.id} --format {forms}", file=sys.stderr)
-    print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
+    if form is Format.TABLE:
+        forms = "markdown, csv, json, junit, bencher or html"
+        print(f"\nother forms: {PROGRAM} report {run.record.run} --format {forms}", file=sys.stderr)
+    print(f"run {run.record.run}: {run.directory}", file=sys.stderr)
     if charts:
-        _draw(record, entry)
+        _draw(run)
     if html:
-        write_page_to(entry.directory / PAGE, partial(run_page, Run(record, entry.directory), reports()))
+        write_page_to(run.directory / PAGE, partial(run_page, run, reports()))
 
 
-def _draw(record: RunRecord, entry: RunEntry) -> None:
+def _draw(run: Run) -> None:
     try:
-        drawn = draw_charts(record, entry.directory, reports())
+        drawn = draw_charts(run.record, run.directory, reports())
     except HostError as error:  # the figures are already stored
         print(f"no charts: {error}", file=sys.stderr)
     else:
-        where = f"charts: {entry.directory / 'charts'} ({counted(len(drawn), 'file')})"
+        where = f"charts: {run.directory / 'charts'} ({counted(len(drawn), 'file')})"
         print(where if drawn else "these cells have no charts", file=sys.stderr)
 
 
@@ -197,6 +213,13 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
     check_resumable(entry, experiment, kinds())
     check_same_cells(entry, store.unfinished_cells(entry.id), plan(experiment))
     return entry
+
+
+def _print_unchecked(experiment: Experiment, kernels: Sequence[str]) -> None:
+    for unknown in (one.table.unknown for one in experiment.tables if one.table.unknown is not None):
+        typer.echo(f"# {unknown}")
+    for name in kernels:
+        typer.echo(f"# points not checked: kernel {name} is not in the cache, or its code is unreadable")
 
 
 def _print_plan(planned: Plan, context: BuildContext) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A comparison as a table, as Markdown, as JSON and as a page."""
+"""A comparison as a table, as Markdown, as a comment, as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from orchestrator.report.sheet import (
     signed_figure,
     used_columns,
 )
-from orchestrator.report.text import escaped, grid_table, paragraph, quoted
+from orchestrator.report.text import details, escaped, github_comment, grid_table, made_with, paragraph, quoted
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import ProfileDifference
@@ -168,25 +168,37 @@ _STYLES = {"dearer": "red", "failed": "red", "vanished": "red", "cheaper": "gree
 
 def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     """The changed cells, the largest relative change first; those after the first ``limit`` share a row."""
-    changed = compared.comparison.changed
-    listed = changed if limit is None or len(changed) <= limit + 1 else changed[:limit]
-    names = CellNames(compared.comparison)
-    reasons = list(dict.fromkeys(one.reason for one in listed if one.reason))
-    symbols = compared.symbols(listed)
-    rows = [row for one in listed for row in _rows(one, names.of(one), symbols.get(one.pair.title), reasons)]
-    if len(listed) < len(changed):
-        rows.append(Row(others(len(changed) - len(listed)), [""] * len(_HEADINGS)))
+    listed = _listed(compared, limit)
+    grid, footnotes = _grid(compared, listed, compared.symbols(listed))
     next_command = next_run(compared)
-    headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
-    grid = Grid(headings, [narrowed], together=4, narrowest=16)
     unchanged = Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0))])
     return Sheet(
         title=experiments(compared),
         facts=[summary(compared), *runs_sentence(compared), *origin_sentences(compared), *common_parts(compared)],
-        grid=grid if rows else Grid(["cells"], [[unchanged]]),
+        grid=grid if listed else Grid(["cells"], [[unchanged]]),
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
-        footnotes=[Footnote(number, text) for number, text in enumerate(reasons, start=1)],
+        footnotes=footnotes,
     )
+
+
+def _listed(compared: ComparedRuns, limit: int | None) -> Sequence[CellChange]:
+    changed = compared.comparison.changed
+    return changed if limit is None or len(changed) <= limit + 1 else changed[:limit]
+
+
+def _grid(
+    compared: ComparedRuns, listed: Sequence[CellChange], symbols: Mapping[str, ProfileDifference]
+) -> tuple[Grid, Sequence[Footnote]]:
+    """The listed changes, each with its ``symbols`` by the title of its pair."""
+    names = CellNames(compared.comparison)
+    reasons = list(dict.fromkeys(one.reason for one in listed if one.reason))
+    rows = [row for one in listed for row in _rows(one, names.of(one), symbols.get(one.pair.title), reasons)]
+    hidden = len(compared.comparison.changed) - len(listed)
+    if hidden:
+        rows.append(Row(others(hidden), [""] * len(_HEADINGS)))
+    headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
+    footnotes = [Footnote(number, text) for number, text in enumerate(reasons, start=1)]
+    return Grid(headings, [narrowed], together=4, narrowest=16), footnotes
 
 
 def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, reasons: Sequence[str]) -> Iterator[Row]:
@@ -227,9 +239,28 @@ def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
         sheet = comparison_sheet(compared, limit)
         parts.append(grid_table(sheet.grid))
         parts += [f"\\[{note.mark}\\] {escaped(note.text)}" for note in sheet.footnotes]
-    rest = "\n\n".join(_rest(compared))
-    parts.append(f"<details><summary>Details</summary>\n\n{rest}\n\n</details>")
+    parts.append(details("Details", "\n\n".join(_rest(compared))))
     return "\n\n".join(parts) + "\n"
+
+
+def comparison_comment(compared: ComparedRuns, limit: int | None = None) -> str:
+    """The comparison as a comment of a pull request: see ``github_comment``."""
+    mark = _BEYOND if compared.comparison.beyond else _WITHIN
+    listed, names = _listed(compared, limit), CellNames(compared.comparison)
+    symbols = compared.symbols(listed)
+    grid, footnotes = _grid(compared, listed, {})
+    parts = [grid_table(grid)] if listed else []
+    parts += [f"\\[{note.mark}\\] {escaped(note.text)}" for note in footnotes]
+    for one in listed:
+        if (found := symbols.get(one.pair.title)) is not None:
+            table = grid_table(difference_sheet(found, _PAGE_SYMBOLS).grid)
+            parts.append(details(f"{names.of(one)}, by symbol", table))
+    parts.append(details("Details", "\n\n".join(_rest(compared))))
+    before, after = compared.before.record.run, compared.after.record.run
+    more = command("report", after) if before == after else command("compare", before, after, "--limit", "0")
+    runs = [compared.before] if before == after else [compared.before, compared.after]
+    made = made_with(*runs)
+    return github_comment(experiments(compared), f"{mark} {summary(compared)}", parts, made, more)
 
 
 def _rest(compared: ComparedRuns) -> Iterator[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Export runs as CSV and JUnit XML."""
+"""Export runs as CSV, JUnit XML and Bencher Metric Format."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.report.sheet import csv_text
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
 from orchestrator.results.origin import Origin
+from orchestrator.results.statistics import Interval, median_interval
 
 _NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidence, "reference": ReferenceValue}
 """Fields with one column per subfield."""
@@ -165,3 +166,26 @@ def _figures(cell: CellRecord) -> Iterator[tuple[str, str]]:
     proof = cell.evidence or cell.work
     if proof is not None:
         yield "evidence", json.dumps(proof.model_dump(mode="json", exclude_none=True))
+
+
+def render_bencher(run: RunRecord) -> str:
+    """The figures of ``run`` in Bencher Metric Format (https://bencher.dev/bmf.json), cells by their ids.
+
+    Cells without a number are left out. Raises UsageError for a run without any.
+    """
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for cell in run.cells:
+        if cell.value is None:
+            continue
+        interval = median_interval(cell.samples) if cell.clock == "wall" and cell.samples else None
+        found[cell.id] = {"nanoseconds" if cell.unit == "ns" else cell.unit: _metric(cell.value, interval)}
+        if cell.overhead is not None:
+            found[cell.id]["overhead"] = _metric(cell.overhead, cell.interval)
+    if not found:
+        raise UsageError(f"no cell of run {run.run} has a number", hint=f"see why: {PROGRAM} report {run.run}")
+    return json.dumps(found, indent=2) + "\n"
+
+
+def _metric(value: float, interval: Interval | None) -> dict[str, float]:
+    bounds = {} if interval is None else {"lower_value": interval[0], "upper_value": interval[1]}
+    return {"value": value, **bounds}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs as text: tables for a terminal, GitHub-flavoured Markdown, and a summary of three sentences."""
+"""Runs as text: tables for a terminal, GitHub-flavoured Markdown, comments, and a summary of three sentences."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from itertools import chain
 
 from rich.console import Console
@@ -18,6 +19,8 @@ from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Ver
 from orchestrator.report.kind import ReportRegistry, run_tables
 from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Sheet, by_reason, shared_key
 from orchestrator.results.contract import RunRecord
+from orchestrator.results.origin import origin_of
+from orchestrator.results.runs import EXPERIMENT_FILE, Run
 
 _LONG = 150
 """The length from which a repeated reason is replaced by a reference."""
@@ -283,8 +286,11 @@ def render_sheets(
 
 def escaped(text: str) -> str:
     """One line of Markdown that shows exactly ``text`` within a paragraph, heading or table."""
-    line = " ".join(text.splitlines())
-    line = re.sub(r"([\\`*_\[\]|~$])", r"\\\1", line)
+    return _inert(re.sub(r"([\\`*_\[\]|~$])", r"\\\1", " ".join(text.splitlines())))
+
+
+def _inert(line: str) -> str:
+    """The line as HTML without markup, mentions and links."""
     line = re.sub("[&<>@#]", lambda found: _ENTITIES[found[0]], line)
     return _LINKS.sub(lambda found: found[0].replace(":", "&#58;").replace(".", "&#46;"), line)
 
@@ -351,3 +357,62 @@ def _markdown_claims(part: ClaimsPart) -> Iterator[str]:
             yield paragraph(*statement.remarks)
     if part.sentences:
         yield paragraph(*part.sentences)
+
+
+# Comments of a pull request. The first line is a mark that nobody sees, by which a comment is found and replaced.
+
+COMMENT_LIMIT = 65_536
+"""The most characters of a comment on GitHub."""
+_LONGEST_LINE = 1000
+"""Characters of a comment's sentences, before they are escaped."""
+
+
+def github_comment(name: str, verdict: str, parts: Iterable[str], made: str, more: str) -> str:
+    """A comment in Markdown on the experiment ``name``, at most ``COMMENT_LIMIT`` characters long.
+
+    ``verdict`` is one sentence, ``made`` tells what was measured with what (``made_with``), ``more`` is the command
+    that prints everything: plain text. ``parts`` are Markdown, the most important first. A table that is too long loses
+    its last rows, any other part is left out as a whole, and a sentence says so.
+    """
+    verdict, made, more = (escaped(cut(text, _LONGEST_LINE)) for text in (verdict, made, more))
+    head = [f"<!-- probe-lab: {re.sub('[^A-Za-z0-9._@+-]', '-', name)} -->", f"**{verdict}**"]
+    shortened = f"Shortened to fit into a comment of GitHub. All of it: {more}"
+    last = f"<sub>{made}</sub>\n"
+    room = COMMENT_LIMIT - len("\n\n".join([*head, shortened, last]))
+    kept = []
+    is_whole = True
+    for part in parts:
+        fitting = _beginning(part, room - 2)
+        is_whole &= fitting == part
+        if fitting:
+            kept.append(fitting)
+            room -= len(fitting) + 2
+    return "\n\n".join([*head, *kept, *([] if is_whole else [shortened]), last])
+
+
+def _beginning(part: str, most: int) -> str:
+    """The part; if it is longer, the first rows of a table, and nothing of anything else."""
+    if len(part) <= most:
+        return part
+    rows = part[: max(most, 0) + 1].split("\n")[:-1] if part.startswith("| ") else []
+    return "\n".join(rows) if len(rows) > 2 else ""
+
+
+def details(summary: str, markdown: str) -> str:
+    """Markdown that a click on the ``summary``, a plain text, shows."""
+    return f"<details><summary>{_inert(' '.join(summary.splitlines()))}</summary>\n\n{markdown}\n\n</details>"
+
+
+def made_with(*runs: Run) -> str:
+    """The runs, their kernels, programs and experiments, in one line; what is unknown is left out."""
+    origins = [origin_of(run.directory) for run in runs]
+    kernels = dict.fromkeys(
+        f"{boot.kernel.name} {boot.kernel.release}".strip() for origin in origins for boot in origin.boots
+    )
+    facts = [f"run {', '.join(dict.fromkeys(run.record.run for run in runs))}", ", ".join(kernels)]
+    for name, text in (("probe-lab", "orchestrator"), ("", "qemu"), ("", "compiler")):
+        facts.append(", ".join(dict.fromkeys(f"{name} {getattr(one.session, text)}".strip() for one in origins)))
+    files = [run.directory / EXPERIMENT_FILE for run in runs]
+    digests = dict.fromkeys(sha256(file.read_bytes()).hexdigest()[:16] for file in files if file.is_file())
+    facts.append(f"experiment {', '.join(digests)}" if digests else "")
+    return "; ".join(fact for fact in facts if fact)
