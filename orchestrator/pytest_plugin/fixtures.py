@@ -215,9 +215,10 @@ def instruction_budget(
     item: pytest.Item = request.node
     file = BudgetFile(item.path, workshop.cache)
     test, updates = item.nodeid.partition("::")[2], bool(request.config.getoption("qemu_update_budgets"))
-    budget = InstructionBudget(_tests_guest, workshop, guest_kernel, file, test, updates)
+    kept = attempt(item)
+    budget = InstructionBudget(_tests_guest, workshop, guest_kernel, file, test, updates, kept.properties)
     yield budget
-    if not attempt(item).has_failed:
+    if not kept.has_failed:
         with sentences(request.config):
             budget.write()
 

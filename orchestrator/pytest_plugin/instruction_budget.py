@@ -27,7 +27,7 @@ import contextlib
 import re
 import shlex
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -328,6 +328,8 @@ class InstructionBudget:
     file: BudgetFile
     test: str
     updates: bool
+    properties: list[tuple[str, str]] = field(default_factory=list)
+    """Of the test in JUnit's XML: each count, its budget, the count that was committed, and the change."""
     _counted: dict[tuple[str, str], Budget] = field(default_factory=dict)
 
     def call(
@@ -380,6 +382,7 @@ class InstructionBudget:
         count = counted.instructions
         machine = f"{self.kernel.spec.name} {self.kernel.release}, {self.guest.machine.cpu.name}"
         budget = self.file.find(self.test, label, machine)
+        self.properties += _properties(label, count, budget)
         if counted.failing:
             text = f"{self.test}: {label} measures a failure, {'; '.join(counted.failing)}"
             warnings.warn(f"{text}; if that is intended, set expect=...", BudgetWarning, stacklevel=3)
@@ -406,6 +409,15 @@ class InstructionBudget:
             text = f"{self.test}: {label} takes {count:.15g} of {budget} instructions on {machine}"
             warnings.warn(f"{text}; --qemu-update-budgets lowers the budget", BudgetWarning, stacklevel=3)
         return count
+
+
+def _properties(label: str, count: float, budget: Budget | None) -> Iterator[tuple[str, str]]:
+    yield f"instructions[{label}]", f"{count:.15g}"
+    if budget is not None:
+        yield f"instructions_budget[{label}]", str(budget)
+        if not budget.is_limit:
+            yield f"instructions_before[{label}]", f"{budget.instructions:.15g}"
+            yield f"instructions_change[{label}]", f"{count - budget.instructions:+.15g}"
 
 
 @dataclass(frozen=True)

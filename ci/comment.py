@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Post a file as a comment of a pull or merge request, or replace the one with the same first line.
+
+    ci/comment.py lab-reports/comment.md
+
+GitHub: GITHUB_TOKEN, GITHUB_REPOSITORY, and GITHUB_EVENT_PATH, whose JSON names the pull request.
+GitLab: LAB_GITLAB_TOKEN (of a project, with the scope `api`), CI_PROJECT_ID, CI_MERGE_REQUEST_IID.
+
+Only a comment of the token's own user is replaced: somebody else's with the same first line could be edited by its
+author later. A token without permission to write, as pull requests of forks have, is no error. Comments are data: no
+part of one is executed, printed, or used as an address.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_PAGE = 100
+_MOST_PAGES = 100
+_TIME_LIMIT = 30.0
+_LARGEST = 16 << 20
+_APP = "github-actions[bot]"
+"""The author of what GITHUB_TOKEN writes; this token may not ask for its user."""
+
+
+class RefusedError(Exception):
+    """The server gave another status than success. ``may_not`` if the token lacks the permission."""
+
+    def __init__(self, what: str, status: int, *, limited: bool) -> None:
+        super().__init__(f"{what}: status {status}{', too many requests' if limited else ''}")
+        self.may_not = status == 403 and not limited
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the token to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Place:
+    """The comments of one request: ``comments`` is their address, ``one`` begins the address of a single comment."""
+
+    user: str
+    comments: str
+    one: str
+    token: str
+    replace: str
+    """The HTTP method that replaces a comment."""
+    is_gitlab: bool
+
+    def call(self, method: str, address: str, content: object = None) -> Any:
+        """The JSON that the server answers. Raises RefusedError."""
+        header = {"PRIVATE-TOKEN": self.token} if self.is_gitlab else {"Authorization": f"Bearer {self.token}"}
+        header |= {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "probe-lab"}
+        data = None if content is None else json.dumps(content).encode()
+        request = urllib.request.Request(address, data=data, headers=header, method=method)  # noqa: S310  # http: tests
+        try:
+            with urllib.request.build_opener(_NoRedirect).open(request, timeout=_TIME_LIMIT) as answer:
+                return json.loads(answer.read(_LARGEST))
+        except urllib.error.HTTPError as error:
+            # GitHub also answers 403 to too many requests.
+            limited = error.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in error.headers
+            error.close()
+            raise RefusedError(f"{method} {urllib.parse.urlsplit(address).path}", error.code, limited=limited) from None
+
+    def author(self) -> str:
+        """The user whose token it is."""
+        try:
+            return str(self.call("GET", self.user)["username" if self.is_gitlab else "login"])
+        except RefusedError as error:
+            if error.may_not and not self.is_gitlab:
+                return _APP
+            raise
+
+    def find(self, mark: str) -> int | None:
+        """The oldest of the author's comments that begins with this line."""
+        author = self.author()
+        for page in range(1, _MOST_PAGES + 1):
+            found = self.call("GET", f"{self.comments}?per_page={_PAGE}&page={page}")
+            for comment in found:
+                who = comment.get("author" if self.is_gitlab else "user") or {}
+                lines = (comment.get("body") or "").splitlines()
+                if lines[:1] == [mark] and who.get("username" if self.is_gitlab else "login") == author:
+                    return int(comment["id"])
+            if len(found) < _PAGE:
+                return None
+        return None
+
+    def put(self, text: str) -> str:
+        """Replace the comment with the first line of ``text``, or write a new one."""
+        found = self.find(text.partition("\n")[0])
+        if found is None:
+            self.call("POST", self.comments, {"body": text})
+            return "written"
+        self.call(self.replace, f"{self.one}/{found}", {"body": text})
+        return "replaced"
+
+
+def place_of(environment: dict[str, str]) -> Place | str:
+    """Where the comment goes, or a sentence why nowhere."""
+    if request := environment.get("CI_MERGE_REQUEST_IID"):
+        token = environment.get("LAB_GITLAB_TOKEN")
+        if not token:
+            return "no comment: LAB_GITLAB_TOKEN is not set, as in merge requests of forks"
+        api = environment["CI_API_V4_URL"]
+        project = urllib.parse.quote(environment["CI_PROJECT_ID"], safe="")
+        notes = f"{api}/projects/{project}/merge_requests/{int(request)}/notes"
+        return Place(f"{api}/user", notes, notes, token, "PUT", is_gitlab=True)
+    if "GITHUB_EVENT_PATH" in environment:
+        event = json.loads(Path(environment["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
+        number = (event.get("pull_request") or {}).get("number")
+        if number is None:
+            return "no comment: the event is not of a pull request"
+        token = environment.get("GITHUB_TOKEN")
+        if not token:
+            return "no comment: GITHUB_TOKEN is not set"
+        api = environment.get("GITHUB_API_URL", "https://api.github.com")
+        issues = f"{api}/repos/{urllib.parse.quote(environment['GITHUB_REPOSITORY'])}/issues"
+        comments = f"{issues}/{int(number)}/comments"
+        return Place(f"{api}/user", comments, f"{issues}/comments", token, "PATCH", is_gitlab=False)
+    return "no comment: this is neither a merge request of GitLab nor an event of GitHub"
+
+
+def _commented(file: Path) -> tuple[str, int]:
+    """A sentence on what was done, and the exit status."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        place = place_of(dict(os.environ))
+        return (place, 0) if isinstance(place, str) else (f"the comment was {place.put(text)}", 0)
+    except RefusedError as error:
+        if error.may_not:
+            return "no comment: the token may not write one, as in pull requests of forks; the job's summary has it", 0
+        return f"error: {error}", 1
+    except OSError as error:
+        return f"error: {error}", 1
+
+
+def main() -> int:
+    """Returns the exit status: 0 as well without a request or the permission to write, 1 for another refusal."""
+    said, status = _commented(Path(sys.argv[1]))
+    print(said, file=sys.stderr)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(f"\n{said}\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Runs the lab in CI, and writes the comment of a pull request. action.yml and ci/gitlab.yml call it.
+#
+#   ci/run.sh        runs ./lab with the words of $LAB_RUN; the exit status is the lab's
+#   ci/run.sh key    prints the key of the lab's cache for the kernels that $LAB_RUN names
+#
+# LAB_RUN       cost opens.bpf.c --kernels 6.1,7.3    or: test tests/    or: compare --config my.yaml ...
+#               Quotes and backslashes are a shell's; nothing is expanded, and no shell executes it.
+# LAB_NAME      tells the comments of a pull request apart; default: the job and the command
+# LAB_REPORTS   the folder for comment.md, output.txt, status, and junit.xml of `test`; default: lab-reports
+
+set -eu
+
+folder=$(dirname "$(readlink -f "$0")")
+lab=$folder/../lab
+reports=${LAB_REPORTS:-lab-reports}
+
+# Prints the kernels of the arguments, one a line.
+kernels() {
+    previous=
+    for word; do
+        case $previous,$word in
+            --kernels,*) printf '%s\n' "$word" ;;
+            *,--kernels=*) printf '%s\n' "${word#--kernels=}" ;;
+        esac
+        previous=$word
+    done | tr ',' '\n' | sort -u
+}
+
+# The words of a command of the lab that prints a comment. Its progress goes to output.txt.
+measure() {
+    case " $* " in *' --format '* | *' --format='*) ;; *) set -- "$@" --format github ;; esac
+    { "$lab" "$@" 2>&1 >"$reports/comment.md" && echo 0 >"$reports/status" || echo $? >"$reports/status"; } |
+        tee "$reports/output.txt" >&2
+    cat "$reports/comment.md"
+}
+
+test_guests() {
+    shift
+    { "$lab" test --junitxml="$reports/junit.xml" "$@" 2>&1 && echo 0 >"$reports/status" ||
+        echo $? >"$reports/status"; } | tee "$reports/output.txt"
+}
+
+# A comment with the end of the output, as a block that is indented: nothing in it is Markdown.
+write_comment() {
+    read -r status <"$reports/status"
+    sign=❌
+    [ "$status" != 0 ] || sign=✅
+    printf '\n%s **./lab %s: exit status %s**\n\n' "$sign" "$1" "$status"
+    tail -n 60 "$reports/output.txt" | tr -d '\000-\010\013-\037\177' | cut -c 1-500 | sed 's/^/    /'
+}
+
+# GitHub's runner takes lines of the output that begin with `::` for commands, and a guest may print some.
+stop_commands() {
+    [ -n "${GITHUB_ACTIONS:-}" ] || return 0
+    token=$(od -An -N 16 -t x1 /dev/urandom | tr -d ' \n')
+    printf '::stop-commands::%s\n' "$token"
+}
+
+run() {
+    stop_commands
+    case $1 in
+        test) test_guests "$@" ;;
+        *) measure "$@" ;;
+    esac
+    [ -z "${token:-}" ] || printf '::%s::\n' "$token"
+    name=${LAB_NAME:-${GITHUB_JOB:-${CI_JOB_NAME:-job}}-$1}
+    mark="<!-- probe-lab: $(printf '%s' "$name" | tr -c 'A-Za-z0-9._@+-' '-') -->"
+    # The comment of a command begins with a mark of its own.
+    { printf '%s\n' "$mark" && if [ -s "$reports/comment.md" ]; then tail -n +2 "$reports/comment.md"; else
+        write_comment "$1"; fi; } >"$reports/comment.new"
+    mv "$reports/comment.new" "$reports/comment.md"
+    [ -z "${GITHUB_STEP_SUMMARY:-}" ] || cat "$reports/comment.md" >>"$GITHUB_STEP_SUMMARY"
+}
+
+case ${1:-} in
+    '')
+        rm -rf "$reports"
+        mkdir -p "$reports"
+        printf '%s\n' "${LAB_RUN:?has no arguments for ./lab}" | xargs -x sh "$0" run
+        read -r status <"$reports/status"
+        exit "$status"
+        ;;
+    key) printf '%s\n' "${LAB_RUN:-}" | xargs -x sh "$0" key-of ;;
+    key-of)
+        shift
+        # shellcheck disable=SC2046  # words
+        "$lab" cache-key $(kernels "$@")
+        ;;
+    run)
+        shift
+        run "$@"
+        ;;
+esac

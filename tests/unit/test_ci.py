@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do the files for CI measure what they are told, and comment where they may, as whom they may?"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from documentation import all_blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "<!-- probe-lab: opens -->"
+TOKEN = "secret-of-the-job"
+BOT = "github-actions[bot]"
+
+
+# The server of GitHub and GitLab, as far as comments go.
+
+
+@dataclass
+class Server:
+    comments: list[dict[str, Any]]
+    gitlab: bool = False
+    user: str | None = None
+    """None as for GitHub's own token, which may not ask."""
+    may_write: bool = True
+    limited: bool = False
+    redirect: str | None = None
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    headers: list[Mapping[str, str]] = field(default_factory=list)
+    address: str = ""
+
+    def add(self, body: str, user: str = BOT) -> None:
+        who = {"author": {"username": user}} if self.gitlab else {"user": {"login": user}}
+        self.comments.append({"id": 1000 + len(self.comments), "body": body, **who})
+
+    @property
+    def bodies(self) -> list[str]:
+        return [one["body"] for one in self.comments]
+
+    def answer(self, method: str, path: str, content: Any) -> tuple[int, Any]:
+        url = urlsplit(path)
+        if url.path.endswith("/user"):
+            name = "username" if self.gitlab else "login"
+            return (403, {}) if self.user is None else (200, {name: self.user})
+        if method == "GET":
+            query = parse_qs(url.query)
+            first = (int(query["page"][0]) - 1) * int(query["per_page"][0])
+            return 200, self.comments[first : first + int(query["per_page"][0])]
+        if not self.may_write or self.limited:
+            return 403, {"message": "::set-output name=x::y"}
+        if method == "POST":
+            self.add(content["body"], self.user or BOT)
+            return 201, {}
+        assert method == ("PUT" if self.gitlab else "PATCH")
+        (one,) = (one for one in self.comments if str(one["id"]) == url.path.rpartition("/")[2])
+        one["body"] = content["body"]
+        return 200, {}
+
+
+def serve(server: Server) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        def handle_one(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            content = json.loads(self.rfile.read(length)) if length else None
+            server.asked.append((self.command, self.path))
+            server.headers.append(dict(self.headers))
+            status, answer = server.answer(self.command, self.path, content)
+            if server.redirect is not None:
+                status = 302
+            self.send_response(status)
+            if server.redirect is not None:
+                self.send_header("Location", server.redirect)
+            if server.limited:
+                self.send_header("X-RateLimit-Remaining", "0")
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        do_GET = do_POST = do_PATCH = do_PUT = handle_one  # noqa: N815  # the names that http.server calls
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+    server.address = f"http://127.0.0.1:{http.server_address[1]}"
+    return http
+
+
+@pytest.fixture
+def github() -> Iterator[Server]:
+    server = Server([])
+    http = serve(server)
+    yield server
+    http.shutdown()
+    http.server_close()
+
+
+@pytest.fixture
+def gitlab() -> Iterator[Server]:
+    server = Server([], gitlab=True, user="project_7_bot")
+    http = serve(server)
+    yield server
+    http.shutdown()
+    http.server_close()
+
+
+def comment(folder: Path, server: Server, event: object = None, **more: str) -> subprocess.CompletedProcess[str]:
+    """Call the script as a step of a pull request's job does. The result has the sentence on stderr."""
+    (folder / "event.json").write_text(json.dumps(event or {"pull_request": {"number": 7}}))
+    (folder / "comment.md").write_text(f"{MARK}\n\nnew\n")
+    if server.gitlab:
+        environment = {
+            "CI_API_V4_URL": f"{server.address}/api/v4",
+            "CI_PROJECT_ID": "7",
+            "CI_MERGE_REQUEST_IID": "3",
+            "LAB_GITLAB_TOKEN": TOKEN,
+        }
+    else:
+        environment = {
+            "GITHUB_API_URL": server.address,
+            "GITHUB_REPOSITORY": "owner/project",
+            "GITHUB_EVENT_PATH": str(folder / "event.json"),
+            "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+            "GITHUB_TOKEN": TOKEN,
+        }
+    done = subprocess.run(
+        [sys.executable, "-I", str(ROOT / "ci/comment.py"), str(folder / "comment.md")],
+        env={**environment, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr
+    assert TOKEN not in done.stdout + done.stderr
+    return done
+
+
+def test_the_first_comment_is_written(github: Server, tmp_path: Path) -> None:
+    done = comment(tmp_path, github)
+    assert (done.returncode, done.stderr) == (0, "the comment was written\n")
+    assert github.bodies == [f"{MARK}\n\nnew\n"]
+    assert github.asked[-1] == ("POST", "/repos/owner/project/issues/7/comments")
+    assert "the comment was written" in (tmp_path / "summary.md").read_text()
+
+
+def test_a_comment_on_a_later_page_is_replaced(github: Server, tmp_path: Path) -> None:
+    for number in range(150):
+        github.add(f"comment {number}", "somebody")
+    github.add(f"{MARK}\r\n\r\nold `$(touch executed)`")
+    github.add("the last one", "somebody")
+    done = comment(tmp_path, github)
+    assert (done.returncode, done.stderr) == (0, "the comment was replaced\n")
+    assert github.bodies[150] == f"{MARK}\n\nnew\n"
+    assert len(github.comments) == 152
+    assert github.asked[-1] == ("PATCH", "/repos/owner/project/issues/comments/1150")
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("count", [100, 101])
+def test_all_pages_are_read_before_a_comment_is_written(github: Server, tmp_path: Path, count: int) -> None:
+    for _ in range(count):
+        github.add("<!-- probe-lab: another -->")
+    assert "written" in comment(tmp_path, github).stderr
+    assert len(github.comments) == count + 1
+
+
+@pytest.mark.parametrize(("user", "body"), [("attacker", MARK), (BOT, f"> {MARK}"), (BOT, f"first\n{MARK}"), (BOT, "")])
+def test_other_comments_stay(github: Server, tmp_path: Path, user: str, body: str) -> None:
+    """Its author could edit a replaced comment, so that it shows another verdict."""
+    github.add(body, user)
+    assert "written" in comment(tmp_path, github).stderr
+    assert github.bodies == [body, f"{MARK}\n\nnew\n"]
+
+
+def test_a_token_of_a_person_finds_that_person_s_comment(github: Server, tmp_path: Path) -> None:
+    github.user = "maintainer"
+    github.add(MARK, BOT)
+    github.add(MARK, "maintainer")
+    assert "replaced" in comment(tmp_path, github).stderr
+    assert github.bodies == [MARK, f"{MARK}\n\nnew\n"]
+
+
+def test_without_permission_to_write_there_is_the_summary(github: Server, tmp_path: Path) -> None:
+    github.may_write = False
+    done = comment(tmp_path, github)
+    assert done.returncode == 0
+    assert "may not write one, as in pull requests of forks; the job's summary has it" in done.stderr
+    assert "may not write one" in (tmp_path / "summary.md").read_text()
+    assert "::" not in done.stdout + done.stderr
+
+
+def test_too_many_requests_are_no_lack_of_permission(github: Server, tmp_path: Path) -> None:
+    github.user, github.limited = "maintainer", True
+    done = comment(tmp_path, github)
+    assert done.returncode == 1
+    assert done.stderr == "error: POST /repos/owner/project/issues/7/comments: status 403, too many requests\n"
+
+
+def test_the_token_is_in_a_header_of_the_named_server_alone(github: Server, gitlab: Server, tmp_path: Path) -> None:
+    comment(tmp_path, github)
+    assert [headers["Authorization"] for headers in github.headers] == [f"Bearer {TOKEN}"] * len(github.asked)
+    assert not any(TOKEN in path for _, path in github.asked)
+    asked = len(github.asked)
+    gitlab.redirect = github.address
+    done = comment(tmp_path, gitlab)
+    assert (done.returncode, len(github.asked)) == (1, asked)
+    assert done.stderr == "error: GET /api/v4/user: status 302\n"
+
+
+@pytest.mark.parametrize(
+    ("event", "more", "sentence"),
+    [
+        ({"ref": "refs/heads/main"}, {}, "the event is not of a pull request"),
+        (None, {"GITHUB_TOKEN": ""}, "GITHUB_TOKEN is not set"),
+    ],
+)
+def test_without_a_request_there_is_no_comment(
+    github: Server, tmp_path: Path, event: object, more: dict[str, str], sentence: str
+) -> None:
+    done = comment(tmp_path, github, event, **more)
+    assert (done.returncode, done.stderr) == (0, f"no comment: {sentence}\n")
+    assert github.asked == []
+
+
+def test_a_server_that_is_not_there(github: Server, tmp_path: Path) -> None:
+    done = comment(tmp_path, github, GITHUB_API_URL="http://127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+
+
+def test_a_note_of_gitlab_is_written_and_replaced(gitlab: Server, tmp_path: Path) -> None:
+    gitlab.add(MARK, "somebody")
+    assert comment(tmp_path, gitlab).stderr == "the comment was written\n"
+    assert comment(tmp_path, gitlab).stderr == "the comment was replaced\n"
+    assert gitlab.bodies == [MARK, f"{MARK}\n\nnew\n"]
+    assert gitlab.asked[-1] == ("PUT", "/api/v4/projects/7/merge_requests/3/notes/1001")
+    assert gitlab.headers[-1]["Private-Token"] == TOKEN
+    assert "not set, as in merge requests of forks" in comment(tmp_path, gitlab, LAB_GITLAB_TOKEN="").stderr
+
+
+# The script that measures.
+
+LAB = """#!/bin/sh
+printf '%s\\n' "$@" >"$ARGUMENTS"
+[ "$1" != test ] || : >"${2#--junitxml=}"
+echo '::add-mask::x ``` <b>'
+[ -n "${SILENT:-}" ] || printf '%s\\n' '<!-- probe-lab: experiment -->' '' 'a table'
+echo 'progress' >&2
+exit "${STATUS:-0}"
+"""
+
+
+@dataclass
+class Job:
+    folder: Path
+
+    def __post_init__(self) -> None:
+        shutil.copytree(ROOT / "ci", self.folder / "lab" / "ci")
+        (self.folder / "lab" / "lab").write_text(LAB)
+        (self.folder / "lab" / "lab").chmod(0o755)
+
+    def run(self, words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": os.environ["PATH"], "LAB_RUN": words, "ARGUMENTS": str(self.folder / "arguments")}
+        return subprocess.run(
+            [str(self.folder / "lab" / "ci" / "run.sh")],
+            cwd=self.folder,
+            env={**environment, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    @property
+    def arguments(self) -> list[str]:
+        return (self.folder / "arguments").read_text().splitlines()
+
+    @property
+    def comment(self) -> list[str]:
+        return (self.folder / "lab-reports" / "comment.md").read_text().splitlines()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+def test_quotes_are_a_shell_s_and_nothing_is_executed(job: Job) -> None:
+    program = "bpftrace: kprobe:vfs_read { @[comm] = hist(arg2); }"
+    assert job.run(f"""cost '{program}' "$(touch executed)" `id` *""").returncode == 0
+    assert job.arguments == ["cost", program, "$(touch executed)", "`id`", "*", "--format", "github"]
+    assert not (job.folder / "executed").exists()
+
+
+def test_a_format_of_the_user_s_own_stays(job: Job) -> None:
+    job.run("cost x.c --format=markdown")
+    assert job.arguments == ["cost", "x.c", "--format=markdown"]
+
+
+@pytest.mark.parametrize("status", [0, 1, 3])
+def test_the_status_is_the_lab_s_and_the_comment_has_a_mark_of_the_job(job: Job, status: int) -> None:
+    summary = job.folder / "summary.md"
+    done = job.run("cost x.c", STATUS=str(status), GITHUB_JOB="gate -->", GITHUB_STEP_SUMMARY=str(summary))
+    assert done.returncode == status, done.stderr
+    assert job.comment[0] == "<!-- probe-lab: gate-----cost -->"
+    assert job.comment[-1] == "a table"
+    assert summary.read_text().splitlines() == job.comment
+    assert job.run("cost x.c", LAB_NAME="mine").returncode == 0
+    assert job.comment[0] == "<!-- probe-lab: mine -->"
+
+
+def test_what_could_not_be_measured_says_so_with_the_end_of_the_output(job: Job) -> None:
+    (job.folder / "lab" / "lab").write_text("#!/bin/sh\necho 'error: `no` @such </details> file' >&2\nexit 2\n")
+    assert job.run("cost x.c").returncode == 2
+    assert job.comment == [
+        "<!-- probe-lab: job-cost -->",
+        "",
+        "❌ **./lab cost: exit status 2**",
+        "",
+        "    error: `no` @such </details> file",
+    ]
+
+
+def test_tests_have_junit_s_file_and_the_end_of_their_output(job: Job) -> None:
+    assert job.run("test tests/ -k 'a or b'", STATUS="1").returncode == 1
+    assert job.arguments == ["test", "--junitxml=lab-reports/junit.xml", "tests/", "-k", "a or b"]
+    assert (job.folder / "lab-reports" / "junit.xml").exists()
+    assert job.comment[2:5] == ["❌ **./lab test: exit status 1**", "", "    ::add-mask::x ``` <b>"]
+
+
+def test_the_runner_takes_no_commands_from_the_output(job: Job) -> None:
+    lines = job.run("test tests", GITHUB_ACTIONS="true").stdout.splitlines()
+    stop = lines[0].removeprefix("::stop-commands::")
+    assert len(stop) == 32
+    assert lines[-1] == f"::{stop}::"
+    assert lines.index("::add-mask::x ``` <b>") in range(1, len(lines) - 1)
+
+
+def test_a_job_without_arguments_says_what_is_missing(job: Job) -> None:
+    done = job.run("")
+    assert done.returncode != 0
+    assert "LAB_RUN: has no arguments for ./lab" in done.stderr
+
+
+# The key of the cache.
+
+
+def key(words: str) -> str:
+    """The real lab's key, without any environment of Python."""
+    environment = {"PATH": "/usr/bin:/bin", "LAB_RUN": words}
+    done = subprocess.run([str(ROOT / "ci/run.sh"), "key"], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+def test_the_key_depends_on_the_kernels_in_any_order_and_on_nothing_else_of_the_command() -> None:
+    two = key("cost x.bpf.c --kernels 6.1,7.3 --at-most 900")
+    assert two.startswith("probe-lab-0.")
+    assert two == key("cost 'bpftrace: y' --kernels=7.3,6.1")
+    assert len({two, key("cost x.bpf.c --kernels 6.1"), key("cost x.bpf.c"), key("test tests")}) == 3
+
+
+def test_the_key_depends_on_the_pinned_packages(tmp_path: Path) -> None:
+    def copied() -> str:
+        done = subprocess.run([str(tmp_path / "lab"), "cache-key"], capture_output=True, text=True, check=True)
+        return done.stdout
+
+    for name in ("lab", "pyproject.toml", "constraints.txt", "orchestrator/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "orchestrator/catalog").mkdir()
+    for name in ("debian.yaml", "kernels.yaml"):
+        shutil.copy(ROOT / "orchestrator/catalog" / name, tmp_path / "orchestrator/catalog" / name)
+    before = copied()
+    assert before.strip() == key("")
+    with (tmp_path / "constraints.txt").open("a") as file:
+        file.write("another==1\n")
+    assert copied() != before
+    assert copied().rpartition("-")[0] == before.rpartition("-")[0]  # what a workflow restores from
+
+
+# Linters.
+
+
+def lint(*words: str) -> None:
+    """Call a program that a Python package brings."""
+    program, *arguments = words
+    command = [str(Path(sysconfig.get_path("scripts")) / program), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_action_and_the_template_have_what_their_schemas_ask_for(tmp_path: Path) -> None:
+    lint("check-jsonschema", "--builtin-schema", "vendor.github-actions", "action.yml")
+    lint("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "ci/gitlab.yml")
+    for number, block in enumerate(block for block in all_blocks() if block.page.name == "ci.md"):
+        if block.language == "yaml":
+            schema = "github-workflows" if "runs-on:" in block.text else "gitlab-ci"
+            file = tmp_path / f"{number}.yaml"
+            file.write_text(block.text)
+            lint("check-jsonschema", "--builtin-schema", f"vendor.{schema}", str(file))
+
+
+def test_shellcheck_finds_nothing() -> None:
+    lint("shellcheck", "lab", "ci/run.sh")
