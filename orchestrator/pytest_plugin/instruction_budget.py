@@ -382,7 +382,7 @@ class InstructionBudget:
         count = counted.instructions
         machine = f"{self.kernel.spec.name} {self.kernel.release}, {self.guest.machine.cpu.name}"
         budget = self.file.find(self.test, label, machine)
-        self.properties += _properties(label, count, budget)
+        self.properties.extend(_properties(label, count, budget))
         if counted.failing:
             text = f"{self.test}: {label} measures a failure, {'; '.join(counted.failing)}"
             warnings.warn(f"{text}; if that is intended, set expect=...", BudgetWarning, stacklevel=3)

@@ -409,7 +409,7 @@ def made_with(*runs: Run) -> str:
     kernels = dict.fromkeys(
         f"{boot.kernel.name} {boot.kernel.release}".strip() for origin in origins for boot in origin.boots
     )
-    facts = [f"run {', '.join(dict.fromkeys(run.record.run for run in runs))}", ", ".join(kernels)]
+    facts = [f"{'runs' if len(runs) > 1 else 'run'} {', '.join(run.record.run for run in runs)}", ", ".join(kernels)]
     for name, text in (("probe-lab", "orchestrator"), ("", "qemu"), ("", "compiler")):
         facts.append(", ".join(dict.fromkeys(f"{name} {getattr(one.session, text)}".strip() for one in origins)))
     files = [run.directory / EXPERIMENT_FILE for run in runs]

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
 import os
 import re
@@ -40,10 +42,13 @@ from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.cli import execute, one_guest
 from orchestrator.cli import run as run_command
 from orchestrator.cli.main import app
+from orchestrator.cli.measuring import Measurer
+from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
+from orchestrator.results.contract import RunRecord
 from orchestrator.results.modelled import Costs
-from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
+from orchestrator.results.runs import RunIdentity, find_run, prepare_directory, write_results
 from orchestrator.run import boot
 
 pytestmark = pytest.mark.usefixtures("lab")
@@ -117,6 +122,7 @@ def test_the_version() -> None:
         ("profile", "--config", "x.yaml", "latest"),
         ("report", "--format", "junit"),  # of no run
         ("report", "--format", "junit", "--clock", "modelled"),
+        ("report", "--format", "bencher", "--clock", "modelled"),
         ("report", "--clock", "wall"),
         ("report", "--claims", "--format", "csv"),
         ("report", "--costs", "my/cpu.yaml"),
@@ -170,6 +176,57 @@ def test_a_run_of_another_machine_is_exported(tmp_path: Path) -> None:
     write_results(directory, run())
     (directory / "provenance.json").unlink()
     assert "has an outcome yet" in refusal("report", str(directory), "--format", "junit")
+
+
+@pytest.fixture
+def measured(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two experiment files, whose runs are stored ones, and a third with a cell that fails."""
+    runs = []
+    for name, outcome in (("one", cell("kprobe")), ("two", cell("none")), ("bad", failed("kprobe", "it hangs"))):
+        (tmp_path / f"{name}.yaml").write_text(
+            f"name: {name}\nkernels: [debian-686]\nmachines: [{{cpu: pentium4}}]\nprobes: [none, kprobe]\n"
+            "benchmark: {name: gtodbench}\n"
+        )
+        store_run(lab, tmp_path / name, outcome, experiment=name)
+        runs.append(find_run(str(tmp_path / name), lab))
+
+    class Stored(Measurer):
+        def check(self) -> None:
+            pass
+
+        def resolve_points(self, experiment: Experiment) -> Experiment:
+            return experiment
+
+        def run(self, work: Any) -> tuple[Any, RunRecord]:
+            (found,) = (one for one in runs if one.record.experiment == work.keywords["experiment"].name)
+            return found, found.record
+
+    monkeypatch.setattr(run_command, "Measurer", Stored)
+    return [str(tmp_path / f"{name}.yaml") for name in ("one", "two", "bad")]
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "csv", "json", "junit", "bencher", "html"])
+def test_a_run_prints_what_report_prints(measured: list[str], form: str) -> None:
+    done = orchestrator("run", measured[0], "--format", form)
+    assert done.exit_code == 0, done.output
+    assert done.stdout == orchestrator("report", measured[0].removesuffix(".yaml"), "--format", form).stdout
+    assert ("other forms" in done.stderr) == (form == "table")
+    assert orchestrator("run", measured[2], "--format", "markdown").exit_code == 1
+
+
+def test_several_runs_are_one_table_of_csv_and_one_array_of_json(measured: list[str]) -> None:
+    names = [file.removesuffix(".yaml") for file in measured]
+    done = orchestrator("run", *measured, "--format", "csv")
+    assert done.exit_code == 1
+    assert [row["experiment"] for row in csv.DictReader(io.StringIO(done.stdout, newline=""))] == ["one", "two", "bad"]
+    done = orchestrator("run", *measured, "--format", "json")
+    assert json.loads(done.stdout) == [
+        json.loads(orchestrator("report", one, "--format", "json").stdout) for one in names
+    ]
+    done = orchestrator("run", *measured, "--format", "markdown")
+    assert done.stdout == "".join(orchestrator("report", one, "--format", "markdown").stdout for one in names)
+    for form in ("junit", "bencher", "html"):
+        assert f"{form} is a document on one run" in refusal("run", *measured, "--format", form)
 
 
 def test_the_schema_of_the_json_report_needs_no_run() -> None:

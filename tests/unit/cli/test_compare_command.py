@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -160,6 +161,28 @@ all cells: pentium4, debian-686, noop
 """
     )
     assert orchestrator("compare", before, before, "--format", "markdown").stdout.startswith("✅ **2 cells compared")
+
+
+def test_a_comment_of_a_pull_request(runs: Runs, tmp_path: Path) -> None:
+    identity = f"{MACHINE}/kprobe/noop"
+    for folder, counts in [("run1", {"entry": 40, "a|b": 2}), ("run2", {"entry": 40, "a|b": 5})]:
+        facts = {"sessions": [{"orchestrator": "0.1.0", "qemu": "QEMU 7.2.22 @nobody"}], "boots": []}
+        kprobe = record(profile(identity, counts), "kprobe", tmp_path / folder)
+        runs.add(exact("none", 409), kprobe, provenance=facts)
+    before, after = (find_run(str(tmp_path / folder), tmp_path / "lab") for folder in ("run1", "run2"))
+    result = orchestrator("compare", "--format", "github")
+    assert result.exit_code == 1
+    lines = [line for line in result.stdout.splitlines() if line]
+    assert lines[0] == "<!-- probe-lab: x -->"
+    assert lines[1] == "**❌ 2 cells compared: 1 dearer, 1 unchanged; 1 beyond budget.**"
+    assert lines[4] == "| kprobe | 42 | 45 | +3 | +7.1 % | dearer | beyond +0 |"
+    symbols = lines.index("<details><summary>kprobe, by symbol</summary>")
+    assert any(row.startswith("| a\\|b | 2 | 5 | +3 ") for row in lines[symbols:])
+    assert f"1 unchanged: {MACHINE}/none/noop" in lines
+    digest = sha256(b"name: x\n").hexdigest()[:16]
+    made = f"runs {before.record.run}, {after.record.run}; probe-lab 0.1.0; QEMU 7.2.22 @<!-- -->nobody"
+    assert lines[-1] == f"<sub>{made}; experiment {digest}</sub>"
+    assert "<details><summary>kprobe" not in orchestrator("compare", "--format", "markdown").stdout
 
 
 def test_a_page(runs: Runs, tmp_path: Path) -> None:

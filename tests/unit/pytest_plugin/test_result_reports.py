@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from junitparser import JUnitXml, Properties
 
 from orchestrator.guest.guest import Guest
 from orchestrator.pytest_plugin.ktap_tests import KernelTests
@@ -321,6 +323,41 @@ def test_nothing_reaches_the_next_attempt(pytester: pytest.Pytester, workers: st
 
     (file,) = pytester.path.glob("*.budgets.yaml")
     assert yaml.safe_load(file.read_text()) == {"test_budget": {"both": {"k 6.1, pentium4": 7}}}
+
+
+BUDGETS = """
+    test_budget:
+      hard: {"k 6.1, pentium4": 422}
+      soft: {"k 6.1, pentium4": 1000 +5%}
+      limit: {"k 6.1, pentium4": <=300}
+"""
+COUNTS = """
+    def test_budget(instruction_budget):
+        for label, count in {"soft": 1020, "limit": 250.5, "hard": 425}.items():
+            instruction_budget.check(label, count)
+"""
+
+
+def test_junit_has_the_count_the_budget_and_the_change_of_a_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TESTS.partition("    def test_fails_first")[0] + COUNTS)
+    (file,) = pytester.path.glob("*.py")
+    file.with_suffix(".budgets.yaml").write_text(textwrap.dedent(BUDGETS))
+    result = pytester.runpytest_subprocess("-p", "no:hypothesispytest", "--qemu", "-n", "0", "--junitxml=junit.xml")
+    result.assert_outcomes(failed=1)
+    ((case,),) = JUnitXml.fromfile(str(pytester.path / "junit.xml"))
+    found = {one.name: one.value for one in case.iterchildren(Properties).__next__()}
+    assert {name: value for name, value in found.items() if name.startswith("instructions")} == {
+        "instructions[soft]": "1020",
+        "instructions_budget[soft]": "1000 +5%",
+        "instructions_before[soft]": "1000",
+        "instructions_change[soft]": "+20",
+        "instructions[limit]": "250.5",
+        "instructions_budget[limit]": "<=300",
+        "instructions[hard]": "425",
+        "instructions_budget[hard]": "422",
+        "instructions_before[hard]": "422",
+        "instructions_change[hard]": "+3",
+    }
 
 
 @pytest.mark.parametrize(

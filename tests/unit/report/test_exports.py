@@ -6,8 +6,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from report_examples import RUNS
 from report_text import check_golden
 
 from orchestrator.errors import UsageError
-from orchestrator.report.exports import render_csv, render_junit
+from orchestrator.report.exports import render_bencher, render_csv, render_junit
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.origin import Origin
 
@@ -195,3 +197,51 @@ def test_any_run_gives_a_document_with_every_cell(drawn: list[CellRecord]) -> No
 def test_a_run_without_cells_is_refused() -> None:
     with pytest.raises(UsageError, match="has an outcome yet"):
         render_junit(run(), ORIGIN, {})
+
+
+# Bencher Metric Format: https://bencher.dev/docs/reference/bencher-metric-format
+
+BENCHER = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "minProperties": 1,
+    "propertyNames": {"maxLength": 1024},
+    "additionalProperties": {
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": {"maxLength": 64},
+        "additionalProperties": {
+            "type": "object",
+            "properties": {name: {"type": "number"} for name in ("value", "lower_value", "upper_value")},
+            "required": ["value"],
+            "additionalProperties": False,
+        },
+    },
+}
+"""Stricter than https://bencher.dev/bmf.json in that nothing else may be there; the lengths are of the page."""
+
+
+def bencher(record: RunRecord) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(render_bencher(record))
+    jsonschema.validate(found, BENCHER)
+    return found
+
+
+def test_bencher_has_each_number_with_its_interval() -> None:
+    exact = cell("kprobe", samples=[1036.0] * 2, value=1036.0, overhead=627.0, interval=[627.0, 627.0])
+    found = bencher(run(cell("none"), exact, failed("jprobe", "the guest hangs")))
+    assert list(found) == ["pentium4/debian-686/none/noop", exact.id]
+    overhead = {"value": 627.0, "lower_value": 627.0, "upper_value": 627.0}
+    assert found[exact.id] == {"instructions": {"value": 1036.0}, "overhead": overhead}
+    for times in bencher(RUNS["wall"]).values():
+        value = times["nanoseconds"]
+        assert value["lower_value"] <= value["value"] <= value["upper_value"]
+
+
+@given(st.lists(cells(), max_size=5, unique_by=lambda drawn: drawn.id))
+def test_bencher_takes_any_run_with_a_number(drawn: list[CellRecord]) -> None:
+    if any(one.value is not None for one in drawn):
+        assert list(bencher(run(*drawn))) == [one.id for one in drawn if one.value is not None]
+    else:
+        with pytest.raises(UsageError, match="has a number"):
+            render_bencher(run(*drawn))

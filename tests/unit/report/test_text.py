@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from hostile_texts import hostile_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from modelled_cells import COUNTED, modelled_tables
@@ -33,7 +34,16 @@ from orchestrator.paths import data_dir
 from orchestrator.report.claims import assess, decided_claims
 from orchestrator.report.modelled_sheets import modelled_summary
 from orchestrator.report.sheet import Finding, Rank
-from orchestrator.report.text import SENTENCES, escaped, most_important, render_markdown, summary
+from orchestrator.report.text import (
+    COMMENT_LIMIT,
+    SENTENCES,
+    details,
+    escaped,
+    github_comment,
+    most_important,
+    render_markdown,
+    summary,
+)
 from orchestrator.results.contract import CellRecord, RunRecord
 
 
@@ -61,6 +71,43 @@ def test_markup_is_shown_as_text(text: str, shown: str) -> None:
 def test_a_guests_lines_cannot_leave_their_fence() -> None:
     text = render_markdown(run(failed("kprobe", "it broke\n```\n# no heading\n````")), reports())
     assert "\n`````text\n```\n# no heading\n````\n`````\n" in text
+
+
+def comment(parts: list[str], verdict: str = "all is well") -> str:
+    text = github_comment("x --> y", verdict, parts, "6.1", "report latest")
+    assert len(text) <= COMMENT_LIMIT
+    assert text.startswith("<!-- probe-lab: x-----y -->\n\n")
+    assert text.endswith("\n\n<sub>6.1</sub>\n")
+    return text
+
+
+def test_a_comment_has_a_mark_a_verdict_parts_and_what_it_was_made_with() -> None:
+    text = "<!-- probe-lab: x-----y -->\n\n**no \\*luck\\***\n\none\n\ntwo\n\n<sub>6.1</sub>\n"
+    assert comment(["one", "two"], "no *luck*") == text
+
+
+def test_a_comment_that_is_too_long_says_what_prints_the_rest() -> None:
+    rows = ["| a | b |", "| --- | ---: |", *(f"| cell {number} | {'9' * 90} |" for number in range(1000))]
+    text = comment(["\n".join(rows), details("large", "x" * 9000), "small"])
+    assert COMMENT_LIMIT - len(text) < 110
+    kept = [line for line in text.splitlines() if line.startswith("| ")]
+    assert kept == rows[: len(kept)]
+    assert 500 < len(kept) < 1000
+    assert "large" not in text
+    assert "Shortened to fit into a comment of GitHub. All of it: report latest\n" in text
+    assert "Shortened" not in comment(["\n".join(rows[:500])])
+
+
+@given(st.lists(hostile_texts.map(lambda text: "| a |\n" + text * 3000), max_size=5), hostile_texts)
+def test_any_comment_is_short_enough(parts: list[str], verdict: str) -> None:
+    comment(parts, verdict * 1000)
+
+
+@given(hostile_texts)
+def test_a_summary_that_opens_cannot_leave_its_place(text: str) -> None:
+    head, _, rest = details(text, "inside").partition("</summary>")
+    assert rest == "\n\ninside\n\n</details>"
+    assert not set(head.removeprefix("<details><summary>").replace("<!-- -->", "")) & set("<>\n")
 
 
 def test_a_reason_cannot_begin_a_list_or_a_rule() -> None:
