@@ -39,11 +39,11 @@ measure() {
 
 test_guests() {
     shift
-    { "$lab" test --junitxml="$reports/junit.xml" "$@" 2>&1 && echo 0 >"$reports/status" ||
-        echo $? >"$reports/status"; } | tee "$reports/output.txt"
+    set -- --junitxml="$reports/junit.xml" --qemu-comment="$reports/comment.md" "$@"
+    { "$lab" test "$@" 2>&1 && echo 0 >"$reports/status" || echo $? >"$reports/status"; } | tee "$reports/output.txt"
 }
 
-# A comment with the end of the output, as a block that is indented: nothing in it is Markdown.
+# Of a command that has written no comment: the end of the output, as a block that is indented, so no Markdown.
 write_comment() {
     read -r status <"$reports/status"
     sign=❌
@@ -79,6 +79,9 @@ case ${1:-} in
     '')
         rm -rf "$reports"
         mkdir -p "$reports"
+        LAB_REPORTS=$(cd "$reports" && pwd)
+        export LAB_REPORTS
+        reports=$LAB_REPORTS # `./lab test` has another folder
         printf '%s\n' "${LAB_RUN:?has no arguments for ./lab}" | xargs -x sh "$0" run
         read -r status <"$reports/status"
         exit "$status"

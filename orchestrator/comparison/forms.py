@@ -38,7 +38,17 @@ from orchestrator.report.sheet import (
     signed_figure,
     used_columns,
 )
-from orchestrator.report.text import details, escaped, github_comment, grid_table, made_with, paragraph, quoted
+from orchestrator.report.text import (
+    BEYOND,
+    WITHIN,
+    details,
+    escaped,
+    github_comment,
+    grid_table,
+    made_with,
+    paragraph,
+    quoted,
+)
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import ProfileDifference
@@ -226,14 +236,13 @@ def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, reas
         yield Row(f"{others(len(hidden))}, by symbol", ["", "", together, *rest], depth=2)
 
 
-_BEYOND, _WITHIN = "❌", "✅"
 _LISTED = 100
 """Named unchanged cells: a comment on GitHub has at most 65536 characters."""
 
 
 def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
     """The comparison as GitHub-flavoured Markdown without a heading, for a comment."""
-    mark = _BEYOND if compared.comparison.beyond else _WITHIN
+    mark = BEYOND if compared.comparison.beyond else WITHIN
     parts = [f"{mark} **{escaped(summary(compared))}**"]
     if compared.comparison.changed:
         sheet = comparison_sheet(compared, limit)
@@ -245,7 +254,7 @@ def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
 
 def comparison_comment(compared: ComparedRuns, limit: int | None = None) -> str:
     """The comparison as a comment of a pull request: see ``github_comment``."""
-    mark = _BEYOND if compared.comparison.beyond else _WITHIN
+    mark = BEYOND if compared.comparison.beyond else WITHIN
     listed, names = _listed(compared, limit), CellNames(compared.comparison)
     symbols = compared.symbols(listed)
     grid, footnotes = _grid(compared, listed, {})

@@ -59,6 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--qemu-interact-on-failure", action="store_true", help="a prompt in the guests of a test that has failed"
     )
     group.addoption("--qemu-keep", action="store_true", help="save the state of each guest of a test that has failed")
+    group.addoption("--qemu-comment", metavar="FILE", help="write counts and failures as a comment of a pull request")
     for name, what in SETTINGS.items():
         text = f"{what} of guests whose mark names none"
         group.addoption(f"--qemu-{name}", metavar=name.upper(), help=text)

@@ -11,7 +11,9 @@ Every pytest of an environment imports this file, so it imports nothing heavy.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the reports in the process that shows them; pytest-xdist workers send their tests' reports there."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_ReportsOfResults(config))
+        if comment := config.getoption("qemu_comment"):
+            config.pluginmanager.register(_Comment(config.invocation_params.dir / comment))
 
 
 @pytest.fixture
@@ -103,3 +107,48 @@ def _report_of(test: pytest.TestReport, result: dict[str, Any]) -> pytest.TestRe
         report.longrepr = shown
         report.wasxfail = reason  # as in pytest's skipping.py
     return report
+
+
+_COUNT = re.compile(r"instructions(?:_(budget|before|change))?\[(.*)\]", re.DOTALL)
+_COLUMNS = ("before", "after", "change", "budget")
+_FAILURE_LINES = 40
+
+
+class _Comment:
+    """Writes the counts and the failures of a session as a comment of a pull request."""
+
+    def __init__(self, file: Path) -> None:
+        if not file.parent.is_dir():
+            raise pytest.UsageError(f"--qemu-comment: there is no folder {file.parent}")
+        self._file = file
+        self._reports: dict[str, pytest.TestReport] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep a test's last call, or what failed around it."""
+        if report.when == "call" or report.failed:
+            self._reports[report.nodeid] = report
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the file."""
+        # Imported here: see above.
+        from orchestrator import __version__
+        from orchestrator.files import write_whole
+        from orchestrator.plain_text import counted, plain_text
+        from orchestrator.report.sheet import Grid, Row
+        from orchestrator.report.text import BEYOND, WITHIN, details, github_comment, grid_table, quoted
+
+        failed = {test: report for test, report in self._reports.items() if report.failed}
+        passed = sum(report.passed for report in self._reports.values())
+        verdict = f"{BEYOND if failed else WITHIN} {counted(passed, 'test')} passed, {len(failed)} failed."
+        rows = []
+        for test, report in self._reports.items():
+            found: dict[str, dict[str, str]] = {}
+            for name, value in report.user_properties:
+                if (match := _COUNT.fullmatch(name)) is not None:
+                    found.setdefault(match[2], {})[match[1] or "after"] = str(value)
+            rows += [Row(f"{test}: {label}", [one.get(what, "") for what in _COLUMNS]) for label, one in found.items()]
+        parts = [grid_table(Grid(_COLUMNS, [rows]))] if rows else []
+        for test, report in failed.items():
+            parts.append(details(test, quoted(plain_text(report.longreprtext).splitlines()[-_FAILURE_LINES:])))
+        made = f"probe-lab {__version__}, pytest {pytest.__version__}"
+        write_whole(self._file, github_comment("pytest", verdict, parts, made, "pytest --qemu"))

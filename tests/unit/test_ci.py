@@ -337,8 +337,10 @@ def test_what_could_not_be_measured_says_so_with_the_end_of_the_output(job: Job)
 
 def test_tests_have_junit_s_file_and_the_end_of_their_output(job: Job) -> None:
     assert job.run("test tests/ -k 'a or b'", STATUS="1").returncode == 1
-    assert job.arguments == ["test", "--junitxml=lab-reports/junit.xml", "tests/", "-k", "a or b"]
-    assert (job.folder / "lab-reports" / "junit.xml").exists()
+    reports = job.folder / "lab-reports"
+    files = [f"--junitxml={reports / 'junit.xml'}", f"--qemu-comment={reports / 'comment.md'}"]
+    assert job.arguments == ["test", *files, "tests/", "-k", "a or b"]
+    assert (reports / "junit.xml").exists()
     assert job.comment[2:5] == ["❌ **./lab test: exit status 1**", "", "    ::add-mask::x ``` <b>"]
 
 

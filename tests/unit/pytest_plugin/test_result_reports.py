@@ -17,6 +17,7 @@ from junitparser import JUnitXml, Properties
 from orchestrator.guest.guest import Guest
 from orchestrator.pytest_plugin.ktap_tests import KernelTests
 from orchestrator.pytest_plugin.result_reports import _ATTRIBUTE, _ReportsOfResults
+from orchestrator.report.text import escaped
 
 pytest_plugins = ["pytester"]
 
@@ -335,6 +336,10 @@ COUNTS = """
     def test_budget(instruction_budget):
         for label, count in {"soft": 1020, "limit": 250.5, "hard": 425}.items():
             instruction_budget.check(label, count)
+
+
+    def test_without():
+        pass
 """
 
 
@@ -342,9 +347,10 @@ def test_junit_has_the_count_the_budget_and_the_change_of_a_test(pytester: pytes
     pytester.makepyfile(TESTS.partition("    def test_fails_first")[0] + COUNTS)
     (file,) = pytester.path.glob("*.py")
     file.with_suffix(".budgets.yaml").write_text(textwrap.dedent(BUDGETS))
-    result = pytester.runpytest_subprocess("-p", "no:hypothesispytest", "--qemu", "-n", "0", "--junitxml=junit.xml")
-    result.assert_outcomes(failed=1)
-    ((case,),) = JUnitXml.fromfile(str(pytester.path / "junit.xml"))
+    files = ["--junitxml=junit.xml", "--qemu-comment=comment.md"]
+    result = pytester.runpytest_subprocess("-p", "no:hypothesispytest", "--qemu", "-n", "0", *files)
+    result.assert_outcomes(failed=1, passed=1)
+    ((case, _),) = JUnitXml.fromfile(str(pytester.path / "junit.xml"))
     found = {one.name: one.value for one in case.iterchildren(Properties).__next__()}
     assert {name: value for name, value in found.items() if name.startswith("instructions")} == {
         "instructions[soft]": "1020",
@@ -358,6 +364,18 @@ def test_junit_has_the_count_the_budget_and_the_change_of_a_test(pytester: pytes
         "instructions_before[hard]": "422",
         "instructions_change[hard]": "+3",
     }
+    lines = (pytester.path / "comment.md").read_text().splitlines()
+    assert lines[:3] == ["<!-- probe-lab: pytest -->", "", "**❌ 1 test passed, 1 failed.**"]
+    test = f"{file.name}::test_budget"
+    assert [line for line in lines if line.startswith(f"| {escaped(test)}")] == [
+        f"| {escaped(test)}: soft | 1000 | 1020 | +20 | 1000 +5% |",
+        f"| {escaped(test)}: limit |  | 250.5 |  | &lt;=300 |",
+        f"| {escaped(test)}: hard | 422 | 425 | +3 | 422 |",
+    ]
+    failure = lines[lines.index(f"<details><summary>{test}</summary>") :]
+    assert any(
+        "hard takes 425 instructions, 3 more than its budget, 422, on k 6.1, pentium4" in line for line in failure
+    )
 
 
 @pytest.mark.parametrize(
