@@ -27,7 +27,8 @@ from typing import Any
 _PAGE = 100
 _MOST_PAGES = 100
 _TIME_LIMIT = 30.0
-_LARGEST = 16 << 20
+_LARGEST = 64 << 20
+"""Bytes of an answer: a page of comments of the largest size."""
 _APP = "github-actions[bot]"
 """The author of what GITHUB_TOKEN writes; this token may not ask for its user."""
 
@@ -142,7 +143,7 @@ def _commented(file: Path) -> tuple[str, int]:
         if error.may_not:
             return "no comment: the token may not write one, as in pull requests of forks; the job's summary has it", 0
         return f"error: {error}", 1
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: an answer that is no JSON
         return f"error: {error}", 1
 
 

@@ -4,7 +4,7 @@
 # Runs the lab in CI, and writes the comment of a pull request. action.yml and ci/gitlab.yml call it.
 #
 #   ci/run.sh        runs ./lab with the words of $LAB_RUN; the exit status is the lab's
-#   ci/run.sh key    prints the key of the lab's cache for the kernels that $LAB_RUN names
+#   ci/run.sh key    prints the key of the lab's cache for the command and the kernels that $LAB_RUN names
 #
 # LAB_RUN       cost opens.bpf.c --kernels 6.1,7.3    or: test tests/    or: compare --config my.yaml ...
 #               Quotes and backslashes are a shell's; nothing is expanded, and no shell executes it.
@@ -17,7 +17,7 @@ folder=$(dirname "$(readlink -f "$0")")
 lab=$folder/../lab
 reports=${LAB_REPORTS:-lab-reports}
 
-# Prints the kernels of the arguments, one a line.
+# Prints the kernels that the arguments name, one a line.
 kernels() {
     previous=
     for word; do
@@ -77,8 +77,8 @@ run() {
 
 case ${1:-} in
     '')
-        rm -rf "$reports"
         mkdir -p "$reports"
+        for file in comment.md comment.new output.txt status junit.xml; do rm -f "$reports/$file"; done
         LAB_REPORTS=$(cd "$reports" && pwd)
         export LAB_REPORTS
         reports=$LAB_REPORTS # `./lab test` has another folder
@@ -90,7 +90,7 @@ case ${1:-} in
     key-of)
         shift
         # shellcheck disable=SC2046  # words
-        "$lab" cache-key $(kernels "$@")
+        "$lab" cache-key "${1:-}" $(kernels "$@")
         ;;
     run)
         shift

@@ -66,7 +66,8 @@ def run(
         typer.Option(metavar="PART", help="Profile cells by symbols, classes, stacks, caches or purposes."),
     ] = None,
     form: Annotated[
-        Format, typer.Option("--format", help="As of report; several files have one JSON array, and one CSV header.")
+        Format,
+        typer.Option("--format", help="As for report; of several files csv has one header, json is an array."),
     ] = Format.TABLE,
     html: Annotated[bool, typer.Option("--html", help="Write a page, report.html in the run's directory.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the experiment's latest unfinished run.")] = False,
