@@ -412,8 +412,9 @@ def made_with(*runs: Run) -> str:
         f"{boot.kernel.name} {boot.kernel.release}".strip() for origin in origins for boot in origin.boots
     )
     facts = [f"{'runs' if len(runs) > 1 else 'run'} {', '.join(run.record.run for run in runs)}", ", ".join(kernels)]
-    for name, text in (("probe-lab", "orchestrator"), ("", "qemu"), ("", "compiler")):
-        facts.append(", ".join(dict.fromkeys(f"{name} {getattr(one.session, text)}".strip() for one in origins)))
+    for before, name in (("probe-lab ", "orchestrator"), ("", "qemu"), ("", "compiler")):
+        versions = dict.fromkeys(getattr(one.session, name) for one in origins)
+        facts += [f"{before}{version}" for version in versions if version]
     files = [run.directory / EXPERIMENT_FILE for run in runs]
     digests = dict.fromkeys(sha256(file.read_bytes()).hexdigest()[:16] for file in files if file.is_file())
     facts.append(f"experiment {', '.join(digests)}" if digests else "")
