@@ -4,12 +4,6 @@
 #include "attached.h"
 #include "btf.h"
 
-enum { SYS_pidfd_open = 434, SYS_pidfd_getfd = 438 };	// of both architectures
-#ifdef __i386__
-enum { SYS_readlink = 85 };
-#else
-enum { SYS_readlink = 89 };
-#endif
 enum { MOST_PROCESSES = 1000000, MOST_FILES = 1024, NAME_SIZE = 256, E_SRCH = 3 };
 enum { E_FAULT = 14, UNSAID = 255, NOWHERE = 1 };
 // enum bpf_task_fd_type, enum bpf_prog_type and enum bpf_link_type

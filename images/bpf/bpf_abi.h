@@ -6,12 +6,6 @@
 
 #include "runtime.h"
 
-#ifdef __i386__
-enum { SYS_bpf = 357, SYS_perf_event_open = 336, SYS_prlimit64 = 340 };
-#else
-enum { SYS_bpf = 321, SYS_perf_event_open = 298, SYS_prlimit64 = 302 };
-#endif
-
 enum { E_PERM = 1, RLIMIT_MEMLOCK = 8 };
 
 enum {

@@ -208,7 +208,7 @@ void *map_memory(int fd, size_t size, size_t offset, int protection, int flags)
 {
 	unsigned long arguments[6] = {0, size, protection, flags, fd, offset};
 
-	return (void *)sys1(SYS_old_mmap, arguments);
+	return (void *)sys1(SYS_mmap, arguments);
 }
 #else
 void *map_memory(int fd, size_t size, size_t offset, int protection, int flags)

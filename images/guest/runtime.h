@@ -7,31 +7,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __i386__
-enum {
-	SYS_read = 3, SYS_write = 4, SYS_open = 5, SYS_close = 6, SYS_execve = 11, SYS_lseek = 19,
-	SYS_mount = 21, SYS_kill = 37, SYS_mkdir = 39, SYS_fork = 2, SYS_setpgid = 57, SYS_symlink = 83,
-	SYS_fchmod = 94, SYS_reboot = 88, SYS_gettimeofday = 78, SYS_wait4 = 114, SYS_sched_yield = 158,
-	SYS_poll = 168, SYS_nanosleep = 162, SYS_rt_sigprocmask = 175, SYS_chdir = 12, SYS_dup2 = 63,
-	SYS_getdents64 = 220, SYS_exit_group = 252, SYS_signalfd4 = 327, SYS_pipe2 = 331,
-	SYS_finit_module = 350, SYS_clock_gettime64 = 403, SYS_getrusage = 77, SYS_unlink = 10,
-	SYS_getpid = 20, SYS_ioctl = 54, SYS_chroot = 61, SYS_ptrace = 26, SYS_old_mmap = 90,
-};
-#else
-enum {
-	SYS_read = 0, SYS_write = 1, SYS_open = 2, SYS_close = 3, SYS_poll = 7, SYS_lseek = 8,
-	SYS_rt_sigprocmask = 14, SYS_sched_yield = 24, SYS_dup2 = 33, SYS_nanosleep = 35, SYS_fork = 57,
-	SYS_execve = 59, SYS_wait4 = 61, SYS_kill = 62, SYS_chdir = 80, SYS_mkdir = 83, SYS_symlink = 88,
-	SYS_fchmod = 91, SYS_gettimeofday = 96, SYS_getrusage = 98, SYS_setpgid = 109, SYS_mount = 165,
-	SYS_reboot = 169, SYS_getdents64 = 217, SYS_exit_group = 231, SYS_clock_gettime64 = 228,
-	SYS_signalfd4 = 289, SYS_pipe2 = 293, SYS_finit_module = 313, SYS_unlink = 87,
-	SYS_getpid = 39, SYS_ioctl = 16, SYS_chroot = 161, SYS_ptrace = 101, SYS_mmap = 9,
-};
+#include "system_calls.h"
+
+#ifndef SYS_clock_gettime64	// times have 64 bits
+#define SYS_clock_gettime64 SYS_clock_gettime
 #endif
 
-enum { O_RDONLY = 0, O_WRONLY = 1, O_RDWR = 2, O_CREAT = 0100, O_TRUNC = 01000, O_NONBLOCK = 04000,
-       O_CLOEXEC = 02000000 };
-enum { PROT_READ = 1, PROT_WRITE = 2, MAP_SHARED = 1, MAP_PRIVATE = 2, MAP_ANONYMOUS = 0x20 };
+// The words of the kernel's <linux/fcntl.h> and <linux/mman.h>, which may be included as well, before or behind this.
+#ifndef O_RDONLY
+#define O_RDONLY	00000000
+#define O_WRONLY	00000001
+#define O_RDWR		00000002
+#define O_CREAT		00000100
+#define O_TRUNC		00001000
+#define O_NONBLOCK	00004000
+#define O_CLOEXEC	02000000
+#endif
+#ifndef PROT_READ
+#define PROT_READ	0x1
+#define PROT_WRITE	0x2
+#endif
+#ifndef MAP_SHARED
+#define MAP_SHARED	0x01
+#define MAP_PRIVATE	0x02
+#endif
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS	0x20
+#endif
 enum { E_NOENT = 2, E_INTR = 4, E_AGAIN = 11, E_EXIST = 17 };
 
 // Every call returns what the kernel returned: a negative errno on failure.
@@ -42,6 +44,30 @@ long syscall5(long number, long a, long b, long c, long d, long e);
 #define sys3(n, a, b, c) syscall5(n, (long)(a), (long)(b), (long)(c), 0, 0)
 #define sys4(n, a, b, c, d) syscall5(n, (long)(a), (long)(b), (long)(c), (long)(d), 0)
 #define sys5(n, a, b, c, d, e) syscall5(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e))
+#define sys6(n, a, b, c, d, e, f) syscall6(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+
+// In each program that needs it: the others keep their places in memory.
+static inline long syscall6(long number, long a, long b, long c, long d, long e, long f)
+{
+	long result;
+
+#ifdef __i386__
+	__asm__ volatile("pushl %[f]; pushl %%ebp; movl 4(%%esp), %%ebp; int $0x80; popl %%ebp; addl $4, %%esp"
+			 : "=a"(result)
+			 : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d), "D"(e), [f] "g"(f)
+			 : "memory");
+#else
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+#endif
+	return result;
+}
 
 // Memory, or a negative errno as an address.
 void *map_memory(int fd, size_t size, size_t offset, int protection, int flags);

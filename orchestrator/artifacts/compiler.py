@@ -216,6 +216,11 @@ _LINKED = (
     # The older tag, which also applies to libraries of libraries.
     f"-Wl,--disable-new-dtags,-rpath,{LIBRARIES}",
 )
+_INCLUDE = Path("/usr/include")
+_MULTIARCH = _INCLUDE / HOST.triplet
+_KERNEL_HEADERS = f"-idirafter{_MULTIARCH}"
+"""Where the host's compiler for i386 finds <asm/...>, which is for both."""
+_OF_KERNEL = re.compile(r"^\s*#\s*include\s*<(?:linux|asm|asm-generic)/", re.MULTILINE)
 _COMPILE_LIMIT = 60.0
 _COMPILED = (".c", ".S")
 _IN_A_LIBRARY = "functions that it calls must be in one of benchmark.libraries, or in runtime.h"
@@ -291,12 +296,13 @@ def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: S
     # With -l:, a library without SONAME is recorded by its file name, not by its path on the host.
     named = (word for library in libraries for word in (f"-L{library.parent}", f"-l:{library.name}"))
     linked = (*_LINKED, f"-Wl,--dynamic-linker={ARCHITECTURES[arch].loader}", *named) if libraries else _FLAGS
+    flags = (*linked, "-Wno-error", _KERNEL_HEADERS)
     source, inputs = _source(toolchain, arch, files, folders)
     digests = {str(library): sha256_of(library) for library in libraries}
-    inputs = {**inputs, "flags": (*linked, "-Wno-error"), "libraries": digests}
+    inputs = {**inputs, "flags": flags, "libraries": digests}
 
     def build(target: Path) -> None:
-        _compile(toolchain, arch, files, folders, target / "workload", (*linked, "-Wno-error"))
+        _compile(toolchain, arch, files, folders, target / "workload", flags)
 
     return Compiled(context.cache.obtain("workloads", inputs, f"{file.name}, {arch}", build).path / "workload", source)
 
@@ -306,7 +312,7 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
     toolchain, name = guest_toolchain(context), f"{file.stem}.so"
     folders = [file.parent, data_dir("images") / "workload"]
     files = [file, *(other for other in included(read_c_source(file), folders) if other != file)]
-    flags = (*_CODE, "-fPIC", "-shared", f"-Wl,-soname,{name}", "-Wno-error")
+    flags = (*_CODE, "-fPIC", "-shared", f"-Wl,-soname,{name}", "-Wno-error", _KERNEL_HEADERS)
     source, inputs = _source(toolchain, arch, files, folders)
 
     def build(target: Path) -> None:
@@ -320,9 +326,11 @@ def _source(
     toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Sequence[Path]
 ) -> tuple[UserSource, Mapping[str, object]]:
     """The source as a ``UserSource``, and the inputs that decide the result besides flags."""
+    if any(_OF_KERNEL.search(read_c_source(one)) for one in files):
+        check_installed("header-packages.txt", f"{files[0].name}, which includes headers of the kernel,")
     sources = [str(file) for file in files if file.suffix in _COMPILED]
     places = (f"-I{folder}" for folder in folders)
-    words = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *_CODE, *places, *sources]
+    words = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *_CODE, *places, _KERNEL_HEADERS, *sources]
     source = user_source(files[0], [*files, *files_read(words, build_environment())], toolchain.packages)
     facts = {"arch": arch, "compiler": toolchain.version, "file": source.file, "sources": source.digests}
     return source, facts
@@ -370,8 +378,6 @@ def counting_plugin(context: BuildContext) -> Path:
 # The kernel's headers come first: the C library has another ``O_LARGEFILE``. Constants that only the C library
 # declares, such as ``SOCK_STREAM``, come from its headers.
 
-_INCLUDE = Path("/usr/include")
-_MULTIARCH = _INCLUDE / HOST.triplet
 _LIBRARY = ("fcntl.h", "mqueue.h", "poll.h", "sched.h", "signal.h", "time.h", "unistd.h", "netinet/in.h", "net/if.h")
 """Headers of the C library besides those in ``sys/``."""
 _VALUE = re.compile(r"^\s*value (-?\d+)$", re.MULTILINE)

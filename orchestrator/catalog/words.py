@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -13,6 +14,7 @@ from pydantic import Field
 
 from orchestrator.arch import Arch
 from orchestrator.catalog.data import CatalogEntry, named, read
+from orchestrator.paths import data_dir
 
 
 class SystemCall(CatalogEntry):
@@ -28,8 +30,13 @@ class SystemCall(CatalogEntry):
 
 @lru_cache(maxsize=1)
 def system_calls() -> Mapping[str, SystemCall]:
-    """The system calls by name."""
-    return named(SystemCall, read("system_calls.yaml"))
+    """The system calls by name, from the header that guest programs have them from."""
+    of_i386, _, of_x86_64 = (data_dir("images") / "guest" / "system_calls.h").read_text().partition("#else")
+    numbers: dict[str, dict[str, int]] = {}
+    for arch, text in (("i386", of_i386), ("x86_64", of_x86_64)):
+        for name, number in re.findall(r"^#define __NR_(\w+) (\d+)$", text, re.MULTILINE):
+            numbers.setdefault(name, {})[arch] = int(number)
+    return named(SystemCall, dict(sorted(numbers.items())))
 
 
 # The errors of system calls by name, from Python's table: i386 and x86_64 both have the numbers of

@@ -269,6 +269,12 @@ class Calls:
         marked = self._sampled(guest, wanted, time_limit)
         return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
 
+    def mark_each(self, guest: Guest, *, time_limit: float) -> MarkedSamples:
+        """One sample for the counting plugin, each call a batch: also of calls that fault, or vary in their cost."""
+        wanted = Sampling(self.calls, 1, 1, self.calls, is_marked=True, warming=_WARMING_CALLS)
+        marked = self._sampled(guest, wanted, time_limit)
+        return MarkedSamples(Path(self.argv[0]).name, self.calls, Timed(marked.empty, marked.ticks))
+
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample, in batches that fit between two timer ticks, or smaller ones on a busy host."""
         sounding = self._undisturbed(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)

@@ -154,11 +154,7 @@ def _functions(
     for one in profile.symbols:
         if one.place in ("kernel", "module"):
             executed = {at.offset: at.executed for at in one.instructions if at.executed > 0}
-            code = b""
-            for at in one.instructions:
-                if at.offset == len(code):
-                    code += bytes.fromhex(at.code)
-            entered = executed.get(max(entry_places(code)), 0)  # at its first own instruction
+            entered = entries(one)
             uneven = None if entered else "these calls do not enter it at its beginning"
             if entered % profile.calls:
                 uneven = f"{profile.calls} calls enter it {entered} times: not equally often"
@@ -171,6 +167,16 @@ def _functions(
                 refusal=_place_refusal(one, symbols, refused, loaded) or uneven,
                 module=one.module,
             )
+
+
+def entries(function: SymbolProfile) -> int:
+    """How often a function was entered: executions of its first own instruction."""
+    code = b""
+    for at in function.instructions:
+        if at.offset == len(code):
+            code += bytes.fromhex(at.code)
+    first = max(entry_places(code))
+    return sum(at.executed for at in function.instructions if at.offset == first and at.executed > 0)
 
 
 def _place_refusal(

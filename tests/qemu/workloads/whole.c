@@ -2,12 +2,6 @@
 // A whole program: asks for its parent's number a thousand times, and exits with the status that its argument gives.
 #include "runtime.h"
 
-#ifdef __i386__
-enum { SYS_getppid = 64 };
-#else
-enum { SYS_getppid = 110 };
-#endif
-
 int program(int argc, char **argv, char **environment)
 {
 	(void)environment;

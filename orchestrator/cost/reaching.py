@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The table of calls, and which of them reach a function of a kernel: one guest makes all of them, and counts."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from orchestrator.arch import ARCHITECTURES, Arch
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.compiler import compiled_workload
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.benchmarks import Buffer
+from orchestrator.benchmarks.calls.call_programs import Calls, system_call, user_function
+from orchestrator.benchmarks.calls.call_results import SUCCESS, Expected
+from orchestrator.benchmarks.calls.kind import entries
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.data import CatalogEntry, named, read
+from orchestrator.catalog.words import system_calls
+from orchestrator.errors import EvidenceError, LabError, UnsupportedError
+from orchestrator.experiment.cell import Machine
+from orchestrator.files import ScratchFolder, sha256_of
+from orchestrator.guest.guest import Guest
+from orchestrator.paths import data_dir
+from orchestrator.profile.counts import batches_of, together
+from orchestrator.profile.profiled import Counter
+from orchestrator.run.boot import BootArtifacts, ReadyGuest, ready_guest
+from orchestrator.run.guests import unwatched
+from orchestrator.run.machines import Hardware, counting, machine_for
+from orchestrator.steps import step
+
+_FILE = "reached.json"
+_CALLS = 8
+"""Calls that are counted; what happens in one of several has not the same cause in each."""
+_TIME_LIMIT = 60.0
+_MOST_NEAREST = 5
+
+
+class TableCall(CatalogEntry):
+    """A call of the table: a system call with arguments, or a workload of C; see ``calls.yaml``."""
+
+    name: str
+    title: str
+    call: str | None = None
+    arguments: list[int | str | Buffer] = Field(default_factory=list)
+    expect: Expected | None = None
+    calls: int | None = None
+    system_calls: list[str] = Field(default_factory=list)
+
+    @property
+    def events(self) -> Sequence[str]:
+        """The names of the system calls that it makes, as the kernel's events have them."""
+        return self.system_calls or [self.call or ""]
+
+    @property
+    def file(self) -> Path:
+        return data_dir("images") / "guest" / "calls" / f"{self.name}.c"
+
+    @property
+    def benchmark(self) -> Mapping[str, object]:
+        """The benchmark of an experiment that makes this call, as plain values."""
+        if self.call is None:
+            named = {"name": "workload", "file": str(self.file)}
+        else:
+            given = self.model_dump(include={"call", "arguments"}, exclude_defaults=True)
+            named = {"name": "syscall", **given, "expect": self.expect or SUCCESS}
+        return named if self.calls is None else {**named, "calls": self.calls}
+
+
+@lru_cache(maxsize=1)
+def call_table() -> Mapping[str, TableCall]:
+    """The calls by name, in the order of preference."""
+    return named(TableCall, read("calls.yaml"))
+
+
+@dataclass(frozen=True)
+class FoundCall:
+    """A call of the table that passes ``function``, or a system call of that name, ``hits`` times.
+
+    ``benchmark`` has the values of an experiment's key.
+    """
+
+    name: str
+    title: str
+    benchmark: Mapping[str, object]
+    function: str
+    hits: int
+
+    @classmethod
+    def of(cls, call: TableCall, function: str, hits: int) -> FoundCall:
+        benchmark = call.benchmark if hits == 1 else {**call.benchmark, "hits": hits}
+        return cls(call.name, call.title, benchmark, function, hits)
+
+
+class ReachedFunctions(BaseModel):
+    """How often a call enters functions, by its name in the table and theirs; only those equally often in each call."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    calls: dict[str, dict[str, int]]
+
+    def call(self, function: str) -> FoundCall | None:
+        """The call to reach a function with, or the first that a pattern such as ``vfs_rea*`` matches.
+
+        One that enters it once comes first, then the table's order decides.
+        """
+        found = [
+            (hits > 1, place, name, hits, call)
+            for place, call in enumerate(call_table().values())
+            for name, hits in self.calls.get(call.name, {}).items()
+            if fnmatchcase(name, function)
+        ]
+        if not found:
+            return None
+        *_, name, hits, call = min(found, key=lambda one: one[:3])
+        return FoundCall.of(call, name, hits)
+
+    def nearest(self, function: str) -> Sequence[str]:
+        """Functions of similar names that calls reach, the most similar first."""
+        names = sorted({name for functions in self.calls.values() for name in functions})
+        return difflib.get_close_matches(function, names, n=_MOST_NEAREST)
+
+
+def reaching_call(context: BuildContext, kernel: Kernel, machine: Machine, function: str) -> FoundCall | None:
+    """As ``reached_functions`` and its ``call``."""
+    return reached_functions(context, kernel, machine).call(function)
+
+
+def reaching_system_call(name: str) -> FoundCall | None:
+    """The call to reach ``syscalls:sys_enter_NAME`` with; None where no call of the table makes it."""
+    found = [(call.events.count(name), call) for call in call_table().values() if name in call.events]
+    return min((FoundCall.of(call, name, hits) for hits, call in found), key=lambda one: one.hits, default=None)
+
+
+def reached_functions(
+    context: BuildContext, kernel: Kernel, machine: Machine, watch: Callable[[Guest], None] = unwatched
+) -> ReachedFunctions:
+    """Which functions each call of the table enters; the result is cached by kernel, machine and table.
+
+    A call that the kernel lacks, or that fails, enters none. ``watch`` gets the guest before it runs. Raises
+    HostError, BuildError, GuestError, and EvidenceError for a guest that fails the checks.
+    """
+    hardware = Hardware(cpu(machine.cpu), machine.smp, machine.memory_mib, "instructions")
+    artifacts = BootArtifacts(kernel, counting(context, machine_for(context, kernel, hardware)), {})
+    sources = [file for folder in ("guest/calls", "workload") for file in (data_dir("images") / folder).iterdir()]
+    inputs = {
+        **artifacts.keys,
+        "cpu": repr(hardware.cpu),
+        "memory": hardware.memory_mib,
+        "table": repr([*call_table().values()]),
+        "sources": {file.name: sha256_of(file) for file in sorted(sources)},
+        "calls": _CALLS,
+    }
+
+    def count(folder: Path) -> None:
+        context.say(f"counting what {len(call_table())} calls execute on {kernel.spec.name}")
+        workloads = dict(_workloads(context, kernel.spec.arch))
+        with (
+            ScratchFolder("orchestrator-reached-") as directory,
+            ready_guest(context, artifacts, directory, "guest", watch=watch) as ready,
+        ):
+            found = ReachedFunctions(calls=dict(_entered(ready, workloads)))
+        (folder / _FILE).write_text(found.model_dump_json())
+
+    title = f"functions that the table of calls reaches on {hardware.cpu.name}"
+    file = context.cache.obtain("executed-functions", inputs, title, count).path / _FILE
+    try:
+        return ReachedFunctions.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        raise LabError("damaged, or written by another version of this program", where=str(file)) from None
+
+
+def _workloads(context: BuildContext, arch: Arch) -> Iterator[tuple[str, Calls]]:
+    for call in call_table().values():
+        if call.call is None:
+            program = user_function(compiled_workload(context, arch, call.file).file, calls=_CALLS)
+            yield call.name, replace(program, expected=SUCCESS)
+        elif (number := system_calls()[call.call].number(arch, "auto")) is not None:
+            word = ARCHITECTURES[arch].word
+            made = system_call(number, call.arguments, entry="auto", word_size=word, calls=_CALLS)
+            yield call.name, replace(made, expected=call.expect or SUCCESS)
+
+
+def _entered(ready: ReadyGuest, workloads: Mapping[str, Calls]) -> Iterator[tuple[str, Mapping[str, int]]]:
+    counter = Counter(ready.guest, ready.symbols)
+    for name, workload in workloads.items():
+        try:
+            with step(f"count what {name} enters"):
+                yield name, _entered_by(ready.guest, counter, workload)
+        except (EvidenceError, UnsupportedError):  # the kernel has no such call, or it fails here
+            continue
+
+
+def _entered_by(guest: Guest, counter: Counter, workload: Calls) -> Mapping[str, int]:
+    workload.prepare(guest)
+    workload.watch(guest, time_limit=_TIME_LIMIT)
+    mark = counter.mark()
+    marked = workload.mark_each(guest, time_limit=_TIME_LIMIT)
+    # A page fault's instruction is counted twice, so the counts are not proved by the clock; that of entries is exact.
+    _, (batches,) = batches_of(counter.regions_since(mark), marked.timed)
+    symbols = counter.places(marked.program).symbols(together(batches).counts)
+    times = {one.name: entries(one) for one in symbols if one.place in ("kernel", "module")}
+    return {name: count // marked.calls for name, count in times.items() if count and count % marked.calls == 0}
