@@ -269,10 +269,13 @@ class Calls:
         marked = self._sampled(guest, wanted, time_limit)
         return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
 
-    def mark_each(self, guest: Guest, *, time_limit: float) -> MarkedSamples:
-        """One sample for the counting plugin, each call a batch: also of calls that fault, or vary in their cost."""
-        wanted = Sampling(self.calls, 1, 1, self.calls, is_marked=True, warming=_WARMING_CALLS)
-        marked = self._sampled(guest, wanted, time_limit)
+    def mark_calls(self, guest: Guest, *, time_limit: float) -> MarkedSamples:
+        """One sample for the counting plugin, whatever a call does: fault, sleep, or cost something else each time.
+
+        Batches of several calls that were disturbed are before it in the plugin's file.
+        """
+        wanted = Sampling(self.calls, min(self.calls, self.largest_batch), 1, self.calls, is_marked=True)
+        marked = self._undisturbed(guest, wanted, time_limit)
         return MarkedSamples(Path(self.argv[0]).name, self.calls, Timed(marked.empty, marked.ticks))
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
@@ -317,16 +320,16 @@ class Calls:
             check_expected(self.expected, called.results, "counted")
         return called
 
-    def watch(self, guest: Guest, *, time_limit: float) -> Mapping[str, CallResults]:
-        """What the system calls of a user's function return, by their names, in a traced process.
+    def watch(self, guest: Guest, *, time_limit: float, calls: int = _WATCHED_CALLS) -> Mapping[str, CallResults]:
+        """What the system calls of ``calls`` calls of a user's function return, by name, in a traced process.
 
         Empty where a system call is measured. Raises EvidenceError where one does not return what is ``expected``, or
         is not seen.
         """
         if self.number is not None:
             return {}
-        output = _checked(guest, [*self.argv, "-o", str(_WATCHED_CALLS)], time_limit)
-        seen = parse_watched(output, _WATCHED_CALLS)
+        output = _checked(guest, [*self.argv, "-o", str(calls)], time_limit)
+        seen = parse_watched(output, calls)
         if self.expected is not None and not seen:
             raise EvidenceError(f"expected {self.expected} of each system call, and workload() makes none")
         for name, results in seen.items():
