@@ -44,6 +44,20 @@ long syscall5(long number, long a, long b, long c, long d, long e);
 #define sys3(n, a, b, c) syscall5(n, (long)(a), (long)(b), (long)(c), 0, 0)
 #define sys4(n, a, b, c, d) syscall5(n, (long)(a), (long)(b), (long)(c), (long)(d), 0)
 #define sys5(n, a, b, c, d, e) syscall5(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e))
+/**
+ * sys6() - make a system call
+ * @n: its number, by name: %SYS_sendto
+ * @a: the first argument, a number or a pointer
+ * @b: the second
+ * @c: the third
+ * @d: the fourth
+ * @e: the fifth
+ * @f: the sixth
+ *
+ * sys0() to sys5() take so many arguments. On i386 they enter the kernel by int $0x80, on x86_64 by syscall.
+ *
+ * Return: what the kernel returns, a negative errno on failure: -2 is -ENOENT.
+ */
 #define sys6(n, a, b, c, d, e, f) syscall6(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
 // In each program that needs it: the others keep their places in memory.
@@ -69,27 +83,115 @@ static inline long syscall6(long number, long a, long b, long c, long d, long e,
 	return result;
 }
 
-// Memory, or a negative errno as an address.
+/**
+ * map_memory() - map memory or a file
+ * @fd: the file's descriptor, -1 for none
+ * @size: bytes
+ * @offset: in the file, in bytes
+ * @protection: %PROT_READ, %PROT_WRITE
+ * @flags: %MAP_PRIVATE | %MAP_ANONYMOUS, for example
+ *
+ * It is mmap() on both architectures: %SYS_mmap of i386 takes one pointer.
+ *
+ * Return: the memory, or a negative errno as an address: see is_error().
+ */
 void *map_memory(int fd, size_t size, size_t offset, int protection, int flags);
+/**
+ * is_error() - whether map_memory() failed
+ * @address: what it returned
+ *
+ * Return: 1, or 0.
+ */
 int is_error(const void *address);
 
+/**
+ * memcpy() - copy bytes
+ * @to: where to
+ * @from: where from
+ * @size: how many
+ *
+ * Return: to.
+ */
 void *memcpy(void *to, const void *from, size_t size);
+/**
+ * memset() - fill bytes
+ * @to: where
+ * @byte: with what
+ * @size: how many
+ *
+ * Return: to.
+ */
 void *memset(void *to, int byte, size_t size);
+/**
+ * exit_program() - end the program
+ * @status: its exit status; any but 0 fails the cell
+ */
 void exit_program(int status) __attribute__((noreturn));
+/**
+ * text_length() - the length of a text
+ * @text: ends with a zero byte
+ *
+ * Return: bytes, without the zero.
+ */
 size_t text_length(const char *text);
+/**
+ * text_equal() - compare two texts
+ * @a: one
+ * @b: the other
+ *
+ * Return: 1 if they are equal, else 0.
+ */
 int text_equal(const char *a, const char *b);
-// Writes all of it, or returns the negative errno of the failing write.
+/**
+ * write_all() - write bytes, with as many writes as it takes
+ * @fd: a file's descriptor
+ * @data: the bytes
+ * @size: how many
+ *
+ * Return: 0, or the negative errno of the failing write.
+ */
 long write_all(int fd, const void *data, size_t size);
-// As much of a file as there is room for: its size, or a negative errno.
+/**
+ * file_content() - read as much of a file as there is room for
+ * @path: the file
+ * @to: where to
+ * @room: bytes
+ *
+ * Return: how many bytes were read, or a negative errno.
+ */
 long file_content(const char *path, char *to, size_t room);
+/**
+ * print() - write a text
+ * @fd: a file's descriptor; a workload has 2, as the lab reads 1
+ * @text: ends with a zero byte
+ */
 void print(int fd, const char *text);
+/**
+ * print_number() - write a number in decimal
+ * @fd: a file's descriptor
+ * @value: the number
+ */
 void print_number(int fd, uint64_t value);
 // From here on what is printed to 1 is written at the end, or when so much of it is held: as few system calls as can be.
 enum { HELD_BYTES = 16384 };
 void hold_output(void);
-// A decimal number of the whole text; -1 where it is none or does not fit.
+/**
+ * parse_number() - read a decimal number
+ * @text: has nothing else
+ *
+ * Return: the number, -1 where it is none or does not fit.
+ */
 long parse_number(const char *text);
-// value / divisor without the compiler's 64-bit division helper, which 32-bit programs would need libgcc for.
+/**
+ * divide() - divide a number of 64 bits
+ * @value: the dividend
+ * @divisor: the divisor
+ * @remainder: what is left, or NULL
+ *
+ * A 32-bit program would need libgcc for what the compiler makes of value / divisor.
+ *
+ * Return: the quotient.
+ */
 uint64_t divide(uint64_t value, uint32_t divisor, uint32_t *remainder);
 
 // What each program defines; argv and the environment end with NULL, auxv follows the environment.

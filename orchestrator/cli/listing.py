@@ -21,6 +21,7 @@ from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import vocabulary
 from orchestrator.cli import options
 from orchestrator.cli.options import expected_failures, opened_store, print_columns
+from orchestrator.cost.reaching import call_table
 from orchestrator.doctor import examine, exit_status, render
 from orchestrator.errors import UsageError
 from orchestrator.experiment.table import Listing
@@ -120,6 +121,9 @@ _CATALOGUE: Mapping[str, Listing] = {
     "benchmarks": Listing(
         ("name", "title", "system_call_entries", "kind"),
         lambda: [(name, b.title, b.entries, kind.name) for kind in kinds() for name, b in kind.benchmarks().items()],
+    ),
+    "calls": Listing(
+        ("name", "title", "system_calls"), lambda: [(c.name, c.title, c.events) for c in call_table().values()]
     ),
     "clocks": Listing(("name", "counts"), lambda: vocabulary()["clocks"].items()),
     "references": Listing(

@@ -66,11 +66,11 @@ class TableCall(CatalogEntry):
     def benchmark(self) -> Mapping[str, object]:
         """The benchmark of an experiment that makes this call, as plain values."""
         if self.call is None:
-            named = {"name": "workload", "file": str(self.file)}
+            made: dict[str, object] = {"name": "workload", "file": str(self.file)}
         else:
             given = self.model_dump(include={"call", "arguments"}, exclude_defaults=True)
-            named = {"name": "syscall", **given, "expect": self.expect or SUCCESS}
-        return named if self.calls is None else {**named, "calls": self.calls}
+            made = {"name": "syscall", **given, "expect": self.expect or SUCCESS}
+        return made if self.calls is None else {**made, "calls": self.calls}
 
 
 @lru_cache(maxsize=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The pages of what kmods/ has for modules of a user's own: djprobe, jprobe, markers, and what reports to the host."""
+"""The pages of headers for a user's own C: modules with djprobe, jprobe, markers and reports, and workloads."""
 
 from __future__ import annotations
 
@@ -56,6 +56,16 @@ def ring() -> str:
 def point() -> str:
     """The parameters that say where a probe goes."""
     return _shared("point")
+
+
+def workload() -> str:
+    """What a workload of C defines, and the functions that it has; the example is a call of the table of calls."""
+    guest = ROOT / "images" / "guest"
+    header = ROOT / "images" / "workload" / "workload.h"
+    more = "More: [Calls](../experiments.md#calls), with `file:` and `hits:`."
+    example = guest / "calls" / "epoll.c"
+    code = example.read_text().partition("\n")[2]
+    return _page(header, _documented([header, guest / "runtime.h"]), [more], ["## Example", fenced(code, "c")])
 
 
 def _family(family: str, closing: Sequence[str], *, more: str) -> str:

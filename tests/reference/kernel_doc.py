@@ -115,4 +115,5 @@ def _declaration(kind: str, code: str) -> str:
         return macro["call"]
     if kind in ("struct", "union", "enum"):
         return code.partition("\n};")[0] + "\n};"
-    return " ".join(re.split(r"\s*[{;]", code, maxsplit=1)[0].split()) + ";"
+    declared = " ".join(re.split(r"\s*[{;]", code, maxsplit=1)[0].split())
+    return re.sub(r" __attribute__\(\(\w+\)\)", "", declared) + ";"

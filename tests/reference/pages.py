@@ -21,6 +21,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "report.md": c_headers.report,
     "ring.md": c_headers.ring,
     "point.md": c_headers.point,
+    "workload.md": c_headers.workload,
     "result.md": result.page,
     "cost-table.md": cost_table.page,
     "image-recipe.md": image_recipe.page,
