@@ -79,6 +79,8 @@ def test_a_table_that_the_kernel_keeps_says_the_same(workshop: BuildContext, ker
     if table is None:
         return
     for number in filter(None, (call.number(made.spec.arch, "auto") for call in system_calls().values())):
+        if number not in built_from(made, made.spec.arch):
+            continue  # of a newer kernel: not in the table
         pointer = code.number(table + number * code.word)
         assert pointer is not None
         assert dispatched(code, made.spec.arch, number) in code.names_at(pointer)

@@ -15,7 +15,7 @@ from orchestrator.artifacts import compiler, sources
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import compiled_workload, shared_library
 from orchestrator.artifacts.sources import files_read, user_source
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, HostError
 from orchestrator.paths import data_dir
 
 pytestmark = pytest.mark.usefixtures("host_compiles")
@@ -55,6 +55,29 @@ def test_what_the_compiler_reads_is_known(main: Path, tmp_path: Path, arch: str)
         "/usr/include/linux/limits.h",
     } <= source.digests.keys() - source.texts.keys()
     assert not any("stddef.h" in title for title in source.digests)  # the compiler's own: its version names them
+
+
+UAPI = ("fcntl", "mman", "socket", "in", "io_uring", "eventpoll", "futex", "stat", "time", "sched", "prctl", "elf")
+
+
+@pytest.mark.parametrize("arch", ["i386", "x86_64"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_kernel_s_headers_are_included_in_any_order(tmp_path: Path, arch: str, is_first: bool) -> None:
+    headers = [*(f"#include <linux/{name}.h>" for name in UAPI), "#include <asm/unistd.h>", "#include <asm/signal.h>"]
+    own = ['#include "workload.h"']
+    file = tmp_path / "mine.c"
+    body = "void workload(void) { sys2(SYS_io_uring_setup, IORING_SETUP_SQPOLL | O_RDONLY | MAP_PRIVATE, 0); }"
+    file.write_text("\n".join([*(headers + own if is_first else own + headers), body, ""]))
+    source = compiled_workload(BuildContext(Cache(tmp_path / "cache")), arch, file).source
+    assert {"/usr/include/linux/io_uring.h", "lab:guest/system_calls.h"} <= source.digests.keys()
+
+
+def test_a_host_without_the_kernel_s_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "exists", lambda file: "linux/fcntl" not in str(file))
+    file = tmp_path / "mine.c"
+    file.write_text("#include <linux/mman.h>\nvoid workload(void) { }\n")
+    with pytest.raises(HostError, match=r"mine\.c, which includes headers of the kernel, needs linux-libc-dev"):
+        compiled_workload(BuildContext(Cache(tmp_path / "cache")), "x86_64", file)
 
 
 def test_another_header_makes_another_program(main: Path, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import re
 import string
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -116,6 +118,17 @@ def test_system_calls_have_each_architecture_s_numbers() -> None:
     for arch in ("i386", "x86_64"):
         numbers = [number for call in system_calls().values() if (number := call.number(arch, "auto")) is not None]
         assert len(set(numbers)) == len(numbers) > 300
+
+
+@pytest.mark.parametrize(("arch", "header"), [("i386", "unistd_32.h"), ("x86_64", "unistd_64.h")])
+def test_system_calls_have_the_numbers_of_the_kernel_s_headers(arch: Arch, header: str) -> None:
+    """Those of the host, which may be of an older kernel."""
+    file = Path("/usr/include/x86_64-linux-gnu/asm") / header
+    if not file.exists():
+        pytest.skip("the host has no linux-libc-dev")
+    defined = dict(re.findall(r"^#define __NR_(\w+) (\d+)$", file.read_text(), re.MULTILINE))
+    assert len(defined) > 300
+    assert {name: str(system_calls()[name].number(arch, "auto")) for name in defined} == defined
 
 
 def test_all_but_the_baseline_are_armed_by_one_thing() -> None:

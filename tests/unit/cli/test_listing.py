@@ -22,6 +22,7 @@ from orchestrator.catalog.probes import Handler, probes, standard_events
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.cli.listing import all_lists
 from orchestrator.cli.main import app
+from orchestrator.cost.reaching import call_table
 from orchestrator.results.contract import Clock
 from orchestrator.results.store import Store
 
@@ -31,6 +32,7 @@ NAMES = {
     "probes": list(probes()),
     "handlers": list(get_args(Handler)),
     "benchmarks": [*benchmarks(), "markers", *kprobe_cache().benchmarks, *system_workloads().benchmarks],
+    "calls": list(call_table()),
     "clocks": list(get_args(Clock)),
     "references": list(reference_tables()),
     "capabilities": list(capability_names()),

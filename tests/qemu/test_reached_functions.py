@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a call found that reaches a function of a kernel, and does it hit a probe there as often as was counted?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.cost.reaching import call_table, reached_functions, reaching_call
+from orchestrator.experiment.cell import Machine
+from orchestrator.results.contract import RunRecord
+
+CPU = "xeon-e5410"
+EXPECTED = {
+    "__x64_sys_getppid": ("getppid", 1),
+    "vfs_read": ("read_zero", 1),
+    "do_sys_openat2": ("open", 1),
+    "tcp_sendmsg": ("tcp", 1),
+    "handle_mm_fault": ("page_fault", 1),
+    "vfs_rename": ("rename", 2),
+    "do_exit": ("fork", 1),
+    "begin_new_exec": ("exec", 1),
+}
+"""Functions, the call that reaches each, and its hits."""
+
+pytestmark = [pytest.mark.qemu, pytest.mark.nightly("makes forty kinds of calls in a guest that counts: a minute each")]
+
+
+@pytest.mark.parametrize("kernel", ["debian-amd64", "debian-amd64@7.3"])
+def test_the_found_calls_hit_a_probe_as_often_as_was_counted(
+    workshop: BuildContext, tmp_path: Path, kernel: str
+) -> None:
+    built, machine = ready_kernel(workshop, kernel_spec(kernel)), Machine(cpu=CPU)
+    reached = reached_functions(workshop, built, machine)
+    assert list(reached.calls) == list(call_table())  # none failed
+    assert reached.call("quotactl_block") is None
+    tables = {}
+    for function, expected in EXPECTED.items():
+        found = reaching_call(workshop, built, machine, function)
+        assert found is not None, function
+        assert (found.name, found.hits) == expected
+        benchmark = {**found.benchmark, "calls": 100}
+        tables[found.name.replace("_", "-")] = {"points": [function], "benchmark": benchmark}
+    common = {"name": "reaching", "kernels": [kernel], "machines": [{"cpu": CPU}], "probes": ["none", "kprobe"]}
+    file = tmp_path / "reaching.yaml"
+    file.write_text(json.dumps({**common, "tables": tables}))
+    command = CommandLine(tmp_path)
+    ran = command.run("run", file)
+    assert ran.returncode == 0, ran.stderr
+    answer = command.run("report", "latest", "--format", "json").stdout
+    cells = RunRecord.model_validate_json(answer, strict=False).cells
+    hits = {str(one.parameters["at"]): one.evidence.hits_per_call for one in cells if one.evidence is not None}
+    assert hits == {function: expected for function, (_, expected) in EXPECTED.items()}

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is the table of calls one that experiments take and both architectures compile, and is the best call chosen of it?"""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from loaded_tables import calls_experiment
+
+from orchestrator.arch import ARCHITECTURES, HOST
+from orchestrator.catalog.words import system_calls
+from orchestrator.cost.reaching import ReachedFunctions, call_table, reaching_system_call
+from orchestrator.paths import data_dir
+
+IMAGES = data_dir("images")
+FOLDER = IMAGES / "guest" / "calls"
+REACHED = ReachedFunctions(
+    calls={
+        "read_file": {"vfs_read": 1, "vfs_llseek": 1, "shmem_file_read_iter": 1},
+        "write_null": {"vfs_write": 1, "fdget_pos": 1},
+        "rename": {"vfs_rename": 2, "putname": 4},
+        "open": {"putname": 1, "do_filp_open.isra.0": 1, "vfs_open": 1},
+        "of another version": {"vfs_read": 1, "gone": 1},
+    }
+)
+
+
+def test_each_workload_is_in_the_table_and_each_call_has_one() -> None:
+    of_c = {call.name for call in call_table().values() if call.call is None}
+    assert {file.stem for file in FOLDER.glob("*.c")} == of_c
+    assert len(call_table()) > 35
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_every_workload_compiles_without_a_warning(arch: str) -> None:
+    """They include the kernel's headers, which are there for both architectures."""
+    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffreestanding", ARCHITECTURES[arch].gcc_flag]
+    places = [f"-I{IMAGES / one}" for one in ("guest", "workload")] + [f"-idirafter/usr/include/{HOST.triplet}"]
+    files = sorted(map(str, FOLDER.glob("*.c")))
+    done = subprocess.run(["gcc", *flags, *places, "-fsyntax-only", *files], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", call_table())
+def test_every_call_is_a_benchmark_of_an_experiment(name: str) -> None:
+    call = call_table()[name]
+    calls_experiment(points=["vfs_read"], benchmark=call.benchmark)
+    assert call.call is None or call.call in system_calls()
+    assert call.title
+    assert all(call.events)
+
+
+def test_a_call_that_enters_it_once_comes_first_then_the_table_s_order() -> None:
+    found = REACHED.call("vfs_read")
+    assert found is not None
+    assert (found.name, found.hits, found.function) == ("read_file", 1, "vfs_read")
+    assert found.benchmark == {"name": "workload", "file": str(FOLDER / "read_file.c")}
+    once, only = REACHED.call("putname"), REACHED.call("vfs_rename")
+    assert once is not None
+    assert (once.name, once.hits) == ("open", 1)
+    assert only is not None
+    assert (only.name, only.benchmark["hits"]) == ("rename", 2)
+
+
+def test_a_pattern_s_first_function() -> None:
+    for pattern, function in (("vfs_*", "vfs_llseek"), ("do_filp_open.isra.0", "do_filp_open.isra.0")):
+        found = REACHED.call(pattern)
+        assert found is not None
+        assert found.function == function
+
+
+@pytest.mark.parametrize("function", ["vfs_raed", "gone", "", "do_filp_open", "vfs_read[", "*_nothing"])
+def test_a_function_that_no_call_reaches(function: str) -> None:
+    assert REACHED.call(function) is None
+
+
+def test_functions_of_similar_names() -> None:
+    assert REACHED.nearest("vfs_raed")[0] == "vfs_read"
+    assert REACHED.nearest("do_filp_open")[0] == "do_filp_open.isra.0"
+    assert REACHED.nearest("qqqq") == []
+
+
+def test_system_calls_of_tracepoints() -> None:
+    for name, call, hits in (
+        ("getppid", "getppid", 1),
+        ("openat", "open", 1),
+        ("read", "read_zero", 1),
+        ("newstat", "newstat", 1),
+        ("rename", "rename", 2),
+        ("execve", "exec", 1),
+    ):
+        found = reaching_system_call(name)
+        assert found is not None
+        assert (found.name, found.function, found.hits) == (call, name, hits)
+    assert reaching_system_call("swapon") is None
