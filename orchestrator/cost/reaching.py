@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -31,15 +31,13 @@ from orchestrator.paths import data_dir
 from orchestrator.profile.counts import together
 from orchestrator.profile.profiled import Counter
 from orchestrator.run.boot import BootArtifacts, ReadyGuest, ready_guest
-from orchestrator.run.guests import unwatched
 from orchestrator.run.machines import Hardware, counting, machine_for
 from orchestrator.steps import step
 
 _FILE = "reached.json"
 _CALLS = 3
-"""Calls that are counted; what happens in one of several has not the same cause in each."""
+"""Calls that are counted: what not all of them do is not theirs."""
 _TIME_LIMIT = 60.0
-_MOST_NEAREST = 5
 
 
 class TableCall(CatalogEntry):
@@ -122,9 +120,9 @@ class ReachedFunctions(BaseModel):
         return FoundCall.of(call, name, hits)
 
     def nearest(self, function: str) -> Sequence[str]:
-        """Functions of similar names that calls reach, the most similar first."""
+        """At most five functions of similar names that calls reach, the most similar first."""
         names = sorted({name for functions in self.calls.values() for name in functions})
-        return difflib.get_close_matches(function, names, n=_MOST_NEAREST)
+        return difflib.get_close_matches(function, names, n=5)
 
 
 def reaching_call(context: BuildContext, kernel: Kernel, machine: Machine, function: str) -> FoundCall | None:
@@ -138,13 +136,11 @@ def reaching_system_call(name: str) -> FoundCall | None:
     return min((FoundCall.of(call, name, hits) for hits, call in found), key=lambda one: one.hits, default=None)
 
 
-def reached_functions(
-    context: BuildContext, kernel: Kernel, machine: Machine, watch: Callable[[Guest], None] = unwatched
-) -> ReachedFunctions:
+def reached_functions(context: BuildContext, kernel: Kernel, machine: Machine) -> ReachedFunctions:
     """Which functions each call of the table enters; the result is cached by kernel, machine and table.
 
-    A call that the kernel lacks, or that fails, enters none. ``watch`` gets the guest before it runs. Raises
-    HostError, BuildError, GuestError, and EvidenceError for a guest that fails the checks.
+    A call that the kernel lacks, or that fails, enters none. Raises HostError, BuildError, GuestError, and
+    EvidenceError for a guest that fails the checks.
     """
     hardware = Hardware(cpu(machine.cpu), machine.smp, machine.memory_mib, "instructions")
     artifacts = BootArtifacts(kernel, counting(context, machine_for(context, kernel, hardware)), {})
@@ -162,8 +158,8 @@ def reached_functions(
         context.say(f"counting what {len(call_table())} calls execute on {kernel.spec.name}")
         workloads = dict(_workloads(context, kernel.spec.arch))
         with (
-            ScratchFolder("orchestrator-reached-") as directory,
-            ready_guest(context, artifacts, directory, "guest", watch=watch) as ready,
+            ScratchFolder("orchestrator-reached-") as scratch,
+            ready_guest(context, artifacts, scratch, "guest") as ready,
         ):
             found = ReachedFunctions(calls=dict(_entered(ready, workloads)))
         (folder / _FILE).write_text(found.model_dump_json())

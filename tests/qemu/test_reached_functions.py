@@ -24,8 +24,7 @@ EXPECTED = {
     "tcp_sendmsg": ("tcp", 1),
     "handle_mm_fault": ("page_fault", 1),
     "vfs_rename": ("rename", 2),
-    "do_exit": ("fork", 1),
-    "begin_new_exec": ("exec", 1),
+    "tcp_v4_connect": ("tcp_connect", 1),
 }
 """Functions, the call that reaches each, and its hits."""
 
@@ -40,6 +39,11 @@ def test_the_found_calls_hit_a_probe_as_often_as_was_counted(
     reached = reached_functions(workshop, built, machine)
     assert list(reached.calls) == list(call_table())  # none failed
     assert reached.call("quotactl_block") is None
+    # A fork has an interrupt on Linux 7.3: it takes minutes to measure.
+    for function, name in (("do_exit", "fork"), ("begin_new_exec", "exec")):
+        slow = reached.call(function)
+        assert slow is not None
+        assert (slow.name, slow.hits) == (name, 1)
     tables = {}
     for function, expected in EXPECTED.items():
         found = reaching_call(workshop, built, machine, function)
