@@ -49,6 +49,7 @@ class TableCall(CatalogEntry):
     arguments: list[int | str | Buffer] = Field(default_factory=list)
     expect: Expected | None = None
     calls: int | None = None
+    has_child: bool = False
     system_calls: list[str] = Field(default_factory=list)
 
     @property
@@ -66,9 +67,8 @@ class TableCall(CatalogEntry):
         if self.call is None:
             made: dict[str, object] = {"name": "workload", "file": str(self.file)}
         else:
-            given = self.model_dump(include={"call", "arguments"}, exclude_defaults=True)
-            made = {"name": "syscall", **given, "expect": self.expect or SUCCESS}
-        return made if self.calls is None else {**made, "calls": self.calls}
+            made = {"name": "syscall", "expect": self.expect or SUCCESS}
+        return made | self.model_dump(include={"call", "arguments", "expect", "calls"}, exclude_defaults=True)
 
 
 @lru_cache(maxsize=1)
@@ -173,11 +173,12 @@ def reached_functions(context: BuildContext, kernel: Kernel, machine: Machine) -
 
 
 def _workloads(context: BuildContext, arch: Arch) -> Iterator[tuple[str, Calls]]:
-    for call in call_table().values():
+    for call in (one for one in call_table().values() if not one.has_child):
         if call.call is None:
             program = user_function(compiled_workload(context, arch, call.file).file, calls=_CALLS)
             # A call that takes long is a batch of its own.
-            yield call.name, replace(program, expected=SUCCESS, largest_batch=_CALLS if call.calls is None else 1)
+            expected, most = call.expect or SUCCESS, _CALLS if call.calls is None else 1
+            yield call.name, replace(program, expected=expected, largest_batch=most)
         elif (number := system_calls()[call.call].number(arch, "auto")) is not None:
             word = ARCHITECTURES[arch].word
             made = system_call(number, call.arguments, entry="auto", word_size=word, calls=_CALLS)

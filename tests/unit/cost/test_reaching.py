@@ -89,6 +89,7 @@ def test_system_calls_of_tracepoints() -> None:
         ("newstat", "newstat", 1),
         ("rename", "rename", 2),
         ("execve", "exec", 1),
+        ("fork", "fork", 1),
     ):
         found = reaching_system_call(name)
         assert found is not None
