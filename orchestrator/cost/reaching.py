@@ -155,8 +155,8 @@ def reached_functions(context: BuildContext, kernel: Kernel, machine: Machine) -
     }
 
     def count(folder: Path) -> None:
-        context.say(f"counting what {len(call_table())} calls execute on {kernel.spec.name}")
         workloads = dict(_workloads(context, kernel.spec.arch))
+        context.say(f"counting what {len(workloads)} calls execute on {kernel.spec.name}")
         with (
             ScratchFolder("orchestrator-reached-") as scratch,
             ready_guest(context, artifacts, scratch, "guest") as ready,

@@ -26,7 +26,7 @@ EXPECTED = {
     "vfs_rename": ("rename", 2),
     "tcp_v4_connect": ("tcp_connect", 1),
     "do_exit": ("thread", 1),
-    "search_binary_handler": ("exec", 1),
+    "security_bprm_check": ("exec", 1),
 }
 """Functions, the call that reaches each, and its hits."""
 
