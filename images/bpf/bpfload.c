@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // A user's BPF programs, loaded and attached by libbpf as their sections say, and pinned so that they outlive this one.
 //
-//   bpfload attach FOLDER OBJECT    makes FOLDER/NAME/program and FOLDER/NAME/link of each program, and says of each
-//                                   ID NAME SECTION
+//   bpfload attach FOLDER OBJECT [NAME]    makes FOLDER/NAME/program and FOLDER/NAME/link of each program, or of the one
+//                                          of this name, and says of each ID NAME SECTION
+//   bpfload stacks OBJECT [NAME]           says of each BYTES[+BYTES...] NAME: the stack of the program and of the functions
+//                                          that it calls, as the verifier has found; attaches none
 //
 // Removing the folder detaches them. The words of libbpf and of the kernel's verifier go to stderr.
 #include <bpf/bpf.h>
@@ -14,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+enum { LOG_STATS = 4, STATS_SIZE = 4096 };	// BPF_LOG_STATS of include/linux/bpf_verifier.h
+#define STACK_DEPTH "stack depth "		// print_verification_stats() of kernel/bpf/verifier.c
 
 static int say(enum libbpf_print_level level, const char *format, va_list arguments)
 {
@@ -57,23 +62,93 @@ static int show(const struct bpf_program *program)
 	return 0;
 }
 
-static int attach(const char *folder, const char *file)
+static int is_wanted(const struct bpf_program *program, const char *name)
+{
+	return name ? strcmp(bpf_program__name(program), name) == 0 : bpf_program__autoload(program);
+}
+
+// Where the verifier says how many instructions it walked and how much stack the program takes.
+static void keep_statistics(struct bpf_program *program)
+{
+	char *log = calloc(1, STATS_SIZE);
+
+	if (log && bpf_program__set_log_buf(program, log, STATS_SIZE) == 0)
+		bpf_program__set_log_level(program, LOG_STATS);
+}
+
+// The object, with all of its programs loaded: the one of this name may call others (tail calls). Where one of them is
+// refused, the named one is loaded alone. NULL where that is refused, too.
+static struct bpf_object *loaded(const char *file, const char *name, const char *folder)
 {
 	// Maps that ask to be pinned by their names go with the rest.
 	LIBBPF_OPTS(bpf_object_open_opts, options, .pin_root_path = folder);
-	struct bpf_object *object = bpf_object__open_file(file, &options);
+	int error = 0;
+
+	for (int alone = 0; alone <= (name != NULL); alone++) {
+		struct bpf_object *object = bpf_object__open_file(file, &options);
+		struct bpf_program *program;
+		int found = 0;
+
+		if (!object) {
+			fail("libbpf cannot open the object", "", errno);
+			return NULL;
+		}
+		bpf_object__for_each_program(program, object) {
+			int is_named = name && is_wanted(program, name);
+
+			found |= is_named;
+			if (is_named || alone)
+				bpf_program__set_autoload(program, is_named);
+			if (!folder)
+				keep_statistics(program);
+		}
+		if (name && !found) {
+			fail("the object has no program ", name, 0);
+			return NULL;
+		}
+		error = bpf_object__load(object);
+		if (!error)
+			return object;
+		bpf_object__close(object);
+	}
+	fail("the object does not load", "", error);
+	return NULL;
+}
+
+static int show_stacks(const char *file, const char *name)
+{
+	struct bpf_object *object = loaded(file, name, NULL);
 	struct bpf_program *program;
-	int programs = 0, error;
 
 	if (!object)
-		return fail("libbpf cannot open the object", "", errno);
-	error = bpf_object__load(object);
-	if (error)
-		return fail("the object does not load", "", error);
+		return 1;
+	bpf_object__for_each_program(program, object) {
+		const char *log = is_wanted(program, name) ? bpf_program__log_buf(program, &(size_t){0}) : NULL;
+		const char *depth = log ? strstr(log, STACK_DEPTH) : NULL;
+		char *end;
+
+		if (!depth)
+			continue;
+		printf("%ld", strtol(depth + strlen(STACK_DEPTH), &end, 10));
+		while (*end == '+')	// of a function that it calls
+			printf("+%ld", strtol(end + 1, &end, 10));
+		printf(" %s\n", bpf_program__name(program));
+	}
+	return 0;
+}
+
+static int attach(const char *folder, const char *file, const char *name)
+{
+	struct bpf_object *object = loaded(file, name, folder);
+	struct bpf_program *program;
+	int programs = 0;
+
+	if (!object)
+		return 1;
 	bpf_object__for_each_program(program, object) {
 		struct bpf_link *link;
 
-		if (!bpf_program__autoload(program))
+		if (!is_wanted(program, name))
 			continue;
 		programs++;
 		errno = 0;
@@ -90,8 +165,12 @@ static int attach(const char *folder, const char *file)
 
 int main(int count, char **words)
 {
+	const char *command = count > 1 ? words[1] : "";
+
 	libbpf_set_print(say);
-	if (count == 4 && strcmp(words[1], "attach") == 0)
-		return attach(words[2], words[3]);
-	return fail("attach FOLDER OBJECT", "", 0);
+	if (strcmp(command, "attach") == 0 && (count == 4 || count == 5))
+		return attach(words[2], words[3], words[4]);
+	if (strcmp(command, "stacks") == 0 && (count == 3 || count == 4))
+		return show_stacks(words[2], words[3]);
+	return fail("attach FOLDER OBJECT [NAME], or stacks OBJECT [NAME]", "", 0);
 }

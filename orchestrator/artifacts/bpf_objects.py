@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.arch import BPF_TARGET, HOST
 from orchestrator.artifacts.cache import BuildContext
@@ -17,6 +19,7 @@ from orchestrator.artifacts.compiler import Compiled, bpf_tool, build_environmen
 from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.sources import UserSource, files_read, read_c_source, user_source
+from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import BPF_SOURCE
 from orchestrator.catalog.user_files import DAMAGED
@@ -60,40 +63,63 @@ _ON_FPROBES = ("kprobe.multi", "kprobe.session", "kretprobe.multi")
 
 @dataclass(frozen=True)
 class BpfObject:
-    """A user's BPF object and its source, the loader, and the tool that queries the kernel about loaded programs."""
+    """A user's BPF object and its source, the loader, and the tool that queries the kernel about loaded programs.
+
+    ``programs`` are the sections of its programs by their names, in the file's order.
+    """
 
     file: Path
     loader: Path
     tool: Path
     source: UserSource
+    programs: Mapping[str, str]
+
+    def chosen(self, kernel: Kernel, program: str | None) -> BpfObject:
+        """The object with this program alone, or all. Raises UnsupportedError, or BuildError for an unknown one."""
+        if program is not None and program not in self.programs:
+            raise BuildError(unknown("program", program, self.programs), where=self.source.file)
+        chosen = {name: section for name, section in self.programs.items() if program in (None, name)}
+        for section in chosen.values():
+            if section.startswith(_ON_FPROBES) and kernel.config.get("CONFIG_FPROBE") != "y":
+                lacking = without_option("CONFIG_FPROBE", ["CONFIG_DEBUG_INFO_BTF"], kernel.spec.arch)
+                raise UnsupportedError(f"{section} needs fprobes: {lacking}")
+        return replace(self, programs=chosen)
 
 
 def bpf_object(context: BuildContext, kernel: Kernel, file: Path) -> BpfObject:
     """Compile ``NAME.bpf.c`` or take ``NAME.o``. Raises BuildError, UnsupportedError, ConfigError, HostError."""
     check_installed("bpf-packages.txt", "a BPF program of your own")
     made = _compiled(context, kernel, file) if file.name.endswith(BPF_SOURCE) else _kept(context, file)
-    for section in _sections(file, made.file.read_bytes()):
-        if section.startswith(_ON_FPROBES) and kernel.config.get("CONFIG_FPROBE") != "y":
-            lacking = without_option("CONFIG_FPROBE", ["CONFIG_DEBUG_INFO_BTF"], kernel.spec.arch)
-            raise UnsupportedError(f"{section} needs fprobes: {lacking}")
-    return BpfObject(made.file, _loader(context), bpf_tool(context, kernel.spec.arch), made.source)
+    programs = _programs(file, made.file.read_bytes())
+    return BpfObject(made.file, _loader(context), bpf_tool(context, kernel.spec.arch), made.source, programs)
 
 
-def _sections(file: Path, content: bytes) -> list[str]:
+def _programs(file: Path, content: bytes) -> Mapping[str, str]:
+    """The section of each program, a global function outside of .text, by its name."""
     try:
         elf = ELFFile(io.BytesIO(content))
-        machine = elf["e_machine"]
-        code = [one.name for one in elf.iter_sections() if one["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and one["sh_size"]]
+        machine, symbols = elf["e_machine"], elf.get_section_by_name(".symtab")
+        code = {
+            index: one.name
+            for index, one in enumerate(elf.iter_sections())
+            if one["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and one["sh_size"] and one.name != ".text"
+        }
+        found = {
+            one.name: code[one["st_shndx"]]
+            for one in (symbols.iter_symbols() if isinstance(symbols, SymbolTableSection) else ())
+            if one["st_shndx"] in code
+            and one["st_info"]["type"] == "STT_FUNC"
+            and one["st_info"]["bind"] == "STB_GLOBAL"
+        }
     except DAMAGED:
-        machine, code = None, []
+        machine, found = None, {}
     if machine != "EM_BPF":
         hint = "compile it with: clang -g -O2 -target bpf -c"
         raise BuildError("not a complete object file of BPF programs", where=str(file), hint=hint)
-    sections = [name for name in code if name != ".text"]
-    if not sections:
+    if not found:
         hint = 'a program needs a section that says where to attach it: SEC("fentry/vfs_read")'
         raise BuildError("this object file has no program", where=str(file), hint=hint)
-    return sections
+    return found
 
 
 def _kept(context: BuildContext, file: Path) -> Compiled:

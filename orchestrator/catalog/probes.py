@@ -72,6 +72,10 @@ _BY_CLOCK = re.compile(
 _COLUMN, _END = 60, 16
 
 
+ONE_PROGRAM = "program"
+"""What a row of a user's BPF file may say: ``./x.bpf.c program=NAME`` attaches this one alone."""
+
+
 def is_one_liner(name: str) -> bool:
     """Whether a probe's name is a bpftrace one-liner."""
     return name.startswith(PREFIX)
@@ -325,9 +329,9 @@ class ProbeKind(KernelFeature):
 
     ``fetched`` are the values of an event's fetching handler, in the kernel's syntax, most of them by ``fetching()``.
 
-    A user's module has a ``file`` and ``parameters``, a user's BPF programs a ``bpf_file``, a bpftrace program a
-    ``one_liner``; their traps are not known in advance. A kind that only verifies one capability (List 15 of the
-    djprobe document) has a ``capability``.
+    A user's module has a ``file`` and ``parameters``, a user's BPF programs a ``bpf_file``, of which ``parameters`` may
+    name one, a bpftrace program a ``one_liner``; their traps are not known in advance. A kind that only verifies one
+    capability (List 15 of the djprobe document) has a ``capability``.
     """
 
     name: str
@@ -464,11 +468,15 @@ def probe_kind(name: str) -> ProbeKind:
     file, parameters = find_probe(path), parse_parameters(text)
     shown = probe_name(file)
     if has_programs(file):
-        if parameters:
-            raise ConfigError(f"found {text!r} after {file.name}; your own BPF programs take no parameters")
-        return _own(shown, shown, bpf_file=file)
+        if not parameters.keys() <= {ONE_PROGRAM}:
+            raise ConfigError(
+                f"found {text!r} after {file.name}; BPF programs take {ONE_PROGRAM}=NAME, one of the file's"
+            )
+        if not re.fullmatch(r"[A-Za-z_]\w{0,127}", parameters.get(ONE_PROGRAM, "all"), re.ASCII):
+            raise ConfigError(f"found {text[:_QUOTED]!r}; a program's name is that of a function of C")
     title = with_path(shown, written(parameters))
-    return _own(shown + in_name(parameters), title, file=file, parameters=parameters)
+    own = {"bpf_file": file} if has_programs(file) else {"file": file}
+    return _own(shown + in_name(parameters), title, **own, parameters=parameters)
 
 
 _NEEDED_BY_PROGRAMS = [

@@ -37,7 +37,7 @@ from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import BPF_TRAMPOLINE, check_trampoline, event_number
-from orchestrator.results.parameters import ATTACHED, BPFTRACE
+from orchestrator.results.parameters import ATTACHED, BPF_SECTION, BPF_STACK, BPFTRACE
 
 
 @contextlib.contextmanager
@@ -110,6 +110,9 @@ class BpfAttachment(PlacedAttachment):
                 self._program.empty()
         elif handler != self._handler:
             self._exchange(handler)
+
+    def facts(self) -> Mapping[str, int | str]:
+        return bpf_program.program_facts([self._program])
 
     def renewal(self) -> Callable[[], None] | None:
         """The ring has room for 58,000 events, and is not read meanwhile."""
@@ -265,6 +268,8 @@ _AT_FUNCTION = re.compile(
     r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fsession|fmod_ret)(?:\.s)?"
     r"/([^+]+)(?:\+.*)?"
 )
+_STACKS = re.compile(r"^(\d{1,5}(?:\+\d{1,5}){0,300}) ([A-Za-z_]\w{0,127})$", re.MULTILINE)
+_LONGEST_STACKS = 1 << 16
 _FEWEST = 500
 """Minimum hits for a program without a function: its runs for other processes, some tens, must not pass for hits."""
 
@@ -279,7 +284,7 @@ class UserBpfProgram(NamedTuple):
 
 
 class UserBpfAttachment(PlacedAttachment):
-    """The programs of a user's object, which always do the same. Made by ``user_bpf_attached``.
+    """Programs of a user's, which always do the same.
 
     There is no waiting: a link is in place once made.
     """
@@ -331,11 +336,33 @@ class UserBpfAttachment(PlacedAttachment):
     def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         raise AssertionError("a user's programs do not record")
 
+    def facts(self) -> Mapping[str, int | str]:
+        """The sections and sizes of the programs."""
+        sections = ", ".join(dict.fromkeys(own.section for own in self._programs))
+        programs = {own.number: own.program for own in self._programs}
+        return {BPF_SECTION: sections, **bpf_program.program_facts(programs.values())}
+
+
+class ObjectAttachment(UserBpfAttachment):
+    """The programs of a user's object, in the guest's file system. Made by ``user_bpf_attached``."""
+
+    def facts(self) -> Mapping[str, int | str]:
+        """The same, and the stack that the verifier has found, which it says when it loads them once more."""
+        said = self._guest.run([_LOADER, "stacks", _OBJECT, *_chosen(self._kind)]).text
+        found = _STACKS.findall(said[:_LONGEST_STACKS])
+        stacks = [sum(map(int, one.split("+"))) for one, name in found if name in {own.name for own in self._programs}]
+        return {**super().facts(), **({BPF_STACK: max(stacks)} if stacks else {})}
+
+
+def _chosen(kind: ProbeKind) -> Sequence[str]:
+    """The program of the object that the row names, if it names one."""
+    return list(kind.parameters.values())
+
 
 @contextlib.contextmanager
 def user_bpf_attached(
     guest: Guest, kind: ProbeKind, own: BpfObject, point: ProbePoint, symbols: Symbols
-) -> Iterator[UserBpfAttachment]:
+) -> Iterator[ObjectAttachment]:
     """Load and attach a user's object; at the end detach its programs, and prove that the kernel has none of them.
 
     Raises EvidenceError with libbpf's and the verifier's messages if it is refused, if a program is attached to another
@@ -348,13 +375,13 @@ def user_bpf_attached(
         programs, elsewhere = _placed(point, lambda: _attach(guest, kind))
         if elsewhere:
             raise _misplaced(elsewhere[0], point)
-        yield UserBpfAttachment(guest, kind, place, programs)
+        yield ObjectAttachment(guest, kind, place, programs)
     bpf_program.wait_until_gone(guest, [one.number for one in programs])
 
 
 def _attach(guest: Guest, kind: ProbeKind) -> Sequence[UserBpfProgram]:
     guest.succeed(["mkdir", _FOLDER])
-    finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT])
+    finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *_chosen(kind)])
     if finished.status != 0:
         raise EvidenceError(f"{kind.name} cannot be attached", detail=_last(finished.stderr.decode(errors="replace")))
     lines = finished.text.splitlines()
@@ -542,9 +569,13 @@ class OneLinerAttachment(UserBpfAttachment):
         super().__init__(guest, kind, place, programs)
         self._process = process
 
-    def facts(self) -> Mapping[str, str]:
-        """The version of bpftrace, and the probe kinds that it has attached, as the kernel says."""
-        return {BPFTRACE: self._process.version, ATTACHED: written(self._process.attached)}
+    def facts(self) -> Mapping[str, int | str]:
+        """The same, the version of bpftrace, and the probe kinds that it has attached, as the kernel says."""
+        return {
+            **super().facts(),
+            BPFTRACE: self._process.version,
+            ATTACHED: written(self._process.attached),
+        }
 
     @contextlib.contextmanager
     def separate_caller(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -20,13 +20,17 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS
+from orchestrator.results.parameters import BPF_INSTRUCTIONS, BPF_MACHINE_CODE, BPF_VERIFIED
 
 _TOOL = "/tmp/bpfprobe"  # noqa: S108 - in the guest
 _FILE_SYSTEM = "/sys/fs/bpf"
 _JIT = "/proc/sys/net/core/bpf_jit_enable"
 _STATISTICS = "/proc/sys/kernel/bpf_stats_enabled"
 
-_INFO = re.compile(r"type=\d{1,3} jited=(\d{1,6}) code=(\d{1,20}) runs=(\d{1,20}) missed=(\d{1,20})\n")
+_INFO = re.compile(
+    r"type=\d{1,3} jited=(\d{1,7}) code=(\d{1,20}) runs=(\d{1,20}) missed=(\d{1,20}) translated=(\d{1,8}) "
+    r"verified=(\d{1,8})\n"
+)
 _COUNTS = re.compile(r"count=(\d{1,20}) dropped=(\d{1,20})\n")
 _FULL = re.compile(r"([\w.-]{1,15}) (\d{1,10})")
 _ADDRESS = re.compile(r"\d{1,20}")
@@ -86,13 +90,16 @@ class Attached(NamedTuple):
 class ProgramInfo(NamedTuple):
     """The kernel's data on a program: bytes of machine code (0: interpreted), runs and misses under statistics.
 
-    ``code`` is the address that is called to run it: the machine code's, or the interpreter's.
+    ``code`` is the address that is called to run it: the machine code's, or the interpreter's. ``translated`` are the
+    bytes of its BPF instructions, as the verifier has rewritten them; ``verified`` the instructions that it has walked.
     """
 
     jited: int
     code: int
     runs: int
     missed: int
+    translated: int
+    verified: int
 
 
 class BpfEvent(NamedTuple):
@@ -155,6 +162,20 @@ class BpfProgram:
         if found is None:
             raise EvidenceError(f"the guest does not say what its BPF program {what}")
         return [int(number) for number in found.groups()]
+
+
+_INSTRUCTION_BYTES = 8
+"""sizeof(struct bpf_insn) of include/uapi/linux/bpf.h."""
+
+
+def program_facts(programs: Iterable[BpfProgram]) -> Mapping[str, int]:
+    """The parameters of a cell with these programs: their sizes, and what the verifier walked."""
+    infos = [program.info() for program in programs]
+    return {
+        BPF_VERIFIED: sum(info.verified for info in infos),
+        BPF_INSTRUCTIONS: sum(info.translated for info in infos) // _INSTRUCTION_BYTES,
+        BPF_MACHINE_CODE: sum(info.jited for info in infos),
+    }
 
 
 def _matched(said: str, line: re.Pattern[str], what: str) -> Sequence[re.Match[str]]:

@@ -59,6 +59,12 @@ POINTS = TextParameter("points")
 ONE_LINER = TextParameter("one_liner")
 BPFTRACE, ATTACHED = TextParameter("bpftrace"), TextParameter("attached")
 """The version of bpftrace, and the probe kinds that it has made of a one-liner, as the kernel says."""
+BPF_SECTION = TextParameter("bpf_section")
+"""The sections of a user's BPF programs, which say where libbpf attaches them."""
+BPF_VERIFIED, BPF_INSTRUCTIONS = CountParameter("bpf_verified"), CountParameter("bpf_instructions")
+"""Instructions that the verifier has walked, and those of the programs, of all that are attached."""
+BPF_MACHINE_CODE, BPF_STACK = CountParameter("bpf_machine_code_bytes"), CountParameter("bpf_stack_bytes")
+"""Bytes of machine code, and the stack of the program that takes most."""
 ENTRY = TextParameter("entry")
 OUTCOME = TextParameter("outcome")
 """What the calls returned, in words."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ from orchestrator.benchmarks.calls.call_programs import (
 )
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import without_option
-from orchestrator.catalog.probes import FETCHES, Change, Handler, ProbeKind, is_recording, shortened
+from orchestrator.catalog.probes import FETCHES, ONE_PROGRAM, Change, Handler, ProbeKind, is_recording, shortened
 from orchestrator.catalog.user_files import find_file, find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, UnsupportedError
@@ -276,7 +276,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     parameters = point if template is not None and kind.site not in SITES_WITHOUT_POINT else {}
     if template is not None and kind.tracepoint is not None:
         parameters = {"tracepoint": kind.tracepoint}
-    notes += parameters_note(kind.parameters)
+    notes += parameters_note(kind.parameters if kind.bpf_file is None else {})
     return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file, parameters)
 
 
@@ -369,6 +369,8 @@ def prepare_calls(
         attaches: Path | BpfObject | Refused | None = None
         if probe.bpf_file is not None:
             attaches = own(probe.bpf_file)
+            if isinstance(attaches, BpfObject):
+                attaches = _outcome(partial(attaches.chosen, kernel, probe.parameters.get(ONE_PROGRAM)))
         elif probe.program is not None or probe.one_liner is not None:
             attaches = tool()
         made = _prepared(kernel, cell, setups[cell.id], modules.get(cell.id), program, attaches)

@@ -39,8 +39,8 @@ def program(printed: bytes) -> BpfProgram:
 
 
 def test_what_it_is_and_did_is_read() -> None:
-    assert program(b"type=2 jited=57 code=9 runs=1234 missed=0\n").info() == ProgramInfo(
-        jited=57, code=9, runs=1234, missed=0
+    assert program(b"type=2 jited=57 code=9 runs=1234 missed=0 translated=64 verified=8\n").info() == ProgramInfo(
+        jited=57, code=9, runs=1234, missed=0, translated=64, verified=8
     )
     assert program(b"count=1000 dropped=2\n").counts() == (1000, 2)
     assert program(b"1 40\n72 1000\n").hits() == {1: 40, 72: 1000}
@@ -48,7 +48,8 @@ def test_what_it_is_and_did_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "printed", [b"", b"type=2", b"type=2 jited=57 code=9 runs=-1 missed=0\n", b"\xff\n", b"9" * 5000]
+    "printed",
+    [b"", b"type=2", b"type=2 jited=57 code=9 runs=-1 missed=0 translated=64 verified=8\n", b"\xff\n", b"9" * 5000],
 )
 def test_what_it_cannot_have_said_is_refused(printed: bytes) -> None:
     with pytest.raises(EvidenceError, match=r"^the guest does not say what its BPF program is$"):
@@ -149,7 +150,7 @@ class Program:
     is_attached: bool = True
 
     def info(self) -> ProgramInfo:
-        return ProgramInfo(jited=1, code=9, runs=self.runs, missed=self.missed)
+        return ProgramInfo(jited=1, code=9, runs=self.runs, missed=self.missed, translated=64, verified=8)
 
     def hits(self) -> Mapping[int, int]:
         return HITS
@@ -263,7 +264,7 @@ class AtThePoint:
     runs: int = 0
 
     def info(self) -> ProgramInfo:
-        return ProgramInfo(jited=1, code=9, runs=self.runs, missed=0)
+        return ProgramInfo(jited=1, code=9, runs=self.runs, missed=0, translated=64, verified=8)
 
     def hits(self) -> Mapping[int, int]:
         return self.seen
