@@ -234,14 +234,28 @@ def points_sheet(panel: Panel) -> Sheet:
         Row(at, [_hits(by_probe), *(_shown(by_probe.get(probe), footnotes=layout.footnotes) for probe in names)])
         for at, by_probe in by_point.items()
     ]
+    timed = [
+        Row(at, [NOTHING, *(_time(panel, by_probe.get(probe)) for probe in names)], "italic")
+        for at, by_probe in by_point.items()
+        if any(panel.time(cell) for cell in by_probe.values())
+    ]
+    title = Row("modelled(nsec)", [""] * len(headings), "bold italic")
     calls = f"a call of {called(panel.first)}"
     each = f"function that {calls} enters" if function is None else f"instruction of {function} in {calls}"
     return layout.sheet(
         f"Overhead of probes on {cpu(panel.first.cpu).title}, at each {each}",
         [conditions(panel), *_baseline(cells)],
-        Grid(headings, [rows or [Row("no function", [NOTHING] * len(headings))]]),
-        [unit_meaning(panel), *_refused(refused)],
+        Grid(
+            headings, [rows or [Row("no function", [NOTHING] * len(headings))], *([[title, *timed]] if timed else [])]
+        ),
+        [unit_meaning(panel), *times_meaning([panel], name_at_point), *_refused(refused)],
     )
+
+
+def _time(panel: Panel, cell: CellRecord | None) -> str:
+    """A cell's modelled overhead with its band."""
+    overhead, low, high = time_figures(None if cell is None else panel.time(cell))
+    return overhead if overhead == NOTHING else f"{overhead} ({low} to {high})"
 
 
 def _hits(by_probe: Mapping[str, CellRecord]) -> str:
@@ -506,23 +520,26 @@ def one_liners_sheet(panels: Sequence[Panel]) -> Sheet:
     """A panel of each kernel, side by side, with what bpftrace attaches there."""
     first, parts = panels[0].first, [panel.cells for panel in panels]
     layout = Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
+    timed = ["modelled(nsec)"] if any(panel.time(cell) for panel in panels for cell in panel.cells) else []
+    width = 2 + len(timed)
     rows: dict[str, list[str]] = {}
     for index, cell in ((index, cell) for index, part in enumerate(parts) for cell in part):
-        columns = rows.setdefault(probe_title(cell), [NOTHING] * (2 * len(panels)))
+        columns = rows.setdefault(probe_title(cell), [NOTHING] * (width * len(panels)))
         value_of: _Figure = attrgetter("value") if cell.probe == BASELINE else _overhead
-        columns[2 * index] = _shown(cell, value_of, layout.footnotes)
-        columns[2 * index + 1] = parameters.ATTACHED.of(cell) or NOTHING
+        figures = [_shown(cell, value_of, layout.footnotes), *(_time(panels[index], cell) for _ in timed)]
+        columns[width * index : width * (index + 1)] = [*figures, parameters.ATTACHED.of(cell) or NOTHING]
     return layout.sheet(
         f"What bpftrace attaches, and the overhead of a hit, on {cpu(first.cpu).title}",
         [*_conditions_on_kernels(panels), "the baseline's figure is a whole call's"],
         Grid(
-            [heading for panel in panels for heading in (panel.kernel, f"attached by {_bpftrace(panel.cells)}")],
+            [one for panel in panels for one in (panel.kernel, *timed, f"attached by {_bpftrace(panel.cells)}")],
             [[Row(title, columns) for title, columns in rows.items()]],
-            together=2,
+            together=width,
         ),
         [
             "The kernel says what is attached; its name is that of the list of probes.",
             unit_meaning(panels[0]),
+            *times_meaning(panels, probe_title),
             *purpose_sentences(layout.cells, probe_title),
         ],
     )
