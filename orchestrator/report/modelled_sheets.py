@@ -218,17 +218,21 @@ def _times(table: _Table) -> Sheet:
     return Sheet(
         title=title,
         facts=facts,
-        grid=Grid(headings, [[_row(cell) for cell in table.cells]], together=5),
+        grid=Grid(headings, [[_row(cell, table.cells) for cell in table.cells]], together=5),
         sentences=[source(table.published.id)] if table.published else [],
     )
 
 
-def _row(cell: ModelledCell) -> Row:
+def _row(cell: ModelledCell, cells: Sequence[ModelledCell]) -> Row:
+    """A cell's figures; its label has the parts of the id in which equal probes of the table differ: kernel, point."""
     kind = probes().get(cell.probe)
+    alike = [set(one.id.split("/")) for one in cells if one.probe == cell.probe]
+    own = [part for part in cell.id.split("/") if not all(part in parts for parts in alike)]
     times = (cell.overhead, *(cell.interval or (None, None)))
     figures = [published_figure(cell.published), *(NOTHING if one is None else f"{one:.1f}" for one in times)]
     cycles = NOTHING if cell.cycles is None else f"{cell.cycles:.0f}"
-    return Row(kind.title if kind else cell.probe, [*figures, _percent(cell.error), cycles, cell.role or NOTHING])
+    label = " at ".join([kind.title if kind else cell.probe, *([", ".join(own)] if own else [])])
+    return Row(label, [*figures, _percent(cell.error), cycles, cell.role or NOTHING])
 
 
 def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
