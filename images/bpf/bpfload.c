@@ -18,7 +18,9 @@
 #include <sys/stat.h>
 
 enum { LOG_STATS = 4, STATS_SIZE = 4096 };	// BPF_LOG_STATS of include/linux/bpf_verifier.h
-#define STACK_DEPTH "stack depth "		// print_verification_stats() of kernel/bpf/verifier.c
+// print_verification_stats() of kernel/bpf/verifier.c: "stack depth 16+8", on Linux 7.3 "stack depth max 32"
+#define STACK_DEPTH "stack depth "
+#define OF_ALL "max "
 
 static int say(enum libbpf_print_level level, const char *format, va_list arguments)
 {
@@ -84,7 +86,7 @@ static struct bpf_object *loaded(const char *file, const char *name, const char 
 	LIBBPF_OPTS(bpf_object_open_opts, options, .pin_root_path = folder);
 	int error = 0;
 
-	for (int alone = 0; alone <= (name != NULL); alone++) {
+	for (int alone = 0, others = name != NULL; alone <= others; alone++) {
 		struct bpf_object *object = bpf_object__open_file(file, &options);
 		struct bpf_program *program;
 		int found = 0;
@@ -93,10 +95,12 @@ static struct bpf_object *loaded(const char *file, const char *name, const char 
 			fail("libbpf cannot open the object", "", errno);
 			return NULL;
 		}
+		others = 0;
 		bpf_object__for_each_program(program, object) {
 			int is_named = name && is_wanted(program, name);
 
 			found |= is_named;
+			others |= name && !is_named;
 			if (is_named || alone)
 				bpf_program__set_autoload(program, is_named);
 			if (!folder)
@@ -129,7 +133,10 @@ static int show_stacks(const char *file, const char *name)
 
 		if (!depth)
 			continue;
-		printf("%ld", strtol(depth + strlen(STACK_DEPTH), &end, 10));
+		depth += strlen(STACK_DEPTH);
+		if (strncmp(depth, OF_ALL, strlen(OF_ALL)) == 0)
+			depth += strlen(OF_ALL);
+		printf("%ld", strtol(depth, &end, 10));
 		while (*end == '+')	// of a function that it calls
 			printf("+%ld", strtol(end + 1, &end, 10));
 		printf(" %s\n", bpf_program__name(program));

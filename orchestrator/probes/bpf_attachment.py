@@ -270,6 +270,7 @@ _AT_FUNCTION = re.compile(
 )
 _STACKS = re.compile(r"^(\d{1,5}(?:\+\d{1,5}){0,300}) ([A-Za-z_]\w{0,127})$", re.MULTILINE)
 _LONGEST_STACKS = 1 << 16
+_VERIFIERS_REASON = re.compile(r"^(\S.{0,200})\nprocessed \d+ insns", re.MULTILINE)
 _FEWEST = 500
 """Minimum hits for a program without a function: its runs for other processes, some tens, must not pass for hits."""
 
@@ -383,7 +384,10 @@ def _attach(guest: Guest, kind: ProbeKind) -> Sequence[UserBpfProgram]:
     guest.succeed(["mkdir", _FOLDER])
     finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *_chosen(kind)])
     if finished.status != 0:
-        raise EvidenceError(f"{kind.name} cannot be attached", detail=_last(finished.stderr.decode(errors="replace")))
+        words = finished.stderr.decode(errors="replace")
+        why = _VERIFIERS_REASON.findall(words)
+        what = f"the verifier refuses {kind.name}: {why[-1]}" if why else f"{kind.name} cannot be attached"
+        raise EvidenceError(what, detail=_last(words))
     lines = finished.text.splitlines()
     found = [match for line in lines if (match := re.fullmatch(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) (\S{1,200})", line))]
     if not found or len(found) != len(lines):
