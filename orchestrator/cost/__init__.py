@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a program costs: the call that reaches its probe point."""
+"""What a hit of a program, a module or a mechanism costs, and which call reaches it."""

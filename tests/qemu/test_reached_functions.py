@@ -12,7 +12,7 @@ from command_line import CommandLine
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.cost.reaching import call_table, reached_functions, reaching_call
+from orchestrator.cost.reaching import call_table, reached_functions
 from orchestrator.experiment.cell import Machine
 from orchestrator.results.contract import RunRecord
 
@@ -41,9 +41,11 @@ def test_the_found_calls_hit_a_probe_as_often_as_was_counted(
     reached = reached_functions(workshop, built, machine)
     assert list(reached.calls) == [name for name, call in call_table().items() if not call.has_child]  # none failed
     assert reached.call("quotactl_block") is None
+    known = [(call.name, function) for call in call_table().values() for function in call.enters]
+    assert [reached.calls[name].get(function) for name, function in known] == [1] * len(known)
     tables = {}
     for function, expected in EXPECTED.items():
-        found = reaching_call(workshop, built, machine, function)
+        found = reached.call(function)
         assert found is not None, function
         assert (found.name, found.hits) == expected
         benchmark = {**found.benchmark, "calls": 100}

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator cost``: what a hit of a program, a module or a mechanism costs, and whether it may."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.git_tree import GitTree, find_revision
+from orchestrator.artifacts.kernel_build import TreeBuild
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.catalog.probes import probe_kind
+from orchestrator.cli import options
+from orchestrator.cli.commits import CommitRuns
+from orchestrator.cli.compared import compared_runs
+from orchestrator.cli.measuring import Measurer
+from orchestrator.comparison.comparison import CellPair, Comparison, compare
+from orchestrator.cost.costs import (
+    Cost,
+    cost_comment,
+    cost_csv,
+    cost_json,
+    cost_sheet,
+    costs,
+    explained,
+    veristat_csv,
+)
+from orchestrator.cost.request import (
+    DEFAULT_CPU,
+    DEFAULT_KERNEL,
+    CallFinder,
+    Calls,
+    Line,
+    allowed,
+    cost_kernel,
+    experiment_text,
+)
+from orchestrator.cost.subjects import subjects
+from orchestrator.errors import UsageError
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.plan import check_budgets, plan
+from orchestrator.experiment.source import read_source, stored_budgets
+from orchestrator.files import ScratchFolder
+from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.paths import cache_dir, lab_dir, user_path
+from orchestrator.report.profile_sheets import difference_sheet
+from orchestrator.report.text import print_sheets, render_sheets
+from orchestrator.results.contract import all_ok
+from orchestrator.results.runs import Run, UnknownRun, find_run
+
+CostForm = StrEnum("CostForm", "TABLE MARKDOWN JSON CSV VERISTAT GITHUB")
+_SYMBOLS = 8
+_GROWTH: Mapping[str, object] = {"*": {"overhead": "+0"}}
+
+
+@options.expected_failures
+def cost(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SUBJECT...",
+            help="A BPF program (.bpf.c, .o), a bpftrace one-liner or script (.bt), a kernel module (a folder, .c, "
+            ".ko), or a mechanism; see: list probes.",
+        ),
+    ],
+    on: Annotated[
+        str, typer.Option("--kernels", metavar="LIST", help="Kernels, or versions of Linux: 6.1,6.12,7.3.")
+    ] = DEFAULT_KERNEL,
+    call: Annotated[str | None, typer.Option(metavar="CALL", help="The call to make; see: list calls.")] = None,
+    workload: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Calls of your own: a C file with a function workload().")
+    ] = None,
+    hits: Annotated[int, typer.Option(min=1, metavar="N", help="With --workload: hits of one call.")] = 1,
+    point: Annotated[str | None, typer.Option(metavar="POINT", help="The function where the probe is.")] = None,
+    cpu: Annotated[str, typer.Option(help="CPU model.", autocompletion=options.cpus)] = DEFAULT_CPU,
+    at_most: Annotated[
+        float | None, typer.Option(min=0, metavar="N", help="Exit with 1 if a hit takes more instructions.")
+    ] = None,
+    budget: Annotated[
+        Path | None, typer.Option(readable=False, metavar="FILE", help="Budgets, as an experiment has them.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REV|FILE|RUN", help="Exit with 1 if a hit takes more than at this commit, or in this run."
+        ),
+    ] = None,
+    form: Annotated[
+        CostForm,
+        typer.Option("--format", help="veristat: its columns, as CSV; github: for a comment of a pull request."),
+    ] = CostForm.TABLE,
+    print_only: Annotated[
+        bool, typer.Option("--print", help="Print the experiment that measures it, and stop.")
+    ] = False,
+    jobs: options.Jobs = None,
+    fleet: options.Fleet = None,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Measure what a hit costs, in instructions, on each kernel.
+
+    Exits with 1 if a cost could not be measured or is beyond what is allowed.
+    """
+    if workload is not None and call is not None:
+        raise UsageError("--call and --workload exclude each other", hint="name one of them")
+    measurer = Measurer(jobs, offline=offline, verbose=verbose, fleet=fleet)
+    measurer.check()
+    given = Calls(call, None if workload is None else user_path(str(workload)), point, hits)
+    kernels = [cost_kernel(name.strip()).argument for name in on.split(",") if name.strip()]
+    if not kernels:
+        raise UsageError("names no kernel", where="--kernels", hint="for example --kernels 6.1,7.3")
+    other = against if against is not None and _is_subject(against) else None
+    with options.printed_steps(verbose=verbose):
+        lines, before = _lines([*names, *([other] if other else [])], kernels[0], cpu, given, offline=offline), []
+    if other is not None:
+        before = [line for line in lines if line.subject.source == other]
+        lines = [line for line in lines if line.subject.source != other]
+    budgets = _budgets(budget, at_most, [*lines, *before], is_growth=against is not None)
+    text = experiment_text(_name(names), [*before, *lines], kernels, cpu, budgets)
+    if print_only:
+        typer.echo(text.replace(f"{Path.cwd()}/", "./"), nl=False)
+        return
+    with _written(text) as file:
+        experiment = load_experiment(file, kinds(), [], qemu_cpu_names)
+        reference = None
+        if against is not None and other is None:
+            reference = _reference(against, file, names, measurer)
+        after = _measured(experiment, measurer)
+    changes = _judged(lines, before, after) if reference is None else compared_runs(reference, after).comparison
+    found = costs(lines, after.record, changes)
+    _print(form, experiment.name, found, reference or after, after)
+    raise typer.Exit(0 if all_ok(after.record) and not any(one.beyond for one in found) else 1)
+
+
+def _is_subject(text: str) -> bool:
+    return user_path(text).is_file() and not user_path(text).is_dir()
+
+
+def _lines(names: Sequence[str], kernel: str, cpu: str, given: Calls, *, offline: bool) -> list[Line]:
+    context = options.open_context(offline=offline)
+    ready = ready_kernel(context, cost_kernel(kernel))
+    finder = CallFinder(context, ready, cpu, given)
+    return [finder.line(subject) for name in names for subject in subjects(context, ready, name)]
+
+
+def _name(names: Sequence[str]) -> str:
+    first = re.sub(r"[^A-Za-z0-9]+", "-", Path(names[0]).name.split(".")[0]).strip("-")
+    return f"cost-{first[:40] or 'hit'}"
+
+
+def _budgets(
+    file: Path | None, at_most: float | None, lines: Sequence[Line], *, is_growth: bool
+) -> Mapping[str, object]:
+    if at_most is not None and file is not None:
+        raise UsageError("--at-most and --budget exclude each other", hint="name one of them")
+    if at_most is not None:
+        return allowed(lines, at_most)
+    if file is None:
+        return _GROWTH if is_growth else {}
+    data = read_source(file).data
+    if not isinstance(data, dict):
+        raise UsageError("expected a mapping of cells to budgets, such as {kprobe: +5}", where=str(file))
+    inner = data.get("budgets", data)
+    return inner if isinstance(inner, dict) else data
+
+
+@contextmanager
+def _written(text: str) -> Iterator[Path]:
+    with ScratchFolder("orchestrator-cost-") as folder:
+        file = Path(folder) / "cost.yaml"
+        file.write_text(text)
+        yield file
+
+
+def _measured(experiment: Experiment, measurer: Measurer) -> Run:
+    planned = plan(experiment)
+    check_budgets(experiment, planned)
+    entry, record = measurer.run(lambda runner: runner.run(experiment, planned, None))
+    return Run(record, entry.directory)
+
+
+def _reference(against: str, file: Path, names: Sequence[str], measurer: Measurer) -> Run:
+    """The stored run of this name, or one of the subjects' files at this commit."""
+    try:
+        return find_run(against, lab_dir())
+    except UnknownRun as unknown:
+        folder = next((path.parent for name in names if (path := user_path(name.split()[0])).exists()), None)
+        if folder is None:
+            raise
+        try:
+            revision = find_revision(f"{folder}@{against}")
+        except UsageError as error:
+            what = f"'{against}' is neither a file, nor a run, nor a commit"
+            raise UsageError(what, where="--against", detail=[unknown.what, error.what]) from None
+    with GitTree.open(Cache(cache_dir()), revision.top, offline=measurer.offline) as tree:
+        tree.check_out(revision.commit)
+        runs = CommitRuns(tree, file, (), TreeBuild.of(revision.top, None, ()), measurer, "-commits")
+        commit = tree.commit(revision.commit)
+        return runs.run(commit, *runs.planned(commit))
+
+
+def _judged(lines: Sequence[Line], before: Sequence[Line], after: Run) -> Comparison:
+    """The costs beside their budgets, and beside those of ``before`` of the same name, or in the same place."""
+    cells = after.record.cells
+
+    def of(line: Line | None, kernel: str) -> Any:
+        name = None if line is None else probe_kind(line.subject.row).name
+        return next((cell for cell in cells if cell.probe == name and cell.kernel == kernel), None)
+
+    pairs = []
+    for place, line in enumerate(lines):
+        same = [one for one in before if one.subject.name == line.subject.name] or list(before[place : place + 1])
+        other = same[0] if same else None
+        pairs += [
+            CellPair(of(other, kernel), of(line, kernel)) for kernel in dict.fromkeys(one.kernel for one in cells)
+        ]
+    return compare([one for one in pairs if one.after is not None], stored_budgets(after.directory), cells, cells)
+
+
+def _print(form: CostForm, name: str, found: Sequence[Cost], before: Run, after: Run) -> None:
+    sheets = [cost_sheet(name, found)]
+    match form:
+        case CostForm.JSON:
+            typer.echo(cost_json(after.record, found), nl=False)
+        case CostForm.CSV:
+            typer.echo(cost_csv(found), nl=False)
+        case CostForm.VERISTAT:
+            typer.echo(veristat_csv(found), nl=False)
+        case CostForm.GITHUB:
+            typer.echo(cost_comment(name, found, before, after), nl=False)
+        case _:
+            for one, symbols in explained(found, before, after):
+                title = f"{one.subject.title} on {one.cell.kernel}, by symbol"
+                sheets.append(replace(difference_sheet(symbols, _SYMBOLS), title=title))
+            if form is CostForm.MARKDOWN:
+                typer.echo(render_sheets(name, sheets), nl=False)
+            else:
+                print_sheets(sheets, Console())

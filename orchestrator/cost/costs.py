@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The costs that a run has measured, a hit of each subject on each kernel, and their output formats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from orchestrator.benchmarks.registry import reports
+from orchestrator.catalog.probes import BASELINE, probe_kind
+from orchestrator.comparison.comparison import CellChange, Comparison
+from orchestrator.cost.request import Line
+from orchestrator.cost.subjects import Subject
+from orchestrator.plain_text import counted
+from orchestrator.program import command
+from orchestrator.report.profile_sheets import difference_sheet
+from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_text, figure, signed_figure, used_columns
+from orchestrator.report.text import details, github_comment, grid_table, made_with, paragraph
+from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.modelled import ModelledCell
+from orchestrator.results.parameters import (
+    AT,
+    ATTACHED,
+    BPF_INSTRUCTIONS,
+    BPF_MACHINE_CODE,
+    BPF_STACK,
+    BPF_VERIFIED,
+    CountParameter,
+)
+from orchestrator.results.runs import Run
+from orchestrator.results.stored_profile import ProfileDifference, difference, load_profile
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A subject's cost on one kernel: its cell, the cell's modelled time, and its change, with its budgets."""
+
+    subject: Subject
+    cell: CellRecord
+    time: ModelledCell | None = None
+    change: CellChange | None = None
+
+    @property
+    def _hits(self) -> int:
+        return 1 if self.cell.evidence is None else self.cell.evidence.hits_per_call
+
+    @property
+    def hit(self) -> float | None:
+        """Instructions of a hit."""
+        return None if self.cell.overhead is None else self.cell.overhead / self._hits
+
+    @property
+    def nanoseconds(self) -> float | None:
+        """The modelled time of a hit."""
+        return None if self.time is None or self.time.overhead is None else self.time.overhead / self._hits
+
+    @property
+    def band(self) -> tuple[float, float] | None:
+        """The band of the modelled time."""
+        if self.time is None or self.time.interval is None:
+            return None
+        low, high = self.time.interval
+        return low / self._hits, high / self._hits
+
+    @property
+    def difference(self) -> float | None:
+        """Instructions that a hit takes more than before."""
+        overhead = None if self.change is None else self.change.overhead
+        return None if overhead is None else overhead.value / self._hits
+
+    @property
+    def mechanism(self) -> str:
+        seen = "" if self.cell.evidence is None else self.cell.evidence.mechanism
+        return ATTACHED.of(self.cell) or self.subject.mechanism or ("" if seen == "own" else seen)
+
+    @property
+    def hits(self) -> int | None:
+        return None if self.cell.evidence is None else self.cell.evidence.hits
+
+    @property
+    def beyond(self) -> Sequence[str]:
+        """Sentences on figures beyond their budgets."""
+        return () if self.change is None else self.change.beyond
+
+    @property
+    def allowed(self) -> str:
+        """The budgets that the user has given it."""
+        budgeted = () if self.change is None else self.change.budgeted
+        return ", ".join(str(one.allowance) for one in budgeted if one.is_own)
+
+    def plain(self) -> Mapping[str, Any]:
+        """The cost for programs."""
+        return {
+            "subject": self.subject.source,
+            "program": self.subject.name or None,
+            "kernel": self.cell.kernel,
+            "cell": self.cell.id,
+            "status": self.cell.status,
+            "reason": self.cell.reason,
+            "instructions": self.hit,
+            "interval": [end / self._hits for end in self.cell.interval] if self.cell.interval else None,
+            "change": self.difference,
+            "mechanism": self.mechanism or None,
+            "hits": self.hits,
+            "nanoseconds": self.nanoseconds,
+            "nanoseconds_from": None if self.band is None else self.band[0],
+            "nanoseconds_to": None if self.band is None else self.band[1],
+            **{key: parameter.of(self.cell) for key, parameter in _OF_PROGRAMS.items()},
+            "beyond": list(self.beyond),
+        }
+
+
+_OF_PROGRAMS: Mapping[str, CountParameter] = {
+    "verified": BPF_VERIFIED,
+    "program_instructions": BPF_INSTRUCTIONS,
+    "machine_code_bytes": BPF_MACHINE_CODE,
+    "stack_bytes": BPF_STACK,
+}
+
+
+def costs(lines: Sequence[Line], record: RunRecord, changes: Comparison) -> Sequence[Cost]:
+    """The costs of the lines in a run, in their order and that of the kernels; equal titles of two files together."""
+    times = reports().times(record)
+    changed = {one.pair.after.id: one for one in changes.cells if one.pair.after is not None}
+    found = [
+        Cost(line.subject, cell, times.get(cell.id), changed.get(cell.id))
+        for line in lines
+        for cell in record.cells
+        if cell.probe == probe_kind(line.subject.row).name
+    ]
+    titles = list(dict.fromkeys(one.subject.title for one in found))
+    return sorted(found, key=lambda one: titles.index(one.subject.title))
+
+
+_HEADINGS = ("a hit", "change", "allowed", "nsec", "mechanism", "hits", "verified", "size", "stack")
+_ALWAYS = 1
+_SYMBOLS = 10
+
+
+def cost_sheet(name: str, found: Sequence[Cost]) -> Sheet:
+    """A row for each program and kernel; without a number, its status, and the reason as a footnote."""
+    several = len({one.cell.kernel for one in found}) > 1
+    reasons = list(dict.fromkeys(one.cell.reason for one in found if one.cell.reason))
+    rows = list(_rows(found, reasons))
+    headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
+    first = found[0].cell
+    release = "" if several else f", kernel {first.kernel}"
+    return Sheet(
+        title=name,
+        facts=[f"{first.cpu}, {first.smp} CPU{release}"],
+        grid=Grid(headings, [narrowed], narrowest=24),
+        sentences=list(_sentences(found, headings)),
+        footnotes=[Footnote(number, reason, failure=True) for number, reason in enumerate(reasons, start=1)],
+    )
+
+
+def _rows(found: Sequence[Cost], reasons: Sequence[str]) -> Iterator[Row]:
+    """A row for each subject; with several kernels or files a heading, and a row for each of them below."""
+    kernels, files = ({of(one) for one in found} for of in (_kernel, _file))
+    of_place = [of for of, several in ((_file, files), (_kernel, kernels)) if len(several) > 1]
+    for title, group in groupby(found, key=lambda one: one.subject.title):
+        if of_place:
+            yield Row(title, [""] * len(_HEADINGS))
+        for one in group:
+            style = "red" if one.beyond or one.cell.status == "failed" else ""
+            label = ", ".join(of(one) for of in of_place) or title
+            yield Row(label, _figures(one, reasons), style, 2 if of_place else 0)
+
+
+def _kernel(one: Cost) -> str:
+    return one.cell.kernel
+
+
+def _file(one: Cost) -> str:
+    return Path(one.subject.source).name if one.subject.name else ""
+
+
+def _figures(one: Cost, reasons: Sequence[str]) -> list[str]:
+    if one.hit is None:
+        mark = f" [{reasons.index(one.cell.reason) + 1}]" if one.cell.reason else ""
+        return [f"{one.cell.status}{mark}", *[""] * (len(_HEADINGS) - 1)]
+    unit = one.cell.unit
+    programs = [parameter.of(one.cell) for parameter in (BPF_VERIFIED, BPF_INSTRUCTIONS, BPF_STACK)]
+    return [
+        figure(one.hit, unit),
+        "" if one.difference is None else signed_figure(one.difference, unit),
+        ", ".join(
+            str(budgeted.allowance) for budgeted in (one.change.budgeted if one.change else ()) if budgeted.is_own
+        ),
+        "" if one.nanoseconds is None else f"{one.nanoseconds:.0f}",
+        one.mechanism,
+        NOTHING if one.hits is None else str(one.hits),
+        *("" if count is None else str(count) for count in programs),
+    ]
+
+
+_EXPLANATIONS = {
+    "nsec": "nsec: of a hit, computed from the counts and the CPU's cost table, not measured; its band: --format json.",
+    "verified": "verified: instructions that the verifier walked; size: BPF instructions; stack: bytes.",
+}
+
+
+def _sentences(found: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
+    yield "A hit: instructions that it adds to the calls, handler and all; counted, not timed."
+    yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
+    beyond = [one for one in found if one.beyond and one.hit is not None]
+    yield from (f"{one.subject.title} on {one.cell.kernel}: {'; '.join(one.beyond)}." for one in beyond)
+
+
+def cost_json(record: RunRecord, found: Sequence[Cost]) -> str:
+    """The costs as JSON, with the run's id."""
+    return json.dumps({"run": record.run, "costs": [one.plain() for one in found]}, indent=2) + "\n"
+
+
+def cost_csv(found: Sequence[Cost]) -> str:
+    """A line for each cost."""
+    rows = [{**one.plain(), "interval": " ".join(map(str, one.plain()["interval"] or ()))} for one in found]
+    return csv_text(list(rows[0]), [{key: _plain_text(value) for key, value in row.items()} for row in rows])
+
+
+def _plain_text(value: object) -> object:
+    return "; ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def veristat_csv(found: Sequence[Cost]) -> str:
+    """The columns that veristat of the kernel's BPF selftests reads (``veristat -C``).
+
+    ``file_name`` has the kernel behind the file's name, if there are several.
+    """
+    several = len({one.cell.kernel for one in found}) > 1
+    rows = [
+        {
+            "file_name": Path(one.subject.source).name + (f"@{one.cell.kernel}" if several else ""),
+            "prog_name": one.subject.name or probe_kind(one.subject.row).name,
+            "verdict": "success" if BPF_VERIFIED.of(one.cell) else "failure",
+            "total_insns": _or_unknown(BPF_VERIFIED.of(one.cell)),
+            "prog_size": _or_unknown(BPF_INSTRUCTIONS.of(one.cell)),
+            "prog_size_jited": _or_unknown(BPF_MACHINE_CODE.of(one.cell)),
+            "stack_depth": _or_unknown(BPF_STACK.of(one.cell)),
+        }
+        for one in found
+    ]
+    return csv_text(list(rows[0]), rows).replace("\r\n", "\n")
+
+
+def _or_unknown(count: int | None) -> object:
+    return "N/A" if count is None else count
+
+
+def cost_comment(name: str, found: Sequence[Cost], before: Run, after: Run) -> str:
+    """The costs as a comment of a pull request, with the change of each by symbol."""
+    sheet = cost_sheet(name, found)
+    parts = [grid_table(sheet.grid), *(paragraph(note.text) for note in sheet.footnotes)]
+    for one, symbols in explained(found, before, after):
+        by_symbol = difference_sheet(symbols, _SYMBOLS)
+        parts.append(details(f"{one.subject.title} on {one.cell.kernel}, by symbol", grid_table(by_symbol.grid)))
+    made = made_with(*{run.record.run: run for run in (before, after)}.values())
+    return github_comment(
+        name, verdict(found), [*parts, paragraph(*sheet.sentences)], made, command("report", after.record.run)
+    )
+
+
+def verdict(found: Sequence[Cost]) -> str:
+    """One sentence on all costs."""
+    failed = sum(one.cell.status == "failed" for one in found)
+    beyond = sum(bool(one.beyond) for one in found)
+    if failed:
+        return f"❌ {failed} of {counted(len(found), 'cost')} could not be proved."
+    if beyond:
+        return f"❌ {beyond} of {counted(len(found), 'cost')} beyond what is allowed."
+    return f"✅ {counted(len(found), 'cost')} measured, none beyond what is allowed."
+
+
+def explained(found: Sequence[Cost], before: Run, after: Run) -> Iterator[tuple[Cost, ProfileDifference]]:
+    """The symbols of each cost that changed, or is beyond its budget: beside those before, else beside no probe."""
+    for one in found:
+        if not (one.beyond or one.difference):
+            continue
+        other, run = (None if one.change is None else one.change.pair.before), before
+        if other is None:
+            other, run = _baseline(one.cell, after.record), after
+        if other is not None and other.profile is not None and one.cell.profile is not None:
+            yield one, difference(load_profile(run.directory, other), load_profile(after.directory, one.cell))
+
+
+def _baseline(cell: CellRecord, record: RunRecord) -> CellRecord | None:
+    def same(one: CellRecord) -> tuple[object, ...]:
+        return one.table, one.kernel, AT.of(one)
+
+    return next((one for one in record.cells if one.probe == BASELINE and same(one) == same(cell)), None)

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The experiment that measures a cost: its calls, points and budgets, as the user may go on with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator.arch import Arch
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.catalog.data import unknown
+from orchestrator.catalog.kernels import KernelSpec, kernels
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import BASELINE, IMAGE, is_one_liner, probe_kind
+from orchestrator.catalog.words import system_calls
+from orchestrator.cost.reaching import (
+    FoundCall,
+    ReachedFunctions,
+    call_table,
+    known_call,
+    reached_functions,
+    reaching_system_call,
+)
+from orchestrator.cost.subjects import Place, Subject
+from orchestrator.errors import UsageError
+from orchestrator.experiment.cell import Machine
+from orchestrator.program import PROGRAM
+
+DEFAULT_CPU = "xeon-e5410"
+"""The x86_64 CPU model with a cost table."""
+DEFAULT_KERNEL = "debian-amd64"
+_MEMORY = "512M"
+_WRAPPERS: Mapping[Arch, str] = {"x86_64": "__x64_sys_", "i386": "__ia32_sys_"}
+_CALLS = {"calls": 1000, "repeats": 2}
+_DEFAULT_CALL = "getppid"
+
+
+def cost_kernel(name: str) -> KernelSpec:
+    """The kernel of a name, or of a Linux version: ``6.12`` is Debian's. Raises ConfigError."""
+    if not re.fullmatch(r"\d+\.\d+(\.\d+)?|newest", name):
+        return kernel_spec(name)
+    return (
+        kernels()[DEFAULT_KERNEL]
+        if kernels()[DEFAULT_KERNEL].version == name
+        else kernel_spec(f"{DEFAULT_KERNEL}@{name}")
+    )
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls that the user named: one of the table or a system call, or a ``workload``, and a ``point``.
+
+    A call of the user's passes the point ``hits`` times.
+    """
+
+    call: str | None = None
+    workload: Path | None = None
+    point: str | None = None
+    hits: int = 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """A subject with the point where it is and the benchmark that reaches it: equal ones share a table."""
+
+    subject: Subject
+    point: str | None
+    benchmark: Mapping[str, object]
+    hits: int = 1
+
+    @property
+    def table(self) -> tuple[str | None, str, bool]:
+        return self.point, repr(self.benchmark), is_one_liner(self.subject.row)
+
+
+@dataclass
+class CallFinder:
+    """Finds the calls that reach subjects on one kernel; a guest is asked where a function is to be found."""
+
+    context: BuildContext
+    kernel: Kernel
+    cpu: str
+    given: Calls
+    _reached: list[ReachedFunctions] = field(default_factory=list)
+
+    def line(self, subject: Subject) -> Line:
+        """Raises UsageError for a subject that no known call reaches, and that the user names none for."""
+        place = subject.place if self.given.point is None else Place(function=self.given.point)
+        if self.given.workload is not None:
+            return self._by_workload(subject, place, self.given.workload)
+        if self.given.call is not None:
+            return self._by_call(subject, place, self.given.call)
+        if place.function is not None and ":" not in place.function:
+            return self._by_function(subject, place.function)
+        if place.system_call is None:
+            hint = f"name a call: --call read, or --workload FILE.c; all: {PROGRAM} list calls"
+            raise UsageError("which call it is reached by is not known", where=subject.title, hint=hint)
+        found = reaching_system_call(place.system_call)
+        if found is None:
+            hint = f"write a workload that makes it: --workload FILE.c; all calls: {PROGRAM} list calls"
+            raise UsageError(f"no known call makes the system call {place.system_call}", where=subject.title, hint=hint)
+        return self._line(subject, self._wrapper(place.system_call), found.benchmark, found.hits)
+
+    def _by_workload(self, subject: Subject, place: Place, file: Path) -> Line:
+        point = place.function or (self._wrapper(place.system_call) if place.system_call else None)
+        if point is None:
+            raise UsageError(
+                "where it is in the kernel is not known", where=subject.title, hint="name it: --point FUNCTION"
+            )
+        benchmark = {
+            "name": "workload",
+            "file": str(file),
+            **({} if self.given.hits == 1 else {"hits": self.given.hits}),
+        }
+        return self._line(subject, point, benchmark, self.given.hits)
+
+    def _by_call(self, subject: Subject, place: Place, name: str) -> Line:
+        made = call_table().get(name)
+        found = reaching_system_call(name) if made is None else FoundCall.of(made, made.events[0], 1)
+        if found is None and name not in system_calls():
+            raise UsageError(unknown("call", name, [*call_table(), *system_calls()]), where="--call")
+        benchmark = {"name": "syscall", "call": name} if found is None else found.benchmark
+        if place.function is not None and found is not None and ":" not in place.function:
+            entered = known_call(place.function)
+            if entered is None or entered.name != found.name:
+                its = self._reached_functions().calls.get(found.name, {})
+                entered = ReachedFunctions(calls={found.name: its}).call(place.function)
+            if entered is None:
+                raise self._unreached(place.function, f"the call {found.name} does not enter it")
+            return self._line(subject, entered.function, entered.benchmark, entered.hits)
+        call = name if found is None else found.function
+        return self._line(subject, place.function or self._wrapper(place.system_call or call), benchmark, 1)
+
+    def _by_function(self, subject: Subject, function: str) -> Line:
+        found = known_call(function) or self._reached_functions().call(function)
+        if found is None:
+            raise self._unreached(function, "no known call enters it")
+        return self._line(subject, found.function, found.benchmark, found.hits)
+
+    def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object], hits: int) -> Line:
+        return Line(
+            subject, point, {**benchmark, **{key: one for key, one in _CALLS.items() if key not in benchmark}}, hits
+        )
+
+    def _unreached(self, function: str, why: str) -> UsageError:
+        alike = self._reached_functions().nearest(function)
+        named = f"known calls enter {', '.join(alike)}; or " if alike else ""
+        return UsageError(why, where=function, hint=f"{named}name calls of yours: --workload FILE.c")
+
+    def _wrapper(self, system_call: str) -> str:
+        return _WRAPPERS[self.kernel.spec.arch] + system_call
+
+    def _reached_functions(self) -> ReachedFunctions:
+        if not self._reached:
+            machine = Machine(cpu=self.cpu, memory=_MEMORY)
+            self._reached.append(reached_functions(self.context, self.kernel, machine))
+        return self._reached[0]
+
+
+def experiment_text(
+    name: str, lines: Sequence[Line], kernels: Sequence[str], cpu: str, budgets: Mapping[str, object]
+) -> str:
+    """The experiment as YAML: a table for each point with its calls."""
+    tables: dict[tuple[str | None, str, bool], list[Line]] = {}
+    for line in lines:
+        tables.setdefault(line.table, []).append(line)
+    contents = {_table_name(own, tables): _table(own) for own in tables.values()}
+    whole: dict[str, Any] = {
+        "name": name,
+        "kernels": list(kernels),
+        "machines": [{"cpu": cpu, "memory": _MEMORY}],
+        "profile": ["symbols"],
+        **(next(iter(contents.values())) if len(contents) == 1 else {"tables": contents}),
+        **({"budgets": dict(budgets)} if budgets else {}),
+    }
+    written: str = yaml.safe_dump(whole, sort_keys=False, default_flow_style=None, width=110)
+    return written
+
+
+def _table(lines: Sequence[Line]) -> Mapping[str, object]:
+    first = lines[0]
+    return {
+        **({"image": IMAGE} if is_one_liner(first.subject.row) else {}),
+        **({} if first.point is None else {"points": [first.point]}),
+        "probes": [BASELINE, *(line.subject.row for line in lines)],
+        "benchmark": dict(first.benchmark),
+    }
+
+
+def _table_name(lines: Sequence[Line], tables: Iterable[tuple[str | None, str, bool]]) -> str:
+    keys = list(tables)
+    point, _, is_script = key = lines[0].table
+    name = re.sub("[^a-z0-9]+", "-", str(point).lower()).strip("-")[:40] + ("-bpftrace" if is_script else "")
+    alike = [one for one in keys if (one[0], one[2]) == (point, is_script)]
+    return name if len(alike) == 1 else f"{name}-{alike.index(key) + 1}"
+
+
+def allowed(lines: Sequence[Line], at_most: float) -> Mapping[str, object]:
+    """Budgets that allow each line so many instructions a hit."""
+    return {f"probe={probe_kind(line.subject.row).name}": {"overhead": f"<={at_most * line.hits:g}"} for line in lines}

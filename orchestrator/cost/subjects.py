@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What ``orchestrator cost`` measures: BPF programs, bpftrace programs, modules, mechanisms, and where they attach."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.artifacts.bpf_objects import bpf_object
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT
+from orchestrator.catalog.data import unknown
+from orchestrator.catalog.probes import (
+    BPF_SUFFIXES,
+    ONE_PROGRAM,
+    PREFIX,
+    SUFFIXES,
+    ProbeKind,
+    is_one_liner,
+    one_liner,
+    probe_in_catalogue,
+    probe_kind,
+    probes,
+    split_path,
+    with_path,
+)
+from orchestrator.errors import ConfigError, UsageError
+from orchestrator.paths import user_path
+from orchestrator.program import PROGRAM as CALLED
+
+_SCRIPT = ".bt"
+_LARGEST_SCRIPT = 1 << 14
+_COMMENTS = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|\A#![^\n]*', re.DOTALL)
+"""Of a bpftrace script, with texts, in which nothing is a comment."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something is attached: at a ``function``, a name or a pattern, or at a ``system_call``'s entry or exit.
+
+    Neither is known of a module, nor of other tracepoints.
+    """
+
+    function: str | None = None
+    system_call: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return self.function is not None or self.system_call is not None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something with a cost: its ``row`` among an experiment's probes, and its name within its ``source``.
+
+    ``mechanism`` is that of a BPF program's section; the kernel tells that of others.
+    """
+
+    row: str
+    source: str
+    place: Place
+    name: str = ""
+    mechanism: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.name or self.source
+
+
+_ALIASES = {"ksyscall": "kprobe", "kretsyscall": "kretprobe", "tp": "tracepoint", "raw_tp": "raw_tracepoint"}
+"""Sections that libbpf attaches like others (section_defs of tools/lib/bpf/libbpf.c)."""
+_ANY_CALL = "getppid"
+"""A system call for what is attached to all of them."""
+_ANY_FUNCTION = "vfs_read"
+"""A function for mechanisms: the tracer has a nop there, BTF knows it, and every kernel has it."""
+
+
+def _mechanism(section: str) -> str | None:
+    """The probe kind of a section that libbpf attaches by itself; None where the lab has none."""
+    word = section.partition("/")[0].removeprefix("?").removesuffix(".s")
+    kind = "bpf-" + re.sub("[._]", "-", _ALIASES.get(word, word))
+    return kind if kind in probes() else None
+
+
+def place_of_section(section: str) -> Place | None:
+    """Where libbpf attaches a program of this section; None for one that it does not attach by itself: ``kprobe``."""
+    kind, target = _mechanism(section), section.partition("/")[2]
+    if kind is None or not target:
+        return None
+    if probes()[kind].tracepoint is not None:
+        return _at_event(target.replace("/", ":"))
+    if probes()[kind].site == "program":
+        return Place()
+    if re.match(r"\??k(ret)?syscall/", section):
+        return Place(system_call=target)
+    return Place(function=f"bpf_lsm_{target}" if kind == "bpf-lsm" else target.partition("+")[0])
+
+
+def _at_event(name: str) -> Place:
+    found = re.fullmatch(r"(?:syscalls:sys_(?:enter|exit)_(\w+)|(?:raw_syscalls:)?sys_(?:enter|exit))", name)
+    return Place() if found is None else Place(system_call=found[1] or _ANY_CALL)
+
+
+_AT_FUNCTION = r"(?:kprobe|k|kretprobe|kr|kfunc|f|kretfunc|fr|fentry|fexit):(?:\w+:)?([\w.*?]+)"
+_AT_EVENT = r"(?:tracepoint|t|rawtracepoint|rt):([\w:]+)"
+_FIRST_PROBE = re.compile(rf"(?:^|[\s,}}])(?:{_AT_FUNCTION}|{_AT_EVENT})")
+
+
+def place_of_one_liner(text: str) -> Place:
+    """Where bpftrace attaches the first probe of a program that names a function or a tracepoint."""
+    found = _FIRST_PROBE.search(text)
+    if found is None:
+        return Place()
+    return Place(function=found[1]) if found[1] else _at_event(found[2])
+
+
+def _place_of(kind: ProbeKind) -> Place:
+    if kind.site == "program":
+        return Place()
+    if kind.site in SITES_WITHOUT_POINT:
+        return Place(system_call=_ANY_CALL)
+    return Place(function=kind.functions or _ANY_FUNCTION)
+
+
+def read_script(file: Path) -> str:
+    """A bpftrace script as a one-liner. Raises ConfigError for one that cannot be read or is too long."""
+    try:
+        with file.open(encoding="utf-8") as script:
+            text = script.read(_LARGEST_SCRIPT)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not UTF-8 text"
+        raise ConfigError(f"cannot be read: {reason.lower()}", where=str(file)) from None
+    try:
+        return one_liner(" ".join(_COMMENTS.sub(lambda found: found[1] or " ", text).split()))
+    except ConfigError as error:
+        raise ConfigError(error.what, where=str(file), hint=error.hint) from None
+
+
+def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subject]:
+    """What the user named, each program of a BPF file by itself. A source is compiled for ``kernel``.
+
+    Raises ConfigError, BuildError, UnsupportedError, HostError.
+    """
+    if is_one_liner(text):
+        return [Subject(f"{PREFIX} {one_liner(text)}", text, place_of_one_liner(one_liner(text)))]
+    kind = probe_in_catalogue(text)
+    if kind is not None:
+        return [Subject(text, text, _place_of(kind))]
+    path, parameters = split_path(text)
+    if path.endswith(_SCRIPT):
+        script = read_script(user_path(path))
+        return [Subject(f"{PREFIX} {script}", text, place_of_one_liner(script))]
+    file = user_path(path)
+    if not ("/" in path or path.endswith((*SUFFIXES, *BPF_SUFFIXES)) or file.exists()):
+        raise ConfigError(unknown("probe or file", path, probes()), hint=f"all probes: {CALLED} list probes")
+    row = with_path(str(file), parameters)
+    if not path.endswith(BPF_SUFFIXES):
+        probe_kind(row)
+        return [Subject(row, text, Place())]
+    found = list(_programs(context, kernel, file, text, parameters))
+    if not found:
+        what = "no program of it is attached at a function, a system call or a tracepoint by itself"
+        hint = 'say where each is attached: SEC("fentry/vfs_read"), SEC("tp/syscalls/sys_enter_read")'
+        raise UsageError(what, where=str(file), hint=hint)
+    return found
+
+
+def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, parameters: str) -> Iterator[Subject]:
+    wanted = probe_kind(with_path(str(file), parameters)).parameters.get(ONE_PROGRAM)
+    own = bpf_object(context, kernel, file)
+    programs = own.programs if wanted is None else own.chosen(kernel, wanted).programs
+    for name, section in programs.items():
+        place = place_of_section(section)
+        if place is not None:  # others are called by these (tail calls), or attached by hand
+            row = with_path(str(file), f"{ONE_PROGRAM}={name}")
+            yield Subject(row, split_path(text)[0], place, name, _mechanism(section) or "")
