@@ -6,8 +6,10 @@
 //   -plugin file=count.so,out=FILE,classes=on
 //
 // The program says where by marks (images/guest/region.h). Until it arms the counting nothing is counted, and nothing
-// costs time but a look at each new translation. Arming and disarming make QEMU translate everything anew; with
-// detail, a guest goes on counting once it has been armed.
+// costs time but a look at each new translation. While it counts, QEMU executes other translations, which it keeps: calls
+// that are measured again and again are translated once. Those do not jump to each other directly, so where much is
+// executed, and in a QEMU that cannot have them, arming and disarming make it translate everything anew. With detail, a
+// guest goes on counting once it has been armed.
 // With classes, only these are counted (see classes.h), in every translation and at any time: an addition for one
 // instruction in ten. Arming costs nothing then.
 // An instruction is its virtual address and its bytes, for probes patch code. Those below the address (in hex) are
@@ -43,6 +45,8 @@
 
 enum { SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, BLOCK_SLOTS = 2 * BLOCKS, VCPUS = 256, LONGEST = 15 };
 enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, ADDRESS = 17, MARK_SIZE = 8, PAGE = 4096, LANDMARKS_SIZE = 1 << 22 };
+// Instructions after which translations that jump to each other have made good what they cost: 0.1 s.
+enum { WORTH_TRANSLATING = 1 << 22 };
 enum { ALL = RECORDS };		// counts the executions of all instructions, where landmarks are followed
 
 struct instruction {
@@ -77,9 +81,10 @@ static struct block blocks[BLOCKS];
 static const struct block *previous[VCPUS];
 static uint32_t block_slots[BLOCK_SLOTS];	// as slots
 static uint32_t used, used_blocks, in_region;
-static bool armed, classed, detailed, stacked, landmarked, cached, copies_data, is_counting, is_modelling, is_open, has_region,
+static bool armed, apart, classed, detailed, stacked, landmarked, cached, copies_data, is_counting, is_modelling, is_open, has_region,
 	has_failed;
 static uint64_t together, seen, seen_together;	// what has been counted on a stack
+static uint64_t executed_apart;			// since the counting was armed
 static uint32_t together_index = RECORDS;
 static int output = -1;
 static size_t written;
@@ -306,6 +311,16 @@ static void keep_classes(void)
 	flush();
 }
 
+static qemu_plugin_id_t self;
+static void translate_anew(void);
+
+static void translate_together(void)
+{
+	apart = false;
+	qemu_loglevel ^= QEMU_NOCHAIN;
+	translate_anew();
+}
+
 static void keep_region(void)
 {
 	uint64_t total = 0, entries = 0;
@@ -333,10 +348,10 @@ static void keep_region(void)
 	if (stacked)
 		list_stacks(put_stack);
 	flush();
+	executed_apart += total;
+	if (apart && executed_apart > WORTH_TRANSLATING)
+		translate_together();
 }
-
-static qemu_plugin_id_t self;
-static void translate_anew(void);
 
 static void pass_mark(unsigned int vcpu, void *mark)
 {
@@ -365,7 +380,11 @@ static void pass_mark(unsigned int vcpu, void *mark)
 		forget_tasks();
 		for (int i = 0; i < VCPUS; i++)
 			previous[i] = NULL;
-		translate_anew();
+		executed_apart = 0;
+		if (apart)
+			qemu_loglevel ^= QEMU_NOCHAIN;
+		else
+			translate_anew();
 		break;
 	case REGION_BEGIN:
 		if (is_counting)
@@ -660,6 +679,8 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 		return 1;
 	used = classed ? CLASSES : 0;
 	self = id;
+	// Whole systems, which have programs counted together, execute much.
+	apart = &qemu_loglevel && !detailed && !together;
 	copies_data = info->version.cur >= 3;
 	if (qemu_plugin_scoreboard_new)
 		board.score = qemu_plugin_scoreboard_new((RECORDS + 1) * sizeof(uint64_t));

@@ -85,6 +85,12 @@ NEWER int qemu_plugin_num_vcpus(void);
 NEWER void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *insn, enum qemu_plugin_op op,
 							       qemu_plugin_u64 counter, uint64_t number);
 
+// What "-d nochain" sets, in any version: where QEMU loads modules, as Debian's does, it shows them this variable, and a
+// plugin too. While the bit is set, QEMU executes only translations that were made while it was set, and while it is not,
+// only others (curr_cflags() and tb_lookup() of accel/tcg/cpu-exec.c, 7.2 to 11.0). It keeps both.
+NEWER extern int qemu_loglevel;
+enum { QEMU_NOCHAIN = 1 << 13 };
+
 // Version 6 and newer: not used, it tells them.
 NEWER bool qemu_plugin_set_pc(uint64_t address);
 

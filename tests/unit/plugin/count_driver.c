@@ -6,7 +6,8 @@
 //                         executed; numbers in hex. One whose bytes begin with - is shown and not executed, as QEMU 7.2
 //                         shows the beginning of an instruction that crosses into another page. Behind BYTES, >ADDRESS
 //                         is a store, and <ADDRESS a load.
-// Blocks are translated anew once the plugin has asked for that.
+// Blocks are translated anew once the plugin has asked for that. With KEEPS_APART, this is a QEMU in which it can choose
+// between two translations of each. Output: how many blocks were translated.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,8 @@ struct qemu_plugin_tb {
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv);
 
-static struct qemu_plugin_tb *known[KNOWN];
+static struct qemu_plugin_tb *usual[KNOWN], *others[KNOWN];
+static unsigned int translations;
 static qemu_plugin_tb_cb *translated;
 static qemu_plugin_simple_cb *restarted;
 
@@ -181,16 +183,31 @@ static struct qemu_plugin_tb *read_block(const char *text)
 	return tb;
 }
 
+#ifdef KEEPS_APART
+int qemu_loglevel;
+
+static struct qemu_plugin_tb **known(void)
+{
+	return qemu_loglevel & QEMU_NOCHAIN ? others : usual;
+}
+#else
+static struct qemu_plugin_tb **known(void)
+{
+	return usual;
+}
+#endif
+
 // A block that another one takes the place of is translated again, as QEMU may do at any time.
 static struct qemu_plugin_tb *translate(const char *text)
 {
-	struct qemu_plugin_tb **place = known + (strtoull(text, NULL, 16) * 0x9e3779b97f4a7c15u >> 32) % KNOWN;
+	struct qemu_plugin_tb **place = known() + (strtoull(text, NULL, 16) * 0x9e3779b97f4a7c15u >> 32) % KNOWN;
 
 	if (*place && !strcmp((*place)->text, text))
 		return *place;
 	free(*place);
 	*place = read_block(text);
 	translated(0, *place);
+	translations++;
 	return *place;
 }
 
@@ -209,6 +226,14 @@ static void execute(const struct qemu_plugin_tb *tb)
 	}
 }
 
+static void forget(struct qemu_plugin_tb **blocks)
+{
+	for (size_t i = 0; i < KNOWN; i++) {
+		free(blocks[i]);
+		blocks[i] = NULL;
+	}
+}
+
 static void start_again(void)
 {
 	qemu_plugin_simple_cb *done = restarted;
@@ -216,10 +241,8 @@ static void start_again(void)
 	if (!done)
 		return;
 	restarted = NULL;
-	for (size_t i = 0; i < KNOWN; i++) {
-		free(known[i]);
-		known[i] = NULL;
-	}
+	forget(usual);
+	forget(others);
 	done(0);
 }
 
@@ -235,5 +258,6 @@ int main(int argc, char **argv)
 		execute(translate(line));
 		start_again();
 	}
+	printf("%u\n", translations);
 	return 0;
 }

@@ -43,22 +43,29 @@ def nested(depth: int, leaves: int) -> Iterator[str]:
         yield block(innermost + 5, JUMP)
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The plugin as a program of this host's."""
-    program = tmp_path_factory.mktemp("count") / "driver"
+KEPT_APART = "kept-apart"
+
+
+@pytest.fixture(scope="module", params=["translated-anew", KEPT_APART])
+def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plugin as a program of this host's, in a QEMU that has one translation of each block, or two."""
+    program = tmp_path_factory.mktemp("count") / request.param
     images = data_dir("images")
     sources = [Path(__file__).parent / "count_driver.c", *sorted((images / "plugin").glob("*.c"))]
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin"]
+    if request.param == KEPT_APART:
+        flags.append("-DKEEPS_APART")
     includes = [f"-I{images / 'plugin'}", f"-I{images / 'guest'}"]
     argv = ["gcc", *flags, *includes, "-o", str(program), *map(str, sources)]
     subprocess.run(argv, check=True, timeout=600)
     return program
 
 
-def execute(driver: Path, counts: Path, blocks: Iterable[str], *options: str) -> None:
+def execute(driver: Path, counts: Path, blocks: Iterable[str], *options: str) -> int:
+    """Returns how many blocks were translated."""
     text = "".join(f"{one}\n" for one in blocks)
-    subprocess.run([driver, f"out={counts}", *options], input=text, text=True, check=True, timeout=600)
+    argv = [driver, f"out={counts}", *options]
+    return int(subprocess.run(argv, input=text, stdout=subprocess.PIPE, text=True, check=True, timeout=600).stdout)
 
 
 def test_what_lies_between_marks_is_counted_once_armed(driver: Path, tmp_path: Path) -> None:
@@ -79,6 +86,29 @@ def test_nothing_is_kept_behind_the_end_of_the_counting(driver: Path, tmp_path: 
     profiled = [mark(ARM), *region(once), mark(DISARM)]
     execute(driver, counts, [*profiled, *region(once), *region(once), *profiled, *region(once)], *options)
     assert [one.total for one in read_regions(counts, 0)] == [1, 1]
+
+
+def test_what_is_profiled_often_is_translated_once_if_qemu_keeps_it(driver: Path, tmp_path: Path) -> None:
+    counts = tmp_path / "counts"
+    profiled = [mark(ARM), *region(block(START, NOP)), mark(DISARM), block(START, NOP)]
+    often = [execute(driver, counts, profiled * times) for times in (10, 20)]
+    if driver.name == KEPT_APART:
+        assert often[0] == often[1]
+    else:
+        assert often[1] > 1.9 * often[0]
+    assert [one.total for one in read_regions(counts, 0)] == [1] * 20
+
+
+def test_much_is_executed_in_translations_that_are_made_for_it(driver: Path, tmp_path: Path) -> None:
+    """In all regions together, and then in each: those that QEMU keeps apart are slower."""
+    counts = tmp_path / "counts"
+    much = [block(START, *[NOP] * 14, JUMP)] * 150_000
+    profiled = [mark(ARM), *region(*much), *region(*much), mark(DISARM)]
+    after = [mark(ARM), *region(block(START, NOP)), mark(DISARM)]
+    for options in ((), ("stacks=on",)):
+        once, twice = (execute(driver, counts, [*profiled, *after * times], *options) for times in (10, 20))
+        assert twice > 1.7 * once
+        assert [one.total for one in read_regions(counts, 0)] == [15 * len(much)] * 2 + [1] * 20
 
 
 def test_a_block_that_is_translated_again_takes_no_more_room(driver: Path, tmp_path: Path) -> None:
