@@ -668,3 +668,14 @@ def paused(guest: Guest) -> Iterator[None]:
         guest.resume()
         raise
     guest.resume()
+
+
+@contextmanager
+def resumed(guest: Guest) -> Iterator[None]:
+    """Resume a guest that may be paused while something is read from it. Raises GuestError."""
+    was_paused = guest.state is State.PAUSED
+    if was_paused:
+        guest.resume()
+    yield
+    if was_paused:
+        guest.pause()
