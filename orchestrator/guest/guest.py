@@ -150,6 +150,7 @@ class Guest:
         self.state = State.OFF
         self.restored_from: str | None = None
         self.saved_symbols: bytes | None = None  # of a restored guest's kernel, without modules loaded since
+        self.known_slots: frozenset[tuple[int, str]] = frozenset()  # addresses and bytes, in kprobes' slots
         self.has_failed = False
         self.say: Callable[[str], None] = lambda text: None
         self.console_max = CONSOLE_MAX

@@ -19,6 +19,7 @@ from orchestrator.results.stored_profile import Instruction, InstructionMisses, 
 
 GENERATED = "generated code"
 """Code that was made while the guest ran, and that the kernel does not list."""
+SLOT = "kprobe's slot"
 _HALF = 1 << 63
 """64-bit kernels are above it."""
 
@@ -59,6 +60,10 @@ class Places:
 
     def owner(self, address: int) -> Owner:
         return self._not_made(address) or Owner(Function(0, self.made_at(address)), "generated")
+
+    def is_made(self, address: int) -> bool:
+        """Whether code at an address was generated while the guest ran."""
+        return self._not_made(address) is None
 
     def _not_made(self, address: int) -> Owner | None:
         if address < self.kernel_start:
@@ -145,7 +150,7 @@ _MADE = {
     r"bpf_prog_[0-9a-f]{16}": "a BPF program without a name",
     r"bpf_trampoline_\d+": "BPF trampoline",
     r"bpf_dispatcher_\w+": "BPF dispatcher",
-    r"kprobe_insn_page": "kprobe's slot",
+    r"kprobe_insn_page": SLOT,
     r"kprobe_optinsn_page": "optimised kprobe's detour",
     r"ftrace_trampoline": "function tracer's trampoline",
 }

@@ -19,7 +19,7 @@ from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest, paused, resumed
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, MODULES, MODULES_MAX, ModuleMemory, Symbols, code_at
 from orchestrator.profile import counts
-from orchestrator.profile.places import Places, UnlistedModule, listed_code, made_at, places_of
+from orchestrator.profile.places import SLOT, Places, UnlistedModule, listed_code, made_at, places_of
 from orchestrator.results.contract import ExecutedClasses, ProfileEvidence, valid_result
 from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
 
@@ -131,7 +131,7 @@ class Counter:
         assert plugin is not None
         # Evaluating one takes the host 0.1 s.
         with paused(self.guest) if self.kept is None else nullcontext(), valid_result():
-            places = self.places(program)
+            places = self._places_of(counted, program)
             found = counts.CacheMisses() if plugin.caches is None or missed is None else missed(plugin.caches)
             return CellProfile(
                 cell=cell,
@@ -144,6 +144,16 @@ class Counter:
                 caches=found.caches,
                 names=places.names(counted.counts),
             )
+
+    def _places_of(self, counted: counts.Region, program: str) -> Places:
+        """As ``places``, without reading the kernel's list again for what is in the slots that a profile has found."""
+        places = self.places(program)
+        made = frozenset(code for code in counted.counts if places.is_made(code.address))
+        # Another probe of the same point has the same instructions in the same slot, and no other code ends like it.
+        if made <= self.guest.known_slots:
+            return replace(places, made_at=lambda _: SLOT)
+        self.guest.known_slots |= {code for code in made if places.made_at(code.address) == SLOT}
+        return places
 
     def places(self, program: str = _PROGRAMS) -> Places:
         """Whose code is where, or was while it was counted. Raises EvidenceError if the guest does not list it."""

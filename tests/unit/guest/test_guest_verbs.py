@@ -24,7 +24,7 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.channel import CommandResult, Listener
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.guest import Guest, State, paused
+from orchestrator.guest.guest import Guest, State, paused, resumed
 from orchestrator.guest.machine import Machine
 from orchestrator.steps import step_echo
 
@@ -152,12 +152,15 @@ class Observed:
     def __init__(self, timing: str) -> None:
         self.machine = SimpleNamespace(timing=timing)
         self.done: list[str] = []
+        self.state = State.READY
 
     def pause(self) -> None:
         self.done.append("pause")
+        self.state = State.PAUSED
 
     def resume(self) -> None:
         self.done.append("resume")
+        self.state = State.READY
 
 
 @pytest.mark.parametrize(
@@ -185,3 +188,12 @@ def test_a_guest_goes_on_after_a_failed_proof_and_not_after_its_own_failure(erro
     with pytest.raises(type(error)), paused(cast(Guest, guest)):
         raise error
     assert guest.done == done
+
+
+def test_a_paused_guest_runs_while_something_is_read_from_it() -> None:
+    guest = Observed("instructions")
+    with resumed(cast(Guest, guest)):
+        guest.done.append("read")
+    with paused(cast(Guest, guest)), resumed(cast(Guest, guest)):
+        guest.done.append("read")
+    assert guest.done == ["read", "pause", "resume", "read", "pause", "resume"]

@@ -143,6 +143,19 @@ def test_stacks_are_folded_by_function() -> None:
     }
 
 
+def test_what_instructions_name_is_not_looked_up_in_generated_code() -> None:
+    """The kernel's list of that takes a guest 98 million instructions, and most of what they name is data."""
+    asked: list[int] = []
+
+    def made(address: int) -> str:
+        asked.append(address)
+        return "made"
+
+    found = replace(places(), made_at=made)
+    assert found.names([Code(0xC1000200, "a10001a0c1"), Code(0xC1000205, "e9f6fdff10")]) == {}
+    assert not asked
+
+
 def test_functions_that_instructions_lead_to_have_names() -> None:
     codes = [
         Code(0xC1000200, "e9fbfdffff"),  # jmp startup
