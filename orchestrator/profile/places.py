@@ -110,11 +110,10 @@ class Places:
         if owner is None or owner.place == "user":
             return None
         behind = address - owner.function.address
-        return self._title(address) + (f"+{behind:#x}" if behind else "")
+        return _titled(owner.function) + (f"+{behind:#x}" if behind else "")
 
     def _title(self, address: int) -> str:
-        function = self.owner(address).function
-        return function.name if function.module is None else f"{function.name} [{function.module}]"
+        return _titled(self.owner(address).function)
 
     def symbols(
         self, counts: Mapping[Code, Counts], misses: Mapping[Code, Misses] | None = None
@@ -140,6 +139,10 @@ class Places:
             for owner, instructions in found.items()
         ]
         return tuple(sorted(made, key=lambda one: (-one.executed, one.title, one.address)))
+
+
+def _titled(function: Function) -> str:
+    return function.name if function.module is None else f"{function.name} [{function.module}]"
 
 
 _BEHIND_NAMES = "\x7f"

@@ -405,11 +405,12 @@ def _counted(work: Work, measured: Measurement, armed: Armed | None) -> Counts:
             return Counts(executed=_classes(work, work.workload, measured, counter))
         mark = counter.mark()
         marked = work.workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
-        profile = counter.profile(mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program)
-        executed = None if measured.varies else executed_classes(profile)
-        if work.profile is None:
-            return Counts(executed=executed)
-        evidence = stored(profile, work.profile)
+        with counter.evaluating():
+            profile = counter.profile(mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program)
+            executed = None if measured.varies else executed_classes(profile)
+            evidence = None if work.profile is None else stored(profile, work.profile)
+    if evidence is None:
+        return Counts(executed=executed)
     if "purposes" in work.cell.profile:
         mechanism = "none" if armed is None else mechanism_seen(work.kind, armed.attachment.point, armed.seen)
         evidence = evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})

@@ -328,7 +328,7 @@ def _samples(
         raise EvidenceError(f"a round of {row.loop} took {samples[0]:.10g} instructions, which is no whole number")
     if counter is None:
         return tuple(samples), None
-    with step("count instructions"):
+    with step("count instructions"), counter.evaluating():
         return tuple(samples), counter.profile_rounds(written, timed, cell=cell.id, rounds=row.rounds)
 
 

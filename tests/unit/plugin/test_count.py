@@ -49,11 +49,12 @@ KEPT_APART = "kept-apart"
 @pytest.fixture(scope="module", params=["translated-anew", KEPT_APART])
 def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The plugin as a program of this host's, in a QEMU that has one translation of each block, or two."""
-    program = tmp_path_factory.mktemp("count") / request.param
+    qemu: str = request.param
+    program = tmp_path_factory.mktemp("count") / qemu
     images = data_dir("images")
     sources = [Path(__file__).parent / "count_driver.c", *sorted((images / "plugin").glob("*.c"))]
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin"]
-    if request.param == KEPT_APART:
+    if qemu == KEPT_APART:
         flags.append("-DKEEPS_APART")
     includes = [f"-I{images / 'plugin'}", f"-I{images / 'guest'}"]
     argv = ["gcc", *flags, *includes, "-o", str(program), *map(str, sources)]
@@ -64,7 +65,7 @@ def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def execute(driver: Path, counts: Path, blocks: Iterable[str], *options: str) -> int:
     """Returns how many blocks were translated."""
     text = "".join(f"{one}\n" for one in blocks)
-    argv = [driver, f"out={counts}", *options]
+    argv = [str(driver), f"out={counts}", *options]
     return int(subprocess.run(argv, input=text, stdout=subprocess.PIPE, text=True, check=True, timeout=600).stdout)
 
 

@@ -21,10 +21,8 @@ WRITTEN = "region 3 1\nc1000000 55 3 0 0 0\nregion 6 1\nc1000000 55 6 0 0 0\n"
 def counter(folder: Path, function: str) -> Counter:
     guest: Any = SimpleNamespace(
         counts_file=folder / "guest.counts",
-        machine=SimpleNamespace(counter=SimpleNamespace(is_detailed=False, caches=None), timing="instructions"),
+        machine=SimpleNamespace(counter=SimpleNamespace(is_detailed=False, caches=None)),
         known_slots=frozenset(),
-        pause=lambda: None,
-        resume=lambda: None,
         get=lambda path, largest: b"",
     )
     guest.counts_file.write_text(WRITTEN)
