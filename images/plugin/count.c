@@ -6,10 +6,10 @@
 //   -plugin file=count.so,out=FILE,classes=on
 //
 // The program says where by marks (images/guest/region.h). Until it arms the counting nothing is counted, and nothing
-// costs time but a look at each new translation. While it counts, QEMU executes other translations, which it keeps: calls
-// that are measured again and again are translated once. Those do not jump to each other directly, so where much is
-// executed, and in a QEMU that cannot have them, arming and disarming make it translate everything anew. With detail, a
-// guest goes on counting once it has been armed.
+// costs time but a look at each new translation. While it counts, QEMU executes other translations, which it keeps:
+// calls that are measured again and again are translated once. Those do not jump to each other directly, so where much
+// is executed, and in a QEMU that cannot have them, arming and disarming make it translate everything anew. With
+// detail, a guest goes on counting once it has been armed.
 // With classes, only these are counted (see classes.h), in every translation and at any time: an addition for one
 // instruction in ten. Arming costs nothing then.
 // An instruction is its virtual address and its bytes, for probes patch code. Those below the address (in hex) are
@@ -81,8 +81,8 @@ static struct block blocks[BLOCKS];
 static const struct block *previous[VCPUS];
 static uint32_t block_slots[BLOCK_SLOTS];	// as slots
 static uint32_t used, used_blocks, in_region;
-static bool armed, apart, classed, detailed, stacked, landmarked, cached, copies_data, is_counting, is_modelling, is_open, has_region,
-	has_failed;
+static bool armed, apart, classed, detailed, stacked, landmarked, cached, copies_data, is_counting, is_modelling, is_open,
+	has_region, has_failed;
 static uint64_t together, seen, seen_together;	// what has been counted on a stack
 static uint64_t executed_apart;			// since the counting was armed
 static uint32_t together_index = RECORDS;
@@ -314,7 +314,7 @@ static void keep_classes(void)
 static qemu_plugin_id_t self;
 static void translate_anew(void);
 
-static void translate_together(void)
+static void chain_translations(void)
 {
 	apart = false;
 	qemu_loglevel ^= QEMU_NOCHAIN;
@@ -350,7 +350,7 @@ static void keep_region(void)
 	flush();
 	executed_apart += total;
 	if (apart && executed_apart > WORTH_TRANSLATING)
-		translate_together();
+		chain_translations();
 }
 
 static void pass_mark(unsigned int vcpu, void *mark)

@@ -154,7 +154,8 @@ class Counter:
         """As ``places``, without reading the kernel's list again for what is in the slots that a profile has found."""
         places = self.places(program)
         made = frozenset(code for code in counted.counts if places.is_made(code.address))
-        # Another probe of the same point has the same instructions in the same slot, and no other code ends like it.
+        # Another probe of the same point has the same instructions in the same slot. No other code consists of the
+        # probed instruction and of what ends it, a breakpoint or a jump back.
         if made <= self.guest.known_slots:
             return replace(places, made_at=lambda _: SLOT)
         self.guest.known_slots |= {code for code in made if places.made_at(code.address) == SLOT}
