@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, find_revision
 from orchestrator.artifacts.kernel_build import TreeBuild
@@ -24,6 +25,7 @@ from orchestrator.cli import options
 from orchestrator.cli.commits import CommitRuns
 from orchestrator.cli.compared import compared_runs
 from orchestrator.cli.measuring import Measurer
+from orchestrator.cli.one_guest import known_cpu
 from orchestrator.comparison.comparison import CellPair, Comparison, compare
 from orchestrator.cost.costs import (
     Cost,
@@ -46,11 +48,11 @@ from orchestrator.cost.request import (
     experiment_text,
 )
 from orchestrator.cost.subjects import subjects
-from orchestrator.errors import UsageError
+from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import check_budgets, plan
-from orchestrator.experiment.source import read_source, stored_budgets
+from orchestrator.experiment.source import read_budgets, stored_budgets
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.paths import cache_dir, lab_dir, user_path
@@ -58,6 +60,7 @@ from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets
 from orchestrator.results.contract import all_ok
 from orchestrator.results.runs import Run, UnknownRun, find_run
+from orchestrator.run.machines import check_possible
 
 CostForm = StrEnum("CostForm", "TABLE MARKDOWN JSON CSV VERISTAT GITHUB")
 _SYMBOLS = 8
@@ -112,27 +115,36 @@ def cost(
 
     Exits with 1 if a cost could not be measured or is beyond what is allowed.
     """
-    if workload is not None and call is not None:
-        raise UsageError("--call and --workload exclude each other", hint="name one of them")
+    for one, other, is_wrong in (
+        ("--call", "--workload", call is not None and workload is not None),
+        ("--at-most", "--budget", at_most is not None and budget is not None),
+    ):
+        if is_wrong:
+            raise UsageError(f"{one} and {other} exclude each other", hint="name one of them")
+    if hits != 1 and workload is None:
+        raise UsageError("is of calls of your own only", where="--hits", hint="name them: --workload FILE.c")
     measurer = Measurer(jobs, offline=offline, verbose=verbose, fleet=fleet)
     measurer.check()
     given = Calls(call, None if workload is None else user_path(str(workload)), point, hits)
-    kernels = [cost_kernel(name.strip()).argument for name in on.split(",") if name.strip()]
+    kernels = list(dict.fromkeys(cost_kernel(name.strip()).argument for name in on.split(",") if name.strip()))
     if not kernels:
         raise UsageError("names no kernel", where="--kernels", hint="for example --kernels 6.1,7.3")
+    check_possible(cost_kernel(kernels[0]), known_cpu(cpu), GuestDisks())
+    own = {} if budget is None else read_budgets(budget).plain()
     other = against if against is not None and _is_subject(against) else None
     with options.printed_steps(verbose=verbose):
         lines, before = _lines([*names, *([other] if other else [])], kernels[0], cpu, given, offline=offline), []
     if other is not None:
         before = [line for line in lines if line.subject.source == other]
         lines = [line for line in lines if line.subject.source != other]
-    budgets = _budgets(budget, at_most, [*lines, *before], is_growth=against is not None)
+    growth = _GROWTH if against is not None and budget is None else {}
+    budgets = {**growth, **own} if at_most is None else allowed([*lines, *before], at_most)
     text = experiment_text(_name(names), [*before, *lines], kernels, cpu, budgets)
     if print_only:
         typer.echo(text.replace(f"{Path.cwd()}/", "./"), nl=False)
         return
     with _written(text) as file:
-        experiment = load_experiment(file, kinds(), [], qemu_cpu_names)
+        experiment = _loaded(file)
         reference = None
         if against is not None and other is None:
             reference = _reference(against, file, names, measurer)
@@ -151,28 +163,13 @@ def _lines(names: Sequence[str], kernel: str, cpu: str, given: Calls, *, offline
     context = options.open_context(offline=offline)
     ready = ready_kernel(context, cost_kernel(kernel))
     finder = CallFinder(context, ready, cpu, given)
-    return [finder.line(subject) for name in names for subject in subjects(context, ready, name)]
+    found = (subject for name in names for subject in subjects(context, ready, name))
+    return [finder.line(subject) for subject in {one.row: one for one in found}.values()]
 
 
 def _name(names: Sequence[str]) -> str:
     first = re.sub(r"[^A-Za-z0-9]+", "-", Path(names[0]).name.split(".")[0]).strip("-")
     return f"cost-{first[:40] or 'hit'}"
-
-
-def _budgets(
-    file: Path | None, at_most: float | None, lines: Sequence[Line], *, is_growth: bool
-) -> Mapping[str, object]:
-    if at_most is not None and file is not None:
-        raise UsageError("--at-most and --budget exclude each other", hint="name one of them")
-    if at_most is not None:
-        return allowed(lines, at_most)
-    if file is None:
-        return _GROWTH if is_growth else {}
-    data = read_source(file).data
-    if not isinstance(data, dict):
-        raise UsageError("expected a mapping of cells to budgets, such as {kprobe: +5}", where=str(file))
-    inner = data.get("budgets", data)
-    return inner if isinstance(inner, dict) else data
 
 
 @contextmanager
@@ -181,6 +178,14 @@ def _written(text: str) -> Iterator[Path]:
         file = Path(folder) / "cost.yaml"
         file.write_text(text)
         yield file
+
+
+def _loaded(file: Path) -> Experiment:
+    try:
+        return load_experiment(file, kinds(), [], qemu_cpu_names)
+    except ConfigError as error:
+        where = error.where.replace(str(file), "the experiment of --print")
+        raise ConfigError(error.what, where=where, detail=error.detail, hint=error.hint) from None
 
 
 def _measured(experiment: Experiment, measurer: Measurer) -> Run:

@@ -21,8 +21,8 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import templates
 from orchestrator.artifacts.modules import Module, check_parameter_names, takes_values, user_modules
+from orchestrator.catalog.cpus import CpuModel, cpus
 from orchestrator.catalog.cpus import cpu as cpu_model
-from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.data import similar_file, unknown
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_path
@@ -247,6 +247,13 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Boot the guest, even if a 
 ConsoleLog = Annotated[Path | None, typer.Option(help="Keep the guest's console log and the step log in this folder.")]
 
 
+def known_cpu(name: str) -> CpuModel:
+    """The CPU model of the catalogue, or QEMU's. Raises UsageError for an unknown one."""
+    if name not in cpus() and name not in qemu_cpu_names():
+        raise UsageError(unknown("CPU", name, cpus()), hint="or a CPU model of QEMU: qemu-system-x86_64 -cpu help")
+    return cpu_model(name)
+
+
 @dataclass(frozen=True)
 class GuestChoice:
     """A guest chosen on the command line; ``user`` and ``password_file`` are for the console of an image.
@@ -273,10 +280,7 @@ class GuestChoice:
         wanted = self._wanted()
         spec = kernel_spec(usual_kernel(self.image) if self.kernel is None else self.kernel)
         name = usual_cpu(spec) if self.cpu is None else self.cpu
-        if name not in cpus() and name not in qemu_cpu_names():
-            hint = "or a CPU model of QEMU: qemu-system-x86_64 -cpu help"
-            raise UsageError(unknown("CPU", name, cpus()), hint=hint)
-        check_possible(spec, cpu_model(name), wanted)
+        check_possible(spec, known_cpu(name), wanted)
         self.modules.check()
         if self.accel is Accel.INSTRUCTIONS and self.smp != 1:
             raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or use --accel tcg")

@@ -17,7 +17,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import KernelSpec, kernels
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, IMAGE, is_one_liner, probe_kind
+from orchestrator.catalog.probes import BASELINE, IMAGE, is_one_liner, probe_in_catalogue, probe_kind
 from orchestrator.catalog.words import system_calls
 from orchestrator.cost.reaching import (
     FoundCall,
@@ -30,6 +30,8 @@ from orchestrator.cost.reaching import (
 from orchestrator.cost.subjects import Place, Subject
 from orchestrator.errors import UsageError
 from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.fields import ValidationContext
+from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.program import PROGRAM
 
 DEFAULT_CPU = "xeon-e5410"
@@ -92,6 +94,9 @@ class CallFinder:
     def line(self, subject: Subject) -> Line:
         """Raises UsageError for a subject that no known call reaches, and that the user names none for."""
         place = subject.place if self.given.point is None else Place(function=self.given.point)
+        names_calls = self.given.call is not None or self.given.workload is not None
+        if names_calls and self.given.point is None and probe_in_catalogue(subject.row) is not None:
+            place = Place()  # a mechanism is anywhere
         if self.given.workload is not None:
             return self._by_workload(subject, place, self.given.workload)
         if self.given.call is not None:
@@ -121,21 +126,24 @@ class CallFinder:
         return self._line(subject, point, benchmark, self.given.hits)
 
     def _by_call(self, subject: Subject, place: Place, name: str) -> Line:
-        made = call_table().get(name)
-        found = reaching_system_call(name) if made is None else FoundCall.of(made, made.events[0], 1)
-        if found is None and name not in system_calls():
+        known = reaching_system_call(name)
+        made = call_table().get(name) or (None if known is None else call_table()[known.name])
+        if made is None and name not in system_calls():
             raise UsageError(unknown("call", name, [*call_table(), *system_calls()]), where="--call")
-        benchmark = {"name": "syscall", "call": name} if found is None else found.benchmark
-        if place.function is not None and found is not None and ":" not in place.function:
+        if made is None:
+            point = place.function or self._wrapper(place.system_call or name)
+            return self._line(subject, point, {"name": "syscall", "call": name}, 1)
+        if place.function is not None and ":" not in place.function:
             entered = known_call(place.function)
-            if entered is None or entered.name != found.name:
-                its = self._reached_functions().calls.get(found.name, {})
-                entered = ReachedFunctions(calls={found.name: its}).call(place.function)
+            if entered is None or entered.name != made.name:
+                its = self._reached_functions().calls.get(made.name, {})
+                entered = ReachedFunctions(calls={made.name: its}).call(place.function)
             if entered is None:
-                raise self._unreached(place.function, f"the call {found.name} does not enter it")
+                raise self._unreached(place.function, f"the call {made.name} does not enter it")
             return self._line(subject, entered.function, entered.benchmark, entered.hits)
-        call = name if found is None else found.function
-        return self._line(subject, place.function or self._wrapper(place.system_call or call), benchmark, 1)
+        event = next((one for one in (place.system_call, name) if one in made.events), made.events[0])
+        found = FoundCall.of(made, event, 1 if place.function else made.events.count(event))
+        return self._line(subject, place.function or self._wrapper(event), found.benchmark, found.hits)
 
     def _by_function(self, subject: Subject, function: str) -> Line:
         found = known_call(function) or self._reached_functions().call(function)
@@ -158,7 +166,8 @@ class CallFinder:
 
     def _reached_functions(self) -> ReachedFunctions:
         if not self._reached:
-            machine = Machine(cpu=self.cpu, memory=_MEMORY)
+            names = {"cpu": self.cpu, "memory": _MEMORY}
+            machine = Machine.model_validate(names, context=ValidationContext(qemu_cpu_names))
             self._reached.append(reached_functions(self.context, self.kernel, machine))
         return self._reached[0]
 
@@ -203,4 +212,7 @@ def _table_name(lines: Sequence[Line], tables: Iterable[tuple[str | None, str, b
 
 def allowed(lines: Sequence[Line], at_most: float) -> Mapping[str, object]:
     """Budgets that allow each line so many instructions a hit."""
-    return {f"probe={probe_kind(line.subject.row).name}": {"overhead": f"<={at_most * line.hits:g}"} for line in lines}
+    return {
+        f"probe={probe_kind(line.subject.row).name}": {"overhead": f"<={round(at_most * line.hits, 3):.15g}"}
+        for line in lines
+    }

@@ -14,6 +14,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.probes import (
+    BASELINE,
     BPF_SUFFIXES,
     ONE_PROGRAM,
     PREFIX,
@@ -131,8 +132,8 @@ def read_script(file: Path) -> str:
         with file.open(encoding="utf-8") as script:
             text = script.read(_LARGEST_SCRIPT)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not UTF-8 text"
-        raise ConfigError(f"cannot be read: {reason.lower()}", where=str(file)) from None
+        reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else "not UTF-8 text"
+        raise ConfigError(f"cannot be read: {reason}", where=str(file)) from None
     try:
         return one_liner(" ".join(_COMMENTS.sub(lambda found: found[1] or " ", text).split()))
     except ConfigError as error:
@@ -147,8 +148,10 @@ def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subje
     if is_one_liner(text):
         return [Subject(f"{PREFIX} {one_liner(text)}", text, place_of_one_liner(one_liner(text)))]
     kind = probe_in_catalogue(text)
-    if kind is not None:
+    if kind is not None and kind.name != BASELINE:
         return [Subject(text, text, _place_of(kind))]
+    if kind is not None:
+        raise UsageError(f"'{BASELINE}' has no cost: it is what the others are compared with")
     path, parameters = split_path(text)
     if path.endswith(_SCRIPT):
         script = read_script(user_path(path))

@@ -318,10 +318,24 @@ def stored_budgets(directory: Path) -> Budgets:
         return Budgets()
     above = text.count("\n", 0, block.start())
     source = parse(block[0], lambda line: f"{path}:{above + line}")
-    data = source.data.get(KEY) if isinstance(source.data, dict) else None
+    return _budgets_in(source, (KEY,), lambda line: f"{path}:{above + line}")
+
+
+def read_budgets(path: Path) -> Budgets:
+    """The budgets of a file that has nothing else, or of an experiment. Raises ConfigError with their place in it."""
+    source = read_source(path)
+    inside = (KEY,) if isinstance(source.data, dict) and KEY in source.data else ()
+    return _budgets_in(source, inside, lambda line: f"{path}:{line}")
+
+
+def _budgets_in(source: Source, inside: tuple[str, ...], place: Callable[[int], str]) -> Budgets:
+    data = source.data
+    for key in inside:
+        data = data.get(key) if isinstance(data, dict) else None
     try:
         return Budgets.of(data)
     except BudgetError as error:
-        place, sentence = error.problems[0]
-        line = above + source.lines.get((KEY, *place), 1)
-        raise ConfigError(f"{'.'.join((KEY, *place))}: {sentence}", where=f"{path}:{line}") from None
+        path, sentence = error.problems[0]
+        keys = (*inside, *path)
+        what = ": ".join(part for part in (".".join(keys), sentence) if part)
+        raise ConfigError(what, where=place(source.lines.get(keys, 1))) from None
