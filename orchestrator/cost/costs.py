@@ -188,9 +188,7 @@ def _figures(one: Cost, reasons: Sequence[str]) -> list[str]:
     return [
         figure(one.hit, unit),
         "" if one.difference is None else signed_figure(one.difference, unit),
-        ", ".join(
-            str(budgeted.allowance) for budgeted in (one.change.budgeted if one.change else ()) if budgeted.is_own
-        ),
+        one.allowed,
         "" if one.nanoseconds is None else f"{one.nanoseconds:.0f}",
         one.mechanism,
         NOTHING if one.hits is None else str(one.hits),
@@ -268,11 +266,15 @@ def verdict(found: Sequence[Cost]) -> str:
     """One sentence on all costs."""
     failed = sum(one.cell.status == "failed" for one in found)
     beyond = sum(bool(one.beyond) for one in found)
+    measured = sum(one.hit is not None for one in found)
     if failed:
         return f"❌ {failed} of {counted(len(found), 'cost')} could not be proved."
     if beyond:
         return f"❌ {beyond} of {counted(len(found), 'cost')} beyond what is allowed."
-    return f"✅ {counted(len(found), 'cost')} measured, none beyond what is allowed."
+    if not measured:
+        return "❌ No cost could be measured."
+    others = f"; {len(found) - measured} unsupported" if measured < len(found) else ""
+    return f"✅ {counted(measured, 'cost')} measured, none beyond what is allowed{others}."
 
 
 def explained(found: Sequence[Cost], before: Run, after: Run) -> Iterator[tuple[Cost, ProfileDifference]]:

@@ -631,7 +631,8 @@ def test_a_path_with_parameters_is_relative_to_the_file(load: Loader, tmp_path: 
     [
         ("./own.c.j2 size", "found 'size' after a module's path; a parameter is NAME=VALUE"),
         ("./own.c.j2 size=1 size=1", "found parameter 'size' twice; give it once"),
-        ("./own.bpf.c size=1", "your own BPF programs take no parameters"),
+        ("./own.bpf.c size=1", "found 'size=1' after own.bpf.c; BPF programs take program=NAME, one of the file's"),
+        ("./own.bpf.c program=on-read", "found 'program=on-read'; a program's name is that of a function of C"),
         ("kprobe size=1", "only modules of your own take parameters, and kprobe is a probe of the lab"),
     ],
 )

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Are a run's figures told a hit of each subject and kernel, in every form, with the budgets that they break?"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from record_builders import cell, evidence, failed, run
+
+from orchestrator.comparison.comparison import CellPair, compare
+from orchestrator.cost.costs import Cost, cost_comment, cost_csv, cost_json, cost_sheet, costs, verdict, veristat_csv
+from orchestrator.cost.request import Line
+from orchestrator.cost.subjects import Place, Subject
+from orchestrator.results.budgets import Budgets
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.runs import Run
+
+SIZES = {"bpf_verified": 36, "bpf_instructions": 37, "bpf_machine_code_bytes": 190, "bpf_stack_bytes": 24}
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Line:
+    """A program of a BPF file."""
+    return program(tmp_path, "on_read")
+
+
+def program(folder: Path, name: str, file: str = "own.bpf.c") -> Line:
+    (folder / file).touch()
+    place = Place("vfs_read")
+    own = Subject(f"{folder / file} program={name}", file, place, name, "bpf-kprobe")
+    return Line(own, "vfs_read", {"name": "workload", "file": "/read.c"})
+
+
+def measured(overhead: float, /, name: str = "own.bpf.c.program-on_read", hits: int = 1, **changes: Any) -> CellRecord:
+    """A program's cell; a call hits it so many times."""
+    kernel = str(changes.get("kernel", "debian-amd64"))
+    of_program: dict[str, Any] = {
+        "id": f"xeon-e5410/{kernel}/{name}/noop",
+        "cpu": "xeon-e5410",
+        "kernel": kernel,
+        "probe": name,
+        "samples": [670 + overhead] * 2,
+        "value": 670 + overhead,
+        "overhead": overhead,
+        "interval": [overhead, overhead],
+        "parameters": SIZES,
+        "evidence": evidence("kprobe", mechanism="own", hits=1000 * hits, calls=1000, hits_per_call=hits),
+    }
+    return cell("kprobe", **{**of_program, **changes})
+
+
+def without_number(status: str, reason: str, kernel: str = "debian-amd64") -> CellRecord:
+    own = measured(0, kernel=kernel)
+    kept = {key: getattr(own, key) for key in ("id", "cpu", "kernel", "probe")}
+    return failed("kprobe", reason, status=status, **kept)
+
+
+def found(
+    lines: Sequence[Line], cells: Sequence[CellRecord], budgets: Mapping[str, object] | None = None
+) -> Sequence[Cost]:
+    """The costs of a run's cells beside their budgets."""
+    pairs = [CellPair(None, one) for one in cells]
+    return costs(lines, run(*cells), compare(pairs, Budgets.of(budgets or {}), cells, cells))
+
+
+def shown(some: Sequence[Cost]) -> list[list[str]]:
+    """The table's heading and rows, without what is empty."""
+    grid = cost_sheet("cost-own", some).grid
+    return [["", *grid.headings], *([row.label, *row.cells] for row in grid.blocks[0])]
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Line) -> None:
+    (one,) = found([line], [measured(596)])
+    assert (one.hit, one.hits, one.mechanism, one.beyond, one.allowed) == (596, 1000, "bpf-kprobe", (), "")
+    assert one.plain() == {
+        "subject": "own.bpf.c",
+        "program": "on_read",
+        "kernel": "debian-amd64",
+        "cell": "xeon-e5410/debian-amd64/own.bpf.c.program-on_read/noop",
+        "status": "ok",
+        "reason": None,
+        "instructions": 596,
+        "interval": [596, 596],
+        "change": None,
+        "mechanism": "bpf-kprobe",
+        "hits": 1000,
+        "nanoseconds": None,
+        "nanoseconds_from": None,
+        "nanoseconds_to": None,
+        "verified": 36,
+        "program_instructions": 37,
+        "machine_code_bytes": 190,
+        "stack_bytes": 24,
+        "beyond": [],
+    }
+
+
+def test_what_a_call_adds_is_divided_among_its_hits(line: Line) -> None:
+    (one,) = found([line], [measured(1200, hits=3, interval=[1170, 1230])], {"*": {"overhead": "<=900"}})
+    assert (one.hit, one.hits, one.plain()["interval"]) == (400, 3000, [390, 410])
+    assert one.allowed == "<=900"
+    assert one.beyond
+
+
+def test_costs_are_in_the_order_of_lines_and_kernels(tmp_path: Path) -> None:
+    lines = [program(tmp_path, name) for name in ("on_read", "on_open")]
+    cells = [
+        measured(1, name="own.bpf.c.program-on_open", id="a"),
+        measured(2, kernel="debian-amd64", id="b"),
+        measured(3, kernel="debian-amd64@6.12", id="c"),
+        cell("none", id="d"),
+    ]
+    assert [(one.subject.name, one.hit) for one in found(lines, cells)] == [
+        ("on_read", 2),
+        ("on_read", 3),
+        ("on_open", 1),
+    ]
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+def test_the_table_has_only_columns_with_something_in_them(line: Line) -> None:
+    assert shown(found([line], [measured(596)])) == [
+        ["", "a hit", "mechanism", "hits", "verified", "size", "stack"],
+        ["on_read", "596", "bpf-kprobe", "1000", "36", "37", "24"],
+    ]
+    assert shown(found([line], [measured(596, parameters={})]))[0] == ["", "a hit", "mechanism", "hits"]
+
+
+def test_several_kernels_are_rows_below_a_program(line: Line) -> None:
+    cells = [measured(596), measured(610, kernel="debian-amd64@6.12")]
+    titles = [(row[0], row[1]) for row in shown(found([line], cells))]
+    assert titles == [("", "a hit"), ("on_read", ""), ("debian-amd64", "596"), ("debian-amd64@6.12", "610")]
+
+
+def test_what_failed_or_is_unsupported_says_why_once(line: Line) -> None:
+    cells = [
+        without_number("failed", "the verifier refuses it"),
+        without_number("unsupported", "it needs fprobes", "lab-x86_64-smp-bpf"),
+        without_number("failed", "the verifier refuses it", "debian-amd64@7.3"),
+    ]
+    some = found([line], cells)
+    assert [row[1] for row in shown(some)[2:]] == ["failed [1]", "unsupported [2]", "failed [1]"]
+    notes = cost_sheet("cost-own", some).footnotes
+    assert [(note.mark, note.text) for note in notes] == [(1, "the verifier refuses it"), (2, "it needs fprobes")]
+    assert verdict(some) == "❌ 2 of 3 costs could not be proved."
+
+
+def test_a_cost_beyond_its_budget_is_told(line: Line) -> None:
+    some = found([line], [measured(596)], {"*": {"overhead": "<=400"}})
+    assert some[0].beyond == ("overhead 596 instructions, allowed <=400",)
+    sheet = cost_sheet("cost-own", some)
+    assert sheet.sentences[-1] == "on_read on debian-amd64: overhead 596 instructions, allowed <=400."
+    assert [row.style for row in sheet.grid.blocks[0]] == ["red"]
+    assert verdict(some) == "❌ 1 of 1 cost beyond what is allowed."
+    assert not found([line], [measured(400)], {"*": {"overhead": "<=400"}})[0].beyond
+
+
+def test_the_verdict_counts_what_was_measured(line: Line) -> None:
+    lacking = without_number("unsupported", "it needs fprobes", "lab-x86_64-smp-bpf")
+    assert verdict(found([line], [measured(596)])) == "✅ 1 cost measured, none beyond what is allowed."
+    some = found([line], [measured(596), lacking])
+    assert verdict(some) == "✅ 1 cost measured, none beyond what is allowed; 1 unsupported."
+    assert verdict(found([line], [lacking])) == "❌ No cost could be measured."
+
+
+def test_json_and_csv_have_the_same_figures(line: Line) -> None:
+    cells = [measured(596), without_number("failed", 'said "no", twice', "debian-amd64@7.3")]
+    some = found([line], cells, {"*": {"overhead": "<=400"}})
+    as_json = json.loads(cost_json(run(*cells), some))
+    assert as_json["costs"] == [one.plain() for one in some]
+    assert as_json["run"] == run(*cells).run
+    rows = list(csv.DictReader(io.StringIO(cost_csv(some))))
+    assert [row["instructions"] for row in rows] == ["596.0", ""]
+    assert rows[0]["interval"] == "596.0 596.0"
+    assert rows[0]["beyond"] == "overhead 596 instructions, allowed <=400"
+    assert rows[1]["reason"] == 'said "no", twice'
+    assert list(rows[0]) == list(some[0].plain())
+
+
+def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: Line) -> None:
+    own = measured(596)
+    assert veristat_csv(found([line], [own])).splitlines() == [
+        "file_name,prog_name,verdict,total_insns,prog_size,prog_size_jited,stack_depth",
+        "own.bpf.c,on_read,success,36,37,190,24",
+    ]
+    lines = veristat_csv(found([line], [own, without_number("failed", "refused", "debian-amd64@7.3")])).splitlines()
+    assert lines[1:] == [
+        "own.bpf.c@debian-amd64,on_read,success,36,37,190,24",
+        "own.bpf.c@debian-amd64@7.3,on_read,failure,N/A,N/A,N/A,N/A",
+    ]
+
+
+def test_a_comment_can_be_found_again_and_has_verdict_table_and_reasons(line: Line, tmp_path: Path) -> None:
+    cells = [measured(596), without_number("failed", "the verifier <refuses> it", "debian-amd64@7.3")]
+    own = Run(run(*cells), tmp_path)
+    lines = cost_comment("cost-own", found([line], cells), own, own).splitlines()
+    assert lines[0] == "<!-- probe-lab: cost-own -->"
+    assert lines[2] == "**❌ 1 of 2 costs could not be proved.**"
+    assert any(line.startswith("| ") and " 596 " in line for line in lines)
+    assert any("the verifier &lt;refuses&gt; it" in line for line in lines)
+    assert lines[-1].startswith(f"<sub>run {own.record.run}")

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which call reaches a subject, at which point, and does the experiment that measures it load?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from host_toolchain import a_kernel
+
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.cost.reaching import ReachedFunctions
+from orchestrator.cost.request import (
+    DEFAULT_CPU,
+    DEFAULT_KERNEL,
+    CallFinder,
+    Calls,
+    Line,
+    allowed,
+    cost_kernel,
+    experiment_text,
+)
+from orchestrator.cost.subjects import Place, Subject
+from orchestrator.errors import UsageError
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.plan import plan
+
+REACHED = ReachedFunctions(
+    calls={
+        "getppid": {"__x64_sys_getppid": 1},
+        "read_zero": {"vfs_read": 1, "read_iter_zero": 1},
+        "open": {"do_sys_openat2": 1, "__x64_sys_close": 1},
+        "rename": {"vfs_rename": 2, "only_by_rename": 2},
+    }
+)
+ONE = "bpftrace: kprobe:vfs_read { @ = count(); }"
+
+
+def finder(folder: Path, kernel: str = DEFAULT_KERNEL, **given: Any) -> CallFinder:
+    context = BuildContext(Cache(folder / "cache"), offline=True)
+    return CallFinder(context, a_kernel(kernel), DEFAULT_CPU, Calls(**given), [REACHED])
+
+
+def at(function: str) -> Subject:
+    return Subject(f"./own.bpf.c program=at_{function}", "own.bpf.c", Place(function), f"at_{function}")
+
+
+def of_call(name: str) -> Subject:
+    return Subject(f"./own.bpf.c program=of_{name}", "own.bpf.c", Place(system_call=name), f"of_{name}")
+
+
+MODULE = Subject("./own.c", "own.c", Place())
+MECHANISM = Subject("kprobe", "kprobe", Place("vfs_read"))
+
+
+def made(line: Line) -> str:
+    """The call, or the file with its name alone."""
+    return str(line.benchmark.get("call") or Path(str(line.benchmark["file"])).name)
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("named", "point", "call", "hits"),
+    [
+        (at("vfs_read"), "vfs_read", "read_zero.c", 1),
+        (at("vfs_r*d"), "vfs_read", "read_zero.c", 1),
+        (at("only_by_rename"), "only_by_rename", "rename.c", 2),
+        (of_call("getppid"), "__x64_sys_getppid", "getppid", 1),
+        (of_call("close"), "__x64_sys_close", "open.c", 1),
+        (of_call("rename"), "__x64_sys_rename", "rename.c", 2),
+        (MECHANISM, "vfs_read", "read_zero.c", 1),
+    ],
+)
+def test_a_call_is_found_that_reaches_the_place(
+    named: Subject, point: str, call: str, hits: int, tmp_path: Path
+) -> None:
+    line = finder(tmp_path).line(named)
+    assert (line.subject, line.point, made(line), line.hits) == (named, point, call, hits)
+    assert line.benchmark.get("hits", 1) == hits
+    assert line.benchmark["calls"] == 1000
+    assert line.benchmark["repeats"] == 2
+
+
+@pytest.mark.parametrize(
+    ("named", "given", "point", "call", "hits"),
+    [
+        (MODULE, {"call": "read"}, "__x64_sys_read", "read_zero.c", 1),
+        (MODULE, {"call": "read_zero", "point": "vfs_read"}, "vfs_read", "read_zero.c", 1),
+        (MODULE, {"call": "close"}, "__x64_sys_close", "open.c", 1),
+        (MODULE, {"call": "rename"}, "__x64_sys_rename", "rename.c", 2),
+        (MODULE, {"call": "rename", "point": "vfs_rename"}, "vfs_rename", "rename.c", 2),
+        (MODULE, {"call": "getuid"}, "__x64_sys_getuid", "getuid", 1),
+        (MODULE, {"call": "getppid", "point": "ext4:some_function"}, "ext4:some_function", "getppid", 1),
+        (MODULE, {"point": "do_sys_openat2"}, "do_sys_openat2", "open.c", 1),
+        (of_call("close"), {"call": "open"}, "__x64_sys_close", "open.c", 1),
+        (of_call("getppid"), {"call": "read"}, "__x64_sys_read", "read_zero.c", 1),
+        (MECHANISM, {"call": "getppid"}, "__x64_sys_getppid", "getppid", 1),
+        (at("vfs_read"), {"workload": Path("/w.c")}, "vfs_read", "w.c", 1),
+        (at("vfs_read"), {"workload": Path("/w.c"), "hits": 3}, "vfs_read", "w.c", 3),
+        (at("vfs_read"), {"workload": Path("/w.c"), "point": "ksys_read"}, "ksys_read", "w.c", 1),
+        (of_call("openat"), {"workload": Path("/w.c")}, "__x64_sys_openat", "w.c", 1),
+    ],
+)
+def test_the_user_may_name_calls_and_a_point(
+    named: Subject, given: Mapping[str, Any], point: str, call: str, hits: int, tmp_path: Path
+) -> None:
+    line = finder(tmp_path, **given).line(named)
+    assert (line.point, made(line), line.hits, line.benchmark.get("hits", 1)) == (point, call, hits, hits)
+
+
+@pytest.mark.parametrize(
+    ("named", "given", "where", "complaint"),
+    [
+        (at("vfs_raed"), {}, "vfs_raed", "no known call enters it"),
+        (at("vfs_read"), {"call": "getppid"}, "vfs_read", "the call getppid does not enter it"),
+        (at("vfs_read"), {"call": "raed"}, "--call", "unknown call 'raed'; .*did you mean 'read'"),
+        (of_call("mount"), {}, "of_mount", "no known call makes the system call mount"),
+        (MODULE, {}, "own.c", "which call it is reached by is not known"),
+        (MODULE, {"workload": Path("/w.c")}, "own.c", "where it is in the kernel is not known"),
+        (MECHANISM, {"workload": Path("/w.c")}, "kprobe", "where it is in the kernel is not known"),
+        (MODULE, {"point": "nowhere"}, "nowhere", "no known call enters it"),
+    ],
+)
+def test_what_no_call_reaches_is_refused_with_what_to_do(
+    named: Subject, given: Mapping[str, Any], where: str, complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=complaint) as refused:
+        finder(tmp_path, **given).line(named)
+    assert refused.value.where == where
+    if where != "--call":
+        assert refused.value.hint
+    if where == "vfs_raed":
+        assert refused.value.hint.startswith("known calls enter vfs_read")
+
+
+def test_a_kernel_of_32_bits_has_its_own_functions_of_system_calls(tmp_path: Path) -> None:
+    assert finder(tmp_path, "debian-686").line(of_call("getppid")).point == "__ia32_sys_getppid"
+
+
+def test_a_version_of_linux_is_debians_kernel() -> None:
+    names = {name: cost_kernel(name).name for name in ("6.1", "6.12", "debian-686", "lab-i386-up")}
+    assert names == {
+        "6.1": "debian-amd64",
+        "6.12": "debian-amd64@6.12",
+        "debian-686": "debian-686",
+        "lab-i386-up": "lab-i386-up",
+    }
+
+
+# --- the experiment -------------------------------------------------------------------------------
+
+
+def loaded(folder: Path, lines: Sequence[Line], kernels: Sequence[str], budgets: Mapping[str, object]) -> Experiment:
+    for name in ("own.bpf.c", "own.c"):
+        (folder / name).touch()
+    (folder / "cost.yaml").write_text(experiment_text("cost-own", lines, kernels, DEFAULT_CPU, budgets))
+    return load_experiment(folder / "cost.yaml", kinds())
+
+
+def test_subjects_at_one_point_with_one_call_share_a_table(tmp_path: Path) -> None:
+    one_liner = Subject(ONE, "reads.bt", Place("vfs_read"))
+    own = finder(tmp_path)
+    lines = [own.line(one) for one in (at("vfs_read"), at("do_sys_openat2"), MECHANISM, one_liner)]
+    written = yaml.safe_load(experiment_text("cost-own", lines, ["debian-amd64"], DEFAULT_CPU, {}))
+    assert "budgets" not in written
+    assert {name: table["probes"] for name, table in written["tables"].items()} == {
+        "vfs-read": ["none", "./own.bpf.c program=at_vfs_read", "kprobe"],
+        "do-sys-openat2": ["none", "./own.bpf.c program=at_do_sys_openat2"],
+        "vfs-read-bpftrace": ["none", ONE],
+    }
+    assert written["tables"]["vfs-read-bpftrace"]["image"] == "debian-amd64-bpftrace"
+    cells = plan(loaded(tmp_path, lines, ["debian-amd64", "debian-amd64@6.12"], {})).cells
+    assert [cell.probe for cell in cells if cell.kernel == "debian-amd64@6.12"] == [
+        "none",
+        "own.bpf.c.program-at_vfs_read",
+        "kprobe",
+        "none",
+        "own.bpf.c.program-at_do_sys_openat2",
+        "none",
+        next(cell.probe for cell in cells if cell.probe.startswith("bpftrace.")),
+    ]
+    assert all(cell.profile == ("symbols",) for cell in cells)
+
+
+def test_one_table_is_written_without_a_name(tmp_path: Path) -> None:
+    line = finder(tmp_path, call="read").line(MODULE)
+    written = yaml.safe_load(experiment_text("cost-own", [line], ["debian-amd64"], DEFAULT_CPU, {}))
+    assert list(written) == ["name", "kernels", "machines", "profile", "points", "probes", "benchmark"]
+
+
+def test_tables_with_one_point_and_different_calls_have_different_names(tmp_path: Path) -> None:
+    lines = [
+        finder(tmp_path, call=call, point="f:g").line(one) for call, one in (("getppid", MODULE), ("read", MECHANISM))
+    ]
+    written = yaml.safe_load(experiment_text("cost-own", lines, ["debian-amd64"], DEFAULT_CPU, {}))
+    assert list(written["tables"]) == ["f-g-1", "f-g-2"]
+
+
+@pytest.mark.parametrize(
+    ("at_most", "limits"),
+    [(300, (300, 600)), (0, (0, 0)), (12.3456, (12.346, 24.691)), (12_345_678, (12_345_678, 24_691_356))],
+)
+def test_what_a_hit_may_cost_is_allowed_as_often_as_a_call_hits(
+    at_most: float, limits: tuple[float, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.bpf.c").touch()
+    lines = [finder(tmp_path).line(at(name)) for name in ("vfs_read", "only_by_rename")]
+    budgets = allowed(lines, at_most)
+    entries = loaded(tmp_path, lines, ["debian-amd64"], budgets).budgets.plain()
+    names = [f"probe=own.bpf.c.program-at_{name}" for name in ("vfs_read", "only_by_rename")]
+    assert entries == {name: {"overhead": f"<={limit}"} for name, limit in zip(names, limits, strict=True)}

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is what the user names taken apart into programs, and is each known to be where libbpf or bpftrace attaches it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from host_toolchain import a_kernel
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from orchestrator.artifacts.bpf_objects import BpfObject
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.sources import UserSource
+from orchestrator.cost.subjects import Place, Subject, place_of_one_liner, place_of_section, read_script, subjects
+from orchestrator.errors import BuildError, ConfigError, LabError, UsageError
+
+
+def named(folder: Path, text: str) -> list[Subject]:
+    return list(subjects(BuildContext(Cache(folder / "cache"), offline=True), a_kernel("debian-amd64"), text))
+
+
+def programs(file: Path, **sections: str) -> BpfObject:
+    return BpfObject(file, file, file, UserSource(file.name, str(file), {}), sections)
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "place"),
+    [
+        ("fentry/do_sys_openat2", Place("do_sys_openat2")),
+        ("fentry.s/__x64_sys_getppid", Place("__x64_sys_getppid")),
+        ("?fexit/vfs_read", Place("vfs_read")),
+        ("kprobe/vfs_read+0x10", Place("vfs_read")),
+        ("kprobe.multi/vfs_rea*", Place("vfs_rea*")),
+        ("kretprobe/vfs_read", Place("vfs_read")),
+        ("ksyscall/openat", Place(system_call="openat")),
+        ("kretsyscall/openat", Place(system_call="openat")),
+        ("lsm/file_open", Place("bpf_lsm_file_open")),
+        ("lsm.s/file_open", Place("bpf_lsm_file_open")),
+        ("tp/syscalls/sys_enter_openat", Place(system_call="openat")),
+        ("tracepoint/syscalls/sys_exit_read", Place(system_call="read")),
+        ("tracepoint/sched/sched_switch", Place()),
+        ("raw_tp/sys_enter", Place(system_call="getppid")),
+        ("raw_tracepoint/sched_switch", Place()),
+        ("kprobe", None),
+        ("kprobe/", None),
+        ("xdp", None),
+        ("nonsense/vfs_read", None),
+        ("", None),
+    ],
+)
+def test_a_section_says_where_libbpf_attaches_its_program(section: str, place: Place | None) -> None:
+    assert place_of_section(section) == place
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("kprobe:vfs_read { @ = count(); }", Place("vfs_read")),
+        ("k:vfs_rea* { @ = count(); }", Place("vfs_rea*")),
+        ("kretprobe:vfs_read,kprobe:vfs_write { @ = count(); }", Place("vfs_read")),
+        ("fentry:vmlinux:vfs_read { @ = count(); }", Place("vfs_read")),
+        ("BEGIN { @x = 1; } kfunc:vfs_open { @ = count(); }", Place("vfs_open")),
+        ("tracepoint:syscalls:sys_enter_openat { @ = count(); }", Place(system_call="openat")),
+        ("t:raw_syscalls:sys_exit { @ = count(); }", Place(system_call="getppid")),
+        ("rawtracepoint:sys_enter { @ = count(); }", Place(system_call="getppid")),
+        ("tracepoint:sched:sched_switch { @ = count(); }", Place()),
+        ("uprobe:/bin/sh:main { @ = count(); }", Place()),
+        ("BEGIN { }", Place()),
+        ("", Place()),
+    ],
+)
+def test_the_first_probe_of_a_one_liner_says_where_it_is(text: str, place: Place) -> None:
+    assert place_of_one_liner(text) == place
+
+
+@given(st.text(max_size=60))
+@example("tracepoint/")
+@example("kprobe.multi/" + "*" * 40)
+def test_any_text_is_a_section_or_none(text: str) -> None:
+    assert place_of_section(text) is None or isinstance(place_of_section(text), Place)
+    assert isinstance(place_of_one_liner(text), Place)
+
+
+# --- scripts --------------------------------------------------------------------------------------
+
+
+def test_a_script_is_a_one_liner_without_its_comments(tmp_path: Path) -> None:
+    file = tmp_path / "reads.bt"
+    file.write_text(
+        "#!/usr/bin/env bpftrace\n/* Reads\n * by size */\nkprobe:vfs_read // of all\n{\n"
+        '\tprintf("// not a comment /* either */ %d\\n", arg2);\n}\n'
+    )
+    assert read_script(file) == 'kprobe:vfs_read { printf("// not a comment /* either */ %d\\n", arg2); }'
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "a one-liner has a probe and an action"),
+        (b"\xff\xfe", "cannot be read: not UTF-8 text"),
+        (b"a" * 20_000, "at most 500 are allowed"),
+        (b"interval:s:1 { exit(); }", "the clock or the CPU hits it"),
+    ],
+)
+def test_a_wrong_script_is_refused_by_its_name(content: bytes, complaint: str, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.bt"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=complaint) as refused:
+        read_script(file)
+    assert refused.value.where == str(file)
+
+
+@given(st.binary(max_size=300))
+def test_a_script_of_any_bytes_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    file = tmp_path_factory.getbasetemp() / "any.bt"
+    file.write_bytes(content)
+    try:
+        text = read_script(file)
+    except ConfigError:
+        return
+    assert text.isprintable()
+
+
+# --- subjects -------------------------------------------------------------------------------------
+
+
+def test_each_program_of_a_file_is_a_subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "own.bpf.c"
+    file.touch()
+    made = programs(file, on_open="fentry/do_sys_openat2", part="kprobe", on_read="kprobe/vfs_read", other="tp/a/b")
+    monkeypatch.setattr("orchestrator.cost.subjects.bpf_object", lambda *_: made)
+    monkeypatch.chdir(tmp_path)
+    found = named(tmp_path, "own.bpf.c")
+    assert [(one.title, one.source, one.mechanism, one.place) for one in found] == [
+        ("on_open", "own.bpf.c", "bpf-fentry", Place("do_sys_openat2")),
+        ("on_read", "own.bpf.c", "bpf-kprobe", Place("vfs_read")),
+        ("other", "own.bpf.c", "bpf-tracepoint", Place()),
+    ]
+    assert [one.row for one in found] == [f"{file} program={one.name}" for one in found]
+    (one,) = named(tmp_path, "own.bpf.c program=on_read")
+    assert one == found[1]
+    with pytest.raises(BuildError, match=r"unknown program 'on_raed'.*did you mean 'on_read'"):
+        named(tmp_path, "own.bpf.c program=on_raed")
+
+
+def test_a_file_whose_programs_are_attached_nowhere_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "own.bpf.o"
+    file.touch()
+    monkeypatch.setattr("orchestrator.cost.subjects.bpf_object", lambda *_: programs(file, part="xdp"))
+    with pytest.raises(UsageError, match="no program of it is attached") as refused:
+        named(tmp_path, str(file))
+    assert refused.value.where == str(file)
+
+
+def test_scripts_lines_modules_and_mechanisms_are_subjects(tmp_path: Path) -> None:
+    script, module = tmp_path / "reads.bt", tmp_path / "own.c"
+    script.write_text("kprobe:vfs_read { @ = count(); }\n")
+    module.touch()
+    line = "bpftrace: kprobe:vfs_read { @ = count(); }"
+    for text, row, place in [
+        (str(script), line, Place("vfs_read")),
+        ("bpftrace:   kprobe:vfs_read { @ = count(); } ", line, Place("vfs_read")),
+        (f"{module} size=4", f"{module} size=4", Place()),
+        ("kprobe", "kprobe", Place("vfs_read")),
+        ("bpf-tracepoint", "bpf-tracepoint", Place(system_call="getppid")),
+    ]:
+        (one,) = named(tmp_path, text)
+        assert (one.row, one.source, one.title, one.place) == (row, text, text, place)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("kprob", "unknown probe or file 'kprob'.*did you mean 'kprobe'"),
+        ("none", "'none' has no cost"),
+        ("missing.c", "this file does not exist"),
+        ("missing.bt", "no such file or directory"),
+        ("", "your own module is"),
+        ("x.bpf.c size=1", "BPF programs take program=NAME"),
+        ("x.bpf.c program=a-b", "a program's name is that of a function of C"),
+        ("bpftrace:", "a one-liner has a probe and an action"),
+    ],
+)
+def test_what_is_no_subject_is_refused(
+    text: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.bpf.c").touch()
+    with pytest.raises(UsageError, match=complaint):
+        named(tmp_path, text)
+
+
+@given(
+    st.text(max_size=40) | st.sampled_from(["~", "~nobody-at-all/x.c", "\0.bt", "a\0b.c", "x" * 300 + ".bt", ".bpf.c"])
+)
+def test_any_text_is_a_subject_or_refused_in_a_sentence(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    try:
+        found = named(tmp_path_factory.getbasetemp(), text)
+    except LabError:
+        return
+    assert found
