@@ -59,7 +59,7 @@ from orchestrator.paths import cache_dir, lab_dir, user_path
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets
 from orchestrator.results.contract import all_ok
-from orchestrator.results.runs import Run, UnknownRun, find_run
+from orchestrator.results.runs import Run, find_run
 from orchestrator.run.machines import check_possible
 
 CostForm = StrEnum("CostForm", "TABLE MARKDOWN JSON CSV VERISTAT GITHUB")
@@ -115,12 +115,12 @@ def cost(
 
     Exits with 1 if a cost could not be measured or is beyond what is allowed.
     """
-    for one, other, is_wrong in (
+    for option, excluded, is_wrong in (
         ("--call", "--workload", call is not None and workload is not None),
         ("--at-most", "--budget", at_most is not None and budget is not None),
     ):
         if is_wrong:
-            raise UsageError(f"{one} and {other} exclude each other", hint="name one of them")
+            raise UsageError(f"{option} and {excluded} exclude each other", hint="name one of them")
     if hits != 1 and workload is None:
         raise UsageError("is of calls of your own only", where="--hits", hint="name them: --workload FILE.c")
     measurer = Measurer(jobs, offline=offline, verbose=verbose, fleet=fleet)
@@ -200,7 +200,7 @@ def _reference(against: str, file: Path, names: Sequence[str], measurer: Measure
     """The stored run of this name, or one of the subjects' files at this commit."""
     try:
         return find_run(against, lab_dir())
-    except UnknownRun as unknown:
+    except UsageError as unknown:
         folder = next((path.parent for name in names if (path := user_path(name.split()[0])).exists()), None)
         if folder is None:
             raise

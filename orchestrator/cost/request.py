@@ -141,7 +141,7 @@ class CallFinder:
             if entered is None:
                 raise self._unreached(place.function, f"the call {made.name} does not enter it")
             return self._line(subject, entered.function, entered.benchmark, entered.hits)
-        event = next((one for one in (place.system_call, name) if one in made.events), made.events[0])
+        event = next((one for one in (place.system_call or name, name) if one in made.events), made.events[0])
         found = FoundCall.of(made, event, 1 if place.function else made.events.count(event))
         return self._line(subject, place.function or self._wrapper(event), found.benchmark, found.hits)
 

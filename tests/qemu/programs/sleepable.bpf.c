@@ -8,9 +8,11 @@ char LICENSE[] SEC("license") = "GPL";
 
 char last[16];
 
-SEC("fentry.s/__x64_sys_write")
-int BPF_PROG(on_write, const struct pt_regs *registers)
+SEC("lsm.s/file_open")
+int BPF_PROG(on_open, struct file *file)
 {
-	bpf_copy_from_user(last, sizeof(last), (const void *)registers->si);
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	bpf_copy_from_user(last, sizeof(last), (const void *)task->mm->start_stack);
 	return 0;
 }

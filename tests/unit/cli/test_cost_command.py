@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does ``cost`` print the experiment that it would run, and refuse what is wrong before it starts anything?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from called_commands import orchestrator, refusal
+from host_toolchain import a_kernel
+
+from orchestrator.cost.reaching import ReachedFunctions
+
+REACHED = ReachedFunctions(calls={"getppid": {"__x64_sys_getppid": 1}, "read_zero": {"vfs_read": 1}})
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A lab of its own, a kernel that is not built, and what calls are known to enter on it."""
+    monkeypatch.setattr("orchestrator.cli.cost.ready_kernel", lambda _, spec: a_kernel(spec.name))
+    monkeypatch.setattr("orchestrator.cost.request.reached_functions", lambda *_: REACHED)
+    for name in ("lab", "cache"):
+        monkeypatch.setenv(f"ORCHESTRATOR_{name.upper()}", str(tmp_path / name))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "lab"
+
+
+def test_the_experiment_is_printed_and_nothing_is_kept(lab: Path) -> None:
+    Path("reads.bt").write_text("// reads\nkprobe:vfs_read { @ = count(); }\n")
+    Path("own.c").touch()
+    done = orchestrator("cost", "reads.bt", "kprobe", "--print")
+    assert done.exit_code == 0, done.output
+    written = yaml.safe_load(done.stdout)
+    assert (written["name"], written["kernels"]) == ("cost-reads", ["debian-amd64"])
+    assert [table["probes"] for table in written["tables"].values()] == [
+        ["none", "bpftrace: kprobe:vfs_read { @ = count(); }"],
+        ["none", "kprobe"],
+    ]
+    done = orchestrator("cost", "./own.c", "--call", "read", "--print")
+    assert yaml.safe_load(done.stdout)["probes"] == ["none", "./own.c"]
+    assert not list(lab.glob("runs/*"))
+
+
+def test_what_is_named_twice_is_measured_once() -> None:
+    done = orchestrator("cost", "kprobe", "kprobe", "--kernels", "6.1, debian-amd64,6.12", "--print")
+    written = yaml.safe_load(done.stdout)
+    assert (written["kernels"], written["probes"]) == (["debian-amd64", "debian-amd64@6.12"], ["none", "kprobe"])
+
+
+@pytest.mark.parametrize(
+    "text", ["kprobe: +5\n'*': {overhead: <=300}\n", "budgets: {kprobe: +5, '*': {overhead: <=300}}\n"]
+)
+def test_budgets_of_a_file_are_the_experiments(text: str) -> None:
+    Path("budgets.yaml").write_text(text)
+    done = orchestrator("cost", "kprobe", "--budget", "budgets.yaml", "--print")
+    assert yaml.safe_load(done.stdout)["budgets"] == {"kprobe": "+5", "*": {"overhead": "<=300"}}
+
+
+def test_a_limit_is_a_budget_of_each_subject() -> None:
+    done = orchestrator("cost", "kprobe", "kretprobe", "--at-most", "1234567.5", "--print")
+    limit = {"overhead": "<=1234567.5"}
+    assert yaml.safe_load(done.stdout)["budgets"] == {"probe=kprobe": limit, "probe=kretprobe": limit}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["kprob"], "unknown probe or file 'kprob'"),
+        (["none"], "'none' has no cost"),
+        (["gone.bpf.c"], "this file does not exist"),
+        (["gone.bt"], "gone.bt: cannot be read: no such file or directory"),
+        (["own.c"], "own.c: which call it is reached by is not known hint: name a call: --call read"),
+        (["own.c", "--call", "raed"], "--call: unknown call 'raed'"),
+        (["own.c", "--call", "read", "--against", "nothing"], "--against: 'nothing' is neither a file, nor a run"),
+        (["kprobe", "--point", "vfs_raed"], "vfs_raed: no known call enters it hint: known calls enter vfs_read"),
+        (
+            ["kprobe", "--workload", "gone.c", "--point", "vfs_read"],
+            "the experiment of --print:8: benchmark.file: found",
+        ),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_starts(words: list[str], said: str, lab: Path) -> None:
+    Path("own.c").touch()
+    assert said in refusal("cost", *words)
+    assert not list(lab.glob("runs/*"))
+    assert sorted(path.name for path in Path().iterdir()) == ["own.c"]
