@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does ``./lab cost`` measure programs of the kinds that projects have, the same twice, and refuse wrong ones?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+from documentation import ROOT, write_files
+
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.images import cached_image
+from orchestrator.catalog.images import image
+from orchestrator.catalog.probes import IMAGE
+from orchestrator.paths import cache_dir
+
+PROGRAMS = Path(__file__).with_name("programs")
+KERNELS = ("debian-amd64", "debian-amd64@6.12", "debian-amd64@7.3")
+FIVE = {
+    "ring_of_opens": ("on_open", "bpf-fentry"),
+    "reads_by_process": ("on_read", "bpf-kprobe"),
+    "tail_call": ("first", "bpf-kprobe"),
+    "sleepable": ("on_open", "bpf-lsm"),
+    "global_functions": ("on_getppid", "bpf-tracepoint"),
+}
+
+pytestmark = pytest.mark.qemu
+
+
+def own(name: str) -> Path:
+    return PROGRAMS / f"{name}.bpf.c"
+
+
+def costs(command: CommandLine, *words: str | Path, status: int = 0) -> list[dict[str, Any]]:
+    """The costs that the command prints as JSON."""
+    done = command.run("cost", *words, "--format", "json")
+    assert done.returncode == status, done.stderr
+    assert command.qemus() == []
+    found: list[dict[str, Any]] = json.loads(done.stdout)["costs"]
+    return found
+
+
+def runs(command: CommandLine) -> int:
+    return len(list(command.lab.glob("runs/*")))
+
+
+def test_a_programs_cost_is_proved_told_and_held_against_a_limit(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    done = command.run("cost", own("global_functions"), "--call", "getppid", "--at-most", "20")
+    assert done.returncode == 1, done.stderr
+    (row,) = (line.split() for line in done.stdout.splitlines() if line.startswith("on_getppid "))
+    hit = int(row[1])
+    assert 100 < hit < 2000
+    assert (row[2], row[4:6]) == ("<=20", ["bpf-tracepoint", "1000"])
+    assert f"on_getppid on debian-amd64: overhead {hit} instructions, allowed <=20." in done.stdout
+    assert "BPF program on_getppid" in done.stdout  # by symbol
+    csv = command.run("report", "latest", "--format", "csv").stdout
+    assert csv.count("\n") == 3
+    assert command.qemus() == []
+
+
+@pytest.mark.nightly("five programs on three kernels, twice: 27 cells, five minutes")
+def test_programs_of_all_kinds_cost_the_same_twice(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    words = [*map(own, FIVE), "--kernels", "6.1,6.12,7.3"]
+    first, second = (costs(command, *words) for _ in range(2))
+    assert [one["kernel"] for one in first[:3]] == list(KERNELS)
+    mechanisms = {Path(one["subject"]).name.split(".")[0]: (one["program"], one["mechanism"]) for one in first}
+    assert mechanisms == FIVE
+    assert len(first) == len(second) == len(FIVE) * len(KERNELS)
+    for one, again in zip(first, second, strict=True):
+        check_measured(one)
+        assert one["cell"] == again["cell"]
+        low, high = one["interval"]
+        if low == high:  # of calls that do not vary
+            assert (again["instructions"], again["interval"]) == (one["instructions"], one["interval"])
+        else:
+            assert again["interval"][0] <= high
+            assert again["interval"][1] >= low
+    vary = {Path(one["subject"]).name for one in first if one["interval"][0] != one["interval"][1]}
+    assert vary <= {"ring_of_opens.bpf.c", "sleepable.bpf.c"}
+
+
+def check_measured(one: Mapping[str, Any]) -> None:
+    """It has a figure of a plausible size, and what the verifier knows of it."""
+    assert (one["status"], one["beyond"]) == ("ok", []), one
+    assert one["hits"] == 1000
+    assert 50 < one["instructions"] < 5000
+    assert one["verified"] >= 3
+    assert one["program_instructions"] >= 3
+    assert one["machine_code_bytes"] > 20
+    assert one["stack_bytes"] >= 0
+
+
+@pytest.mark.nightly("a guest with bpftrace, and one of a module: a minute")
+def test_a_script_a_module_and_a_mechanism_have_a_cost(tmp_path: Path) -> None:
+    if cached_image(BuildContext(Cache(cache_dir()), offline=True), image(IMAGE)) is None:
+        pytest.skip(f"{IMAGE} is not built yet; build it once: ./lab build image {IMAGE}")
+    script = tmp_path / "reads.bt"
+    script.write_text("#!/usr/bin/env bpftrace\n// Reads by process\nkprobe:vfs_read\n{\n\t@[pid] = count();\n}\n")
+    write_files(ROOT / "docs" / "adding-a-probe.md", tmp_path)
+    command = CommandLine(tmp_path / "lab")
+    by_script, mechanism = costs(command, script, "kprobe")
+    assert (by_script["status"], by_script["mechanism"], by_script["hits"]) == ("ok", "kprobe", 1000)
+    assert (mechanism["status"], mechanism["mechanism"], mechanism["hits"]) == ("ok", "int3", 1000)
+    assert by_script["instructions"] > 0
+    (module,) = costs(command, tmp_path / "kprobe_shared.c.j2", "--call", "read")
+    assert (module["status"], module["mechanism"], module["hits"]) == ("ok", "int3", 1000)
+    assert module["instructions"] > mechanism["instructions"]  # it has two kprobes
+
+
+@pytest.mark.nightly("a guest for each program that the kernel refuses: a minute")
+def test_a_program_that_the_kernel_refuses_says_why(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    (refused,) = costs(command, own("verifier"), status=1)
+    assert (refused["status"], refused["instructions"], refused["hits"]) == ("failed", None, None)
+    assert refused["reason"].startswith("the verifier refuses verifier.bpf.c.program-verifier: R")
+    assert "invalid mem access" in refused["reason"].splitlines()[0]
+    (lost,) = costs(command, own("no_function"), "--call", "read", "--point", "vfs_read", status=1)
+    assert (lost["status"], lost["instructions"]) == ("failed", None)
+    assert "vfs_raed" in lost["reason"]
+    without_types = tmp_path / "without_types.bpf.o"
+    map_and_program = (
+        'struct { int (*type)[2]; int (*max_entries)[1]; } one __attribute__((section(".maps"), used)); '
+        '__attribute__((section("kprobe/vfs_read"))) int reads(void *c) { return one.type != 0; } '
+        'char LICENSE[] __attribute__((section("license"))) = "GPL";'
+    )
+    argv = ["clang", "-O2", "-target", "bpf", "-c", "-x", "c", "-o", str(without_types), "-"]
+    subprocess.run(argv, input=map_and_program, text=True, check=True)
+    (typeless,) = costs(command, without_types, status=1)
+    assert (typeless["status"], typeless["instructions"]) == ("failed", None)
+    assert "BTF" in typeless["reason"]
+    done = command.run("cost", own("no_function"))
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "vfs_raed: no known call enters it" in done.stderr
+    assert runs(command) == 3
+    assert command.qemus() == []
+
+
+def test_a_wrong_file_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
+    foreign, plain = tmp_path / "foreign.bpf.o", tmp_path / "plain.bpf.o"
+    code = 'char LICENSE[] __attribute__((section("license"))) = "GPL"; int nothing(void *c) { return 0; }'
+    subprocess.run(["gcc", "-c", "-x", "c", "-o", str(foreign), "-"], input=code, text=True, check=True)
+    argv = ["clang", "-O2", "-target", "bpf", "-c", "-x", "c", "-o", str(plain), "-"]
+    subprocess.run(argv, input=code, text=True, check=True)
+    for file, status, said in [
+        (foreign, 1, "not a complete object file of BPF programs"),
+        (plain, 1, "this object file has no program"),
+        (own("no_program"), 1, "has no program"),
+        (own("syntax"), 1, "syntax.bpf.c"),
+        (own("section"), 2, "no program of it is attached"),
+    ]:
+        done = command.run("cost", file)
+        assert (done.returncode, done.stdout) == (status, ""), done.stderr
+        assert said in done.stderr
+        assert done.stderr.count("error: ") == 1 + (file == own("syntax"))
+    assert runs(command) == 0
+    assert command.qemus() == []
