@@ -53,7 +53,8 @@ def test_a_programs_cost_is_proved_told_and_held_against_a_limit(tmp_path: Path)
     command = CommandLine(tmp_path)
     done = command.run("cost", own("global_functions"), "--call", "getppid", "--at-most", "20")
     assert done.returncode == 1, done.stderr
-    (row,) = (line.split() for line in done.stdout.splitlines() if line.startswith("on_getppid "))
+    rows = (line.split() for line in done.stdout.splitlines() if line.startswith("on_getppid "))
+    row = next(rows)
     hit = int(row[1])
     assert 100 < hit < 2000
     assert (row[2], row[4:6]) == ("<=20", ["bpf-tracepoint", "1000"])
@@ -67,8 +68,8 @@ def test_a_programs_cost_is_proved_told_and_held_against_a_limit(tmp_path: Path)
 @pytest.mark.nightly("five programs on three kernels, twice: 27 cells, five minutes")
 def test_programs_of_all_kinds_cost_the_same_twice(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)
-    words = [*map(own, FIVE), "--kernels", "6.1,6.12,7.3"]
-    first, second = (costs(command, *words) for _ in range(2))
+    programs = [own(name) for name in FIVE]
+    first, second = (costs(command, *programs, "--kernels", "6.1,6.12,7.3") for _ in range(2))
     assert [one["kernel"] for one in first[:3]] == list(KERNELS)
     mechanisms = {Path(one["subject"]).name.split(".")[0]: (one["program"], one["mechanism"]) for one in first}
     assert mechanisms == FIVE

@@ -43,11 +43,30 @@ def test_an_object_is_taken_as_it_is(context: BuildContext, kernel: Kernel, tmp_
 def test_a_section_that_needs_an_option_is_unsupported_without_it(
     context: BuildContext, kernel: Kernel, tmp_path: Path
 ) -> None:
-    file = compiled(tmp_path, PROGRAM.format(section="kprobe.multi/vfs_read"), *CLANG)
+    text = PROGRAM.format(section="kprobe.multi/vfs_read") + PROGRAM.format(section="kprobe/vfs_read").replace(
+        "program", "other"
+    )
+    own = bpf_object(context, kernel, compiled(tmp_path, text, *CLANG))
     lacking = "this kernel was built without CONFIG_FPROBE; lab-x86_64-smp-bpf has it"
     reason = rf"^kprobe\.multi/vfs_read needs fprobes: {lacking}$"
-    with pytest.raises(UnsupportedError, match=reason):
-        bpf_object(context, kernel, file)
+    for chosen in (None, "program"):
+        with pytest.raises(UnsupportedError, match=reason):
+            own.chosen(kernel, chosen)
+    assert own.chosen(kernel, "other").programs == {"other": "kprobe/vfs_read"}
+
+
+def test_programs_are_the_global_functions_with_sections(context: BuildContext, kernel: Kernel, tmp_path: Path) -> None:
+    helper = "__attribute__((noinline)) int helper(int x) { return x ? x * 3 : 7; }\n"
+    text = helper + "".join(
+        PROGRAM.format(section=section).replace("program", name)
+        for name, section in (("second", "kprobe/vfs_read"), ("first", "tp/a/b"), ("target", "kprobe"))
+    )
+    own = bpf_object(context, kernel, compiled(tmp_path, text, *CLANG))
+    assert own.programs == {"second": "kprobe/vfs_read", "first": "tp/a/b", "target": "kprobe"}
+    assert own.chosen(kernel, None) == own
+    with pytest.raises(BuildError, match=r"unknown program 'secnod'.*did you mean 'second'") as refused:
+        own.chosen(kernel, "secnod")
+    assert refused.value.where == str(tmp_path / "mine.o")
 
 
 def test_an_object_without_a_program_is_refused(context: BuildContext, kernel: Kernel, tmp_path: Path) -> None:
