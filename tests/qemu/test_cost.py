@@ -107,7 +107,7 @@ def test_a_script_a_module_and_a_mechanism_have_a_cost(tmp_path: Path) -> None:
     write_files(ROOT / "docs" / "adding-a-probe.md", tmp_path)
     command = CommandLine(tmp_path / "lab")
     by_script, mechanism = costs(command, script, "kprobe")
-    assert (by_script["status"], by_script["mechanism"], by_script["hits"]) == ("ok", "kprobe", 1000)
+    assert (by_script["status"], by_script["mechanism"], by_script["hits"]) == ("ok", "bpf-kprobe", 1000)
     assert (mechanism["status"], mechanism["mechanism"], mechanism["hits"]) == ("ok", "int3", 1000)
     assert by_script["instructions"] > 0
     (module,) = costs(command, tmp_path / "kprobe_shared.c.j2", "--call", "read")
