@@ -137,6 +137,8 @@ def cost(
     if other is not None:
         before = [line for line in lines if line.subject.source == other]
         lines = [line for line in lines if line.subject.source != other]
+        if not lines:
+            raise UsageError(f"{other} would be compared with itself", where="--against", hint="name another file")
     growth = _GROWTH if against is not None and budget is None else {}
     budgets = {**growth, **own} if at_most is None else allowed([*lines, *before], at_most)
     text = experiment_text(_name(names), [*before, *lines], kernels, cpu, budgets)

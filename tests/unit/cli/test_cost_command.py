@@ -74,6 +74,7 @@ def test_a_limit_is_a_budget_of_each_subject() -> None:
         (["own.c"], "own.c: which call it is reached by is not known hint: name a call: --call read"),
         (["own.c", "--call", "raed"], "--call: unknown call 'raed'"),
         (["own.c", "--call", "read", "--against", "nothing"], "--against: 'nothing' is neither a file, nor a run"),
+        (["own.c", "--call", "read", "--against", "own.c"], "--against: own.c would be compared with itself"),
         (["kprobe", "--point", "vfs_raed"], "vfs_raed: no known call enters it hint: known calls enter vfs_read"),
         (
             ["kprobe", "--workload", "gone.c", "--point", "vfs_read"],
