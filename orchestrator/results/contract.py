@@ -539,4 +539,7 @@ def valid_result() -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
+        first, *others = error.errors(include_url=False)
+        if first["type"] == "value_error" and not others:  # a contradiction that this module found
+            raise EvidenceError(str(first["ctx"]["error"])) from None
         raise EvidenceError("the guest's report is not a valid result", detail=str(error).splitlines()) from None
