@@ -102,7 +102,9 @@ def write_files(page: Path, folder: Path) -> None:
     """
     for block in blocks(page):
         if block.mark.startswith("file: "):
-            (folder / block.mark.removeprefix("file: ")).write_text(block.text)
+            file = folder / block.mark.removeprefix("file: ")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.text)
         for name in _OWN.findall(block.text if block.language == "yaml" else ""):
             (folder / name).touch()
     (folder / "configs").symlink_to(ROOT / "configs")

@@ -28,8 +28,8 @@ from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.module_files import in_order
 from orchestrator.artifacts.module_source import TEMPLATE, ModuleSource, Scalar, Value, render_as, source_name
 from orchestrator.artifacts.sources import read_sources
-from orchestrator.catalog.data import similar_file, unknown
-from orchestrator.catalog.probes import SUFFIXES, find_module
+from orchestrator.catalog.data import unknown
+from orchestrator.catalog.probes import find_module
 from orchestrator.catalog.user_files import DAMAGED, header, modinfo, named_modinfo
 from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedError, UsageError
 from orchestrator.files import ScratchFolder, sha256_of
@@ -153,7 +153,8 @@ _SHOWN_LINES = 60
 class Module:
     """A built module, the folder of its ``sources`` (None for a user's .ko), and the compiler's ``warnings``.
 
-    ``parameters`` are its load parameters: cells share a module, and load it with different ones.
+    ``parameters`` are its load parameters: cells share a module, and load it with different ones. ``needed`` are the
+    modules of the same folder that are loaded before it, in order.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Module:
     sources: Path | None
     warnings: tuple[str, ...] = ()
     parameters: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
+    needed: tuple[Module, ...] = ()
 
 
 def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:
@@ -288,18 +290,17 @@ def folder_modules(
     context: BuildContext, kernel: Kernel, folder: Path, variables: Mapping[str, str | int]
 ) -> Mapping[str, Module]:
     """Every module that a folder's make builds. Raises ConfigError, UsageError, BuildError, UnusableTreeError."""
-    sources = read_sources(folder)
-    if not {"Kbuild", "Makefile"} & sources.keys():
-        objects = " ".join(f"{name.removesuffix('.c')}.o" for name in sorted(sources) if name.endswith(".c"))
-        what = "has neither a Kbuild nor a Makefile"
-        hint = f"one line makes a module of each file: echo 'obj-m := {objects}' >{shlex.quote(str(folder / 'Kbuild'))}"
-        if not objects:
-            what, hint = f"{what}, nor a C file", "name the folder that has the module's .c files, with a Kbuild"
-        raise ConfigError(what, where=str(folder), hint=hint)
+    sources = read_sources(find_module(str(folder)))
     assignments = _assignments(variables)
     content = {name: hashlib.sha256(text).hexdigest() for name, text in sources.items()}
     files = {name: folder / name for name in sources}
-    inputs = {"kernel": kernel.key, "compiler": kernel.toolchain.version, "files": content, "make": assignments}
+    inputs: dict[str, object] = {
+        "kernel": kernel.key,
+        "compiler": kernel.toolchain.version,
+        "files": content,
+        "make": assignments,
+        "recipe": "sources kept",  # earlier folders have only what was built
+    }
 
     def build(place: Path) -> None:
         check_tree(context, kernel)
@@ -314,14 +315,15 @@ def folder_modules(
             for file in sorted(scratch.rglob("*.ko")):
                 strip_debug(kernel.toolchain, file)
                 shutil.copy(file, place)
-            keep_warnings(place, finished.stderr, scratch)
+            _write(sources, folder, place / "sources")
+            keep_warnings(place / "sources", finished.stderr, scratch)
 
     artifact = context.cache.obtain("module-folders", inputs, f"{folder.name} for {kernel.spec.name}", build)
-    warnings = shown_warnings(artifact.path, files)
-    modules = {}
+    kept, modules = artifact.path / "sources", {}
+    warnings = shown_warnings(kept, files)
     for file in sorted(artifact.path.glob("*.ko")):
         name = modinfo(file).get("name", file.stem)
-        modules[name] = Module(name, file, f"{artifact.key}-{digest(file.name)}", None, warnings)
+        modules[name] = Module(name, file, f"{artifact.key}-{digest(file.name)}", kept, warnings)
     if not modules:
         hint = "its obj-m is empty: set the variables it depends on (--set NAME=m), or write obj-m := NAME.o"
         raise ConfigError("builds no module", where=str(folder), hint=hint)
@@ -393,8 +395,6 @@ def user_modules(
     """
     if path.is_dir():
         return _of_folder(context, kernel, path, name, values)
-    if not path.exists() and not path.name.endswith(SUFFIXES):
-        raise ConfigError(f"found {str(path)!r}; this file or folder does not exist", hint=similar_file(path, ("",)))
     file = find_module(str(path))
     if values and not takes_values(path):
         hint = "values are for templates (.c.j2) and folders; they are not parameters"
@@ -426,11 +426,23 @@ def _of_folder(
     if lists:
         raise UsageError(f"{lists[0]}: a variable for make is text or a number, not a list")
     variables = {key: value for key, value in values.items() if not isinstance(value, tuple)}
-    modules = folder_modules(context, kernel, folder, variables)
-    if name is None and len(modules) > 1:
+    return with_needed(folder_modules(context, kernel, folder, variables), folder, name)
+
+
+def with_needed(
+    modules: Mapping[str, Module], folder: Path, name: str | None, parameters: Iterable[str] = ()
+) -> tuple[Module, ...]:
+    """One of a folder's modules by its ``name``, or the only one that has the ``parameters``, after those it needs.
+
+    Raises UsageError.
+    """
+    fitting = list(modules)
+    if name is None and len(modules) > 1 and (given := set(parameters)):
+        fitting = [one for one, module in modules.items() if given <= set(parameter_names(module.file) or ())]
+    if name is None and len(fitting) != 1:
         hint = f"name the one to load; what it depends on is loaded too: {folder}:{next(iter(modules))}"
         raise UsageError(f"{folder} builds {len(modules)} modules: {', '.join(modules)}", hint=hint)
-    wanted = next(iter(modules)) if name is None else name.replace("-", "_")  # as the kernel lists it
+    wanted = fitting[0] if name is None else name.replace("-", "_")  # as the kernel lists it
     if wanted not in modules:
         raise UsageError(unknown("module", wanted, modules), where=str(folder))
     return tuple(modules[needed] for needed in in_order((module.file for module in modules.values()), [wanted]))
@@ -452,7 +464,7 @@ _KERNELS_OWN = frozenset({"async_probe", "dyndbg"})
 def check_parameter_names(module: Module, given: Iterable[str]) -> None:
     """Raise UsageError for a parameter that the module lacks, if its parameters are known. Raises ConfigError."""
     names = [name for name in given if name not in _KERNELS_OWN]
-    allowed = _parameter_names(module.file) if names else None
+    allowed = parameter_names(module.file) if names else None
     if allowed is None:
         return
     for name in names:
@@ -462,7 +474,8 @@ def check_parameter_names(module: Module, given: Iterable[str]) -> None:
             raise UsageError(f"module {module.name}: {unknown('parameter', name, allowed)}")
 
 
-def _parameter_names(file: Path) -> list[str] | None:
+def parameter_names(file: Path) -> list[str] | None:
+    """A module's parameters; None if its file does not tell. Raises ConfigError."""
     try:
         with file.open("rb") as stream:
             elf = ELFFile(stream)

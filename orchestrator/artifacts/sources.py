@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -81,6 +81,12 @@ def user_source(file: Path, read: Iterable[Path] = (), leave_out: Path | None = 
         if not (is_others or len(content) > _LARGEST_TEXT or b"\0" in content):
             texts[title] = content.decode(errors="replace")
     return UserSource(main.name, str(main), digests, texts)
+
+
+def folder_source(folder: Path) -> UserSource:
+    """A module's folder with everything that its make may read. Raises ConfigError."""
+    main = folder / ("Kbuild" if (folder / "Kbuild").is_file() else "Makefile")
+    return replace(user_source(main, [folder / name for name in read_sources(folder)]), name=folder.name)
 
 
 def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -> Sequence[Path]:

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from orchestrator.arch import Arch
-from orchestrator.catalog.data import CatalogEntry, existing_file, named, read, unknown
+from orchestrator.catalog.data import CatalogEntry, existing_file, named, read, similar_file, unknown
 from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
@@ -131,7 +131,7 @@ SUFFIXES = (".c.j2", ".c", ".ko")
 BPF_SOURCE = ".bpf.c"
 BPF_SUFFIXES = (BPF_SOURCE, ".o")
 
-_FORMS = "your own module is a template (.c.j2), a C file (.c) or a .ko"
+_FORMS = "your own module is a template (.c.j2), a C file (.c), a .ko or a folder with a Kbuild"
 _PROGRAM_FORMS = "; your own BPF programs are a C file (.bpf.c) or an object (.o)"
 _UNPACK = {".zst": "zstd -dk", ".xz": "unxz -k", ".gz": "gunzip -k"}
 
@@ -143,12 +143,30 @@ def is_path(name: str) -> bool:
 
 def has_programs(path: Path) -> bool:
     """Whether a user's file is a source or object of BPF programs."""
-    return path.name.endswith(BPF_SUFFIXES)
+    return path.name.endswith(BPF_SUFFIXES) and not path.is_dir()
+
+
+def is_module_folder(path: Path) -> bool:
+    """Whether a path is a folder that the kernel's build system makes modules of."""
+    return any((path / name).is_file() for name in ("Kbuild", "Makefile"))
+
+
+def split_member(given: str) -> tuple[str, str | None]:
+    """The path of a module's file or folder, and the module's name of ``FOLDER:NAME``."""
+    folder, colon, name = given.rpartition(":")
+    is_member = bool(colon) and not user_path(given).exists() and user_path(folder).is_dir()
+    return (folder, name) if is_member else (given, None)
 
 
 def find_probe(name: str, *, forms: str = _PROGRAM_FORMS) -> Path:
-    """The file at a path. Raises ConfigError for one that is missing or is not a probe."""
+    """The file or folder at a path. Raises ConfigError for one that is missing or is not a probe."""
     path = user_path(name)
+    if path.is_dir():
+        if not is_module_folder(path):
+            raise ConfigError(f"found {name!r}; this folder has neither a Kbuild nor a Makefile", hint=_kbuild(path))
+        return path
+    if not path.exists() and not path.name.endswith((*SUFFIXES, *BPF_SUFFIXES)) and not _way(path):
+        raise ConfigError(f"found {name!r}; this file or folder does not exist", hint=similar_file(path, ("",)))
     if not path.name.endswith((*SUFFIXES, *BPF_SUFFIXES)) or (has_programs(path) and not forms):
         raise ConfigError(f"found {name!r}; {_FORMS}{forms}", hint=_way(path))
     return existing_file(name, (*SUFFIXES, *BPF_SUFFIXES))
@@ -177,9 +195,14 @@ def _way(path: Path) -> str:
         return "BPF programs are not modules: name them among the probes of an experiment that measures calls"
     if path.suffix == ".bt":
         return "write a bpftrace program as a one-liner among the probes: 'bpftrace: kprobe:vfs_read { @ = count(); }'"
-    if path.is_dir():
-        return "exec and shell build a folder (--module FOLDER); elsewhere name the .ko that make builds in it"
     return ""
+
+
+def _kbuild(folder: Path) -> str:
+    objects = " ".join(sorted(f"{file.stem}.o" for file in folder.glob("*.c")))
+    if not objects:
+        return "name the folder that has the module's .c files, with a Kbuild"
+    return f"one line makes a module of each file: echo 'obj-m := {objects}' >{shlex.quote(str(folder / 'Kbuild'))}"
 
 
 def probe_name(path: Path) -> str:
@@ -194,6 +217,7 @@ TEXT_MAX = 1000
 """The most characters of all parameters after a path."""
 
 _FILE = r"(.*?\.(?:c\.j2|c|ko|o))"
+_FOLDER = r"(.*?)\s+(['\"]?[A-Za-z0-9_]+=.*)"
 _SHOWN_VALUES = 60
 _DIGITS = 6
 _QUOTED = 40
@@ -204,7 +228,7 @@ def split_path(name: str) -> tuple[str, str]:
     name = name.rstrip()
     parts = re.fullmatch(_FILE + r"\s+(['\"]?[A-Za-z0-9_]+=.*)", name)
     if parts is None and not re.fullmatch(_FILE, name):
-        parts = re.fullmatch(_FILE + r"\s+(\S.*)", name)
+        parts = re.fullmatch(_FILE + r"\s+(\S.*)", name) or re.fullmatch(_FOLDER, name)
     return (name, "") if parts is None else (parts[1], parts[2])
 
 
@@ -329,9 +353,9 @@ class ProbeKind(KernelFeature):
 
     ``fetched`` are the values of an event's fetching handler, in the kernel's syntax, most of them by ``fetching()``.
 
-    A user's module has a ``file`` and ``parameters``, a user's BPF programs a ``bpf_file``, of which ``parameters`` may
-    name one, a bpftrace program a ``one_liner``; their traps are not known in advance. A kind that only verifies one
-    capability (List 15 of the djprobe document) has a ``capability``.
+    A user's module has a ``file`` or folder, of which it may be one ``member``, and ``parameters``, a user's BPF
+    programs a ``bpf_file``, of which ``parameters`` may name one, a bpftrace program a ``one_liner``; their traps are not
+    known in advance. A kind that only verifies one capability (List 15 of the djprobe document) has a ``capability``.
     """
 
     name: str
@@ -359,6 +383,7 @@ class ProbeKind(KernelFeature):
     optimisation: bool = False
     extras: Literal["kept", "removed", "none"] = "none"
     file: Path | None = None
+    member: str | None = None
     parameters: dict[str, str] = Field(default_factory=dict)
     bpf_file: Path | None = None
     one_liner: str | None = None
@@ -465,8 +490,9 @@ def probe_kind(name: str) -> ProbeKind:
             raise ConfigError(unknown("probe", name, probes()), hint="name your own module by a path with a slash")
         return kind
     path, text = split_path(name)
-    file, parameters = find_probe(path), parse_parameters(text)
-    shown = probe_name(file)
+    place, member = split_member(path)
+    file, parameters = find_probe(place), parse_parameters(text)
+    shown = probe_name(file) + (f".{member}" if member else "")
     if has_programs(file):
         if not parameters.keys() <= {ONE_PROGRAM}:
             raise ConfigError(
@@ -475,7 +501,7 @@ def probe_kind(name: str) -> ProbeKind:
         if not re.fullmatch(r"[A-Za-z_]\w{0,127}", parameters.get(ONE_PROGRAM, "all"), re.ASCII):
             raise ConfigError(f"found {text[:_QUOTED]!r}; a program's name is that of a function of C")
     title = with_path(shown, written(parameters))
-    own = {"bpf_file": file} if has_programs(file) else {"file": file}
+    own = {"bpf_file": file} if has_programs(file) else {"file": file, "member": member}
     return _own(shown + in_name(parameters), title, **own, parameters=parameters)
 
 

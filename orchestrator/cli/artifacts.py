@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ from orchestrator.artifacts.kernel_build import features
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource, Value, render_own, templates
 from orchestrator.artifacts.module_source import render as render_module
-from orchestrator.artifacts.modules import build_modules
+from orchestrator.artifacts.modules import Module, build_modules, folder_modules, with_needed
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.preparation import is_wrapper
 from orchestrator.benchmarks.markers.code_size import listing_lines, read_object, size_lines
@@ -31,12 +31,12 @@ from orchestrator.catalog.data import unknown
 from orchestrator.catalog.images import image, images
 from orchestrator.catalog.kernels import KernelSpec, kernels
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import SUFFIXES, find_module, is_path
+from orchestrator.catalog.probes import SUFFIXES, find_module, is_path, split_member
 from orchestrator.catalog.words import system_calls
 from orchestrator.cli import options
 from orchestrator.cli.options import expected_failures, print_columns
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
-from orchestrator.paths import cache_dir
+from orchestrator.paths import cache_dir, user_path
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.program import PROGRAM
 
@@ -292,6 +292,8 @@ def render(
 ) -> None:
     """Render a module's template to C. Prints the main file, or writes all files into a folder."""
     _check(template, symbol, out)
+    if _is_folder(template):
+        raise UsageError("a folder has its source, which nothing renders", where=template)
     source = _source(template, kernel_spec(kernel), symbol, offset)
     if out is None:
         typer.echo(source.files[f"{source.name}_main.c"], nl=False)
@@ -313,24 +315,36 @@ def build_module(
 ) -> None:
     """Build a module for a kernel, and print the path of the .ko.
 
-    It is named lab_NAME.ko, or own_NAME.ko for your own NAME.c or NAME.c.j2.
+    It is named lab_NAME.ko, or own_NAME.ko for your own NAME.c or NAME.c.j2. The modules of a folder with a Kbuild have
+    the names that this gives them; FOLDER:NAME builds one of them, and those that it needs.
     """
-    _check(template, symbol, out)
+    path, member = split_member(template)
+    _check(path, symbol, out)
+    if _is_folder(path) and (symbol, offset) != (None, None):
+        raise UsageError("a folder's make takes no --symbol and no --offset", where=template)
     spec = kernel_spec(kernel)
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         built = ready_kernel(context, spec)
-        symbol = symbol or _usual_symbol(spec)
-        _check_place(built, symbol, offset)
-        source = _source(template, spec, symbol, built.entry_offset(symbol) if offset is None else offset)
-        (module,) = build_modules(context, built, [source])
-    if isinstance(module, BuildError):
-        raise module
-    path = module.file
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        path = Path(shutil.copy(module.file, out))
-    typer.echo(path)
+        modules: Sequence[Module | BuildError]
+        if _is_folder(path):
+            found = folder_modules(context, built, user_path(path), {})
+            modules = list(found.values()) if member is None else with_needed(found, user_path(path), member)
+        else:
+            symbol = symbol or _usual_symbol(spec)
+            _check_place(built, symbol, offset)
+            source = _source(template, spec, symbol, built.entry_offset(symbol) if offset is None else offset)
+            modules = build_modules(context, built, [source])
+    for module in modules:
+        if isinstance(module, BuildError):
+            raise module
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+        typer.echo(module.file if out is None else shutil.copy(module.file, out))
+
+
+def _is_folder(template: str) -> bool:
+    return is_path(template) and user_path(template).is_dir()
 
 
 @kmod_app.command("size")

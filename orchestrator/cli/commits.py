@@ -22,6 +22,7 @@ from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.sources import included, read_c_source
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import split_member
 from orchestrator.cli import options
 from orchestrator.cli.compared import RunCell, compared_kernels, compared_runs, difference_of, shown_ids
 from orchestrator.cli.measuring import Measurer
@@ -111,7 +112,7 @@ class CommitRuns:
             if found != path:
                 moved.append(found)
             else:
-                self.outside.add(path)
+                self.outside.add(split_member(path)[0])
             return found
 
         try:
@@ -154,8 +155,9 @@ class CommitRuns:
 
 
 def _stamps(path: Path) -> Iterator[str]:
-    """Sizes and times of a user's file or build tree, and of the files that a module may include."""
-    beside = path.iterdir() if path.is_dir() else path.parent.glob("*.[chS]*")
+    """Sizes and times of a user's file, module's folder or build tree, and of the files that a module may include."""
+    is_tree = path.is_dir() and (path / ".config").is_file()
+    beside = path.iterdir() if is_tree else path.rglob("*") if path.is_dir() else path.parent.glob("*.[chS]*")
     elsewhere: list[Path] = []
     if path.suffix in (".c", ".j2"):
         try:

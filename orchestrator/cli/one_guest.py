@@ -25,7 +25,7 @@ from orchestrator.catalog.cpus import CpuModel, cpus
 from orchestrator.catalog.cpus import cpu as cpu_model
 from orchestrator.catalog.data import similar_file, unknown
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_path
+from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_member, split_path
 from orchestrator.cli import options
 from orchestrator.errors import GuestError, GuestOops, GuestPanic, UsageError
 from orchestrator.guest.console import report_patterns
@@ -155,10 +155,8 @@ def _hint_for_missing(given: str, path: Path) -> str:
 
 def _split(given: str) -> tuple[Path, str | None]:
     """The path, and the module's name of ``FOLDER:NAME``."""
-    folder, colon, name = given.rpartition(":")
-    if colon and not user_path(given).exists() and user_path(folder).is_dir():
-        return user_path(folder), name
-    return user_path(given), None
+    path, name = split_member(given)
+    return user_path(path), name
 
 
 def _assigned(given: Sequence[str], option: str) -> dict[str, str]:

@@ -239,7 +239,9 @@ def probe(value: object, info: ValidationInfo) -> object:
     if not user_probe.is_path(value):
         if user_probe.probe_in_catalogue(value) is None and value not in rows:
             path, text = user_probe.split_path(value)
-            if path.endswith((*user_probe.SUFFIXES, *user_probe.BPF_SUFFIXES)):
+            if user_probe.is_module_folder(user_path(path)) or path.endswith(
+                (*user_probe.SUFFIXES, *user_probe.BPF_SUFFIXES)
+            ):
                 raise mismatch(value, f"name your own file by a path with a slash: ./{path}")
             if user_probe.may_be_one_liner(value):
                 raise mismatch(value, f"a one-liner of bpftrace is '{user_probe.PREFIX} PROBE {{ ACTION }}'")
@@ -254,7 +256,8 @@ def probe(value: object, info: ValidationInfo) -> object:
         own = _own_probe(value)
     except ConfigError as error:
         raise refused(error) from None
-    return user_probe.with_path(str(own.file or own.bpf_file), user_probe.written(own.parameters))
+    member = f":{own.member}" if own.member else ""
+    return user_probe.with_path(f"{own.file or own.bpf_file}{member}", user_probe.written(own.parameters))
 
 
 def _own_probe(value: str) -> user_probe.ProbeKind:

@@ -317,6 +317,11 @@ class Machine:
     lan: Lan | None = None
     counter: CountingPlugin | None = None
 
+    @property
+    def counts_code(self) -> bool:
+        """Whether its QEMU counts each instruction by its address."""
+        return self.counter is not None and not self.counter.only_classes
+
 
 @dataclass(frozen=True)
 class MemoryFile:

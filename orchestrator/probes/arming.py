@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import get_args
@@ -27,6 +27,7 @@ from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracefs import Traced
 
 _QUOTED = 40
+_LISTED = 8
 _NUMBER = re.compile(r"(\d{1,20})")
 _ADDRESS = re.compile(r"(?:0x)?([0-9a-f]{1,16})")
 _COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
@@ -84,9 +85,12 @@ class ModuleAttachment(attachment.Attachment):
         self._has_stacks = False
         self._called: dict[tuple[bytes, Traced], str] = {}
         self._parameters = _Parameters(guest, module)
-        # The lab's own modules have all parameters.
-        self._shown = () if kind.file is None else self._parameters.names()
+        # The lab's own modules have all parameters. Those of a user's without hits may have the same names by chance.
+        shown = () if kind.file is None else self._parameters.names()
+        self._shown = shown if "hits" in shown else ()
         self.parameter = self._parameters.read
+        if not self._has("hits") and guest.machine.counts_code:
+            self.entered_module = module.name
 
     @contextmanager
     def separate_caller(self) -> Iterator[str | None]:
@@ -179,8 +183,14 @@ class ModuleAttachment(attachment.Attachment):
         own, optimised = self._parameters.numbers("memory", _MEMORY)
         return own, optimised
 
-    def facts(self) -> Mapping[str, int]:
-        """For a module that tries many places: the number probed in the function, and in a sample of functions."""
+    def facts(self) -> Mapping[str, int | str]:
+        """For a module that tries many places: the number probed in the function, and in a sample of functions.
+
+        For one that does not count its hits: where the kernel lists probes.
+        """
+        if self.entered_module is not None:
+            listed = evidence.listed_probes(self._guest)[:_LISTED]
+            return {"listed": ", ".join(listed)} if listed else {}
         if self._kind.capability != "anywhere":
             return {}
         places = self._parameters.numbers("places", _PLACES, time_limit=_TRIAL_LIMIT)
@@ -266,8 +276,12 @@ def module_attached(
     if not armed_by_host:
         evidence.check_untouched(point, evidence.observe(guest, point, kind.site), "before loading")
     attachment.allow_optimisation(guest, kind)
-    load(guest, module.name, module.file, parameters=module.parameters, time_limit=time_limit)
-    with attachment.cleanup_after(take_out):
+    with ExitStack() as loaded:
+        for one in module.needed:
+            load(guest, one.name, one.file, time_limit=time_limit)
+            loaded.enter_context(attachment.cleanup_after(partial(guest.succeed, ["rmmod", one.name])))
+        load(guest, module.name, module.file, parameters=module.parameters, time_limit=time_limit)
+        loaded.enter_context(attachment.cleanup_after(take_out))
         if armed_by_host:
             address, name = parameters.address(), kind.tracepoint
             point = find_hook(guest, address) if name is None else find_static_branch(guest, address, name)

@@ -116,6 +116,8 @@ class Attachment(ABC):
     """An armed probe, made by ``attached`` of ``arming.py``. ``point`` is where its evidence is."""
 
     point: ProbePoint
+    entered_module: str | None = None
+    """The module whose handler does not count itself: QEMU's counts of its functions' entries prove the hits."""
 
     @abstractmethod
     def observe(self) -> Observation:

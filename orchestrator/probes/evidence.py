@@ -99,6 +99,13 @@ def observe(guest: Guest, point: ProbePoint, site: Site = "kprobe") -> Observati
     return Observation(live, flags, len(entries), _traced(guest, point) if flags == "[FTRACE]" else None)
 
 
+def listed_probes(guest: Guest) -> Sequence[str]:
+    """Where the kernel lists kprobes, and the functions that it traces: ``do_sys_openat2+0x5``. No tracepoints."""
+    kprobes = re.findall(r"^[0-9a-f]+ +[krj] +(\S+)", guest.get(KPROBES_LIST).decode(errors="replace"), re.MULTILINE)
+    traced = re.findall(r"^(\S+) \(", guest.get(tracefs.TRACED_FUNCTIONS).decode(errors="replace"), re.MULTILINE)
+    return list(dict.fromkeys([*kprobes, *traced]))
+
+
 def followed(
     guest: Guest,
     symbols: Callable[[], Symbols],

@@ -15,7 +15,7 @@ from orchestrator.errors import CommandTimeout, EvidenceError, GuestError, Guest
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.console import culprit_of, interrupted_at
 from orchestrator.guest.diagnosis import is_stopped
-from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest import END_OF_LOG, Guest
 
 _WRONG_FORMAT = "invalid module format"
 """insmod's message for ENOEXEC: the module is for another kernel, or another configuration of this one."""
@@ -36,6 +36,9 @@ an additional process, which cells of an experiment avoid."""
 _STACK = "for task in $(grep -lx insmod /proc/[0-9]*/comm); do echo && cat ${task%comm}stack; done"
 _RUNNING = "echo l >/proc/sysrq-trigger"
 """Makes the kernel print where each CPU is (drivers/tty/sysrq.c), as a running task has no stack in /proc."""
+
+_OTHERS = re.compile(rf"taint|{END_OF_LOG}|^$")
+"""Matches console lines that no module prints."""
 
 _LOADER = re.compile(r"\b(ELF|module|Module|Lockdown)\b")
 
@@ -92,6 +95,11 @@ def load(
         reason = f"it was built for {built_for[:80]}, and the guest runs {runs}"
     # The loader's message lacks the module's name if the module is for another processor.
     messages = messages or _once([line for line in log[-5:] if _LOADER.search(line) and "taint" not in line])
+    # A module's own message has its name only if it defines pr_fmt(); the console has what was printed meanwhile.
+    if not messages:
+        guest.drain_console()
+        lines = guest.console.whole_lines(mark)[0]
+        messages = _once([line for line in lines if not _OTHERS.search(line)])[-5:]
     silent = not messages and _WRONG_FORMAT not in said.casefold()
     raise RefusedError(name, reason, messages, hint=_SILENT if silent else _of_list(reason, parameters))
 

@@ -254,13 +254,7 @@ def code_at(name: str, file: Path, shown: Callable[[str], str]) -> ModuleCode:
 
     Raises EvidenceError if the file's symbols cannot be read.
     """
-    try:
-        with file.open("rb") as opened:
-            elf = ELFFile(opened)
-            found = list(_functions(elf))
-            sizes = {section.name: section["sh_size"] for section in elf.iter_sections()}
-    except (OSError, *DAMAGED):
-        raise EvidenceError(f"the symbols of module {name} cannot be read", where=str(file)) from None
+    found, sizes = _functions_in(name, file)
     starts = {}
     for section in {section for _, section, _ in found}:
         address = shown(section)
@@ -271,6 +265,21 @@ def code_at(name: str, file: Path, shown: Callable[[str], str]) -> ModuleCode:
         {function: starts[section] + offset for function, section, offset in found},
         max((start + sizes[section] for section, start in starts.items()), default=0),
     )
+
+
+def module_functions(name: str, file: Path) -> Sequence[str]:
+    """The functions of a module, by name, that it keeps after its init function. Raises EvidenceError."""
+    found, _ = _functions_in(name, file)
+    return sorted({function for function, _, _ in found if not function.startswith("__pfx_")})
+
+
+def _functions_in(name: str, file: Path) -> tuple[Sequence[tuple[str, str, int]], Mapping[str, int]]:
+    try:
+        with file.open("rb") as opened:
+            elf = ELFFile(opened)
+            return list(_functions(elf)), {section.name: section["sh_size"] for section in elf.iter_sections()}
+    except (OSError, *DAMAGED):
+        raise EvidenceError(f"the symbols of module {name} cannot be read", where=str(file)) from None
 
 
 def _functions(elf: ELFFile) -> Iterator[tuple[str, str, int]]:

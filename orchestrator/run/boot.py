@@ -21,13 +21,21 @@ from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.diagnostics import warning_note
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
-from orchestrator.artifacts.module_source import ModuleSource, render
-from orchestrator.artifacts.modules import Module, build_modules, check_parameter_names, prebuilt
-from orchestrator.artifacts.sources import UserSource, line_source, user_source
+from orchestrator.artifacts.module_source import ModuleSource, Value, render, render_own
+from orchestrator.artifacts.modules import (
+    Module,
+    build_modules,
+    check_parameter_names,
+    folder_modules,
+    prebuilt,
+    with_needed,
+)
+from orchestrator.artifacts.sources import UserSource, folder_source, line_source, user_source
 from orchestrator.catalog.images import SUFFIX
 from orchestrator.catalog.probes import PREFIX, ProbeKind, written
 from orchestrator.errors import (
     BuildError,
+    ConfigError,
     EvidenceError,
     GuestExit,
     HostError,
@@ -49,7 +57,7 @@ from orchestrator.results.contract import UNITS, CellId, CellRecord, Status, val
 from orchestrator.results.faults import check_room, storage_faults
 from orchestrator.results.parameters import KERNEL_RELEASE
 from orchestrator.run.guests import check_cpus, load_kernel_modules, started, unwatched, wait_for_clocksource
-from orchestrator.run.machines import machine_of
+from orchestrator.run.machines import counting, machine_of
 from orchestrator.run.plan_check import wrong_points
 from orchestrator.steps import step
 
@@ -113,11 +121,14 @@ class Ready(Generic[SetupT]):
 
     setup: SetupT
     modules: tuple[Module, ...] = ()
+    """In the order in which they are loaded."""
     notes: tuple[str, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys of the exact content of anything else that the cell needs, by name."""
     sources: Mapping[str, UserSource] = field(default_factory=dict)
     """The user's own files, by role: ``probe``, ``workload``, ``library libmine.so``, ``image``."""
+    needs_counter: bool = False
+    """Whether only QEMU's counts of instructions can prove the cell."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +155,36 @@ def failed(error: LabError) -> Refused:
     return Refused("unsupported" if isinstance(error, UnsupportedError) else "failed", str(error))
 
 
+@dataclass(frozen=True)
+class FolderModule:
+    """A module that a user's folder builds: its ``name``, or None for the only one that has the ``parameters``."""
+
+    folder: Path
+    name: str | None
+    parameters: tuple[str, ...]
+
+
+OwnModule = ModuleSource | FolderModule | Path
+"""What a cell's module is made of, or a built one."""
+
+
+def own_module(kind: ProbeKind, values: Mapping[str, Value]) -> OwnModule | None:
+    """A user's module, if the kind is one; a template is rendered with ``values``. Raises ConfigError, UsageError."""
+    if kind.file is None:
+        return None
+    if kind.file.is_dir():
+        return FolderModule(kind.file, kind.member, tuple(kind.parameters))
+    return kind.file if kind.file.suffix == ".ko" else render_own(kind.file, values)
+
+
 def module_outcomes(
-    context: BuildContext, kernel: Kernel, wanted: Mapping[str, ModuleSource | Path]
+    context: BuildContext, kernel: Kernel, wanted: Mapping[str, OwnModule]
 ) -> Mapping[str, Module | Refused]:
     """The modules of cells, by cell id: built from source, or a user's .ko file; otherwise the reason for none.
 
     Raises ConfigError for a file that is not a module.
     """
+    folders: dict[Path, Mapping[str, Module] | Refused] = {}
     outcomes: dict[str, Module | Refused] = {}
     sources = {id_: one for id_, one in wanted.items() if isinstance(one, ModuleSource)}
     for id_, built in zip(sources, build_modules(context, kernel, list(sources.values())), strict=True):
@@ -161,7 +195,28 @@ def module_outcomes(
                 outcomes[id_] = prebuilt(one, kernel)
             except UnsupportedError as error:
                 outcomes[id_] = unsupported(str(error))
+        elif isinstance(one, FolderModule):
+            if one.folder not in folders:
+                folders[one.folder] = _built_folder(context, kernel, one.folder)
+            outcomes[id_] = _member(folders[one.folder], one)
     return outcomes
+
+
+def _built_folder(context: BuildContext, kernel: Kernel, folder: Path) -> Mapping[str, Module] | Refused:
+    try:
+        return folder_modules(context, kernel, folder, {})
+    except (BuildError, ConfigError) as error:
+        return failed(error)
+
+
+def _member(modules: Mapping[str, Module] | Refused, one: FolderModule) -> Module | Refused:
+    if isinstance(modules, Refused):
+        return modules
+    try:
+        *needed, module = with_needed(modules, one.folder, one.name, one.parameters)
+    except UsageError as error:
+        return failed(error)
+    return replace(module, needed=tuple(needed))
 
 
 def template_outcome(context: BuildContext, kernel: Kernel, template: str, smp: int) -> Prepared[Module]:
@@ -181,12 +236,14 @@ def with_parameters(module: Module, given: Mapping[str, str]) -> Module | Refuse
     return replace(module, parameters=given)
 
 
-def user_sources(kind: ProbeKind, module: ModuleSource | Path | None, image: str | None) -> Mapping[str, UserSource]:
+def user_sources(kind: ProbeKind, module: OwnModule | None, image: str | None) -> Mapping[str, UserSource]:
     """The user's parts of a cell's probe and image: a module with its includes, a one-liner, a recipe."""
     sources: dict[str, UserSource] = {}
     if kind.one_liner is not None:
         sources["probe"] = line_source(f"{PREFIX} {kind.one_liner}")
-    if kind.file is not None:
+    if isinstance(module, FolderModule):
+        sources["probe"] = folder_source(module.folder)
+    elif kind.file is not None:
         sources["probe"] = user_source(kind.file, module.origins.values() if isinstance(module, ModuleSource) else [])
     if image is not None and image.endswith(SUFFIX):
         sources["image"] = user_source(Path(image))
@@ -257,6 +314,8 @@ def prepare(context: BuildContext, kind: BenchmarkKind, boot: Boot) -> BootArtif
     refused = {id_: unsupported(reason) for id_, reason in reasons.items()}
     rest = [cell for cell in boot.cells if cell.id not in refused]
     cells = {**refused, **(kind.prepare(context, kernel, rest) if rest else {})}
+    if any(isinstance(one, Ready) and one.needs_counter for one in cells.values()) and not machine.counts_code:
+        machine = counting(context, machine)
     return BootArtifacts(kernel, machine, cells, loaded_files(kernel, boot.kernel_modules))
 
 

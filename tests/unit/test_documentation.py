@@ -34,7 +34,7 @@ from orchestrator.experiment.file import load_experiment
 LARGEST_README = 8192
 
 
-_MARK = re.compile(rf"|output|file: [\w.-]+|{WITHOUT_GUEST}|{WITH_GUEST}")
+_MARK = re.compile(rf"|output|file: [\w./-]+|{WITHOUT_GUEST}|{WITH_GUEST}")
 
 
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")

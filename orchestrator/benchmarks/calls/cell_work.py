@@ -3,23 +3,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from orchestrator.arch import INT3
+from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.call_programs import Calls, WholeProgram, Workload
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT, CallSetup
 from orchestrator.benchmarks.calls.samples import Figures
 from orchestrator.benchmarks.calls.table import CallCell, CallTask
 from orchestrator.catalog.probes import FETCHES, Extra, Handler, ProbeKind
-from orchestrator.errors import HitSkipped, NotEntered
+from orchestrator.errors import EvidenceError, HitSkipped, NotEntered
+from orchestrator.guest.guest import Guest
+from orchestrator.plain_text import shown
 from orchestrator.probes.arming import attached
 from orchestrator.probes.attachment import Attachment, CallResults
-from orchestrator.probes.evidence import Observation, check_same
+from orchestrator.probes.evidence import Observation, check_same, listed_probes
 from orchestrator.probes.point import Point, ProbePoint
+from orchestrator.probes.symbols import module_functions
 from orchestrator.results.contract import ExecutedClasses, ProfileEvidence
+from orchestrator.results.stored_profile import SymbolProfile
 from orchestrator.run.boot import ReadyGuest
 from orchestrator.run.guests import CellDeadline
 
@@ -102,15 +108,67 @@ class Counted:
     live: bytes | None = None
 
 
+_MOST_LISTED = 8
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(shown(names, _MOST_LISTED, "{} more"))
+
+
+class Entries(NamedTuple):
+    """How often calls entered functions of a module, by name, and their breakpoint traps."""
+
+    calls: int
+    by_function: Mapping[str, int]
+    int3: int
+
+    @classmethod
+    def of(cls, symbols: Iterable[SymbolProfile], module: str, calls: int) -> Entries:
+        """What a profile of calls has of a module's functions: the executions of their first instructions."""
+        entered: dict[str, int] = {}
+        int3 = 0
+        for one in symbols:
+            int3 += sum(each.executed for each in one.instructions if each.code == f"{INT3:02x}")
+            if one.module == module:
+                first = sum(each.executed for each in one.instructions if each.offset == 0)
+                entered |= {one.name: first} if first else {}
+        return cls(calls, entered, int3)
+
+    def proved(self, hits: int, module: Module, guest: Guest) -> list[str]:
+        """The functions entered in so many hits, as ``handler_pre [my_module]``. Raises EvidenceError without one."""
+        found = sorted(f"{name} [{module.name}]" for name, times in self.by_function.items() if times == hits)
+        if found:
+            return found
+        if self.by_function:
+            times = [f"{name} {number} times" for name, number in sorted(self.by_function.items())]
+            each, rest = divmod(max(self.by_function.values()), self.calls)
+            raise EvidenceError(
+                f"{self.calls} calls should enter the handler of module {module.name} {hits} times, and entered "
+                f"{_listed(times)}",
+                hint=f"if each call should, set hits: {each}" if each and not rest else "",
+            )
+        own, at = module_functions(module.name, module.file), listed_probes(guest)
+        raise EvidenceError(
+            f"the calls executed no function of module {module.name}",
+            detail=[
+                f"its functions: {_listed(own)}" if own else "its file lists no functions",
+                f"the kernel lists probes at {_listed(at)}" if at else "the kernel lists no probe",
+            ],
+            hint="make calls that reach the module's probe, or probe what the calls reach",
+        )
+
+
 class Counts(NamedTuple):
     """What the calls executed: the proof of a profile, and the classes for modelled time; None where not counted.
 
-    ``uneven`` are the functions that not all of calls that vary execute alike.
+    ``uneven`` are the functions that not all of calls that vary execute alike. ``entries`` are those of a module that
+    does not count its hits.
     """
 
     profile: ProfileEvidence | None = None
     executed: ExecutedClasses | None = None
     uneven: Sequence[str] = ()
+    entries: Entries | None = None
 
 
 NOT_COUNTED = Counts()
@@ -123,6 +181,7 @@ class Proof:
     ``extras`` are extra costs of the hits, ``extra_sizes`` the instructions a hit that each takes, ``removed`` the
     extras that were disabled. ``watched`` are the results of the system calls that a user's function makes.
     ``timed_in`` is the cell of the same guest that timed the same calls without a probe; None where this cell did.
+    ``entered`` are the functions of a module whose entries prove the hits.
     """
 
     point: ProbePoint
@@ -137,6 +196,7 @@ class Proof:
     removed: Sequence[Extra] = ()
     timed_in: str | None = None
     counts: Counts = NOT_COUNTED
+    entered: Sequence[str] = ()
     watched: Mapping[str, CallResults] = field(default_factory=dict)
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from orchestrator.arch import INT3 as INT3_BYTE
 from orchestrator.benchmarks.calls.call_programs import WholeProgram
-from orchestrator.benchmarks.calls.cell_work import Counted, Counts, Proof, Work, armed_probe, without_skips
+from orchestrator.benchmarks.calls.cell_work import Counted, Counts, Entries, Proof, Work, armed_probe, without_skips
 from orchestrator.benchmarks.calls.samples import Figures, run_figures
 from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.probes.attachment import Attachment, Called
@@ -51,20 +51,33 @@ class _CountedGuest:
         places = ProfileCounter(self.work.ready.guest, self.work.ready.symbols).places()
         return run_counts(self.runs(runs).regions, places)
 
-    def counted_hits(self, attachment: Attachment) -> tuple[Region, int]:
-        """A run, and all hits of a handler that counts them. Raises HitSkipped."""
+    def counted_hits(self, attachment: Attachment) -> tuple[Region, int, Sequence[str]]:
+        """A run, and all hits of a handler that counts them. Raises HitSkipped.
+
+        The hits of a module that does not are the entries of its functions that are named.
+        """
+        module = self.work.setup.module
+        if attachment.entered_module is not None and module is not None:
+            (run,) = self.runs(1, cold=0).regions
+            entered = Entries.of(self.counter.places().symbols(run.counts), module.name, 1)
+            hits = _entries(run, self.work.point.address)
+            return run, hits, entered.proved(hits, module, self.work.ready.guest) if hits else ()
         with attachment.separate_caller() as caller:
             attachment.set_handler("count")
             (run,) = self.runs(1, caller, cold=0).regions
             attachment.set_handler("noop")
         hits, others = attachment.counts(Called("program", 1, frozenset()))
-        return run, hits + (others or 0)
+        return run, hits + (others or 0), ()
 
     def stored(self, counted: CountedWork) -> ProfileEvidence:
         assert self.work.profile is not None
         calls = len(counted.regions)
         profile = self.counter.profile_work(counted, self.work.cell.id, calls=calls, unit="run")
         return stored(profile, self.work.profile, counted)
+
+
+def _entries(run: Region, address: int) -> int:
+    return sum(one.executed for code, one in run.counts.items() if code.address == address)
 
 
 def plain_runs(work: Work, program: WholeProgram) -> tuple[Figures, ProfileEvidence]:
@@ -90,8 +103,8 @@ def probed_runs(work: Work, program: WholeProgram) -> tuple[Figures, Proof]:
         armed.check_same("while the runs were counted")
         places, profile = guest.counter.places(), guest.stored(counted)
         attachment = armed.attachment
-        run, hits = without_skips(lambda: guest.counted_hits(attachment))
-        entries = sum(one.executed for code, one in run.counts.items() if code.address == work.point.address)
+        run, hits, entered = without_skips(lambda: guest.counted_hits(attachment))
+        entries = _entries(run, work.point.address)
         int3 = sum(one.executed for code, one in run.counts.items() if code.code == f"{INT3_BYTE:02x}")
         attachment.set_handler(work.handler)
         if not entries:
@@ -105,6 +118,7 @@ def probed_runs(work: Work, program: WholeProgram) -> tuple[Figures, Proof]:
             point=attachment.point,
             seen=armed.seen,
             calls=entries,
+            entered=entered,
             counted=Counted(entries, hits - entries, int3, None),
             detour=armed.detour,
             memory=attachment.memory(),

@@ -17,6 +17,7 @@ from orchestrator.benchmarks.calls.cell_work import (
     Armed,
     Counted,
     Counts,
+    Entries,
     GuestCache,
     Proof,
     Work,
@@ -397,11 +398,13 @@ def _exact(work: Work, workload: Calls, events: Path | None) -> tuple[Figures, P
 def _counted(work: Work, measured: Measurement, armed: Armed | None) -> Counts:
     """The calls made again, and counted. Calls that differ from each other have no classes: their mean is another."""
     counts_classes = work.cell.counts_classes and not measured.varies and work.ready.guest.machine.counter is not None
-    if (work.profile is None and not counts_classes) or not isinstance(work.workload, Calls):
+    module = None if armed is None else armed.attachment.entered_module
+    is_profiled = work.profile is not None or module is not None
+    if not (is_profiled or counts_classes) or not isinstance(work.workload, Calls):
         return NOT_COUNTED
     with step("count instructions"):
         counter = ProfileCounter(work.ready.guest, work.ready.symbols, work.setup.module)
-        if counter.only_classes:
+        if not is_profiled:
             return Counts(executed=_classes(work, work.workload, measured, counter))
         # The process may take another path than the timed one, in each of its calls: 1027 instructions in place of 711,
         # seen once of a BPF program at a tracepoint on Linux 7.3.
@@ -413,15 +416,16 @@ def _counted(work: Work, measured: Measurement, armed: Armed | None) -> Counts:
                     mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program
                 )
                 executed = None if measured.varies else executed_classes(profile)
+                entries = None if module is None else Entries.of(profile.symbols, module, profile.calls)
                 evidence = None if work.profile is None else stored(profile, work.profile)
             if measured.varies or float(profile.per_call(profile.executed)) == measured.samples[0]:
                 break
     if evidence is None:
-        return Counts(executed=executed)
+        return Counts(executed=executed, entries=entries)
     if "purposes" in work.cell.profile:
         mechanism = "none" if armed is None else mechanism_seen(work.kind, armed.attachment.point, armed.seen)
         evidence = evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
-    return Counts(evidence, executed, profile.uneven if measured.varies else ())
+    return Counts(evidence, executed, profile.uneven if measured.varies else (), entries)
 
 
 def _classes(work: Work, workload: Calls, measured: Measurement, counter: ProfileCounter) -> ExecutedClasses | None:
@@ -429,7 +433,11 @@ def _classes(work: Work, workload: Calls, measured: Measurement, counter: Profil
     mark = counter.mark()
     with suppress(EvidenceError):
         marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
-        found = counter.classes(mark, marked.timed, calls=marked.calls)
+        if counter.only_classes:
+            found = counter.classes(mark, marked.timed, calls=marked.calls)
+        else:
+            named = {"cell": work.cell.id, "program": marked.program}
+            found = executed_classes(counter.profile(mark, marked.timed, calls=marked.calls, **named))
         records = is_recording(work.cell.handler) and work.kind.mechanism != "none"
         return found if found.agrees_with(measured.samples[0], is_recording=records) else None
     return None
@@ -447,7 +455,7 @@ def _paired(work: Work, events: Path | None) -> tuple[Figures, Proof]:
             probed.append(_timed_between(work, armed))
             if number == last:
                 counts = _counted(work, together(probed), armed)
-            if number in (0, last):
+            if number == last or (number == 0 and armed.attachment.entered_module is None):
                 proof = _proof(work, armed, events, counts)
             _check_live(work, probed[-1].live)
         plain.append(_timed(work))
@@ -479,7 +487,14 @@ def _timed_between(work: Work, armed: Armed) -> Measurement:
 
 
 def _proof(work: Work, armed: Armed, events: Path | None, counts: Counts) -> Proof:
-    counted = count_hits(work, armed.attachment, events)
+    entries, module = counts.entries, work.setup.module
+    calls, entered = work.workload.counted, list[str]()
+    if entries is None or module is None:
+        counted = count_hits(work, armed.attachment, events)
+    else:
+        calls = entries.calls
+        counted = Counted(calls * work.workload.hits, None, entries.int3, None)
+        entered = entries.proved(counted.hits, module, work.ready.guest)
     armed.check_same("while the hits were counted")
     extras = armed.attachment.extras()
     if extras and work.kind.extras == "removed":
@@ -489,7 +504,8 @@ def _proof(work: Work, armed: Armed, events: Path | None, counts: Counts) -> Pro
     return Proof(
         point=armed.attachment.point,
         seen=armed.seen,
-        calls=work.workload.counted,
+        calls=calls,
+        entered=entered,
         counted=counted,
         detour=armed.detour,
         memory=armed.attachment.memory(),
@@ -547,6 +563,7 @@ def _record(work: Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) 
                 *extra_notes(proof.extras, proof.extra_sizes),
                 *guard_notes(proof.seen),
                 *live_notes(counted),
+                *_entered_note(proof),
                 *figures.notes,
                 *_profile_notes(proof.counts),
                 *difference_note(figures.outcome, counted.results),
@@ -561,6 +578,13 @@ def _record(work: Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) 
             executed=proof.counts.executed,
             reference=cell.published,
         )
+
+
+def _entered_note(proof: Proof) -> Iterator[str]:
+    if proof.entered:
+        listed = proof.facts.get("listed")
+        where = f"; the kernel lists probes at {listed}" if listed else ""
+        yield f"{', '.join(proof.entered)} entered {proof.counted.hits} times in {proof.calls} calls{where}"
 
 
 def _profile_notes(counts: Counts) -> Iterator[str]:
@@ -588,6 +612,7 @@ def _parameters(work: Work, figures: Figures, proof: Proof) -> dict[str, str | f
         **watched_parameters(proof.watched),
         **({} if proof.timed_in is None else {"timed_in": proof.timed_in}),
         **proof.facts,
+        **({"entered": ", ".join(proof.entered)} if proof.entered else {}),
         **{f"{extra}_instructions": size for extra, size in (proof.extra_sizes or {}).items()},
     }
     if proof.memory is not None:

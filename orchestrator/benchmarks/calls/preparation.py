@@ -19,8 +19,8 @@ from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.machine_code import UnknownDispatchError, dispatched, entry_offset, tracer_place
 from orchestrator.artifacts.module_files import loaded_code
-from orchestrator.artifacts.module_source import ModuleSource, Scalar, Value, check_parameters, render, render_own
-from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.module_source import Scalar, Value, check_parameters, render
+from orchestrator.artifacts.modules import Module, parameter_names
 from orchestrator.artifacts.program_code import SharedLibrary, find_in_library, find_in_program, obtain_library
 from orchestrator.artifacts.sources import UserSource, user_source
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks, capability_list
@@ -37,19 +37,22 @@ from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import FETCHES, ONE_PROGRAM, Change, Handler, ProbeKind, is_recording, shortened
 from orchestrator.catalog.user_files import find_file, find_library, find_workload
 from orchestrator.catalog.words import system_calls
-from orchestrator.errors import BuildError, UnsupportedError
+from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
 from orchestrator.files import sha256_of
+from orchestrator.guest.machine import qemu_has_plugins
 from orchestrator.probes.place import UserPoint, optimisation_refusal
 from orchestrator.probes.placement import ProbePlace, places_of, refusal_of, technique_of
 from orchestrator.probes.point import Point
 from orchestrator.profile.system_calls import has_landmarks
 from orchestrator.run.boot import (
+    OwnModule,
     Prepared,
     Ready,
     Refused,
     compiler_note,
     failed,
     module_outcomes,
+    own_module,
     parameters_note,
     smp_note,
     unsupported,
@@ -130,9 +133,9 @@ SITES_WITHOUT_POINT = ("hook", "tracepoint")
 class ProbeSetup:
     """A probe point (symbol and offset in bytes), the module that probes it, and notes for the report.
 
-    ``template`` is a module of ``kmods``, None where no module of the lab is loaded; ``own`` is a user's file. Both are
-    rendered with ``values``. A module of ``kmods`` gets the point as a load parameter, so that one build serves all
-    points; a user's template is rendered with it.
+    ``template`` is a module of ``kmods``, None where no module of the lab is loaded. It and a user's are rendered with
+    ``values``. A module of ``kmods`` gets the point as a load parameter, so that one build serves all points; a user's
+    template is rendered with it.
     """
 
     symbol: str
@@ -140,7 +143,6 @@ class ProbeSetup:
     template: str | None
     values: dict[str, Value]
     notes: tuple[str, ...]
-    own: Path | None = None
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
 
 
@@ -277,7 +279,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     if template is not None and kind.tracepoint is not None:
         parameters = {"tracepoint": kind.tracepoint}
     notes += parameters_note(kind.parameters if kind.bpf_file is None else {})
-    return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file, parameters)
+    return ProbeSetup(symbol, offset, template, values, tuple(notes), parameters)
 
 
 def is_wrapper(symbol: str) -> bool:
@@ -356,7 +358,8 @@ def prepare_calls(
     """The preparation of each cell that the kernel supports, by its id."""
     prepared: dict[str, Prepared[CallSetup]] = {}
     setups = {cell.id: set_up(kernel, cell) for cell in cells}
-    sources = {id_: source for id_, setup in setups.items() if (source := _module_source(setup)) is not None}
+    made_of = {cell.id: _module_source(setups[cell.id], cell.task.kind) for cell in cells}
+    sources = {id_: source for id_, source in made_of.items() if source is not None}
     modules = module_outcomes(context, kernel, sources)
 
     # Each file is compiled once, also one that does not compile.
@@ -421,8 +424,10 @@ def _prepared(
         return tool
     if module is not None:
         module = replace(module, parameters=check_parameters(setup.parameters))
-    if module is not None and setup.own is not None:
-        module = with_parameters(module, cell.task.kind.parameters)
+    workload, is_uncounted = _workload(kernel, cell, program), False
+    if module is not None and cell.task.kind.file is not None:
+        is_uncounted = not _counts_hits(module)
+        module = _own_module(module, cell, workload)
         if isinstance(module, Refused):
             return module
     try:
@@ -435,12 +440,38 @@ def _prepared(
             return unsupported(reason)
     files, sources = _own_files(cell, program, tool)
     return Ready(
-        CallSetup(setup.symbol, setup.offset, _workload(kernel, cell, program), module, tool, point),
-        modules=() if module is None else (module,),
+        CallSetup(setup.symbol, setup.offset, workload, module, tool, point),
+        modules=() if module is None else (*module.needed, module),
         notes=(*setup.notes, *compiler_note(kernel, module)),
         keys={name: sha256_of(file) for name, file in files.items()},
         sources=sources,
+        needs_counter=is_uncounted,
     )
+
+
+def _counts_hits(module: Module) -> bool:
+    """Whether a user's module has the parameter ``hits``; one without symbols may have it."""
+    names = parameter_names(module.file)
+    return names is None or "hits" in names
+
+
+def _own_module(module: Module, cell: CallCell, workload: Workload) -> Module | Refused:
+    """A user's module with its parameters; refused if it lacks one, or if nothing could prove its hits."""
+    loaded = with_parameters(module, cell.task.kind.parameters)
+    if isinstance(loaded, Refused) or _counts_hits(module):
+        return loaded
+    what = f"module {module.name} has no parameter hits"
+    if cell.handler != "noop":
+        return unsupported(f"{what}, so a hit does what it always does: measure it with handlers: [noop]")
+    if cell.clock == "wall":
+        why = "clock 'wall' counts no entries of its functions: take clock: instructions"
+    elif isinstance(workload, WholeProgram) and not workload.is_counted:
+        why = "the entries of its functions are counted in calls: take a C file with workload()"
+    elif not qemu_has_plugins():
+        why = "this QEMU has no plugins, which would count the entries of its functions"
+    else:
+        return loaded
+    return failed(EvidenceError(f"{what}, and nothing else proves its hits: {why}, or give it the parameter"))
 
 
 def _own_files(
@@ -498,12 +529,8 @@ def workload_of(context: BuildContext, kernel: Kernel, cell: CallCell) -> Worklo
     return _workload(kernel, cell, None if calls is None else _compiled(context, kernel, *calls))
 
 
-def _module_source(setup: ProbeSetup) -> ModuleSource | Path | None:
-    if setup.template is not None:
-        return render(setup.template, setup.values)
-    if setup.own is None or setup.own.suffix == ".ko":
-        return setup.own
-    return render_own(setup.own, setup.values)
+def _module_source(setup: ProbeSetup, kind: ProbeKind) -> OwnModule | None:
+    return own_module(kind, setup.values) if setup.template is None else render(setup.template, setup.values)
 
 
 def _c_file(cell: CallCell) -> tuple[Path, tuple[str, ...], str | None] | None:

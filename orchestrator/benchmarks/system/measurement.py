@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from orchestrator.arch import Arch
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource, render, render_own
+from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system.work import (
     REPORT,
@@ -25,7 +24,7 @@ from orchestrator.benchmarks.system.work import (
 )
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import BASELINE, RecorderKind, probe_kind, recorder_kinds
-from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest, paused
 from orchestrator.probes import recorder
 from orchestrator.probes.loading import insmod_word
@@ -39,13 +38,16 @@ from orchestrator.results.contract import CellRecord, Clock, ProfileEvidence, Wo
 from orchestrator.results.statistics import median
 from orchestrator.run.boot import (
     BootArtifacts,
+    OwnModule,
     Prepared,
     Ready,
     Refused,
     Session,
     compiler_note,
+    failed,
     identity,
     module_outcomes,
+    own_module,
     parameters_note,
     smp_note,
     user_sources,
@@ -130,13 +132,12 @@ def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
     return sentence
 
 
-def _module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | None:
+def _module_source(kernel: Kernel, cell: SystemCell) -> OwnModule | None:
     kind = _recorder(cell)
     if kind is not None:
         values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None, kernel.code)
         return render(recorder.TEMPLATE, values)
-    own = None if cell.task.probe == BASELINE else probe_kind(cell.task.probe).file
-    return own if own is None or own.suffix == ".ko" else render_own(own, {})
+    return own_module(probe_kind(cell.task.probe), {})
 
 
 def passed_notes(kernel: Kernel, cell: SystemCell) -> tuple[str, ...]:
@@ -269,6 +270,9 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
         module = with_parameters(module, own.parameters)
     if isinstance(module, Refused):
         return module
+    if module is not None and module.needed:
+        what = f"module {module.name} needs {module.needed[-1].name} of its folder, and one module is loaded"
+        return failed(UsageError(what, hint=f"link both into one: {module.name}-y := ... in the Kbuild"))
     notes = (
         *smp_note(kernel, cell.smp),
         *compiler_note(kernel, module),

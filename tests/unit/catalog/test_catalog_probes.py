@@ -26,6 +26,9 @@ from orchestrator.errors import ConfigError
         ("./old.c files/mine.c size=64", "./old.c files/mine.c", "size=64"),
         ("./my files/mine.ko", "./my files/mine.ko", ""),
         ("./linux/build", "./linux/build", ""),
+        ("./my-module/ size=64", "./my-module/", "size=64"),
+        ("./my-module:other size=64 mode=fast", "./my-module:other", "size=64 mode=fast"),
+        ("./my module 'label=two words'", "./my module", "'label=two words'"),
     ],
 )
 def test_parameters_stand_behind_a_path(name: str, path: str, text: str) -> None:

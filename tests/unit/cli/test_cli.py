@@ -358,7 +358,7 @@ def test_what_an_image_s_guest_cannot_be_asked_for(options: tuple[str, ...], wor
         ),
         (("--module", ""), "expected the path of a module's file or folder"),
         (("--module", "/nowhere:x"), "/nowhere:x: this module file or folder does not exist"),
-        (("--module", "/etc/passwd"), "your own module is a template (.c.j2), a C file (.c) or a .ko"),
+        (("--module", "/etc/passwd"), "a C file (.c), a .ko or a folder with a Kbuild"),
         (("--param", "count=1"), "--param count=1: needs a --module"),
         (("--set", "a=1"), "--set a=1: needs a --module"),
         (("--module", "{folder}", "--param", "count"), "--param: found 'count'; expected NAME=VALUE"),

@@ -129,3 +129,12 @@ def test_a_source_that_cannot_be_read_as_one_has_a_stamp(tmp_path: Path, name: s
     stamps = list(_stamps(main))
     assert str(main) in [line.partition(" ")[0] for line in stamps]
     assert list(_stamps(main)) != stamps
+
+
+def test_every_file_of_a_module_s_folder_has_a_stamp(tmp_path: Path) -> None:
+    (tmp_path / "mine" / "include").mkdir(parents=True)
+    for name in ("Kbuild", "include/work.h"):
+        (tmp_path / "mine" / name).touch()
+    before = list(_stamps(tmp_path / "mine"))
+    (tmp_path / "mine" / "include" / "work.h").write_text("/* more */")
+    assert list(_stamps(tmp_path / "mine")) != before

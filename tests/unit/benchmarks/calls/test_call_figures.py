@@ -141,7 +141,8 @@ def test_calls_that_scatter_have_samples_for_an_interval(
 
     @contextmanager
     def armed(work: object) -> Iterator[Any]:
-        yield SimpleNamespace(attachment=SimpleNamespace(renewal=lambda: None), check_same=lambda when: None)
+        attachment = SimpleNamespace(renewal=lambda: None, entered_module=None)
+        yield SimpleNamespace(attachment=attachment, check_same=lambda when: None)
 
     counted, nowhere = count(), cast("Any", None)
     monkeypatch.setattr(measurement, "armed_probe", armed)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls import measurement
-from orchestrator.benchmarks.calls.cell_work import Counted, remove_extras
+from orchestrator.benchmarks.calls.cell_work import Counted, Entries, remove_extras
 from orchestrator.benchmarks.calls.measurement import count_hits, extra_notes, extra_sizes, guard_notes, removal_notes
 from orchestrator.catalog.probes import Extra, probes
 from orchestrator.errors import EvidenceError
@@ -25,6 +26,7 @@ from orchestrator.probes.events import EventKind
 from orchestrator.probes.evidence import Observation
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.results.stored_profile import Instruction, SymbolProfile
 
 SYMBOLS = Symbols(b"c1000000 T _stext\nc1484720 T _etext\nc108c7a0 T __ia32_sys_gettimeofday\n")
 
@@ -194,3 +196,72 @@ def test_a_guard_of_the_function_tracer_is_noted() -> None:
     assert list(guard_notes(seen)) == []
     guarded = replace(seen, called="ftrace_ops_assist_func by way of kprobe_ftrace_handler")
     assert ["ftrace_ops_assist_func() calls" in note for note in guard_notes(guarded)] == [True]
+
+
+# Are the hits of a module that does not count them proved by a function that each call entered, and by no other?
+
+HANDLER, LOOP, INT3_CODE = "53", "90", "cc"
+
+
+def executed(name: str, module: str | None, *instructions: tuple[int, str, int]) -> SymbolProfile:
+    """A function in a profile: the offset, code and executions of each of its instructions."""
+    return SymbolProfile(
+        name=name,
+        place="kernel" if module is None else "module",
+        module=module,
+        address=0,
+        instructions=tuple(Instruction(offset, code, times, 0, 0, 0) for offset, code, times in instructions),
+    )
+
+
+class ListingGuest:
+    """A guest that lists where it has probes."""
+
+    def __init__(self, kprobes: bytes) -> None:
+        self._kprobes = kprobes
+
+    def get(self, path: str, **_: object) -> bytes:
+        return self._kprobes if path.endswith("kprobes/list") else b""
+
+
+def proved(entries: Entries, hits: int, kprobes: bytes = b"") -> list[str]:
+    module = Module("mine", Path(sys.executable), "key", None)  # an ELF file without functions that the kernel keeps
+    return entries.proved(hits, module, cast(Guest, ListingGuest(kprobes)))
+
+
+def test_a_function_that_each_call_entered_proves_the_hits() -> None:
+    profile = [
+        executed("vfs_read", None, (0, INT3_CODE, 10), (1, HANDLER, 10)),
+        executed("handler", "mine", (0, HANDLER, 10), (1, LOOP, 70)),
+        executed("helper", "mine", (0, HANDLER, 30)),
+        executed("jumped_into", "mine", (4, HANDLER, 10)),
+        executed("other", "others", (0, HANDLER, 10)),
+    ]
+    entries = Entries.of(profile, "mine", 10)
+    assert entries == Entries(10, {"handler": 10, "helper": 30}, int3=10)
+    assert proved(entries, 10) == ["handler [mine]"]
+    assert proved(entries, 30) == ["helper [mine]"]
+
+
+@pytest.mark.parametrize(
+    ("by_function", "kprobes", "words", "hint"),
+    [
+        (
+            {"handler": 20},
+            b"",
+            "should enter the handler of module mine 10 times, and entered handler 20",
+            "hits: 2",
+        ),
+        ({"handler": 9}, b"", "and entered handler 9 times", ""),
+        ({}, b"", "the calls executed no function of module mine", "make calls that reach"),
+        ({}, b"c1107745  k  do_nanosleep+0x5    [OPTIMIZED]\n", "probes at do_nanosleep+0x5", "make calls that reach"),
+    ],
+)
+def test_hits_that_no_function_proves_are_told(
+    by_function: dict[str, int], kprobes: bytes, words: str, hint: str
+) -> None:
+    with pytest.raises(EvidenceError) as refused:
+        proved(Entries(10, by_function, 0), 10, kprobes)
+    assert words in "\n".join((refused.value.what, *refused.value.detail))
+    assert hint in refused.value.hint
+    assert bool(hint) == bool(refused.value.hint)

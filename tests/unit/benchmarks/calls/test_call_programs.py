@@ -582,8 +582,8 @@ def test_invalid_workloads_are_refused(load: Loader, text: str, complaint: str) 
     ("probe", "complaint"),
     [
         ("./missing.ko", "this file does not exist"),
-        ("./note.txt", "your own module is a template (.c.j2), a C file (.c) or a .ko"),
-        ("./", "your own module is a template"),
+        ("./note.txt", "this file or folder does not exist"),
+        ("./", "this folder has neither a Kbuild nor a Makefile"),
         ("mine.c.j2", "name your own file by a path with a slash: ./mine.c.j2"),
     ],
 )

@@ -189,7 +189,7 @@ def test_a_module_of_one_s_own_is_found_beside_the_file(load: Loader, tmp_path: 
 def test_programs_of_one_s_own_are_no_module(load: Loader, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("")
     said = complaint(load, BUILD + f"probes: [none, ./{name}]\n")
-    assert "your own module is a template (.c.j2), a C file (.c) or a .ko" in said
+    assert "your own module is a template (.c.j2), a C file (.c), a .ko or a folder with a Kbuild" in said
 
 
 def test_the_resolved_file_is_plain_yaml(load: Loader) -> None:
