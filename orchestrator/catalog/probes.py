@@ -354,8 +354,9 @@ class ProbeKind(KernelFeature):
     ``fetched`` are the values of an event's fetching handler, in the kernel's syntax, most of them by ``fetching()``.
 
     A user's module has a ``file`` or folder, of which it may be one ``member``, and ``parameters``, a user's BPF
-    programs a ``bpf_file``, of which ``parameters`` may name one, a bpftrace program a ``one_liner``; their traps are not
-    known in advance. A kind that only verifies one capability (List 15 of the djprobe document) has a ``capability``.
+    programs a ``bpf_file``, of which ``parameters`` may name one, a bpftrace program a ``one_liner``; their traps are
+    not known in advance. A kind that only verifies one capability (List 15 of the djprobe document) has a
+    ``capability``.
     """
 
     name: str
