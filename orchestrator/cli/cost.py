@@ -20,7 +20,7 @@ from orchestrator.artifacts.git_tree import GitTree, find_revision
 from orchestrator.artifacts.kernel_build import TreeBuild
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.catalog.probes import probe_kind
+from orchestrator.catalog.probes import is_module_folder, probe_kind
 from orchestrator.cli import options
 from orchestrator.cli.commits import CommitRuns
 from orchestrator.cli.compared import compared_runs
@@ -159,7 +159,7 @@ def cost(
 
 
 def _is_subject(text: str) -> bool:
-    return user_path(text).is_file() and not user_path(text).is_dir()
+    return user_path(text).is_file() or is_module_folder(user_path(text))
 
 
 def _lines(names: Sequence[str], kernel: str, cpu: str, given: Calls, *, offline: bool) -> list[Line]:

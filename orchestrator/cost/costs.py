@@ -29,6 +29,7 @@ from orchestrator.results.parameters import (
     BPF_MACHINE_CODE,
     BPF_STACK,
     BPF_VERIFIED,
+    LISTED,
     CountParameter,
 )
 from orchestrator.results.runs import Run
@@ -75,6 +76,9 @@ class Cost:
     @property
     def mechanism(self) -> str:
         seen = "" if self.cell.evidence is None else self.cell.evidence.mechanism
+        elsewhere = LISTED.of(self.cell) if seen == "elsewhere" else None
+        if elsewhere is not None:
+            return f"at {elsewhere.partition(',')[0]}"
         return ATTACHED.of(self.cell) or self.subject.mechanism or ("" if seen == "own" else seen)
 
     @property

@@ -93,7 +93,9 @@ class CallFinder:
 
     def line(self, subject: Subject) -> Line:
         """Raises UsageError for a subject that no known call reaches, and that the user names none for."""
-        place = subject.place if self.given.point is None else Place(function=self.given.point)
+        place = subject.place
+        if self.given.point is not None:  # an offset does not decide which calls enter the function
+            place = Place(function=self.given.point.partition("+")[0])
         names_calls = self.given.call is not None or self.given.workload is not None
         if names_calls and self.given.point is None and probe_in_catalogue(subject.row) is not None:
             place = Place()  # a mechanism is anywhere
@@ -152,9 +154,8 @@ class CallFinder:
         return self._line(subject, found.function, found.benchmark, found.hits)
 
     def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object], hits: int) -> Line:
-        return Line(
-            subject, point, {**benchmark, **{key: one for key, one in _CALLS.items() if key not in benchmark}}, hits
-        )
+        amounts = {key: one for key, one in _CALLS.items() if key not in benchmark}
+        return Line(subject, self.given.point or point, {**benchmark, **amounts}, hits)
 
     def _unreached(self, function: str, why: str) -> UsageError:
         alike = self._reached_functions().nearest(function)

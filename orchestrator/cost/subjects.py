@@ -25,6 +25,7 @@ from orchestrator.catalog.probes import (
     probe_in_catalogue,
     probe_kind,
     probes,
+    split_member,
     split_path,
     with_path,
 )
@@ -156,10 +157,11 @@ def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subje
     if path.endswith(_SCRIPT):
         script = read_script(user_path(path))
         return [Subject(f"{PREFIX} {script}", text, place_of_one_liner(script))]
-    file = user_path(path)
+    place, member = split_member(path)
+    file = user_path(place)
     if not ("/" in path or path.endswith((*SUFFIXES, *BPF_SUFFIXES)) or file.exists()):
         raise ConfigError(unknown("probe or file", path, probes()), hint=f"all probes: {CALLED} list probes")
-    row = with_path(str(file), parameters)
+    row = with_path(str(file) if member is None else f"{file}:{member}", parameters)
     if not path.endswith(BPF_SUFFIXES):
         probe_kind(row)
         return [Subject(row, text, Place())]

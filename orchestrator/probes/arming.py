@@ -25,6 +25,7 @@ from orchestrator.probes.loading import load
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracefs import Traced
+from orchestrator.results.parameters import LISTED
 
 _QUOTED = 40
 _LISTED = 8
@@ -190,7 +191,7 @@ class ModuleAttachment(attachment.Attachment):
         """
         if self.entered_module is not None:
             listed = evidence.listed_probes(self._guest)[:_LISTED]
-            return {"listed": ", ".join(listed)} if listed else {}
+            return {LISTED: ", ".join(listed)} if listed else {}
         if self._kind.capability != "anywhere":
             return {}
         places = self._parameters.numbers("places", _PLACES, time_limit=_TRIAL_LIMIT)

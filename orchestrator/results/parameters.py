@@ -65,6 +65,8 @@ BPF_VERIFIED, BPF_INSTRUCTIONS = CountParameter("bpf_verified"), CountParameter(
 """Instructions that the verifier has walked, and those of the programs, of all that are attached."""
 BPF_MACHINE_CODE, BPF_STACK = CountParameter("bpf_machine_code_bytes"), CountParameter("bpf_stack_bytes")
 """Bytes of machine code, and the stack of the program that takes most."""
+LISTED, ENTERED = TextParameter("listed"), TextParameter("entered")
+"""Of a module that does not count its hits: the probes that the kernel lists, the functions that each hit entered."""
 ENTRY = TextParameter("entry")
 OUTCOME = TextParameter("outcome")
 """What the calls returned, in words."""

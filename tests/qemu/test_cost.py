@@ -104,7 +104,7 @@ def test_a_script_a_module_and_a_mechanism_have_a_cost(tmp_path: Path) -> None:
         pytest.skip(f"{IMAGE} is not built yet; build it once: ./lab build image {IMAGE}")
     script = tmp_path / "reads.bt"
     script.write_text("#!/usr/bin/env bpftrace\n// Reads by process\nkprobe:vfs_read\n{\n\t@[pid] = count();\n}\n")
-    write_files(ROOT / "docs" / "adding-a-probe.md", tmp_path)
+    write_files(ROOT / "docs" / "modules.md", tmp_path)
     command = CommandLine(tmp_path / "lab")
     by_script, mechanism = costs(command, script, "kprobe")
     assert (by_script["status"], by_script["mechanism"], by_script["hits"]) == ("ok", "bpf-kprobe", 1000)

@@ -81,7 +81,7 @@ def _family(family: str, closing: Sequence[str], *, more: str) -> str:
 def _shared(name: str, *others: str) -> str:
     """The page of a header of ``lib``, with what ``others`` declare that it includes."""
     headers = [_KMODS / "lib" / f"{one}.h" for one in (name, *others)]
-    more = "More: [A module of your own](../adding-a-probe.md#a-module-of-your-own)."
+    more = "More: [A module of your own](../modules.md)."
     return _page(headers[0], _documented(headers), [filled(_WITHIN), more], [])
 
 

@@ -53,7 +53,14 @@ from orchestrator.profile.difference import executed_classes
 from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
 from orchestrator.results.contract import CellRecord, Evidence, ExecutedClasses, centre_of, valid_result
-from orchestrator.results.parameters import ACCELERATOR, ENTRY, KERNEL_RELEASE, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
+from orchestrator.results.parameters import (
+    ACCELERATOR,
+    ENTERED,
+    ENTRY,
+    KERNEL_RELEASE,
+    PROBE_BYTES_EXTRA,
+    PROBE_BYTES_PLAIN,
+)
 from orchestrator.run.boot import Ready, ReadyGuest, identity
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
@@ -612,7 +619,7 @@ def _parameters(work: Work, figures: Figures, proof: Proof) -> dict[str, str | f
         **watched_parameters(proof.watched),
         **({} if proof.timed_in is None else {"timed_in": proof.timed_in}),
         **proof.facts,
-        **({"entered": ", ".join(proof.entered)} if proof.entered else {}),
+        **({ENTERED: ", ".join(proof.entered)} if proof.entered else {}),
         **{f"{extra}_instructions": size for extra, size in (proof.extra_sizes or {}).items()},
     }
     if proof.memory is not None:
