@@ -159,7 +159,7 @@ def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subje
         return [Subject(f"{PREFIX} {script}", text, place_of_one_liner(script))]
     place, member = split_member(path)
     file = user_path(place)
-    if not ("/" in path or path.endswith((*SUFFIXES, *BPF_SUFFIXES)) or file.exists()):
+    if not path or not ("/" in path or path.endswith((*SUFFIXES, *BPF_SUFFIXES)) or file.exists()):
         raise ConfigError(unknown("probe or file", path, probes()), hint=f"all probes: {CALLED} list probes")
     row = with_path(str(file) if member is None else f"{file}:{member}", parameters)
     if not path.endswith(BPF_SUFFIXES):

@@ -180,7 +180,7 @@ def test_scripts_lines_modules_and_mechanisms_are_subjects(tmp_path: Path) -> No
         ("none", "'none' has no cost"),
         ("missing.c", "this file does not exist"),
         ("missing.bt", "no such file or directory"),
-        ("", "your own module is"),
+        ("", "unknown probe or file"),
         ("x.bpf.c size=1", "BPF programs take program=NAME"),
         ("x.bpf.c program=a-b", "a program's name is that of a function of C"),
         ("bpftrace:", "a one-liner has a probe and an action"),
