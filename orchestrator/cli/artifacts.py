@@ -34,19 +34,15 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, is_path, split_member
 from orchestrator.catalog.words import system_calls
 from orchestrator.cli import options
-from orchestrator.cli.options import expected_failures, print_columns
+from orchestrator.cli.options import print_columns
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.paths import cache_dir, user_path
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.program import PROGRAM
 
-cache_app = typer.Typer(help="The cache of fetched and built files.", no_args_is_help=True)
-
 _KEEP_DAYS = 30
 
 
-@cache_app.command("show")
-@expected_failures
 def show_cache() -> None:
     """List the artifacts in the cache with their sizes. Exits with 1 if one cannot be read."""
     check_folder(cache_dir())
@@ -70,8 +66,6 @@ def show_cache() -> None:
         raise LabError(what, detail=[error.what for error in unreadable], hint=hint)
 
 
-@cache_app.command("prune")
-@expected_failures
 def prune(
     kinds: Annotated[
         list[str] | None,
@@ -115,8 +109,6 @@ def prune(
     typer.echo(f"{freed}; {len(found) - len(sizes)} of {len(found)} entries stay")
 
 
-@cache_app.command("verify")
-@expected_failures
 def verify(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List damaged artifacts; set nothing aside.")] = False,
 ) -> None:
@@ -156,11 +148,6 @@ def _kind(name: str) -> Kind:
     return Kind(name)
 
 
-kernel_app = typer.Typer(help="Kernels: build them, list their features.", no_args_is_help=True)
-
-
-@kernel_app.command("build")
-@expected_failures
 def build_kernel(
     names: Annotated[
         list[str],
@@ -179,8 +166,6 @@ def build_kernel(
             typer.echo(ready_kernel(context, spec).image)
 
 
-@kernel_app.command("list")
-@expected_failures
 def show_kernels(
     names: Annotated[
         list[str] | None,
@@ -208,11 +193,6 @@ def show_kernels(
     print_columns(["kernel", "release", *columns], rows)
 
 
-image_app = typer.Typer(help="Disk images: build them, list their packages.", no_args_is_help=True)
-
-
-@image_app.command("build")
-@expected_failures
 def build_image(
     names: Annotated[
         list[str],
@@ -233,8 +213,6 @@ def build_image(
             typer.echo(ready_image(context, recipe).base)
 
 
-@image_app.command("list")
-@expected_failures
 def show_images(
     packages: Annotated[
         str | None,
@@ -270,8 +248,6 @@ def show_images(
 
 _PLACE = re.compile(r"([A-Za-z0-9_.]+)\+(0x[0-9a-fA-F]{1,8}|[1-9][0-9]{0,8}|0)")
 
-kmod_app = typer.Typer(help="Probe modules: render their source, build them.", no_args_is_help=True)
-
 Template = Annotated[
     str,
     typer.Argument(
@@ -281,8 +257,6 @@ Template = Annotated[
 ]
 
 
-@kmod_app.command("render")
-@expected_failures
 def render(
     template: Template,
     kernel: options.Kernel = "debian-686",
@@ -302,8 +276,6 @@ def render(
     print(f"{len(source.files)} files in {out}", file=sys.stderr)
 
 
-@kmod_app.command("build")
-@expected_failures
 def build_module(
     template: Template,
     kernel: options.Kernel = "debian-686",
@@ -347,8 +319,6 @@ def _is_folder(template: str) -> bool:
     return is_path(template) and user_path(template).is_dir()
 
 
-@kmod_app.command("size")
-@expected_failures
 def size(
     kernel: options.Kernel = "lab-i386-up",
     listing: Annotated[

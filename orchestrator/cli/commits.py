@@ -316,7 +316,6 @@ def _skipping(error: LabError) -> LabError:
     return NotMeasured(error.what, where=error.where, detail=error.detail)
 
 
-@options.expected_failures
 def bisect(
     config: Annotated[
         Path, typer.Argument(readable=False, metavar="CONFIG", help="Experiment file that names something in the tree.")

@@ -34,7 +34,6 @@ from orchestrator.results.store import LATEST, Store, check_baseline_name, unkno
 ComparisonForm = StrEnum("ComparisonForm", "TABLE MARKDOWN GITHUB JSON HTML")
 
 
-@options.expected_failures
 def compare(
     names: Annotated[
         list[str] | None,

@@ -17,7 +17,6 @@ import typer
 from orchestrator.artifacts.saved_guests import kept_guest
 from orchestrator.cli import one_guest, options
 from orchestrator.cli.main import TypersError, WithExamples
-from orchestrator.cli.options import expected_failures
 from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.channel import Stream, fetch_folder
@@ -27,7 +26,6 @@ from orchestrator.program import PROGRAM
 from orchestrator.run.guests import started
 
 
-@expected_failures
 def shell(
     kernel: one_guest.KernelOption = None,
     image: one_guest.Image = None,
@@ -200,8 +198,6 @@ _LIMIT = 600.0
 _NOT_FOUND = 127
 """Status of a missing program, from the guest's agent and from shells."""
 
-app = typer.Typer()
-
 
 class WithGuestCommand(WithExamples):
     """A command of the lab followed by one for the guest, after which all options are the guest command's.
@@ -223,8 +219,6 @@ class WithGuestCommand(WithExamples):
         return rest
 
 
-@app.command("exec", cls=WithGuestCommand)
-@expected_failures
 def execute(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run in the guest.")],
     kernel: one_guest.KernelOption = None,

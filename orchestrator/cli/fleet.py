@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.options import expected_failures, print_columns
+from orchestrator.cli.options import print_columns
 from orchestrator.errors import LabError, UsageError
 from orchestrator.fleet.hosts import load_hosts
 from orchestrator.fleet.serve import key_from_input, serve
@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # they need the extra "fleet"
     from orchestrator.fleet.link import Surveyed
     from orchestrator.fleet.worker import Answer
 
-app = typer.Typer(no_args_is_help=True, help="Many machines for one run.")
 
 _Key = Annotated[
     Path | None,
@@ -57,8 +56,6 @@ _Name = Annotated[
 ]
 
 
-@app.command("keys")
-@expected_failures
 def keys(
     out: Annotated[
         Path | None,
@@ -76,8 +73,6 @@ def keys(
     options.say(f"{warning}: copy it only to machines of the fleet, over a connection that you trust")
 
 
-@app.command("up")
-@expected_failures
 def up(
     name: Annotated[str, typer.Option(metavar="NAME", help="The fleet's name here, for --fleet.")] = USUAL_NAME,
     workers: Annotated[
@@ -143,8 +138,6 @@ def _workers_here(number: int, guests: int | None, memory: str | None) -> list[W
     return [WorkerConfig(name=one, guests=guests, memory=f"{mib}M") for one in names]
 
 
-@app.command("worker")
-@expected_failures
 def worker(
     scheduler: Annotated[str, typer.Argument(metavar="tls://HOST:PORT", help="The scheduler's address.")],
     key: _Key = None,
@@ -171,8 +164,6 @@ def worker(
     options.say(serve(scheduler, text, name, offered, host, ends_with_input=key_from_stdin))
 
 
-@app.command("status")
-@expected_failures
 def status(
     name: _Name = USUAL_NAME,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
@@ -184,8 +175,6 @@ def status(
     raise typer.Exit(0 if print_status(target(name), as_json=as_json) else 1)
 
 
-@app.command("down")
-@expected_failures
 def down(name: _Name = USUAL_NAME) -> None:
     """End a fleet started on this host: its scheduler, its workers, and all their guests."""
     state = stored(name)

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from orchestrator.cli import options
-from orchestrator.cli.options import expected_failures, no_run_yet, opened_store
+from orchestrator.cli.options import no_run_yet, opened_store
 from orchestrator.errors import HostError, UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.report import history_sheets as sheets
@@ -32,7 +32,6 @@ _RECENT = 100
 Form = StrEnum("Form", "TABLE JSON CSV")
 
 
-@expected_failures
 def history(
     metric: Annotated[
         str | None,

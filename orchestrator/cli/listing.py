@@ -20,7 +20,7 @@ from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import vocabulary
 from orchestrator.cli import options
-from orchestrator.cli.options import expected_failures, opened_store, print_columns
+from orchestrator.cli.options import opened_store, print_columns
 from orchestrator.cost.reaching import call_table
 from orchestrator.doctor import examine, exit_status, render
 from orchestrator.errors import UsageError
@@ -35,7 +35,6 @@ _MORE = {
 }
 
 
-@expected_failures
 def show(
     what: Annotated[
         str | None, typer.Argument(help="What to list; default: the names of all lists.", autocompletion=options.lists)
@@ -133,7 +132,6 @@ _CATALOGUE: Mapping[str, Listing] = {
 }
 
 
-@expected_failures
 def doctor() -> None:
     """Check this host: programs, packages, the speed of KVM, disk space.
 

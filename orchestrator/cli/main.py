@@ -79,15 +79,11 @@ class _Loaded(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
             one = _listed()[name]
-            found = loaded(f"cli.{one['calls']}") if "calls" in one else None
-            app = found if isinstance(found, typer.Typer) else typer.Typer(help=one["summary"], no_args_is_help=True)
-            if found is not app:
-                calls = {name: one["calls"]} if "calls" in one else one["commands"]
-                for own, function in calls.items():
-                    app.command(own)(loaded(f"cli.{function}"))
-            for command in app.registered_commands:
-                if command.cls is None or not issubclass(command.cls, WithExamples):
-                    command.cls = WithExamples
+            app = typer.Typer(help=one["summary"], no_args_is_help=True)
+            kind = loaded(f"cli.{one['class']}") if "class" in one else WithExamples
+            calls = {name: one["calls"]} if "calls" in one else one["commands"]
+            for own, function in calls.items():
+                app.command(own, cls=kind)(expected_failures(loaded(f"cli.{function}")))
             group = typer.main.get_group(app)
             self._made[name] = group.commands.get(name, group)
             self._made[name].name = name
@@ -242,7 +238,7 @@ R = TypeVar("R")
 
 
 def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a command so that LabErrors, errors of the system and interruptions end it with a message."""
+    """The command, but LabErrors, errors of the system and interruptions end it with a message."""
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -19,7 +19,7 @@ from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.cli import options
 from orchestrator.cli.compared import load_comparison
 from orchestrator.cli.measuring import Measurer
-from orchestrator.cli.options import check_writable, expected_failures
+from orchestrator.cli.options import check_writable
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
@@ -140,7 +140,6 @@ class NightlyReport:
             print(f"warning: {error}", file=sys.stderr)
 
 
-@expected_failures
 def nightly(
     config: Annotated[
         Path | None,

@@ -43,7 +43,6 @@ from orchestrator.results.stored_profile import (
 from orchestrator.run.guests import started
 
 
-@options.expected_failures
 def profile(
     first: Annotated[
         str,
@@ -218,7 +217,6 @@ def _functions(
     return found
 
 
-@options.expected_failures
 def disasm(
     name: Annotated[
         str,

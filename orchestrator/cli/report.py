@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli import options
-from orchestrator.cli.options import check_page_file, expected_failures, no_run_yet, opened_store, show_page
+from orchestrator.cli.options import check_page_file, no_run_yet, opened_store, show_page
 from orchestrator.errors import UsageError
 from orchestrator.model.cost_file import cost_file, cost_sources, write_table
 from orchestrator.model.modelled_run import calibrated, known_costs, modelled_run, own_costs
@@ -42,7 +42,6 @@ ReportClock = StrEnum("ReportClock", "MEASURED MODELLED")
 Format = StrEnum("Format", "TABLE MARKDOWN CSV JSON JUNIT BENCHER HTML")
 
 
-@expected_failures
 def report(
     run: Annotated[
         str | None,
@@ -166,7 +165,6 @@ def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: Claims
             show_page(lambda _: Page(page), out, run.directory / PAGE)
 
 
-@expected_failures
 def site(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The site's folder: a new one, or that of an earlier site.")
@@ -199,8 +197,6 @@ def _display() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, pages: bar.update(task, completed=done, total=pages)
 
 
-model_app = typer.Typer(help="Modelled time: cost tables and their fit to published figures.", no_args_is_help=True)
-
 _Costs = Annotated[
     str,
     typer.Argument(
@@ -212,8 +208,6 @@ _Costs = Annotated[
 CostTableForm = StrEnum("CostTableForm", "TABLE YAML JSON")
 
 
-@model_app.command("show")
-@expected_failures
 def show(
     costs: _Costs,
     form: Annotated[
@@ -234,8 +228,6 @@ def show(
             typer.echo(json_text(cost_sources(file)), nl=False)
 
 
-@model_app.command("fit")
-@expected_failures
 def fit(
     costs: _Costs,
     runs: Annotated[

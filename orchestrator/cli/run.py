@@ -20,7 +20,7 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.cli import options
 from orchestrator.cli.measuring import Measurer
-from orchestrator.cli.options import expected_failures, write_page_to
+from orchestrator.cli.options import write_page_to
 from orchestrator.cli.report import Format, print_run
 from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile
@@ -43,7 +43,6 @@ from orchestrator.run.plan_check import check_plan
 from orchestrator.run.runner import Runner, check_resumable, check_same_cells, resolve_from_cache
 
 
-@expected_failures
 def run(
     configs: Annotated[list[Path], typer.Argument(readable=False, metavar="CONFIG...", help="Experiment files.")],
     overrides: Annotated[
