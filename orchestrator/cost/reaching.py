@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.cache import BuildContext
@@ -23,13 +23,14 @@ from orchestrator.benchmarks.calls.kind import entries
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.data import CatalogEntry, named, read
 from orchestrator.catalog.words import system_calls
-from orchestrator.errors import EvidenceError, LabError, UnsupportedError
+from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.experiment.cell import Machine
 from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
 from orchestrator.profile.counts import together
 from orchestrator.profile.profiled import Counter
+from orchestrator.results.contract import Record
 from orchestrator.run.boot import BootArtifacts, ReadyGuest, ready_guest
 from orchestrator.run.machines import Hardware, counting, machine_for
 from orchestrator.steps import step
@@ -97,10 +98,8 @@ class FoundCall:
         return cls(call.name, call.title, benchmark, function, hits)
 
 
-class ReachedFunctions(BaseModel):
+class ReachedFunctions(Record):
     """How often a call enters functions, by its name in the table and theirs; only those equally often in each call."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     calls: dict[str, dict[str, int]]
 
@@ -167,11 +166,7 @@ def reached_functions(context: BuildContext, kernel: Kernel, machine: Machine) -
         (folder / _FILE).write_text(found.model_dump_json())
 
     title = f"functions that the table of calls reaches on {hardware.cpu.name}"
-    file = context.cache.obtain("executed-functions", inputs, title, count).path / _FILE
-    try:
-        return ReachedFunctions.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError):
-        raise LabError("damaged, or written by another version of this program", where=str(file)) from None
+    return ReachedFunctions.stored_in(context.cache.obtain("executed-functions", inputs, title, count).path / _FILE)
 
 
 def _workloads(context: BuildContext, arch: Arch) -> Iterator[tuple[str, Calls]]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import Worker, get_worker
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from orchestrator import __version__, doctor
 from orchestrator.artifacts.cache import BuildContext, Cache
@@ -30,6 +30,7 @@ from orchestrator.fleet.transfer import FileStore, Reference, unbundled
 from orchestrator.guest.machine import qemu_version
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
+from orchestrator.results.contract import Record
 from orchestrator.run.boot import (
     PROFILES_FOLDER,
     BootArtifacts,
@@ -202,10 +203,8 @@ class _Running:
         self._send(sent(self._attempt, body))
 
 
-class Versions(BaseModel):
+class Versions(Record):
     """The program by version and content, Python's release, and QEMU."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     project: str = Field(max_length=200)
     code: str = Field(pattern=r"^[0-9a-f]{16}$")
@@ -230,13 +229,11 @@ class Versions(BaseModel):
 _NAMES = {"project": "this program at version", "code": "this program with content", "python": "Python", "qemu": "QEMU"}
 
 
-class Answer(BaseModel):
+class Answer(Record):
     """A worker's answer: versions and its room for guests, or the ``problem`` that prevents it from working.
 
     ``memory_mib`` is for all of its ``guests``; ``cache`` says what is wrong with its cache folder, if anything.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,99})?$")
     versions: Versions | None = None

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isclose
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
@@ -26,7 +27,7 @@ from pydantic import (
 )
 
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, LabError
 from orchestrator.plain_text import cut, plain_text
 from orchestrator.results.statistics import mean, median
 
@@ -93,6 +94,14 @@ class Record(BaseModel):
     """A part of a result: frozen, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def stored_in(cls, file: Path) -> Self:
+        """Read a JSON file. Raises LabError for a missing, damaged or foreign one."""
+        try:
+            return cls.model_validate_json(file.read_bytes())
+        except (OSError, ValidationError):
+            raise LabError("damaged, or written by another version of this program", where=str(file)) from None
 
 
 class Evidence(Record):

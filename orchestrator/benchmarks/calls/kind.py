@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import counting_plugin
@@ -46,7 +46,7 @@ from orchestrator.probes.point import Point
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.profiled import Counter as InstructionCounter
 from orchestrator.program import PROGRAM
-from orchestrator.results.contract import CellRecord, Phrase, valid_result
+from orchestrator.results.contract import CellRecord, Phrase, Record, valid_result
 from orchestrator.results.stored_profile import CellProfile, FunctionName, SymbolProfile
 from orchestrator.run.boot import (
     ArtifactSource,
@@ -66,15 +66,13 @@ from orchestrator.steps import step
 _FILE = "executed.json"
 
 
-class ExecutedFunction(BaseModel):
+class ExecutedFunction(Record):
     """A function of the kernel, or of one of its modules, and what calls execute in it.
 
     ``address`` is its start, relative to the text of its ``module`` if it has one. All calls together reach the place
     of a probe at its entry ``entered`` times, and execute ``instructions`` in it; ``counts`` has the executions of each
     instruction by its offset. ``refusal`` is why it cannot be probed, None where it can.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: FunctionName
     address: Annotated[int, Field(ge=0, lt=2**64)]
@@ -85,10 +83,8 @@ class ExecutedFunction(BaseModel):
     module: Phrase | None = None
 
 
-class Executed(BaseModel):
+class Executed(Record):
     """What ``calls`` calls execute in the kernel, by function, the one with the most instructions first."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     calls: Annotated[int, Field(ge=1)]
     functions: tuple[ExecutedFunction, ...]
@@ -139,13 +135,7 @@ def executed_by(
         (folder / _FILE).write_text(found.model_dump_json())
 
     artifact = obtain("executed-functions", inputs, f"functions that calls execute on {machine.cpu.name}", count)
-    if artifact is None:
-        return None
-    file = artifact.path / _FILE
-    try:
-        return Executed.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError):
-        raise LabError("damaged, or written by another version of this program", where=str(file)) from None
+    return None if artifact is None else Executed.stored_in(artifact.path / _FILE)
 
 
 def _functions(
