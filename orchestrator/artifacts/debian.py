@@ -116,36 +116,7 @@ _NAMED = 6  # up to so many packages are reported one by one
 # Messages of apt 2.6 and 3.0: signed by an unknown key, a suite without signature, an HTTP status of the mirror.
 _NO_KEY = re.compile(r"NO_PUBKEY|Missing key|couldn't be verified|signature verification failed", re.IGNORECASE)
 
-_SETTINGS = """\
-// What the host's own configuration runs after an update would work on the host's own cache.
-#clear APT::Update::Pre-Invoke;
-#clear APT::Update::Post-Invoke;
-#clear APT::Update::Post-Invoke-Success;
-#clear DPkg::Post-Invoke;
-#clear APT::Architectures;
-#clear Acquire::IndexTargets::deb::Contents-deb;
-Dir::State "{root}/state";
-Dir::State::status "{root}/state/status";
-Dir::Cache "{root}/cache";
-Dir::Etc::sourcelist "{root}/sources.list";
-Dir::Etc::sourceparts "/dev/null";
-// What the host prefers is about its own release.
-Dir::Etc::preferences "/dev/null";
-Dir::Etc::preferencesparts "/dev/null";
-APT::Default-Release "";
-// A list that cannot be fetched is an error, not a warning.
-APT::Update::Error-Mode "any";
-// Nothing unverified, whatever the host allows itself.
-APT::Get::AllowUnauthenticated "false";
-Acquire::AllowInsecureRepositories "false";
-Acquire::AllowDowngradeToInsecureRepositories "false";
-Acquire::AllowWeakRepositories "false";
-APT::Architecture "{architecture}";
-{architectures}
-APT::Sandbox::User "";
-Acquire::Languages "none";
-"""
-
+_SETTINGS = Path(__file__).with_name("apt.conf")
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,120}")
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,80}")
 
@@ -298,7 +269,8 @@ class AptRoot:
         self._sources.write_text(sources)
         root = self._root.as_posix()
         listed = "\n".join(f'APT::Architectures:: "{name}";' for name in self._architectures)
-        settings = _SETTINGS.format(root=root, architecture=self._architectures[0], architectures=listed)
+        settings = _SETTINGS.read_text("utf-8")
+        settings = settings.format(root=root, architecture=self._architectures[0], architectures=listed)
         with contextlib.suppress(FileNotFoundError):
             settings = f"{Path('/etc/apt/apt.conf').read_text()}\n{settings}"
         (self._root / "settings.conf").write_text(settings)
