@@ -146,14 +146,8 @@ class MarkerLoops:
         return f"/sys/module/{self.module_name}/parameters/{parameter}"
 
 
-@dataclass(frozen=True)
-class MarkerTask:
-    """A row of the document by its name, ``marker.ROW``; ``none`` is the empty loop."""
-
-    row: str
-
-
-MarkerCell = Cell[MarkerTask]
+MarkerCell = Cell[str]
+"""Its task is a row of the document by its name, ``marker.ROW``; ``none`` is the empty loop."""
 
 
 _JUMPS = (JMP, 0xEB)
@@ -167,7 +161,7 @@ def measure_marker(
     The profile is written to the file ``profile``, if it is given. Raises EvidenceError when a proof fails, GuestError
     when the guest fails or the cell's time is over.
     """
-    row, is_baseline = marker_row(cell.task.row), cell.task.row == BASELINE
+    row, is_baseline = marker_row(cell.task), cell.task == BASELINE
     assert row is not None
     guest = ready.guest
     mark = guest.console.length()
@@ -391,13 +385,13 @@ class MarkersKind(BenchmarkKind):
                     probe=row,
                     metric=PER_LOOP,
                     repeats=table.benchmark.repeats,
-                    task=MarkerTask(row),
+                    task=row,
                     parameters=table.guest_parameters,
                     compared_with=() if row == BASELINE else (baseline,),
                 )
 
     def describe(self, cell: MarkerCell) -> str:
-        row = marker_row(cell.task.row)
+        row = marker_row(cell.task)
         return f"{cell.repeats} x {0 if row is None else row.rounds} rounds"
 
     def refused(self, kernel: Kernel, cells: Sequence[MarkerCell]) -> Mapping[str, str | None]:
@@ -418,7 +412,7 @@ class MarkersKind(BenchmarkKind):
     def compare(self, cell: MarkerCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
         """The record with its overhead over the empty loop."""
         baseline = next((other.value for other in others), None)
-        if cell.task.row == BASELINE or baseline is None or record.value is None:
+        if cell.task == BASELINE or baseline is None or record.value is None:
             return record
         overhead = record.value - baseline
         return changed(record, overhead=overhead, interval=(overhead, overhead))
@@ -426,7 +420,7 @@ class MarkersKind(BenchmarkKind):
 
 def unsupported_reason(kernel: Kernel, cell: MarkerCell) -> str | None:
     """Why this kernel does not support the row; None where it does."""
-    row = marker_row(cell.task.row)
+    row = marker_row(cell.task)
     if row is not None and row.on_stack and kernel.spec.arch == "x86_64":
         return "asmlinkage means nothing on x86_64: the probe's arguments are in registers, not on the stack"
     if row is not None and row.guarded and kernel.config.get("CONFIG_PREEMPT_COUNT") != "y":

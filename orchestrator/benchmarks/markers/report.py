@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.benchmarks.markers.rows import BENCHMARK, marker_benchmarks, marker_row
 from orchestrator.catalog.cpus import cpu
@@ -26,46 +26,6 @@ from orchestrator.report.sheet import (
 )
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import ROUNDS
-
-
-def _sheet(panel: Panel) -> Sheet:
-    document, first = marker_benchmarks(), panel.first
-    cells = _by_row(panel)
-    shown = [cell for cell in panel.cells if cells[_row_name(cell)] is cell]
-    elsewhere = [cell for cell in shown if cell.status == "ok" and panel.elsewhere(cell)]
-    footnotes = Footnotes(shown, _row_name, lambda cell: f"measured on {cell.kernel}" if cell in elsewhere else None)
-    return Sheet(
-        title=document.title,
-        facts=[
-            cpu(first.cpu).title,
-            f"{first.cpu}, {processors(first)}, kernel {panel.kernel}, interrupts off",
-            "Indented: the difference to another loop, and its cause",
-        ],
-        grid=Grid(
-            ["rounds", f"{unit_name(first.unit)} a loop", f"published {document.unit}"],
-            list(_blocks(cells, footnotes)),
-            together=3,
-        ),
-        sentences=[
-            f"Published: {document.source}.",
-            "Instructions are a count, not time: this clock shows neither the memory bandwidth of a load nor the "
-            "prediction of a branch. Both flavours of a marker are three instructions.",
-        ],
-        footnotes=footnotes.all(),
-        proofs=proof_lists(panel.cells, _row_name),
-    )
-
-
-def _findings(panel: Panel) -> Iterator[Finding]:
-    yield from overhead_findings(panel.cells, _row_name, panel.place(panel.first.table))
-    document, cells = marker_benchmarks(), _by_row(panel)
-    for one in reversed(document.conclusions):
-        more = _difference(cells, one.row, one.minus)
-        if more is not None:
-            measured = f"{figure(more, panel.first.unit)} {unit_name(panel.first.unit)}"
-            documented = f"{published_figure(one.published)} {document.unit}"
-            yield Finding(Rank.PUBLISHED, f"To {one.what} takes {measured} a loop; published: {documented}.")
-            return
 
 
 def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
@@ -169,10 +129,46 @@ class MarkersReport(TableReport):
         return benchmark == BENCHMARK
 
     def sheet(self, panels: Sequence[Panel]) -> Sheet:
-        return _sheet(*panels)
+        (panel,) = panels
+        document, first = marker_benchmarks(), panel.first
+        cells = _by_row(panel)
+        shown = [cell for cell in panel.cells if cells[_row_name(cell)] is cell]
+        elsewhere = [cell for cell in shown if cell.status == "ok" and panel.elsewhere(cell)]
+        footnotes = Footnotes(
+            shown, _row_name, lambda cell: f"measured on {cell.kernel}" if cell in elsewhere else None
+        )
+        return Sheet(
+            title=document.title,
+            facts=[
+                cpu(first.cpu).title,
+                f"{first.cpu}, {processors(first)}, kernel {panel.kernel}, interrupts off",
+                "Indented: the difference to another loop, and its cause",
+            ],
+            grid=Grid(
+                ["rounds", f"{unit_name(first.unit)} a loop", f"published {document.unit}"],
+                list(_blocks(cells, footnotes)),
+                together=3,
+            ),
+            sentences=[
+                f"Published: {document.source}.",
+                "Instructions are a count, not time: this clock shows neither the memory bandwidth of a load nor the "
+                "prediction of a branch. Both flavours of a marker are three instructions.",
+            ],
+            footnotes=footnotes.all(),
+            proofs=proof_lists(panel.cells, _row_name),
+        )
 
-    def findings(self, panels: Sequence[Panel]) -> Iterable[Finding]:
-        return _findings(*panels)
+    def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
+        (panel,) = panels
+        yield from overhead_findings(panel.cells, _row_name, panel.place(panel.first.table))
+        document, cells = marker_benchmarks(), _by_row(panel)
+        for one in reversed(document.conclusions):
+            more = _difference(cells, one.row, one.minus)
+            if more is not None:
+                measured = f"{figure(more, panel.first.unit)} {unit_name(panel.first.unit)}"
+                documented = f"{published_figure(one.published)} {document.unit}"
+                yield Finding(Rank.PUBLISHED, f"To {one.what} takes {measured} a loop; published: {documented}.")
+                return
 
     def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
         charts = {name: _chart(panels[0], name, title) for name, title in marker_benchmarks().groups.items()}
