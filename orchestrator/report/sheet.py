@@ -332,22 +332,15 @@ def hit_facts(evidence: Evidence) -> list[str]:
     return facts
 
 
-def proof_lists(
-    cells: Sequence[CellRecord],
-    name: Callable[[CellRecord], str],
-    facts: Callable[[Evidence], Sequence[str]] = hit_facts,
-) -> list[ProofList]:
-    """The evidence of all cells that are ok, in their order.
-
-    ``name`` gives a cell's name in the table, ``facts`` the facts of its evidence.
-    """
+def proof_lists(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> list[ProofList]:
+    """The evidence of all cells that are ok, in their order; ``name`` gives a cell's name in the table."""
     proved = [(cell, cell.evidence) for cell in cells if cell.status == "ok" and cell.evidence]
     lists = []
     for (symbol, clocksource), group in groupby(proved, lambda pair: (pair[1].symbol, pair[1].clocksource)):
         proofs = []
         for cell, evidence in group:
             live = bytes.fromhex(evidence.probe_bytes)[:_SHOWN_BYTES].hex(" ")
-            proofs.append(Proof(name(cell), evidence.mechanism, live, facts(evidence)))
+            proofs.append(Proof(name(cell), evidence.mechanism, live, hit_facts(evidence)))
         lists.append(ProofList(f"Evidence at {symbol} (clocksource {clocksource})", proofs))
     return lists
 
