@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from elftools.construct import ConstructError
 from elftools.elf.constants import P_FLAGS, SH_FLAGS
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import StringTableSection, Symbol, SymbolTableSection
+from elftools.elf.sections import NoteSection, StringTableSection, Symbol, SymbolTableSection
 
 from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.cache import BuildContext
@@ -35,9 +36,8 @@ from orchestrator.program import check_installed
 # Format: https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation, version 3.
 
 _NOTES, _BASE = ".note.stapsdt", ".stapsdt.base"
-_OWNER, _VERSION = b"stapsdt\0", 3
-_HEADER = struct.Struct("<III")
-_ALIGNMENT = 4
+_OWNER, _VERSION = "stapsdt", "NT_GNU_BUILD_ID"
+"""pyelftools has a name for a note's type 3, which here is the version of the format."""
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,9 @@ def static_points(elf: ELFFile) -> Iterator[StaticPoint]:
 def _notes(elf: ELFFile) -> Iterator[bytes]:
     """The descriptors of the notes; linkers keep several sections of this name if their flags differ."""
     for section in elf.iter_sections():
-        content, at = section.data() if section.name == _NOTES else b"", 0
-        while at + _HEADER.size <= len(content):
-            owner_size, size, version = _HEADER.unpack_from(content, at)
-            owner = at + _HEADER.size
-            body = owner + _aligned(owner_size)
-            at = body + _aligned(size)
-            if content[owner : owner + owner_size] == _OWNER and version == _VERSION:
-                yield content[body : body + size]
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+        for note in section.iter_notes() if section.name == _NOTES and isinstance(section, NoteSection) else ():
+            if (note["n_name"], note["n_type"]) == (_OWNER, _VERSION):
+                yield note["n_descdata"]
 
 
 _SHOWN_POINTS = 8
@@ -127,7 +118,7 @@ def _read(file: Path, name: str) -> Iterator[ELFFile]:
             yield ELFFile(content)
     except OSError as error:
         raise BuildError(f"{name} cannot be read: {error.strerror}") from None
-    except DAMAGED:
+    except (*DAMAGED, ConstructError):
         raise BuildError(f"{name} is damaged: its headers and its contents disagree") from None
 
 

@@ -122,6 +122,13 @@ def test_the_notes_are_those_that_other_tools_read(tmp_path: Path) -> None:
     assert f"Provider: lab\n    Name: passed\n    Location: {place.address:#018x}" in said
 
 
+def test_a_note_whose_owner_does_not_end(tmp_path: Path) -> None:
+    program = linked(tmp_path, "-static", "-no-pie", f"-I{data_dir('images') / 'workload'}", source=MARKED)
+    program.write_bytes(program.read_bytes().replace(b"\3\0\0\0stapsdt\0", b"\3\0\0\0stapsdt!"))
+    with pytest.raises(BuildError, match=r"^program is damaged"):
+        find_in_program(program, "lab:passed", 0)
+
+
 def test_a_program_without_static_points(program: Path) -> None:
     with pytest.raises(BuildError, match=r"^the program has no static probe point lab:passed") as caught:
         find_in_program(program, "lab:passed", 0)
