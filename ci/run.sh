@@ -54,6 +54,7 @@ write_comment() {
 
 # GitHub's runner takes lines of the output that begin with `::` for commands, and a guest may print some.
 stop_commands() {
+    unset token # of the environment: neither is it printed, nor does the lab inherit the new one
     [ -n "${GITHUB_ACTIONS:-}" ] || return 0
     token=$(od -An -N 16 -t x1 /dev/urandom | tr -d ' \n')
     printf '::stop-commands::%s\n' "$token"

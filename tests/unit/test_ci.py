@@ -323,6 +323,19 @@ def test_a_format_of_the_user_s_own_stays(job: Job) -> None:
     assert job.arguments == ["cost", "x.c", "--format=markdown"]
 
 
+def test_a_variable_of_the_job_s_is_not_printed(job: Job) -> None:
+    done = job.run("cost x.c", token=TOKEN)
+    assert TOKEN not in done.stdout + done.stderr
+
+
+def test_the_lab_does_not_know_the_word_that_ends_its_output(job: Job) -> None:
+    lab = job.folder / "lab" / "lab"
+    lab.write_text(LAB.replace("echo 'progress' >&2", "printenv >&2"))
+    done = job.run("cost x.c", GITHUB_ACTIONS="true", token="job's")
+    first = next(line for line in done.stdout.splitlines() if line.startswith("::stop-commands::"))
+    assert first.removeprefix("::stop-commands::") not in done.stderr
+
+
 @pytest.mark.parametrize("status", [0, 1, 3])
 def test_the_status_is_the_lab_s_and_the_comment_has_a_mark_of_the_job(job: Job, status: int) -> None:
     summary = job.folder / "summary.md"
