@@ -128,7 +128,7 @@ class _Comment:
         if report.when == "call" or report.failed:
             self._reports[report.nodeid] = report
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Write the file."""
         # Imported here: see above.
         from orchestrator import __version__
@@ -139,7 +139,8 @@ class _Comment:
 
         failed = {test: report for test, report in self._reports.items() if report.failed}
         passed = sum(report.passed for report in self._reports.values())
-        verdict = f"{BEYOND if failed else WITHIN} {counted(passed, 'test')} passed, {len(failed)} failed."
+        other = f"; the exit status is {int(exitstatus)}" if exitstatus and not failed else ""  # a file is wrong
+        verdict = f"{BEYOND if exitstatus else WITHIN} {counted(passed, 'test')} passed, {len(failed)} failed{other}."
         rows = []
         for test, report in self._reports.items():
             found: dict[str, dict[str, str]] = {}

@@ -16,7 +16,7 @@ from junitparser import JUnitXml, Properties
 
 from orchestrator.guest.guest import Guest
 from orchestrator.pytest_plugin.ktap_tests import KernelTests
-from orchestrator.pytest_plugin.result_reports import _ATTRIBUTE, _ReportsOfResults
+from orchestrator.pytest_plugin.result_reports import _ATTRIBUTE, _Comment, _ReportsOfResults
 from orchestrator.report.text import escaped
 
 pytest_plugins = ["pytester"]
@@ -408,3 +408,17 @@ def test_results_are_those_of_the_last_attempt(phases: list[tuple[str, str]], sh
         reports.pytest_runtest_logreport(report)
     reports.pytest_sessionfinish()
     assert [report.nodeid for report in told] == ["a.py::test[x]"] * shown
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        (pytest.ExitCode.OK, "✅ 0 tests passed, 0 failed."),
+        (pytest.ExitCode.INTERRUPTED, "❌ 0 tests passed, 0 failed; the exit status is 2."),  # a file is wrong
+        (pytest.ExitCode.NO_TESTS_COLLECTED, "❌ 0 tests passed, 0 failed; the exit status is 5."),
+    ],
+)
+def test_a_session_that_ran_no_test_is_no_success(tmp_path: Path, status: int, verdict: str) -> None:
+    comment = tmp_path / "comment.md"
+    _Comment(comment).pytest_sessionfinish(status)
+    assert comment.read_text().splitlines()[2] == f"**{verdict}**"
