@@ -97,7 +97,7 @@ def one_liner(name: str) -> str:
         raise ConfigError(f"found a one-liner of {len(text)} characters; at most {LONGEST} are allowed")
     if not (text.isascii() and text.isprintable()):
         raise ConfigError(f"found {name[:80]!r}; a one-liner has printable ASCII characters in one line")
-    by_clock = _BY_CLOCK.search(_outside_of_braces(text))
+    by_clock = _BY_CLOCK.search(outside_of_braces(text))
     if by_clock is not None:
         raise ConfigError(
             f"found '{by_clock[1]}:' in a one-liner; the clock or the CPU hits it, not the calls: leave it out"
@@ -105,7 +105,7 @@ def one_liner(name: str) -> str:
     return text
 
 
-def _outside_of_braces(text: str) -> str:
+def outside_of_braces(text: str) -> str:
     """The probes and filters of a one-liner: its text without strings and actions in braces."""
     kept, depth = [], 0
     for part in re.findall(r'"(?:[^"\\]|\\.)*"|.', text):

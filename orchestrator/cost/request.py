@@ -40,7 +40,6 @@ DEFAULT_KERNEL = "debian-amd64"
 _MEMORY = "512M"
 _WRAPPERS: Mapping[Arch, str] = {"x86_64": "__x64_sys_", "i386": "__ia32_sys_"}
 _CALLS = {"calls": 1000, "repeats": 2}
-_DEFAULT_CALL = "getppid"
 
 
 def cost_kernel(name: str) -> KernelSpec:

@@ -16,12 +16,14 @@ from orchestrator.catalog.data import unknown
 from orchestrator.catalog.probes import (
     BASELINE,
     BPF_SUFFIXES,
+    LONGEST,
     ONE_PROGRAM,
     PREFIX,
     SUFFIXES,
     ProbeKind,
     is_one_liner,
     one_liner,
+    outside_of_braces,
     probe_in_catalogue,
     probe_kind,
     probes,
@@ -35,8 +37,8 @@ from orchestrator.program import PROGRAM as CALLED
 
 _SCRIPT = ".bt"
 _LARGEST_SCRIPT = 1 << 14
-_COMMENTS = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|\A#![^\n]*', re.DOTALL)
-"""Of a bpftrace script, with texts, in which nothing is a comment."""
+_GAPS = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:\A#![^\n]*|//[^\n]*|/\*.*?\*/|\s)+', re.DOTALL)
+"""Comments and spaces of a bpftrace script; or a text, in which neither is one."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,6 @@ class Place:
 
     function: str | None = None
     system_call: str | None = None
-
-    @property
-    def is_known(self) -> bool:
-        return self.function is not None or self.system_call is not None
 
 
 @dataclass(frozen=True)
@@ -107,13 +105,13 @@ def _at_event(name: str) -> Place:
 
 
 _AT_FUNCTION = r"(?:kprobe|k|kretprobe|kr|kfunc|f|kretfunc|fr|fentry|fexit):(?:\w+:)?([\w.*?]+)"
-_AT_EVENT = r"(?:tracepoint|t|rawtracepoint|rt):([\w:]+)"
-_FIRST_PROBE = re.compile(rf"(?:^|[\s,}}])(?:{_AT_FUNCTION}|{_AT_EVENT})")
+_AT_EVENT = r"(?:tracepoint|t|rawtracepoint|rt):([\w:*?]+)"
+_FIRST_PROBE = re.compile(rf"(?:^|[\s,])(?:{_AT_FUNCTION}|{_AT_EVENT})")
 
 
 def place_of_one_liner(text: str) -> Place:
     """Where bpftrace attaches the first probe of a program that names a function or a tracepoint."""
-    found = _FIRST_PROBE.search(text)
+    found = _FIRST_PROBE.search(outside_of_braces(text))
     if found is None:
         return Place()
     return Place(function=found[1]) if found[1] else _at_event(found[2])
@@ -131,12 +129,15 @@ def read_script(file: Path) -> str:
     """A bpftrace script as a one-liner. Raises ConfigError for one that cannot be read or is too long."""
     try:
         with file.open(encoding="utf-8") as script:
-            text = script.read(_LARGEST_SCRIPT)
+            text = script.read(_LARGEST_SCRIPT + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else "not UTF-8 text"
         raise ConfigError(f"cannot be read: {reason}", where=str(file)) from None
+    if len(text) > _LARGEST_SCRIPT:
+        what = f"it has more than {_LARGEST_SCRIPT} characters; without comments, at most {LONGEST} are allowed"
+        raise ConfigError(what, where=str(file))
     try:
-        return one_liner(" ".join(_COMMENTS.sub(lambda found: found[1] or " ", text).split()))
+        return one_liner(_GAPS.sub(lambda found: found[1] or " ", text))
     except ConfigError as error:
         raise ConfigError(error.what, where=str(file), hint=error.hint) from None
 
