@@ -143,7 +143,7 @@ def cost(
     budgets = {**growth, **own} if at_most is None else allowed([*lines, *before], at_most)
     text = experiment_text(_name(names), [*before, *lines], kernels, cpu, budgets)
     if print_only:
-        typer.echo(text.replace(f"{Path.cwd()}/", "./"), nl=False)
+        typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
         return
     with _written(text) as file:
         experiment = _loaded(file)

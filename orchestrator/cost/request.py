@@ -175,7 +175,13 @@ class CallFinder:
 def experiment_text(
     name: str, lines: Sequence[Line], kernels: Sequence[str], cpu: str, budgets: Mapping[str, object]
 ) -> str:
-    """The experiment as YAML: a table for each point with its calls."""
+    """The experiment as YAML: a table for each point with its calls. Raises UsageError for two files of one name."""
+    named: dict[str, Subject] = {}
+    for own in (line.subject for line in lines):
+        other = named.setdefault(probe_kind(own.row).name, own)
+        if other.row != own.row:
+            hint = "a row has its file's name: rename one of them, or compare with a commit: --against REV"
+            raise UsageError(f"{other.source} and {own.source} have one name", hint=hint)
     tables: dict[tuple[str | None, str, bool], list[Line]] = {}
     for line in lines:
         tables.setdefault(line.table, []).append(line)

@@ -22,6 +22,7 @@ from orchestrator.catalog.probes import (
     SUFFIXES,
     ProbeKind,
     is_one_liner,
+    may_be_one_liner,
     one_liner,
     outside_of_braces,
     probe_in_catalogue,
@@ -37,6 +38,7 @@ from orchestrator.program import PROGRAM as CALLED
 
 _SCRIPT = ".bt"
 _LARGEST_SCRIPT = 1 << 14
+_QUOTED = 80
 _GAPS = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:\A#![^\n]*|//[^\n]*|/\*.*?\*/|\s)+', re.DOTALL)
 """Comments and spaces of a bpftrace script; or a text, in which neither is one."""
 
@@ -154,6 +156,8 @@ def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subje
         return [Subject(text, text, _place_of(kind))]
     if kind is not None:
         raise UsageError(f"'{BASELINE}' has no cost: it is what the others are compared with")
+    if "{" in text and may_be_one_liner(text):
+        raise ConfigError(f"found {text[:_QUOTED]!r}", hint=f"a one-liner of bpftrace is '{PREFIX} PROBE {{ ACTION }}'")
     path, parameters = split_path(text)
     if path.endswith(_SCRIPT):
         script = read_script(user_path(path))
