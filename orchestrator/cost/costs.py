@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -15,11 +16,12 @@ from orchestrator.catalog.probes import BASELINE, probe_kind
 from orchestrator.comparison.comparison import CellChange, Comparison
 from orchestrator.cost.request import Line
 from orchestrator.cost.subjects import Subject
+from orchestrator.errors import LabError
 from orchestrator.plain_text import counted
 from orchestrator.program import command
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_text, figure, signed_figure, used_columns
-from orchestrator.report.text import details, github_comment, grid_table, made_with, paragraph
+from orchestrator.report.text import details, github_comment, grid_table, made_with, markdown_footnote, paragraph
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell
 from orchestrator.results.parameters import (
@@ -228,35 +230,38 @@ def _plain_text(value: object) -> object:
     return "; ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def veristat_csv(found: Sequence[Cost]) -> str:
-    """The columns that veristat of the kernel's BPF selftests reads (``veristat -C``).
+_VERISTAT: Mapping[str, CountParameter] = {
+    "total_insns": BPF_VERIFIED,
+    "prog_size": BPF_INSTRUCTIONS,
+    "prog_size_jited": BPF_MACHINE_CODE,
+    "stack_depth": BPF_STACK,
+}
 
-    ``file_name`` has the kernel behind the file's name, if there are several.
+
+def veristat_csv(found: Sequence[Cost]) -> str:
+    """The columns that veristat of the kernel's BPF selftests reads (``veristat -C``), of BPF programs alone.
+
+    ``file_name`` has the kernel behind the file's name, if there are several. What is unknown is 0, as veristat reads
+    nothing but numbers.
     """
     several = len({one.cell.kernel for one in found}) > 1
     rows = [
         {
             "file_name": Path(one.subject.source).name + (f"@{one.cell.kernel}" if several else ""),
             "prog_name": one.subject.name or probe_kind(one.subject.row).name,
-            "verdict": "success" if BPF_VERIFIED.of(one.cell) else "failure",
-            "total_insns": _or_unknown(BPF_VERIFIED.of(one.cell)),
-            "prog_size": _or_unknown(BPF_INSTRUCTIONS.of(one.cell)),
-            "prog_size_jited": _or_unknown(BPF_MACHINE_CODE.of(one.cell)),
-            "stack_depth": _or_unknown(BPF_STACK.of(one.cell)),
+            "verdict": "failure" if BPF_VERIFIED.of(one.cell) is None else "success",
+            **{name: parameter.of(one.cell) or 0 for name, parameter in _VERISTAT.items()},
         }
         for one in found
+        if one.subject.name or BPF_VERIFIED.of(one.cell) is not None
     ]
-    return csv_text(list(rows[0]), rows).replace("\r\n", "\n")
-
-
-def _or_unknown(count: int | None) -> object:
-    return "N/A" if count is None else count
+    return csv_text(["file_name", "prog_name", "verdict", *_VERISTAT], rows).replace("\r\n", "\n")
 
 
 def cost_comment(name: str, found: Sequence[Cost], before: Run, after: Run) -> str:
     """The costs as a comment of a pull request, with the change of each by symbol."""
     sheet = cost_sheet(name, found)
-    parts = [grid_table(sheet.grid), *(paragraph(note.text) for note in sheet.footnotes)]
+    parts = [grid_table(sheet.grid), *map(markdown_footnote, sheet.footnotes)]
     for one, symbols in explained(found, before, after):
         by_symbol = difference_sheet(symbols, _SYMBOLS)
         parts.append(details(f"{one.subject.title} on {one.cell.kernel}, by symbol", grid_table(by_symbol.grid)))
@@ -290,7 +295,8 @@ def explained(found: Sequence[Cost], before: Run, after: Run) -> Iterator[tuple[
         if other is None:
             other, run = _baseline(one.cell, after.record), after
         if other is not None and other.profile is not None and one.cell.profile is not None:
-            yield one, difference(load_profile(run.directory, other), load_profile(after.directory, one.cell))
+            with suppress(LabError):  # a missing or changed file; the costs do not depend on it
+                yield one, difference(load_profile(run.directory, other), load_profile(after.directory, one.cell))
 
 
 def _baseline(cell: CellRecord, record: RunRecord) -> CellRecord | None:

@@ -305,10 +305,7 @@ def _markdown_sheet(sheet: Sheet) -> Iterator[str]:
     yield paragraph(*sheet.facts)
     yield grid_table(sheet.grid)
     yield paragraph(*sheet.sentences)
-    for footnote in sheet.footnotes:
-        first, *others = footnote.text.splitlines()
-        mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
-        yield mark + paragraph(first) + ("\n\n" + quoted(others) if others else "")
+    yield from map(markdown_footnote, sheet.footnotes)
     for proofs in sheet.proofs:
         rows = [["probe", "mechanism", "bytes at the probe point", "checked"], ["---"] * 4]
         rows += [
@@ -316,6 +313,13 @@ def _markdown_sheet(sheet: Sheet) -> Iterator[str]:
             for proof in proofs.proofs
         ]
         yield f"### {escaped(proofs.place)}\n\n" + "\n".join(map(_table_row, rows))
+
+
+def markdown_footnote(footnote: Footnote) -> str:
+    """A footnote with its mark; all lines but the first are a block of code."""
+    first, *others = footnote.text.splitlines()
+    mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
+    return mark + paragraph(first) + ("\n\n" + quoted(others) if others else "")
 
 
 def grid_table(grid: Grid) -> str:

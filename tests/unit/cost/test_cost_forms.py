@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do forms for other programs read as those take them, and does each cost stand beside its own before?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from record_builders import cell, failed, run
+
+from orchestrator.comparison.comparison import CellPair, compare
+from orchestrator.cost.costs import cost_comment, costs, veristat_csv
+from orchestrator.cost.request import Line
+from orchestrator.cost.subjects import Place, Subject
+from orchestrator.results.budgets import Budgets
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.runs import Run
+
+CALL = {"name": "workload", "file": "/read.c"}
+
+
+def line(name: str, file: str = "own.bpf.c", call: dict[str, object] = CALL) -> Line:
+    row = f"/{file} program={name}" if name else f"/{file}"
+    return Line(Subject(row, file, Place("vfs_read"), name), "vfs_read", call)
+
+
+def without(name: str, reason: str) -> CellRecord:
+    return failed("kprobe", reason, probe=name, id=f"pentium4/debian-686/{name}/noop")
+
+
+@pytest.fixture
+def file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files are there."""
+    monkeypatch.setattr("orchestrator.catalog.probes.existing_file", lambda name, _: Path(name))
+
+
+@pytest.mark.usefixtures("file")
+def test_each_reason_of_a_comment_has_the_mark_of_its_row(tmp_path: Path) -> None:
+    lines = [line("on_open"), line("on_read")]
+    cells = [without(f"own.bpf.c.program-{one.subject.name}", f"no {one.subject.name}\nlog `1`") for one in lines]
+    whole = run(*cells)
+    changes = compare([CellPair(None, one) for one in cells], Budgets.of({}), cells, cells)
+    stored = Run(whole, tmp_path)
+    text = cost_comment("cost-own", costs(lines, whole, changes), stored, stored)
+    for number, one in enumerate(lines, start=1):
+        assert f"\\[{number}\\] no {one.subject.name.replace('_', chr(92) + '_')}\n\n```text\nlog `1`\n```" in text
+
+
+def measured(name: str, **parameters: Any) -> CellRecord:
+    return cell("kprobe", probe=name, id=f"pentium4/debian-686/{name}/noop", parameters=parameters)
+
+
+@pytest.mark.usefixtures("file")
+def test_veristat_reads_what_it_would_write() -> None:
+    """It takes numbers alone, and prints 0 of a program that the verifier refuses (parse_stat_value())."""
+    lines = [line("on_open"), line("on_read"), line("", "own.ko")]
+    cells = [measured("own.bpf.c.program-on_open", bpf_verified=0, bpf_instructions=9, bpf_machine_code_bytes=80)]
+    cells += [without("own.bpf.c.program-on_read", "refused"), measured("own.ko")]
+    found = costs(lines, run(*cells), compare([], Budgets.of({}), cells, cells))
+    assert veristat_csv(found).splitlines() == [
+        "file_name,prog_name,verdict,total_insns,prog_size,prog_size_jited,stack_depth",
+        "own.bpf.c,on_open,success,0,9,80,0",
+        "own.bpf.c,on_read,failure,0,0,0,0",
+    ]
+    assert len(veristat_csv(found[2:]).splitlines()) == 1
