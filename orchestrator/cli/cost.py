@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -20,7 +20,7 @@ from orchestrator.artifacts.git_tree import GitTree, find_revision
 from orchestrator.artifacts.kernel_build import TreeBuild
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.catalog.probes import is_module_folder, probe_kind
+from orchestrator.catalog.probes import is_module_folder, is_one_liner, probe_kind, split_path
 from orchestrator.cli import options
 from orchestrator.cli.commits import CommitRuns
 from orchestrator.cli.compared import compared_runs
@@ -58,7 +58,7 @@ from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.paths import cache_dir, lab_dir, user_path
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets
-from orchestrator.results.contract import all_ok
+from orchestrator.results.contract import CellRecord, all_ok
 from orchestrator.results.runs import Run, find_run
 from orchestrator.run.machines import check_possible
 
@@ -142,6 +142,7 @@ def cost(
     growth = _GROWTH if against is not None and budget is None else {}
     budgets = {**growth, **own} if at_most is None else allowed([*lines, *before], at_most)
     text = experiment_text(_name(names), [*before, *lines], kernels, cpu, budgets)
+    partners = [_partner(line, lines, before) for line in lines]
     if print_only:
         typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
         return
@@ -151,7 +152,7 @@ def cost(
         if against is not None and other is None:
             reference = _reference(against, file, names, measurer)
         after = _measured(experiment, measurer)
-    changes = _judged(lines, before, after) if reference is None else compared_runs(reference, after).comparison
+    changes = _judged(lines, partners, after) if reference is None else compared_runs(reference, after).comparison
     found = costs(lines, after.record, changes)
     _print(form, experiment.name, found, reference or after, after)
     is_measured = all_ok(after.record) and any(one.hit is not None for one in found)
@@ -203,7 +204,8 @@ def _reference(against: str, file: Path, names: Sequence[str], measurer: Measure
     try:
         return find_run(against, lab_dir())
     except UsageError as unknown:
-        folder = next((path.parent for name in names if (path := user_path(name.split()[0])).exists()), None)
+        paths = (user_path(split_path(name)[0]) for name in names if not is_one_liner(name))
+        folder = next((path if path.is_dir() else path.parent for path in paths if path.exists()), None)
         if folder is None:
             raise
         try:
@@ -218,21 +220,36 @@ def _reference(against: str, file: Path, names: Sequence[str], measurer: Measure
         return runs.run(commit, *runs.planned(commit))
 
 
-def _judged(lines: Sequence[Line], before: Sequence[Line], after: Run) -> Comparison:
-    """The costs beside their budgets, and beside those of ``before`` of the same name, or in the same place."""
+def _partner(line: Line, lines: Sequence[Line], before: Sequence[Line]) -> Line | None:
+    """The line of ``before`` with the same name, or a renamed one in the same place.
+
+    Raises UsageError if they cannot be compared.
+    """
+    place, names = lines.index(line), {one.subject.name for one in lines}
+    same = [one for one in before if one.subject.name == line.subject.name]
+    renamed = [one for one in before[place : place + 1] if one.subject.name not in names]
+    found = next(iter([*same, *renamed]), None)
+    if found is not None and (found.benchmark, found.hits) != (line.benchmark, line.hits):
+        pair = " and ".join(f"{one.subject.title} of {one.subject.source}" for one in (line, found))
+        hint = "name calls that hit both equally often: --call CALL, or --workload FILE.c"
+        raise UsageError(f"{pair} are hit by different calls", hint=hint)
+    return found
+
+
+def _judged(lines: Sequence[Line], partners: Sequence[Line | None], after: Run) -> Comparison:
+    """The costs beside their budgets, and each beside that of its partner."""
     cells = after.record.cells
 
-    def of(line: Line | None, kernel: str) -> Any:
+    def of(line: Line | None, kernel: str) -> CellRecord | None:
         name = None if line is None else probe_kind(line.subject.row).name
         return next((cell for cell in cells if cell.probe == name and cell.kernel == kernel), None)
 
-    pairs = []
-    for place, line in enumerate(lines):
-        same = [one for one in before if one.subject.name == line.subject.name] or list(before[place : place + 1])
-        other = same[0] if same else None
-        pairs += [
-            CellPair(of(other, kernel), of(line, kernel)) for kernel in dict.fromkeys(one.kernel for one in cells)
-        ]
+    kernels = dict.fromkeys(cell.kernel for cell in cells)
+    pairs = [
+        CellPair(of(other, kernel), of(line, kernel))
+        for line, other in zip(lines, partners, strict=True)
+        for kernel in kernels
+    ]
     return compare([one for one in pairs if one.after is not None], stored_budgets(after.directory), cells, cells)
 
 

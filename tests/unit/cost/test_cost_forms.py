@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from record_builders import cell, failed, run
 
+from orchestrator.cli.cost import _partner
 from orchestrator.comparison.comparison import CellPair, compare
 from orchestrator.cost.costs import cost_comment, costs, veristat_csv
 from orchestrator.cost.request import Line
 from orchestrator.cost.subjects import Place, Subject
+from orchestrator.errors import UsageError
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
@@ -64,3 +67,18 @@ def test_veristat_reads_what_it_would_write() -> None:
         "own.bpf.c,on_read,failure,0,0,0,0",
     ]
     assert len(veristat_csv(found[2:]).splitlines()) == 1
+
+
+def test_a_program_stands_beside_the_one_of_its_name_and_a_renamed_one_beside_the_one_in_its_place() -> None:
+    before = [line("on_open", "old.bpf.c"), line("on_read", "old.bpf.c")]
+    lines = [line("on_open"), line("on_close"), line("on_read")]
+    assert [_partner(one, lines, before) for one in lines] == [before[0], None, before[1]]
+    renamed = [line("on_open"), line("at_read")]
+    assert [_partner(one, renamed, before) for one in renamed] == before
+
+
+def test_other_calls_are_refused_before_anything_is_measured() -> None:
+    before, other = line("on_read", "old.bpf.c"), line("on_read", call={**CALL, "file": "/write.c"})
+    for one in (other, replace(other, benchmark={**CALL, "hits": 2})):
+        with pytest.raises(UsageError, match=r"on_read of own\.bpf\.c and on_read of old\.bpf\.c"):
+            _partner(one, [one], [before])
