@@ -270,6 +270,8 @@ _AT_FUNCTION = re.compile(
 )
 _STACKS = re.compile(r"^(\d{1,5}(?:\+\d{1,5}){0,300}) ([A-Za-z_]\w{0,127})$", re.MULTILINE)
 _LONGEST_STACKS = 1 << 16
+_WITHOUT_OTHERS = "bpfload: once more, without the others\n"
+"""Behind it are the loader's words on the program that a row names alone."""
 _VERIFIERS_REASON = re.compile(r"^(\S.{0,200})\nprocessed \d+ insns", re.MULTILINE)
 _FEWEST = 500
 """Minimum hits for a program without a function: its runs for other processes, some tens, must not pass for hits."""
@@ -384,7 +386,7 @@ def _attach(guest: Guest, kind: ProbeKind) -> Sequence[UserBpfProgram]:
     guest.succeed(["mkdir", _FOLDER])
     finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *_chosen(kind)])
     if finished.status != 0:
-        words = finished.stderr.decode(errors="replace")
+        words = finished.stderr.decode(errors="replace").rpartition(_WITHOUT_OTHERS)[2]
         why = _VERIFIERS_REASON.findall(words)
         what = f"the verifier refuses {kind.name}: {why[-1]}" if why else f"{kind.name} cannot be attached"
         raise EvidenceError(what, detail=_last(words))

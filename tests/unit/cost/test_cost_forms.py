@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,10 @@ from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 
-CALL = {"name": "workload", "file": "/read.c"}
+CALL: Mapping[str, object] = {"name": "workload", "file": "/read.c"}
 
 
-def line(name: str, file: str = "own.bpf.c", call: dict[str, object] = CALL) -> Line:
+def line(name: str, file: str = "own.bpf.c", call: Mapping[str, object] = CALL) -> Line:
     row = f"/{file} program={name}" if name else f"/{file}"
     return Line(Subject(row, file, Place("vfs_read"), name), "vfs_read", call)
 

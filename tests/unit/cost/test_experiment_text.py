@@ -30,8 +30,8 @@ def test_paths_below_the_current_folder_are_printed_from_there_and_others_stay(h
     for file in (here / "own.c", beside):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    for file, printed in (("own.c", "./own.c"), (str(beside), str(beside))):
-        done = orchestrator("cost", file, "--call", "getppid", "--print")
+    for named, printed in (("own.c", "./own.c"), (str(beside), str(beside))):
+        done = orchestrator("cost", named, "--call", "getppid", "--print")
         assert yaml.safe_load(done.stdout)["probes"] == ["none", printed]
 
 

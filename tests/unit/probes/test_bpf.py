@@ -7,13 +7,14 @@ import contextlib
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from guest_with_files import guest_with
 
-from orchestrator.catalog.probes import probes
+from orchestrator.catalog.probes import probe_kind, probes
 from orchestrator.errors import EvidenceError, GuestHang, HitSkipped
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
@@ -23,6 +24,7 @@ from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_attachment import (
     BpfAttachment,
     UserBpfProgram,
+    _attach,
     _placed,
     _Process,
     check_all_kept,
@@ -423,3 +425,20 @@ def test_a_traced_stack_is_of_its_place(
         attachment._check_stacks({3})
     with pytest.raises(EvidenceError, match=r"^the kernel has not traced a stack: -17$"):
         attachment._check_stacks({(1 << 64) - 17})
+
+
+def test_a_program_is_not_refused_in_words_on_another(tmp_path: Path) -> None:
+    """Where another program of the file is refused, the one that the row names is loaded once more, without it."""
+    (tmp_path / "own.bpf.c").touch()
+    kind = probe_kind(f"{tmp_path / 'own.bpf.c'} program=gone")
+    log, again = "R0 invalid mem access\nprocessed 7 insns\n", "bpfload: once more, without the others\n"
+    for words, what, detail in (
+        (f"{log}{again}no such function\n", "gone cannot be attached", "no such function"),
+        (f"bad insn\nprocessed 1 insns\n{again}{log}", "refuses .*: R0 invalid", "R0 invalid mem access"),
+        (log, "refuses .*: R0 invalid mem access", "R0 invalid mem access"),
+    ):
+        refused = CommandResult((), 1, b"", words.encode())
+        guest = SimpleNamespace(succeed=lambda _: None, run=lambda _, refused=refused: refused)
+        with pytest.raises(EvidenceError, match=what) as error:
+            _attach(cast("Guest", guest), kind)
+        assert error.value.detail[0] == detail
