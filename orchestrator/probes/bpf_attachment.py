@@ -29,6 +29,7 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
+from orchestrator.plain_text import cut
 from orchestrator.probes import attachment, bpf_program
 from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, Target, Witness, attach
 from orchestrator.probes.events import ARGUMENTS
@@ -268,8 +269,11 @@ _AT_FUNCTION = re.compile(
     r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fsession|fmod_ret)(?:\.s)?"
     r"/([^+]+)(?:\+.*)?"
 )
+_ATTACHED_PROGRAM = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})")
 _STACKS = re.compile(r"^(\d{1,5}(?:\+\d{1,5}){0,300}) ([A-Za-z_]\w{0,127})$", re.MULTILINE)
 _LONGEST_STACKS = 1 << 16
+_LONGEST_PHRASE = 200
+"""Characters of a cell's parameter."""
 _WITHOUT_OTHERS = "bpfload: once more, without the others\n"
 """Behind it are the loader's words on the program that a row names alone."""
 _VERIFIERS_REASON = re.compile(r"^(\S.{0,200})\nprocessed \d+ insns", re.MULTILINE)
@@ -341,7 +345,7 @@ class UserBpfAttachment(PlacedAttachment):
 
     def facts(self) -> Mapping[str, int | str]:
         """The sections and sizes of the programs."""
-        sections = ", ".join(dict.fromkeys(own.section for own in self._programs))
+        sections = cut(", ".join(dict.fromkeys(own.section for own in self._programs)), _LONGEST_PHRASE)
         programs = {own.number: own.program for own in self._programs}
         return {BPF_SECTION: sections, **bpf_program.program_facts(programs.values())}
 
@@ -391,7 +395,9 @@ def _attach(guest: Guest, kind: ProbeKind) -> Sequence[UserBpfProgram]:
         what = f"the verifier refuses {kind.name}: {why[-1]}" if why else f"{kind.name} cannot be attached"
         raise EvidenceError(what, detail=_last(words))
     lines = finished.text.splitlines()
-    found = [match for line in lines if (match := re.fullmatch(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) (\S{1,200})", line))]
+    found = [
+        match for line in lines if (match := re.fullmatch(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})", line))
+    ]
     if not found or len(found) != len(lines):
         raise EvidenceError(
             f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))

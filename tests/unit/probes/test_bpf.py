@@ -23,6 +23,7 @@ from orchestrator.probes import bpf_program as module
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_attachment import (
     BpfAttachment,
+    UserBpfAttachment,
     UserBpfProgram,
     _attach,
     _placed,
@@ -442,3 +443,12 @@ def test_a_program_is_not_refused_in_words_on_another(tmp_path: Path) -> None:
         with pytest.raises(EvidenceError, match=what) as error:
             _attach(cast("Guest", guest), kind)
         assert error.value.detail[0] == detail
+
+
+def test_the_sections_of_many_programs_are_one_phrase() -> None:
+    """On Linux 6.1, bpftrace has a kprobe, and so a section, of each function that a pattern matches."""
+    guest = guest_with({}, printed=b"type=2 jited=57 code=9 runs=1 missed=0 translated=64 verified=8\n")
+    each = [UserBpfProgram(n, f"p{n}", f"kprobe/function_{n}", BpfProgram(guest, f"/{n}")) for n in range(40)]
+    attached = UserBpfAttachment(guest, probes()["kprobe"], cast("Place", SimpleNamespace(point=POINT)), each)
+    sections = str(attached.facts()["bpf_section"])
+    assert (len(sections), sections[:36]) == (200, "kprobe/function_0, kprobe/function_1")
