@@ -44,6 +44,7 @@ from orchestrator.cost.request import (
     Calls,
     Line,
     allowed,
+    check_names,
     cost_kernel,
     experiment_text,
 )
@@ -141,6 +142,7 @@ def cost(
             raise UsageError(f"{other} would be compared with itself", where="--against", hint="name another file")
     growth = _GROWTH if against is not None and budget is None else {}
     budgets = {**growth, **own} if at_most is None else allowed([*lines, *before], at_most)
+    check_names([*before, *lines])
     text = experiment_text(_name(names), [*before, *lines], kernels, cpu, budgets)
     partners = [_partner(line, lines, before) for line in lines]
     if print_only:

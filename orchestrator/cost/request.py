@@ -172,16 +172,20 @@ class CallFinder:
         return self._reached[0]
 
 
-def experiment_text(
-    name: str, lines: Sequence[Line], kernels: Sequence[str], cpu: str, budgets: Mapping[str, object]
-) -> str:
-    """The experiment as YAML: a table for each point with its calls. Raises UsageError for two files of one name."""
+def check_names(lines: Iterable[Line]) -> None:
+    """Raises UsageError for two files of one name: an experiment's row has its file's."""
     named: dict[str, Subject] = {}
     for own in (line.subject for line in lines):
         other = named.setdefault(probe_kind(own.row).name, own)
         if other.row != own.row:
             hint = "a row has its file's name: rename one of them, or compare with a commit: --against REV"
             raise UsageError(f"{other.source} and {own.source} have one name", hint=hint)
+
+
+def experiment_text(
+    name: str, lines: Sequence[Line], kernels: Sequence[str], cpu: str, budgets: Mapping[str, object]
+) -> str:
+    """The experiment as YAML: a table for each point with its calls."""
     tables: dict[tuple[str | None, str, bool], list[Line]] = {}
     for line in lines:
         tables.setdefault(line.table, []).append(line)

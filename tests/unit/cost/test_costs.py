@@ -197,7 +197,7 @@ def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: Line
     lines = veristat_csv(found([line], [own, without_number("failed", "refused", "debian-amd64@7.3")])).splitlines()
     assert lines[1:] == [
         "own.bpf.c@debian-amd64,on_read,success,36,37,190,24",
-        "own.bpf.c@debian-amd64@7.3,on_read,failure,N/A,N/A,N/A,N/A",
+        "own.bpf.c@debian-amd64@7.3,on_read,failure,0,0,0,0",
     ]
 
 

@@ -10,7 +10,7 @@ import yaml
 from called_commands import orchestrator, refusal
 from host_toolchain import a_kernel
 
-from orchestrator.cost.request import Line, experiment_text
+from orchestrator.cost.request import Line, check_names
 from orchestrator.cost.subjects import Place, Subject
 from orchestrator.errors import UsageError
 
@@ -43,7 +43,7 @@ def test_two_files_of_one_name_are_refused(here: Path) -> None:
         row = f"{here / folder / 'own.bpf.c'} program=on_hit"
         lines.append(Line(Subject(row, f"{folder}/own.bpf.c", Place(function), "on_hit"), function, {"name": function}))
     with pytest.raises(UsageError, match=r"a/own\.bpf\.c and b/own\.bpf\.c have one name"):
-        experiment_text("cost-own", lines, ["debian-amd64"], "xeon-e5410", {})
+        check_names(lines)
 
 
 def test_a_line_without_its_prefix_is_told_so() -> None:
