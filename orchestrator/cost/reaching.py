@@ -23,11 +23,12 @@ from orchestrator.benchmarks.calls.kind import entries
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.data import CatalogEntry, named, read
 from orchestrator.catalog.words import system_calls
-from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
 from orchestrator.experiment.cell import Machine
 from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
+from orchestrator.plain_text import shown
 from orchestrator.profile.counts import together
 from orchestrator.profile.profiled import Counter
 from orchestrator.results.contract import Record
@@ -39,6 +40,7 @@ _FILE = "reached.json"
 _CALLS = 3
 """Calls that are counted: what not all of them do is not theirs."""
 _TIME_LIMIT = 60.0
+_SHOWN = 5
 
 
 class TableCall(CatalogEntry):
@@ -104,19 +106,24 @@ class ReachedFunctions(Record):
     calls: dict[str, dict[str, int]]
 
     def call(self, function: str) -> FoundCall | None:
-        """The call to reach a function with, or the first that a pattern such as ``vfs_rea*`` matches.
+        """The call to reach a function with, or a function that a pattern such as ``vfs_rea*`` matches.
 
-        One that enters it once comes first, then the table's order decides.
+        One that enters it once comes first, then the table's order decides. Raises UsageError for a pattern of which
+        each call enters several functions: a program at all of them has more hits than the function is entered.
         """
-        found = [
-            (hits > 1, place, name, hits, call)
-            for place, call in enumerate(call_table().values())
-            for name, hits in self.calls.get(call.name, {}).items()
-            if fnmatchcase(name, function)
-        ]
+        found: list[tuple[bool, int, TableCall, Mapping[str, int]]] = []
+        for place, call in enumerate(call_table().values()):
+            entered = {name: n for name, n in self.calls.get(call.name, {}).items() if fnmatchcase(name, function)}
+            if entered:
+                found.append((sum(entered.values()) > 1, place, call, entered))
         if not found:
             return None
-        *_, name, hits, call = min(found, key=lambda one: one[:3])
+        *_, call, entered = min(found, key=lambda one: one[:2])
+        if len(entered) > 1:
+            names = ", ".join(shown(sorted(entered), _SHOWN))
+            what = f"{call.name} enters {len(entered)} functions of this pattern: {names}"
+            raise UsageError(what, where=function, hint="name one function, or a call that enters one of them: --call")
+        ((name, hits),) = entered.items()
         return FoundCall.of(call, name, hits)
 
     def nearest(self, function: str) -> Sequence[str]:

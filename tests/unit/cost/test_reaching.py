@@ -11,6 +11,7 @@ from loaded_tables import calls_experiment
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.catalog.words import system_calls
 from orchestrator.cost.reaching import ReachedFunctions, call_table, reaching_system_call
+from orchestrator.errors import UsageError
 from orchestrator.paths import data_dir
 
 IMAGES = data_dir("images")
@@ -63,8 +64,17 @@ def test_a_call_that_enters_it_once_comes_first_then_the_table_s_order() -> None
     assert (only.name, only.benchmark["hits"]) == ("rename", 2)
 
 
+def test_a_call_that_enters_one_function_of_a_pattern_comes_first() -> None:
+    """A program at all of them runs as often as they are entered together."""
+    found = REACHED.call("vfs_*")
+    assert found is not None
+    assert (found.name, found.function) == ("write_null", "vfs_write")
+    with pytest.raises(UsageError, match=r"read_file enters 2 functions of this pattern: vfs_llseek, vfs_read"):
+        REACHED.call("vfs_[lr]*[dk]")
+
+
 def test_a_pattern_s_first_function() -> None:
-    for pattern, function in (("vfs_*", "vfs_llseek"), ("do_filp_open.isra.0", "do_filp_open.isra.0")):
+    for pattern, function in (("vfs_re*", "vfs_read"), ("do_filp_open.isra.0", "do_filp_open.isra.0")):
         found = REACHED.call(pattern)
         assert found is not None
         assert found.function == function
