@@ -287,11 +287,11 @@ def verdict(found: Sequence[Cost]) -> str:
 
 
 def explained(found: Sequence[Cost], before: Run, after: Run) -> Iterator[tuple[Cost, ProfileDifference]]:
-    """The symbols of each cost that changed, or is beyond its budget: beside those before, else beside no probe."""
+    """The symbols of each cost that changed, beside those before, or is beyond its budget, beside those of no probe."""
     for one in found:
         if not (one.beyond or one.difference):
             continue
-        other, run = (None if one.change is None else one.change.pair.before), before
+        other, run = (one.change.pair.before if one.change and one.difference else None), before
         if other is None:
             other, run = _baseline(one.cell, after.record), after
         if other is not None and other.profile is not None and one.cell.profile is not None:

@@ -6,19 +6,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from record_builders import cell, failed, run
 
 from orchestrator.cli.cost import _partner
 from orchestrator.comparison.comparison import CellPair, compare
-from orchestrator.cost.costs import cost_comment, costs, veristat_csv
+from orchestrator.cost.costs import Cost, cost_comment, costs, explained, veristat_csv
 from orchestrator.cost.request import Line
 from orchestrator.cost.subjects import Place, Subject
 from orchestrator.errors import UsageError
 from orchestrator.results.budgets import Budgets
-from orchestrator.results.contract import CellRecord
+from orchestrator.results.contract import CellRecord, ProfileEvidence
 from orchestrator.results.runs import Run
 
 CALL: Mapping[str, object] = {"name": "workload", "file": "/read.c"}
@@ -83,3 +84,20 @@ def test_other_calls_are_refused_before_anything_is_measured() -> None:
     for one in (other, replace(other, benchmark={**CALL, "hits": 2})):
         with pytest.raises(UsageError, match=r"on_read of own\.bpf\.c and on_read of old\.bpf\.c"):
             _partner(one, [one], [before])
+
+
+def test_a_cost_that_has_not_changed_is_explained_beside_no_probe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is beyond a limit all the same: the difference to itself shows nothing."""
+    monkeypatch.setattr("orchestrator.cost.costs.load_profile", lambda _, one: one.probe)
+    monkeypatch.setattr("orchestrator.cost.costs.difference", lambda *both: both)
+    cells = []
+    for name in ("none", "old.bpf.c.program-on_read", "own.bpf.c.program-on_read"):
+        plain = cell("none" if name == "none" else "kprobe", probe=name, id=f"a/b/{name}/noop")
+        cells.append(plain.model_copy(update={"profile": ProfileEvidence.model_construct()}))
+    pairs = [CellPair(cells[1], cells[2])]
+    changes = compare(pairs, Budgets.of({"*": {"overhead": "<=1"}}), cells, cells)
+    whole = cast("Run", SimpleNamespace(record=SimpleNamespace(cells=cells), directory=tmp_path))
+    found = [Cost(line("on_read").subject, cells[2], None, changes.cells[0])]
+    assert [both for _, both in explained(found, whole, whole)] == [("none", cells[2].probe)]
