@@ -118,12 +118,12 @@ class ReachedFunctions(Record):
                 found.append((sum(entered.values()) > 1, place, call, entered))
         if not found:
             return None
-        *_, call, entered = min(found, key=lambda one: one[:2])
-        if len(entered) > 1:
-            names = ", ".join(shown(sorted(entered), _SHOWN))
-            what = f"{call.name} enters {len(entered)} functions of this pattern: {names}"
+        *_, call, functions = min(found, key=lambda one: one[:2])
+        if len(functions) > 1:
+            names = ", ".join(shown(sorted(functions), _SHOWN))
+            what = f"{call.name} enters {len(functions)} functions of this pattern: {names}"
             raise UsageError(what, where=function, hint="name one function, or a call that enters one of them: --call")
-        ((name, hits),) = entered.items()
+        ((name, hits),) = functions.items()
         return FoundCall.of(call, name, hits)
 
     def nearest(self, function: str) -> Sequence[str]:

@@ -95,9 +95,10 @@ def test_a_cost_that_has_not_changed_is_explained_beside_no_probe(
     cells = []
     for name in ("none", "old.bpf.c.program-on_read", "own.bpf.c.program-on_read"):
         plain = cell("none" if name == "none" else "kprobe", probe=name, id=f"a/b/{name}/noop")
-        cells.append(plain.model_copy(update={"profile": ProfileEvidence.model_construct()}))
+        cells.append(plain.model_copy(update={"profile": cast("Any", ProfileEvidence).model_construct()}))
     pairs = [CellPair(cells[1], cells[2])]
     changes = compare(pairs, Budgets.of({"*": {"overhead": "<=1"}}), cells, cells)
     whole = cast("Run", SimpleNamespace(record=SimpleNamespace(cells=cells), directory=tmp_path))
     found = [Cost(line("on_read").subject, cells[2], None, changes.cells[0])]
-    assert [both for _, both in explained(found, whole, whole)] == [("none", cells[2].probe)]
+    explanations: list[Any] = [both for _, both in explained(found, whole, whole)]
+    assert explanations == [("none", cells[2].probe)]
