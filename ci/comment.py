@@ -14,6 +14,7 @@ part of one is executed, printed, or used as an address.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import sys
@@ -143,7 +144,7 @@ def _commented(file: Path) -> tuple[str, int]:
         if error.may_not:
             return "no comment: the token may not write one, as in pull requests of forks; the job's summary has it", 0
         return f"error: {error}", 1
-    except (OSError, ValueError) as error:  # ValueError: an answer that is no JSON
+    except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: an answer that is no JSON
         return f"error: {error}", 1
 
 

@@ -52,6 +52,11 @@ write_comment() {
     tail -n 60 "$reports/output.txt" | tr -d '\000-\010\013-\037\177' | cut -c 1-500 | sed 's/^/    /'
 }
 
+# Whether the command has written a comment, and not nothing, or another --format.
+is_comment() {
+    grep -q '^<!-- probe-lab: ' "$reports/comment.md"
+}
+
 # GitHub's runner takes lines of the output that begin with `::` for commands, and a guest may print some.
 stop_commands() {
     unset token # of the environment: neither is it printed, nor does the lab inherit the new one
@@ -70,7 +75,7 @@ run() {
     name=${LAB_NAME:-${GITHUB_JOB:-${CI_JOB_NAME:-job}}-$1}
     mark="<!-- probe-lab: $(printf '%s' "$name" | tr -c 'A-Za-z0-9._@+-' '-') -->"
     # The comment of a command begins with a mark of its own.
-    { printf '%s\n' "$mark" && if [ -s "$reports/comment.md" ]; then tail -n +2 "$reports/comment.md"; else
+    { printf '%s\n' "$mark" && if is_comment; then tail -n +2 "$reports/comment.md"; else
         write_comment "$1"; fi; } >"$reports/comment.new"
     mv "$reports/comment.new" "$reports/comment.md"
     [ -z "${GITHUB_STEP_SUMMARY:-}" ] || cat "$reports/comment.md" >>"$GITHUB_STEP_SUMMARY"

@@ -20,7 +20,7 @@ from orchestrator.artifacts.git_tree import GitTree, find_revision
 from orchestrator.artifacts.kernel_build import TreeBuild
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.catalog.probes import is_module_folder, is_one_liner, probe_kind, split_path
+from orchestrator.catalog.probes import BASELINE, is_module_folder, is_one_liner, probe_kind, split_path
 from orchestrator.cli import options
 from orchestrator.cli.commits import CommitRuns
 from orchestrator.cli.compared import compared_runs
@@ -57,6 +57,7 @@ from orchestrator.experiment.source import read_budgets, stored_budgets
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.paths import cache_dir, lab_dir, user_path
+from orchestrator.plain_text import counted
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets
 from orchestrator.results.contract import CellRecord, all_ok
@@ -155,6 +156,9 @@ def cost(
             reference = _reference(against, file, names, measurer)
         after = _measured(experiment, measurer)
     changes = _judged(lines, partners, after) if reference is None else compared_runs(reference, after).comparison
+    refused = [f"{pair.title}: {why}" for pair, why in changes.not_compared if pair.first.probe != BASELINE]
+    if refused:
+        raise UsageError(f"{counted(len(refused), 'cost')} cannot be compared", where="--against", detail=refused)
     found = costs(lines, after.record, changes)
     _print(form, experiment.name, found, reference or after, after)
     is_measured = all_ok(after.record) and any(one.hit is not None for one in found)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from orchestrator.program import command
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_text, figure, signed_figure, used_columns
 from orchestrator.report.text import details, github_comment, grid_table, made_with, markdown_footnote, paragraph
+from orchestrator.results.budgets import Allowance
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell
 from orchestrator.results.parameters import (
@@ -94,9 +95,15 @@ class Cost:
 
     @property
     def allowed(self) -> str:
-        """The budgets that the user has given it."""
+        """The budgets that the user has given it, of a hit as far as they are not percentages."""
         budgeted = () if self.change is None else self.change.budgeted
-        return ", ".join(str(one.allowance) for one in budgeted if one.is_own)
+        allowances = [one.allowance for one in budgeted if one.is_own]
+        is_share = [isinstance(one, Allowance) and one.percent for one in allowances]
+        scaled = [
+            one if share else replace(one, amount=one.amount / self._hits)
+            for one, share in zip(allowances, is_share, strict=True)
+        ]
+        return ", ".join(map(str, scaled))
 
     def plain(self) -> Mapping[str, Any]:
         """The cost for programs."""
@@ -211,8 +218,11 @@ _EXPLANATIONS = {
 def _sentences(found: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
     yield "A hit: instructions that it adds to the calls, handler and all; counted, not timed."
     yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
-    beyond = [one for one in found if one.beyond and one.hit is not None]
-    yield from (f"{one.subject.title} on {one.cell.kernel}: {'; '.join(one.beyond)}." for one in beyond)
+    for one in found:
+        if one.beyond and one.hit is not None:
+            hits = 1 if one.cell.evidence is None else one.cell.evidence.hits_per_call
+            of_call = f" of a call with {hits} hits" if hits > 1 else ""
+            yield f"{one.subject.title} on {one.cell.kernel}{of_call}: {'; '.join(one.beyond)}."
 
 
 def cost_json(record: RunRecord, found: Sequence[Cost]) -> str:

@@ -152,7 +152,8 @@ def reached_functions(context: BuildContext, kernel: Kernel, machine: Machine) -
     """
     hardware = Hardware(cpu(machine.cpu), machine.smp, machine.memory_mib, "instructions")
     artifacts = BootArtifacts(kernel, counting(context, machine_for(context, kernel, hardware)), {})
-    sources = [file for folder in ("guest/calls", "workload") for file in (data_dir("images") / folder).iterdir()]
+    folders = ("guest", "guest/calls", "workload")
+    sources = [file for folder in folders for file in (data_dir("images") / folder).iterdir() if file.is_file()]
     inputs = {
         **artifacts.keys,
         "cpu": repr(hardware.cpu),

@@ -138,6 +138,9 @@ def read_script(file: Path) -> str:
     if len(text) > _LARGEST_SCRIPT:
         what = f"it has more than {_LARGEST_SCRIPT} characters; without comments, at most {LONGEST} are allowed"
         raise ConfigError(what, where=str(file))
+    if re.search(r"^\s*#(?!!)", text, re.MULTILINE):
+        what = "a script with #include or #define is no one-liner: its line would begin a comment of C"
+        raise ConfigError(what, where=str(file), hint="bpftrace knows the kernel's types by BTF: leave the line out")
     try:
         return one_liner(_GAPS.sub(lambda found: found[1] or " ", text))
     except ConfigError as error:

@@ -171,8 +171,9 @@ _INSTRUCTION_BYTES = 8
 def program_facts(programs: Iterable[BpfProgram]) -> Mapping[str, int]:
     """The parameters of a cell with these programs: their sizes, and what the verifier walked."""
     infos = [program.info() for program in programs]
+    verified = sum(info.verified for info in infos)  # 0 on kernels before Linux 5.16 (commit aba64c7da983)
     return {
-        BPF_VERIFIED: sum(info.verified for info in infos),
+        **({BPF_VERIFIED: verified} if verified else {}),
         BPF_INSTRUCTIONS: sum(info.translated for info in infos) // _INSTRUCTION_BYTES,
         BPF_MACHINE_CODE: sum(info.jited for info in infos),
     }

@@ -59,7 +59,7 @@ def test_a_programs_cost_is_proved_told_and_held_against_a_limit(tmp_path: Path)
     assert 100 < hit < 2000
     assert (row[2], row[4:6]) == ("<=20", ["bpf-tracepoint", "1000"])
     assert f"on_getppid on debian-amd64: overhead {hit} instructions, allowed <=20." in done.stdout
-    assert "BPF program on_getppid" in done.stdout  # by symbol
+    assert "on_getppid on debian-amd64, by symbol" in done.stdout
     csv = command.run("report", "latest", "--format", "csv").stdout
     assert csv.count("\n") == 3
     assert command.qemus() == []
@@ -78,7 +78,10 @@ def test_programs_of_all_kinds_cost_the_same_twice(tmp_path: Path) -> None:
         check_measured(one)
         assert one["cell"] == again["cell"]
         low, high = one["interval"]
-        if low == high:  # of calls that do not vary
+        if Path(one["subject"]).name == "sleepable.bpf.c":
+            # bpf_copy_from_user() looks for the map's memory in the kernel's tree of areas, whose depth is the boot's.
+            assert again["instructions"] == pytest.approx(one["instructions"], rel=0.05)
+        elif low == high:  # of calls that do not vary
             assert (again["instructions"], again["interval"]) == (one["instructions"], one["interval"])
         else:
             assert again["interval"][0] <= high

@@ -107,7 +107,7 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Line
 def test_what_a_call_adds_is_divided_among_its_hits(line: Line) -> None:
     (one,) = found([line], [measured(1200, hits=3, interval=[1170, 1230])], {"*": {"overhead": "<=900"}})
     assert (one.hit, one.hits, one.plain()["interval"]) == (400, 3000, [390, 410])
-    assert one.allowed == "<=900"
+    assert one.allowed == "<=300"
     assert one.beyond
 
 
