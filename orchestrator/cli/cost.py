@@ -69,7 +69,6 @@ _SYMBOLS = 8
 _GROWTH: Mapping[str, object] = {"*": {"overhead": "+0"}}
 
 
-@options.expected_failures
 def cost(
     names: Annotated[
         list[str],

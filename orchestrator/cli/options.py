@@ -16,7 +16,6 @@ import typer
 from rich.console import Console
 
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.cli.main import expected_failures as expected_failures
 from orchestrator.cli.main import loaded as loaded
 from orchestrator.errors import LabError, UsageError
 from orchestrator.paths import cache_dir, lab_dir

@@ -38,11 +38,11 @@ def cost(lab: Path, *arguments: str) -> tuple[float, float]:
 def test_the_quickstart_with_a_profile(part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Against the quickstart without one; the aim for symbols is 1.15 times its processor time."""
 
-    def run(*options: str) -> float:
+    def seconds(*options: str) -> float:
         return cost(tmp_path, "run", QUICKSTART, *options)[1]
 
-    run(), run("--profile", part)  # whatever they save
-    pairs = [(run(), run("--profile", part)) for _ in range(ROUNDS)]
+    seconds(), seconds("--profile", part)  # whatever they save
+    pairs = [(seconds(), seconds("--profile", part)) for _ in range(ROUNDS)]
     plain, profiled = (statistics.median(column) for column in zip(*pairs, strict=True))
     with capsys.disabled():
         print(f"\nprofile by {part}: CPU without {plain:.2f} s, with it {profiled:.2f} s, ratio {profiled / plain:.2f}")

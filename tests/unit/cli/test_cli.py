@@ -54,8 +54,17 @@ from orchestrator.run import boot
 pytestmark = pytest.mark.usefixtures("lab")
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
-COMMANDS = ["", "run", "report", "profile", "compare", "bisect", "history", "site", "nightly", "list", "disasm", "exec"]
-COMMANDS += ["build", "build kernel", "build kernels", "build image", "build images", "build module", "build source"]
+COMMANDS = ["", "cost", "run", "report", "profile", "compare", "bisect", "history", "site", "nightly", "list", "disasm"]
+COMMANDS += [
+    "exec",
+    "build",
+    "build kernel",
+    "build kernels",
+    "build image",
+    "build images",
+    "build module",
+    "build source",
+]
 COMMANDS += ["build marker-size", "shell", "doctor", "cache", "cache show", "cache prune", "cache verify"]
 COMMANDS += ["model", "model fit", "model show"]
 COMMANDS += ["fleet", "fleet keys", "fleet up", "fleet worker", "fleet status", "fleet down"]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from orchestrator.cli.options import expected_failures
+from orchestrator.cli.main import expected_failures
 
 
 def open_too_many_files() -> None:
