@@ -4,7 +4,7 @@
 # Runs the lab in CI, and writes the comment of a pull request. action.yml and ci/gitlab.yml call it.
 #
 #   ci/run.sh        runs ./lab with the words of $LAB_RUN; the exit status is the lab's
-#   ci/run.sh key    prints the key of the lab's cache for the command and the kernels that $LAB_RUN names
+#   ci/run.sh key    prints the key of the lab's cache for the command, the kernels and the experiments that $LAB_RUN names
 #
 # LAB_RUN       cost opens.bpf.c --kernels 6.1,7.3    or: test tests/    or: compare --config my.yaml ...
 #               Quotes and backslashes are a shell's; nothing is expanded, and no shell executes it.
@@ -17,13 +17,15 @@ folder=$(dirname "$(readlink -f "$0")")
 lab=$folder/../lab
 reports=${LAB_REPORTS:-lab-reports}
 
-# Prints the kernels that the arguments name, one a line.
-kernels() {
+# Prints what decides what the arguments put into the cache, one a line: kernels, experiment files, bpftrace's image.
+decisive() {
     previous=
     for word; do
         case $previous,$word in
             --kernels,*) printf '%s\n' "$word" ;;
             *,--kernels=*) printf '%s\n' "${word#--kernels=}" ;;
+            *,*.yaml | *,*.yml) printf '%s\n' "$word" ;;
+            *,bpftrace:* | *,*.bt) echo bpftrace ;;
         esac
         previous=$word
     done | tr ',' '\n' | sort -u
@@ -96,7 +98,7 @@ case ${1:-} in
     key-of)
         shift
         # shellcheck disable=SC2046  # words
-        "$lab" cache-key "${1:-}" $(kernels "$@")
+        "$lab" cache-key "${1:-}" $(decisive "$@")
         ;;
     run)
         shift

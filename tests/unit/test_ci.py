@@ -394,12 +394,16 @@ def key(words: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_key_depends_on_the_command_and_its_kernels_in_any_order() -> None:
+def test_the_key_depends_on_what_the_command_puts_into_the_cache(tmp_path: Path) -> None:
     two = key("cost x.bpf.c --kernels 6.1,7.3 --at-most 900")
     assert two.startswith("probe-lab-0.")
-    assert two == key("cost 'bpftrace: y' --kernels=7.3,6.1")
-    others = [key("cost x.bpf.c --kernels 6.1"), key("cost x.bpf.c"), key("test tests")]
-    assert len({two, *others}) == 4
+    assert two == key("cost y.bpf.c --kernels=7.3,6.1")
+    others = [key("cost x.bpf.c --kernels 6.1"), key("cost x.bpf.c"), key("test tests"), key("cost 'bpftrace: y'")]
+    experiment = tmp_path / "mine.yaml"
+    for kernel in ("debian-686", "debian-amd64"):
+        experiment.write_text(f"kernels: [{kernel}]\n")
+        others.append(key(f"run {experiment}"))
+    assert len({two, *others}) == 7
 
 
 def test_the_key_depends_on_the_pinned_packages(tmp_path: Path) -> None:
