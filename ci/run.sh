@@ -83,14 +83,21 @@ run() {
     [ -z "${GITHUB_STEP_SUMMARY:-}" ] || cat "$reports/comment.md" >>"$GITHUB_STEP_SUMMARY"
 }
 
+wrong() {
+    printf 'ci/run.sh: LAB_RUN %s, such as: cost opens.bpf.c --kernels 6.1,7.3\n' "$1" >&2
+    exit 2
+}
+
 case ${1:-} in
     '')
+        case ${LAB_RUN:-} in *[![:space:]]*) ;; *) wrong 'has no arguments for ./lab' ;; esac
+        printf '%s\n' "$LAB_RUN" | xargs -x true 2>/dev/null || wrong 'has a quote without its other'
         mkdir -p "$reports"
         for file in comment.md comment.new output.txt status junit.xml; do rm -f "$reports/$file"; done
         LAB_REPORTS=$(cd "$reports" && pwd)
         export LAB_REPORTS
         reports=$LAB_REPORTS # `./lab test` has another folder
-        printf '%s\n' "${LAB_RUN:?has no arguments for ./lab}" | xargs -x sh "$0" run
+        printf '%s\n' "$LAB_RUN" | xargs -x sh "$0" run
         read -r status <"$reports/status"
         exit "$status"
         ;;

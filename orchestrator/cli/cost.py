@@ -20,7 +20,7 @@ from orchestrator.artifacts.git_tree import GitTree, find_revision
 from orchestrator.artifacts.kernel_build import TreeBuild
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.catalog.probes import BASELINE, is_module_folder, is_one_liner, probe_kind, split_path
+from orchestrator.catalog.probes import BASELINE, is_module_folder, is_one_liner, split_path
 from orchestrator.cli import options
 from orchestrator.cli.commits import CommitRuns
 from orchestrator.cli.compared import compared_runs
@@ -47,8 +47,9 @@ from orchestrator.cost.request import (
     check_names,
     cost_kernel,
     experiment_text,
+    on_all,
 )
-from orchestrator.cost.subjects import subjects
+from orchestrator.cost.subjects import Subject, subjects
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
@@ -60,7 +61,7 @@ from orchestrator.paths import cache_dir, lab_dir, user_path
 from orchestrator.plain_text import counted
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets
-from orchestrator.results.contract import CellRecord, all_ok
+from orchestrator.results.contract import all_ok
 from orchestrator.results.runs import Run, find_run
 from orchestrator.run.machines import check_possible
 
@@ -134,7 +135,8 @@ def cost(
     own = {} if budget is None else read_budgets(budget).plain()
     other = against if against is not None and _is_subject(against) else None
     with options.printed_steps(verbose=verbose):
-        lines, before = _lines([*names, *([other] if other else [])], kernels[0], cpu, given, offline=offline), []
+        lines, missed = _lines([*names, *([other] if other else [])], kernels, cpu, given, offline=offline)
+        before: list[Line] = []
     if other is not None:
         before = [line for line in lines if line.subject.source == other]
         lines = [line for line in lines if line.subject.source != other]
@@ -159,8 +161,8 @@ def cost(
     if refused:
         raise UsageError(f"{counted(len(refused), 'cost')} cannot be compared", where="--against", detail=refused)
     found = costs(lines, after.record, changes)
-    _print(form, experiment.name, found, reference or after, after)
-    is_measured = all_ok(after.record) and any(one.hit is not None for one in found)
+    _print(form, experiment.name, found, missed, reference or after, after)
+    is_measured = all_ok(after.record) and any(one.hit is not None for one in found) and not missed
     raise typer.Exit(0 if is_measured and not any(one.beyond for one in found) else 1)
 
 
@@ -168,16 +170,35 @@ def _is_subject(text: str) -> bool:
     return user_path(text).is_file() or is_module_folder(user_path(text))
 
 
-def _lines(names: Sequence[str], kernel: str, cpu: str, given: Calls, *, offline: bool) -> list[Line]:
+def _lines(
+    names: Sequence[str], kernels: Sequence[str], cpu: str, given: Calls, *, offline: bool
+) -> tuple[list[Line], Sequence[UsageError]]:
+    """The lines, and why others are missing: no call reaches the subject on a kernel. Raises UsageError without any."""
     context = options.open_context(offline=offline)
-    ready = ready_kernel(context, cost_kernel(kernel))
-    finder = CallFinder(context, ready, cpu, given)
-    found = (subject for name in names for subject in subjects(context, ready, name))
-    return [finder.line(subject) for subject in {one.row: one for one in found}.values()]
+    lines: list[Line] = []
+    missed: list[UsageError] = []
+    found: Sequence[Subject] = ()
+    for name in kernels:
+        finder = CallFinder(context, ready_kernel(context, cost_kernel(name)), cpu, given)
+        if not found:  # a source is compiled for the first kernel, to see where its programs are
+            named = (subject for text in names for subject in subjects(context, finder.kernel, text))
+            found = list({one.row: one for one in named}.values())
+        for subject in found:
+            try:
+                lines.append(finder.line(subject))
+            except UsageError as error:
+                where = f"{subject.title} on {finder.kernel.spec.name}"
+                missed.append(UsageError(f"{error.where}: {error.what}", where=where, hint=error.hint))
+    if not lines:
+        raise missed[0]
+    for one in missed:
+        options.say(f"not measured: {one}")
+    return on_all(lines), missed
 
 
 def _name(names: Sequence[str]) -> str:
-    first = re.sub(r"[^A-Za-z0-9]+", "-", Path(names[0]).name.split(".")[0]).strip("-")
+    first = names[0] if is_one_liner(names[0]) else split_path(names[0])[0]
+    first = re.sub(r"[^A-Za-z0-9]+", "-", Path(first).name.split(".")[0]).strip("-")
     return f"cost-{first[:40] or 'hit'}"
 
 
@@ -231,8 +252,9 @@ def _partner(line: Line, lines: Sequence[Line], before: Sequence[Line]) -> Line 
     Raises UsageError if they cannot be compared.
     """
     place, names = lines.index(line), {one.subject.name for one in lines}
-    same = [one for one in before if one.subject.name == line.subject.name]
-    renamed = [one for one in before[place : place + 1] if one.subject.name not in names]
+    on_them = [one for one in before if set(one.kernels) & set(line.kernels)]
+    same = [one for one in on_them if one.subject.name == line.subject.name]
+    renamed = [one for one in before[place : place + 1] if one in on_them and one.subject.name not in names]
     found = next(iter([*same, *renamed]), None)
     if found is not None and (found.benchmark, found.hits) != (line.benchmark, line.hits):
         pair = " and ".join(f"{one.subject.title} of {one.subject.source}" for one in (line, found))
@@ -245,21 +267,20 @@ def _judged(lines: Sequence[Line], partners: Sequence[Line | None], after: Run) 
     """The costs beside their budgets, and each beside that of its partner."""
     cells = after.record.cells
 
-    def of(line: Line | None, kernel: str) -> CellRecord | None:
-        name = None if line is None else probe_kind(line.subject.row).name
-        return next((cell for cell in cells if cell.probe == name and cell.kernel == kernel), None)
-
-    kernels = dict.fromkeys(cell.kernel for cell in cells)
     pairs = [
-        CellPair(of(other, kernel), of(line, kernel))
+        CellPair(next((one for one in cells if other and other.has(one) and one.kernel == cell.kernel), None), cell)
         for line, other in zip(lines, partners, strict=True)
-        for kernel in kernels
+        for cell in cells
+        if line.has(cell)
     ]
-    return compare([one for one in pairs if one.after is not None], stored_budgets(after.directory), cells, cells)
+    return compare(pairs, stored_budgets(after.directory), cells, cells)
 
 
-def _print(form: CostForm, name: str, found: Sequence[Cost], before: Run, after: Run) -> None:
-    sheets = [cost_sheet(name, found)]
+def _print(
+    form: CostForm, name: str, found: Sequence[Cost], missed: Sequence[UsageError], before: Run, after: Run
+) -> None:
+    sentences = [f"Not measured: {error.where}: {error.what}." for error in missed]
+    sheets = [cost_sheet(name, found, sentences)]
     match form:
         case CostForm.JSON:
             typer.echo(cost_json(after.record, found), nl=False)
@@ -268,7 +289,7 @@ def _print(form: CostForm, name: str, found: Sequence[Cost], before: Run, after:
         case CostForm.VERISTAT:
             typer.echo(veristat_csv(found), nl=False)
         case CostForm.GITHUB:
-            typer.echo(cost_comment(name, found, before, after), nl=False)
+            typer.echo(cost_comment(name, found, sentences, before, after), nl=False)
         case _:
             for one, symbols in explained(found, before, after):
                 title = f"{one.subject.title} on {one.cell.kernel}, by symbol"

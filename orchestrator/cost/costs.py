@@ -143,7 +143,7 @@ def costs(lines: Sequence[Line], record: RunRecord, changes: Comparison) -> Sequ
         Cost(line.subject, cell, times.get(cell.id), changed.get(cell.id))
         for line in lines
         for cell in record.cells
-        if cell.probe == probe_kind(line.subject.row).name
+        if line.has(cell)
     ]
     titles = list(dict.fromkeys(one.subject.title for one in found))
     return sorted(found, key=lambda one: titles.index(one.subject.title))
@@ -154,8 +154,11 @@ _ALWAYS = 1
 _SYMBOLS = 10
 
 
-def cost_sheet(name: str, found: Sequence[Cost]) -> Sheet:
-    """A row for each program and kernel; without a number, its status, and the reason as a footnote."""
+def cost_sheet(name: str, found: Sequence[Cost], missed: Sequence[str] = ()) -> Sheet:
+    """A row for each program and kernel; without a number, its status, and the reason as a footnote.
+
+    ``missed`` are sentences on what has no row.
+    """
     several = len({one.cell.kernel for one in found}) > 1
     reasons = list(dict.fromkeys(one.cell.reason for one in found if one.cell.reason))
     rows = list(_rows(found, reasons))
@@ -166,7 +169,7 @@ def cost_sheet(name: str, found: Sequence[Cost]) -> Sheet:
         title=name,
         facts=[f"{first.cpu}, {first.smp} CPU{release}"],
         grid=Grid(headings, [narrowed], narrowest=24),
-        sentences=list(_sentences(found, headings)),
+        sentences=[*missed, *_sentences(found, headings)],
         footnotes=[Footnote(number, reason, failure=True) for number, reason in enumerate(reasons, start=1)],
     )
 
@@ -268,21 +271,21 @@ def veristat_csv(found: Sequence[Cost]) -> str:
     return csv_text(["file_name", "prog_name", "verdict", *_VERISTAT], rows).replace("\r\n", "\n")
 
 
-def cost_comment(name: str, found: Sequence[Cost], before: Run, after: Run) -> str:
+def cost_comment(name: str, found: Sequence[Cost], missed: Sequence[str], before: Run, after: Run) -> str:
     """The costs as a comment of a pull request, with the change of each by symbol."""
-    sheet = cost_sheet(name, found)
+    sheet = cost_sheet(name, found, missed)
     parts = [grid_table(sheet.grid), *map(markdown_footnote, sheet.footnotes)]
     for one, symbols in explained(found, before, after):
         by_symbol = difference_sheet(symbols, _SYMBOLS)
         parts.append(details(f"{one.subject.title} on {one.cell.kernel}, by symbol", grid_table(by_symbol.grid)))
     made = made_with(*{run.record.run: run for run in (before, after)}.values())
     return github_comment(
-        name, verdict(found), [*parts, paragraph(*sheet.sentences)], made, command("report", after.record.run)
+        name, verdict(found, missed), [*parts, paragraph(*sheet.sentences)], made, command("report", after.record.run)
     )
 
 
-def verdict(found: Sequence[Cost]) -> str:
-    """One sentence on all costs."""
+def verdict(found: Sequence[Cost], missed: Sequence[str] = ()) -> str:
+    """One sentence on all costs, and on what has none."""
     failed = sum(one.cell.status == "failed" for one in found)
     beyond = sum(bool(one.beyond) for one in found)
     measured = sum(one.hit is not None for one in found)
@@ -292,6 +295,8 @@ def verdict(found: Sequence[Cost]) -> str:
         return f"❌ {beyond} of {counted(len(found), 'cost')} beyond what is allowed."
     if not measured:
         return "❌ No cost could be measured."
+    if missed:
+        return f"❌ {counted(measured, 'cost')} measured; no known call reaches {len(missed)} more."
     others = f"; {len(found) - measured} unsupported" if measured < len(found) else ""
     return f"✅ {counted(measured, 'cost')} measured, none beyond what is allowed{others}."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from orchestrator.experiment.cell import Machine
 from orchestrator.experiment.fields import ValidationContext
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.program import PROGRAM
+from orchestrator.results.contract import CellRecord
 
 DEFAULT_CPU = "xeon-e5410"
 """The x86_64 CPU model with a cost table."""
@@ -68,16 +69,36 @@ class Calls:
 
 @dataclass(frozen=True)
 class Line:
-    """A subject with the point where it is and the benchmark that reaches it: equal ones share a table."""
+    """A subject, its point, and the benchmark that reaches it on ``kernels``: equal ones share a table."""
 
     subject: Subject
     point: str | None
     benchmark: Mapping[str, object]
     hits: int = 1
+    kernels: tuple[str, ...] = ()
 
     @property
-    def table(self) -> tuple[str | None, str, bool]:
-        return self.point, repr(self.benchmark), is_one_liner(self.subject.row)
+    def table(self) -> _TableKey:
+        return self.point, repr(self.benchmark), is_one_liner(self.subject.row), self.kernels
+
+    def has(self, cell: CellRecord) -> bool:
+        """Whether the cell is one of the line's."""
+        names = [cost_kernel(kernel).name for kernel in self.kernels]
+        return cell.probe == probe_kind(self.subject.row).name and cell.kernel in names
+
+
+_TableKey = tuple[str | None, str, bool, tuple[str, ...]]
+
+
+def on_all(lines: Iterable[Line]) -> list[Line]:
+    """The lines, those that are equal but for their kernels as one."""
+    alike: dict[tuple[object, ...], list[Line]] = {}
+    for line in lines:
+        alike.setdefault((line.subject, line.point, repr(line.benchmark), line.hits), []).append(line)
+    return [
+        replace(same[0], kernels=tuple(dict.fromkeys(kernel for one in same for kernel in one.kernels)))
+        for same in alike.values()
+    ]
 
 
 @dataclass
@@ -154,7 +175,8 @@ class CallFinder:
 
     def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object], hits: int) -> Line:
         amounts = {key: one for key, one in _CALLS.items() if key not in benchmark}
-        return Line(subject, self.given.point or point, {**benchmark, **amounts}, hits)
+        point = self.given.point or point
+        return Line(subject, point, {**benchmark, **amounts}, hits, (self.kernel.spec.argument,))
 
     def _unreached(self, function: str, why: str) -> UsageError:
         alike = self._reached_functions().nearest(function)
@@ -186,10 +208,10 @@ def experiment_text(
     name: str, lines: Sequence[Line], kernels: Sequence[str], cpu: str, budgets: Mapping[str, object]
 ) -> str:
     """The experiment as YAML: a table for each point with its calls."""
-    tables: dict[tuple[str | None, str, bool], list[Line]] = {}
+    tables: dict[_TableKey, list[Line]] = {}
     for line in lines:
         tables.setdefault(line.table, []).append(line)
-    contents = {_table_name(own, tables): _table(own) for own in tables.values()}
+    contents = {_table_name(own, tables): _table(own, kernels) for own in tables.values()}
     whole: dict[str, Any] = {
         "name": name,
         "kernels": list(kernels),
@@ -202,9 +224,10 @@ def experiment_text(
     return written
 
 
-def _table(lines: Sequence[Line]) -> Mapping[str, object]:
+def _table(lines: Sequence[Line], kernels: Sequence[str]) -> Mapping[str, object]:
     first = lines[0]
     return {
+        **({} if first.kernels == tuple(kernels) else {"kernels": list(first.kernels)}),
         **({"image": IMAGE} if is_one_liner(first.subject.row) else {}),
         **({} if first.point is None else {"points": [first.point]}),
         "probes": [BASELINE, *(line.subject.row for line in lines)],
@@ -212,9 +235,9 @@ def _table(lines: Sequence[Line]) -> Mapping[str, object]:
     }
 
 
-def _table_name(lines: Sequence[Line], tables: Iterable[tuple[str | None, str, bool]]) -> str:
+def _table_name(lines: Sequence[Line], tables: Iterable[_TableKey]) -> str:
     keys = list(tables)
-    point, _, is_script = key = lines[0].table
+    point, _, is_script, _ = key = lines[0].table
     name = re.sub("[^a-z0-9]+", "-", str(point).lower()).strip("-")[:40] + ("-bpftrace" if is_script else "")
     alike = [one for one in keys if (one[0], one[2]) == (point, is_script)]
     return name if len(alike) == 1 else f"{name}-{alike.index(key) + 1}"
@@ -223,6 +246,9 @@ def _table_name(lines: Sequence[Line], tables: Iterable[tuple[str | None, str, b
 def allowed(lines: Sequence[Line], at_most: float) -> Mapping[str, object]:
     """Budgets that allow each line so many instructions a hit."""
     return {
-        f"probe={probe_kind(line.subject.row).name}": {"overhead": f"<={round(at_most * line.hits, 3):.15g}"}
+        f"probe={probe_kind(line.subject.row).name},kernel={cost_kernel(kernel).name}": {
+            "overhead": f"<={round(at_most * line.hits, 3):.15g}"
+        }
         for line in lines
+        for kernel in line.kernels
     }

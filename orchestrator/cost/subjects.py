@@ -187,6 +187,8 @@ def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, para
     programs = own.programs if wanted is None else own.chosen(kernel, wanted).programs
     for name, section in programs.items():
         place = place_of_section(section)
-        if place is not None:  # others are called by these (tail calls), or attached by hand
+        if place is None:  # it may be called by another (a tail call)
+            context.say(f"not measured: {name}; libbpf attaches no {section} to what a call hits")
+        else:
             row = with_path(str(file), f"{ONE_PROGRAM}={name}")
             yield Subject(row, split_path(text)[0], place, name, _mechanism(section) or "")

@@ -377,10 +377,14 @@ def test_the_runner_takes_no_commands_from_the_output(job: Job) -> None:
     assert lines.index("::add-mask::x ``` <b>") in range(1, len(lines) - 1)
 
 
-def test_a_job_without_arguments_says_what_is_missing(job: Job) -> None:
-    done = job.run("")
-    assert done.returncode != 0
-    assert "LAB_RUN: has no arguments for ./lab" in done.stderr
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [("", "has no arguments for ./lab"), (" ", "has no arguments"), ("cost 'x", "has a quote without")],
+)
+def test_a_job_without_right_arguments_says_what_is_wrong(job: Job, words: str, what: str) -> None:
+    done = job.run(words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"ci/run.sh: LAB_RUN {what}")
 
 
 # The key of the cache.

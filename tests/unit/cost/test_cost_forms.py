@@ -27,7 +27,7 @@ CALL: Mapping[str, object] = {"name": "workload", "file": "/read.c"}
 
 def line(name: str, file: str = "own.bpf.c", call: Mapping[str, object] = CALL) -> Line:
     row = f"/{file} program={name}" if name else f"/{file}"
-    return Line(Subject(row, file, Place("vfs_read"), name), "vfs_read", call)
+    return Line(Subject(row, file, Place("vfs_read"), name), "vfs_read", call, kernels=("debian-686",))
 
 
 def without(name: str, reason: str) -> CellRecord:
@@ -47,7 +47,7 @@ def test_each_reason_of_a_comment_has_the_mark_of_its_row(tmp_path: Path) -> Non
     whole = run(*cells)
     changes = compare([CellPair(None, one) for one in cells], Budgets.of({}), cells, cells)
     stored = Run(whole, tmp_path)
-    text = cost_comment("cost-own", costs(lines, whole, changes), stored, stored)
+    text = cost_comment("cost-own", costs(lines, whole, changes), (), stored, stored)
     for number, one in enumerate(lines, start=1):
         assert f"\\[{number}\\] no {one.subject.name.replace('_', chr(92) + '_')}\n\n```text\nlog `1`\n```" in text
 

@@ -21,6 +21,7 @@ from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 
+KERNELS = ("debian-686", "debian-amd64", "debian-amd64@6.12", "debian-amd64@7.3")
 SIZES = {"bpf_verified": 36, "bpf_instructions": 37, "bpf_machine_code_bytes": 190, "bpf_stack_bytes": 24}
 
 
@@ -34,7 +35,7 @@ def program(folder: Path, name: str, file: str = "own.bpf.c") -> Line:
     (folder / file).touch()
     place = Place("vfs_read")
     own = Subject(f"{folder / file} program={name}", file, place, name, "bpf-kprobe")
-    return Line(own, "vfs_read", {"name": "workload", "file": "/read.c"})
+    return Line(own, "vfs_read", {"name": "workload", "file": "/read.c"}, kernels=KERNELS)
 
 
 def measured(overhead: float, /, name: str = "own.bpf.c.program-on_read", hits: int = 1, **changes: Any) -> CellRecord:
@@ -146,7 +147,7 @@ def test_several_kernels_are_rows_below_a_program(line: Line) -> None:
 def test_what_failed_or_is_unsupported_says_why_once(line: Line) -> None:
     cells = [
         without_number("failed", "the verifier refuses it"),
-        without_number("unsupported", "it needs fprobes", "lab-x86_64-smp-bpf"),
+        without_number("unsupported", "it needs fprobes", "debian-amd64@6.12"),
         without_number("failed", "the verifier refuses it", "debian-amd64@7.3"),
     ]
     some = found([line], cells)
@@ -167,7 +168,7 @@ def test_a_cost_beyond_its_budget_is_told(line: Line) -> None:
 
 
 def test_the_verdict_counts_what_was_measured(line: Line) -> None:
-    lacking = without_number("unsupported", "it needs fprobes", "lab-x86_64-smp-bpf")
+    lacking = without_number("unsupported", "it needs fprobes", "debian-amd64@6.12")
     assert verdict(found([line], [measured(596)])) == "✅ 1 cost measured, none beyond what is allowed."
     some = found([line], [measured(596), lacking])
     assert verdict(some) == "✅ 1 cost measured, none beyond what is allowed; 1 unsupported."
@@ -204,7 +205,7 @@ def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: Line
 def test_a_comment_can_be_found_again_and_has_verdict_table_and_reasons(line: Line, tmp_path: Path) -> None:
     cells = [measured(596), without_number("failed", "the verifier <refuses> it", "debian-amd64@7.3")]
     own = Run(run(*cells), tmp_path)
-    lines = cost_comment("cost-own", found([line], cells), own, own).splitlines()
+    lines = cost_comment("cost-own", found([line], cells), (), own, own).splitlines()
     assert lines[0] == "<!-- probe-lab: cost-own -->"
     assert lines[2] == "**❌ 1 of 2 costs could not be proved.**"
     assert any(line.startswith("| ") and " 596 " in line for line in lines)

@@ -41,7 +41,14 @@ def test_two_files_of_one_name_are_refused(here: Path) -> None:
         (here / folder).mkdir()
         (here / folder / "own.bpf.c").touch()
         row = f"{here / folder / 'own.bpf.c'} program=on_hit"
-        lines.append(Line(Subject(row, f"{folder}/own.bpf.c", Place(function), "on_hit"), function, {"name": function}))
+        lines.append(
+            Line(
+                Subject(row, f"{folder}/own.bpf.c", Place(function), "on_hit"),
+                function,
+                {"name": function},
+                kernels=("debian-amd64",),
+            )
+        )
     with pytest.raises(UsageError, match=r"a/own\.bpf\.c and b/own\.bpf\.c have one name"):
         check_names(lines)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,13 +177,18 @@ def test_subjects_at_one_point_with_one_call_share_a_table(tmp_path: Path) -> No
         "vfs-read-bpftrace": ["none", ONE],
     }
     assert written["tables"]["vfs-read-bpftrace"]["image"] == "debian-amd64-bpftrace"
-    cells = plan(loaded(tmp_path, lines, ["debian-amd64", "debian-amd64@6.12"], {})).cells
+    kernels = ("debian-amd64", "debian-amd64@6.12")
+    newer, *others = lines  # the first one is reached on the newer kernel alone
+    placed = [replace(newer, kernels=kernels[1:]), *(replace(one, kernels=kernels) for one in others)]
+    cells = plan(loaded(tmp_path, placed, kernels, {})).cells
+    assert [cell.probe for cell in cells if cell.kernel == "debian-amd64"].count("none") == 3
     assert [cell.probe for cell in cells if cell.kernel == "debian-amd64@6.12"] == [
         "none",
         "own.bpf.c.program-at_vfs_read",
-        "kprobe",
         "none",
         "own.bpf.c.program-at_do_sys_openat2",
+        "none",
+        "kprobe",
         "none",
         next(cell.probe for cell in cells if cell.probe.startswith("bpftrace.")),
     ]
@@ -215,5 +221,5 @@ def test_what_a_hit_may_cost_is_allowed_as_often_as_a_call_hits(
     lines = [finder(tmp_path).line(at(name)) for name in ("vfs_read", "only_by_rename")]
     budgets = allowed(lines, at_most)
     entries = loaded(tmp_path, lines, ["debian-amd64"], budgets).budgets.plain()
-    names = [f"probe=own.bpf.c.program-at_{name}" for name in ("vfs_read", "only_by_rename")]
+    names = [f"probe=own.bpf.c.program-at_{name},kernel=debian-amd64" for name in ("vfs_read", "only_by_rename")]
     assert entries == {name: {"overhead": f"<={limit}"} for name, limit in zip(names, limits, strict=True)}
