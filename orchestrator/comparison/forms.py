@@ -46,6 +46,7 @@ from orchestrator.report.text import (
     github_comment,
     grid_table,
     made_with,
+    markdown_footnote,
     paragraph,
     quoted,
 )
@@ -247,7 +248,7 @@ def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
     if compared.comparison.changed:
         sheet = comparison_sheet(compared, limit)
         parts.append(grid_table(sheet.grid))
-        parts += [f"\\[{note.mark}\\] {escaped(note.text)}" for note in sheet.footnotes]
+        parts += map(markdown_footnote, sheet.footnotes)
     parts.append(details("Details", "\n\n".join(_rest(compared))))
     return "\n\n".join(parts) + "\n"
 
@@ -259,7 +260,7 @@ def comparison_comment(compared: ComparedRuns, limit: int | None = None) -> str:
     symbols = compared.symbols(listed)
     grid, footnotes = _grid(compared, listed, {})
     parts = [grid_table(grid)] if listed else []
-    parts += [f"\\[{note.mark}\\] {escaped(note.text)}" for note in footnotes]
+    parts += map(markdown_footnote, footnotes)
     for one in listed:
         if (found := symbols.get(one.pair.title)) is not None:
             table = grid_table(difference_sheet(found, _PAGE_SYMBOLS).grid)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.catalog.probes import BASELINE, probe_kind
+from orchestrator.catalog.probes import BASELINE
 from orchestrator.comparison.comparison import CellChange, Comparison
 from orchestrator.cost.request import Line
 from orchestrator.cost.subjects import Subject
@@ -22,7 +22,7 @@ from orchestrator.program import command
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_text, figure, signed_figure, used_columns
 from orchestrator.report.text import details, github_comment, grid_table, made_with, markdown_footnote, paragraph
-from orchestrator.results.budgets import Allowance
+from orchestrator.results.budgets import Allowance, Limit
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell
 from orchestrator.results.parameters import (
@@ -49,18 +49,19 @@ class Cost:
     change: CellChange | None = None
 
     @property
-    def _hits(self) -> int:
+    def of_call(self) -> int:
+        """Hits of one call."""
         return 1 if self.cell.evidence is None else self.cell.evidence.hits_per_call
 
     @property
     def hit(self) -> float | None:
         """Instructions of a hit."""
-        return None if self.cell.overhead is None else self.cell.overhead / self._hits
+        return None if self.cell.overhead is None else self.cell.overhead / self.of_call
 
     @property
     def nanoseconds(self) -> float | None:
         """The modelled time of a hit."""
-        return None if self.time is None or self.time.overhead is None else self.time.overhead / self._hits
+        return None if self.time is None or self.time.overhead is None else self.time.overhead / self.of_call
 
     @property
     def band(self) -> tuple[float, float] | None:
@@ -68,13 +69,13 @@ class Cost:
         if self.time is None or self.time.interval is None:
             return None
         low, high = self.time.interval
-        return low / self._hits, high / self._hits
+        return low / self.of_call, high / self.of_call
 
     @property
     def difference(self) -> float | None:
         """Instructions that a hit takes more than before."""
         overhead = None if self.change is None else self.change.overhead
-        return None if overhead is None else overhead.value / self._hits
+        return None if overhead is None else overhead.value / self.of_call
 
     @property
     def mechanism(self) -> str:
@@ -97,13 +98,12 @@ class Cost:
     def allowed(self) -> str:
         """The budgets that the user has given it, of a hit as far as they are not percentages."""
         budgeted = () if self.change is None else self.change.budgeted
-        allowances = [one.allowance for one in budgeted if one.is_own]
-        is_share = [isinstance(one, Allowance) and one.percent for one in allowances]
-        scaled = [
-            one if share else replace(one, amount=one.amount / self._hits)
-            for one, share in zip(allowances, is_share, strict=True)
-        ]
-        return ", ".join(map(str, scaled))
+        return ", ".join(str(self._of_hit(one.allowance)) for one in budgeted if one.is_own)
+
+    def _of_hit(self, allowance: Allowance | Limit) -> Allowance | Limit:
+        if isinstance(allowance, Allowance) and allowance.percent:
+            return allowance
+        return replace(allowance, amount=allowance.amount / self.of_call)
 
     def plain(self) -> Mapping[str, Any]:
         """The cost for programs."""
@@ -115,7 +115,7 @@ class Cost:
             "status": self.cell.status,
             "reason": self.cell.reason,
             "instructions": self.hit,
-            "interval": [end / self._hits for end in self.cell.interval] if self.cell.interval else None,
+            "interval": [end / self.of_call for end in self.cell.interval] if self.cell.interval else None,
             "change": self.difference,
             "mechanism": self.mechanism or None,
             "hits": self.hits,
@@ -223,8 +223,7 @@ def _sentences(found: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
     yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
     for one in found:
         if one.beyond and one.hit is not None:
-            hits = 1 if one.cell.evidence is None else one.cell.evidence.hits_per_call
-            of_call = f" of a call with {hits} hits" if hits > 1 else ""
+            of_call = f" of a call with {one.of_call} hits" if one.of_call > 1 else ""
             yield f"{one.subject.title} on {one.cell.kernel}{of_call}: {'; '.join(one.beyond)}."
 
 
@@ -235,12 +234,11 @@ def cost_json(record: RunRecord, found: Sequence[Cost]) -> str:
 
 def cost_csv(found: Sequence[Cost]) -> str:
     """A line for each cost."""
-    rows = [{**one.plain(), "interval": " ".join(map(str, one.plain()["interval"] or ()))} for one in found]
-    return csv_text(list(rows[0]), [{key: _plain_text(value) for key, value in row.items()} for row in rows])
-
-
-def _plain_text(value: object) -> object:
-    return "; ".join(map(str, value)) if isinstance(value, list) else value
+    rows = [dict(one.plain()) for one in found]
+    for row in rows:
+        row["interval"] = " ".join(map(str, row["interval"] or ()))
+        row["beyond"] = "; ".join(row["beyond"])
+    return csv_text(list(rows[0]), rows)
 
 
 _VERISTAT: Mapping[str, CountParameter] = {
@@ -261,7 +259,7 @@ def veristat_csv(found: Sequence[Cost]) -> str:
     rows = [
         {
             "file_name": Path(one.subject.source).name + (f"@{one.cell.kernel}" if several else ""),
-            "prog_name": one.subject.name or probe_kind(one.subject.row).name,
+            "prog_name": one.subject.name or one.subject.probe,
             "verdict": "failure" if BPF_VERIFIED.of(one.cell) is None else "success",
             **{name: parameter.of(one.cell) or 0 for name, parameter in _VERISTAT.items()},
         }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from orchestrator.arch import Arch
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.data import unknown
-from orchestrator.catalog.kernels import KernelSpec, kernels
+from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, IMAGE, is_one_liner, probe_in_catalogue, probe_kind
+from orchestrator.catalog.probes import BASELINE, IMAGE, is_one_liner, probe_in_catalogue
 from orchestrator.catalog.words import system_calls
 from orchestrator.cost.reaching import (
     FoundCall,
@@ -45,13 +46,8 @@ _CALLS = {"calls": 1000, "repeats": 2}
 
 def cost_kernel(name: str) -> KernelSpec:
     """The kernel of a name, or of a Linux version: ``6.12`` is Debian's. Raises ConfigError."""
-    if not re.fullmatch(r"\d+\.\d+(\.\d+)?|newest", name):
-        return kernel_spec(name)
-    return (
-        kernels()[DEFAULT_KERNEL]
-        if kernels()[DEFAULT_KERNEL].version == name
-        else kernel_spec(f"{DEFAULT_KERNEL}@{name}")
-    )
+    is_version = re.fullmatch(r"\d+\.\d+(\.\d+)?|newest", name)
+    return kernel_spec(f"{DEFAULT_KERNEL}@{name}" if is_version else name)
 
 
 @dataclass(frozen=True)
@@ -81,10 +77,14 @@ class Line:
     def table(self) -> _TableKey:
         return self.point, repr(self.benchmark), is_one_liner(self.subject.row), self.kernels
 
+    @cached_property
+    def kernel_names(self) -> Sequence[str]:
+        """The kernels by their names in records."""
+        return [cost_kernel(kernel).name for kernel in self.kernels]
+
     def has(self, cell: CellRecord) -> bool:
         """Whether the cell is one of the line's."""
-        names = [cost_kernel(kernel).name for kernel in self.kernels]
-        return cell.probe == probe_kind(self.subject.row).name and cell.kernel in names
+        return cell.probe == self.subject.probe and cell.kernel in self.kernel_names
 
 
 _TableKey = tuple[str | None, str, bool, tuple[str, ...]]
@@ -198,7 +198,7 @@ def check_names(lines: Iterable[Line]) -> None:
     """Raises UsageError for two files of one name: an experiment's row has its file's."""
     named: dict[str, Subject] = {}
     for own in (line.subject for line in lines):
-        other = named.setdefault(probe_kind(own.row).name, own)
+        other = named.setdefault(own.probe, own)
         if other.row != own.row:
             hint = "a row has its file's name: rename one of them, or compare with a commit: --against REV"
             raise UsageError(f"{other.source} and {own.source} have one name", hint=hint)
@@ -246,9 +246,7 @@ def _table_name(lines: Sequence[Line], tables: Iterable[_TableKey]) -> str:
 def allowed(lines: Sequence[Line], at_most: float) -> Mapping[str, object]:
     """Budgets that allow each line so many instructions a hit."""
     return {
-        f"probe={probe_kind(line.subject.row).name},kernel={cost_kernel(kernel).name}": {
-            "overhead": f"<={round(at_most * line.hits, 3):.15g}"
-        }
+        f"probe={line.subject.probe},kernel={kernel}": {"overhead": f"<={round(at_most * line.hits, 3):.15g}"}
         for line in lines
-        for kernel in line.kernels
+        for kernel in line.kernel_names
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from orchestrator.artifacts.bpf_objects import bpf_object
@@ -70,6 +71,11 @@ class Subject:
     @property
     def title(self) -> str:
         return self.name or self.source
+
+    @cached_property
+    def probe(self) -> str:
+        """Its name in records; a user's file is looked at for it."""
+        return probe_kind(self.row).name
 
 
 _ALIASES = {"ksyscall": "kprobe", "kretsyscall": "kretprobe", "tp": "tracepoint", "raw_tp": "raw_tracepoint"}
