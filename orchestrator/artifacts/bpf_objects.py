@@ -30,10 +30,13 @@ from orchestrator.process import run
 from orchestrator.program import check_installed
 
 _NAME = "vmlinux.h"
+_TYPES = "CONFIG_DEBUG_INFO_BTF"
 
 
 def kernel_types(context: BuildContext, kernel: Kernel) -> Path:
-    """The folder with a kernel's ``vmlinux.h``. Raises BuildError if its image has no type information."""
+    """The folder with a kernel's ``vmlinux.h``. Raises UnsupportedError, or BuildError if it cannot be read."""
+    if kernel.config.get(_TYPES) != "y":
+        raise UnsupportedError(f"{_NAME} needs type information: {without_option(_TYPES, [], kernel.spec.arch)}")
 
     def build(target: Path) -> None:
         context.say(f"writing {_NAME} of {kernel.spec.name}")
@@ -81,7 +84,7 @@ class BpfObject:
         chosen = {name: section for name, section in self.programs.items() if program in (None, name)}
         for section in chosen.values():
             if section.startswith(_ON_FPROBES) and kernel.config.get("CONFIG_FPROBE") != "y":
-                lacking = without_option("CONFIG_FPROBE", ["CONFIG_DEBUG_INFO_BTF"], kernel.spec.arch)
+                lacking = without_option("CONFIG_FPROBE", [_TYPES], kernel.spec.arch)
                 raise UnsupportedError(f"{section} needs fprobes: {lacking}")
         return replace(self, programs=chosen)
 

@@ -98,3 +98,13 @@ def test_a_missing_compiler_is_named_with_its_package(
     with pytest.raises(HostError, match=r"mine\.bpf\.c, which is to be compiled, needs clang") as raised:
         bpf_object(context, kernel, source)
     assert "install -y --no-install-recommends clang" in raised.value.hint
+
+
+def test_a_kernel_without_type_information_takes_no_source(
+    context: BuildContext, kernel: Kernel, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.bpf.c"
+    file.write_text(PROGRAM.format(section="kprobe/vfs_read"))
+    reason = r"^vmlinux\.h needs type information: this kernel was built without CONFIG_DEBUG_INFO_BTF; debian-amd64"
+    with pytest.raises(UnsupportedError, match=reason):
+        bpf_object(context, kernel, file)
