@@ -29,7 +29,10 @@ from orchestrator.probes.point import wrong_point_reason
 from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
 from orchestrator.profile.probe_places import Disassembly
 from orchestrator.program import PROGRAM
-from orchestrator.report import flames, profile_sheets
+from orchestrator.report import profile_sheets
+from orchestrator.report.callgrind import callgrind_text
+from orchestrator.report.flame_graph import flame_graph as flame_graph_svg
+from orchestrator.report.profile_formats import firefox_text, folded_text, pprof_bytes, speedscope_text
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import find_run
@@ -79,6 +82,13 @@ def profile(
     flame_graph: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the stacks of one cell, as SVG.")
     ] = None,
+    pprof: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the stacks of one cell for pprof.")] = None,
+    speedscope: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the stacks of one cell for speedscope.")
+    ] = None,
+    firefox: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the stacks of one cell for Firefox Profiler.")
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -95,9 +105,15 @@ def profile(
     One profile is printed by symbol, by class of instruction, and with its cache misses; a difference by symbol, the
     largest change first. With --config, exits with 1 if a cell failed.
     """
-    given = {"--callgrind": (callgrind, flames.callgrind_text), "--folded": (folded, flames.folded_text)}
-    given["--flame-graph"] = (flame_graph, flames.flame_graph)
-    files = {option: (file, text) for option, (file, text) in given.items() if file is not None}
+    given: Mapping[str, tuple[Path | None, Callable[[CellProfile], str | bytes]]] = {
+        "--callgrind": (callgrind, callgrind_text),
+        "--folded": (folded, folded_text),
+        "--flame-graph": (flame_graph, flame_graph_svg),
+        "--pprof": (pprof, pprof_bytes),
+        "--speedscope": (speedscope, speedscope_text),
+        "--firefox": (firefox, firefox_text),
+    }
+    files = {option: (file, content) for option, (file, content) in given.items() if file is not None}
     others = {"--annotate": annotate is not None, ", ".join(files): bool(files)}
     options.check_one({"--tree": tree, **others})
     other = second if second is not None and (config is not None or _is_other(first, second)) else None
@@ -144,13 +160,16 @@ def _is_other(first: str, second: str) -> bool:
     return True
 
 
-def _write(profiles: Sequence[CellProfile], files: Mapping[str, tuple[Path, Callable[[CellProfile], str]]]) -> None:
+def _write(
+    profiles: Sequence[CellProfile], files: Mapping[str, tuple[Path, Callable[[CellProfile], str | bytes]]]
+) -> None:
     if len(profiles) != 1:
         cells = [one.cell for one in profiles[:20]]
         raise UsageError(f"found {len(profiles)} cells; a file takes one", detail=cells, hint="name one of them: CELL")
-    for file, text in files.values():
+    for file, content in files.values():
+        made = content(profiles[0])
         with storage_faults(file):
-            file.write_text(text(profiles[0]))
+            file.write_bytes(made if isinstance(made, bytes) else made.encode())
 
 
 def _print_profiles(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,11 +15,21 @@ from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import ModuleCode, ModuleMemory, Symbols
 from orchestrator.profile.counts import Code, Counts, Stack
 from orchestrator.profile.difference import operands
-from orchestrator.results.stored_profile import Instruction, InstructionMisses, Misses, Place, SymbolProfile
+from orchestrator.results.stored_profile import (
+    FoldedStack,
+    Instruction,
+    InstructionMisses,
+    Misses,
+    Place,
+    SymbolProfile,
+    known_sum,
+)
 
 GENERATED = "generated code"
 """Code that was made while the guest ran, and that the kernel does not list."""
 SLOT = "kprobe's slot"
+_ENDS = re.compile(r"(bnd |notrack )?(call|j|l?ret|iret|int|loop|rdtsc|rep|sti\b|sys)")
+"""Instructions behind which QEMU always ends a block of code: branches, and with a counting clock also rdtsc."""
 _HALF = 1 << 63
 """64-bit kernels are above it."""
 
@@ -58,6 +68,10 @@ class Places:
     def arch(self) -> Arch:
         return "x86_64" if self.kernel_start >= _HALF else "i386"
 
+    @property
+    def _word(self) -> int:
+        return ARCHITECTURES[self.arch].word
+
     def owner(self, address: int) -> Owner:
         return self._not_made(address) or Owner(Function(0, self.made_at(address)), "generated")
 
@@ -74,9 +88,11 @@ class Places:
             return None
         return Owner(function, "kernel") if function.module is None else Owner(function, "module", covering.start)
 
-    def stacks(self, counts: Mapping[Stack, int]) -> tuple[tuple[str, int], ...]:
-        """Folded stacks: names from the program on, joined by semicolons, and the instructions of the innermost one."""
-        found: dict[str, int] = defaultdict(int)
+    def stacks(
+        self, counts: Mapping[Stack, int], executed: Mapping[Code, Counts] | None = None
+    ) -> tuple[FoldedStack, ...]:
+        """Folded stacks; ``executed`` instructions prove how often they were entered."""
+        found: dict[str, dict[Stack, int]] = defaultdict(dict)
         for stack, count in counts.items():
             names = [self.program, *(self._title(address) for address in stack if address >= self.kernel_start)]
             # A retpoline is called but does not return: the function that it jumps to does.
@@ -84,17 +100,61 @@ class Places:
             # The block is in the last function entered, or in one that it jumped to.
             if names[-1:] == names[-2:-1]:
                 names.pop()
-            found[";".join(names)] += count
-        return tuple(sorted((folded, count) for folded, count in found.items() if count))
+            found[";".join(names)][stack] = count
+        lengths = self._lengths(counts, executed or {})
+        sums = {names: sum(blocks.values()) for names, blocks in found.items()}
+        return tuple(
+            FoldedStack(one, sums[one], self._entered(found[one], lengths)) for one in sorted(sums) if sums[one]
+        )
+
+    def _entered(self, blocks: Mapping[Stack, int], lengths: Mapping[int, int]) -> int | None:
+        """How often the function was entered that has these blocks: where it was called, or at its first address.
+
+        One that is jumped into elsewhere is entered as often as its only block is executed.
+        """
+        entries = [
+            (block, count)
+            for (*frames, block), count in blocks.items()
+            if len(blocks) == 1 or frames[-1:] == [block] or self.owner(block).function.address == block
+        ]
+        return known_sum(count // lengths[block] if block in lengths else None for block, count in entries)
+
+    def _lengths(self, stacks: Mapping[Stack, int], executed: Mapping[Code, Counts]) -> Mapping[int, int]:
+        """The number of instructions of the kernel's blocks, where it is proved, by address.
+
+        No block is longer than up to the next branch. So if all blocks at an address have the instructions of as many
+        such blocks as its executions, each execution began one. A block that its own function jumps to is left out: it
+        is executed more often than the function is entered.
+        """
+        sums, codes = Counter[int](), defaultdict[int, list[Code]](list)
+        for stack, count in stacks.items():
+            sums[stack[-1]] += count
+        begins = {begin for begin in sums if begin >= self.kernel_start}
+        for code, counts in executed.items() if begins else ():
+            codes[code.address].append(code)
+            text, numbers = operands(code.code, self._word)
+            leads = [one.value for one in numbers if one.kind == "relative"] or [0] * text.startswith("rep")
+            back = begins.intersection((code.address + one) % (1 << 8 * self._word) for one in leads)
+            if counts.taken and "call" not in text:
+                begins -= {one for one in back if self.owner(one) == self.owner(code.address)}
+        found: dict[int, int] = {}
+        for begin in begins:
+            length, at, is_end = 0, begin, False
+            while not is_end and len(codes[at]) == 1:
+                is_end = _ENDS.match(operands(codes[at][0].code, self._word)[0]) is not None
+                at += len(codes[at][0].code) // 2
+                length += 1
+            if is_end and sums[begin] == executed[codes[begin][0]].executed * length:
+                found[begin] = length
+        return found
 
     def names(self, codes: Iterable[Code]) -> dict[str, dict[int, str]]:
         """Jump and reference targets of instructions, by module and address, as a profile stores them."""
-        word = ARCHITECTURES[self.arch].word
-        behind = 1 << 8 * word
+        behind = 1 << 8 * self._word
         found: dict[str, dict[int, str]] = defaultdict(dict)
         for address, code in codes:
             owner = self.owner(address)
-            numbers = () if owner.place == "user" else operands(code, word)[1]
+            numbers = () if owner.place == "user" else operands(code, self._word)[1]
             for one in numbers:
                 target = ((address if one.kind == "relative" else 0) + one.value) % behind
                 name = self._place(target)

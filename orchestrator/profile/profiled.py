@@ -145,7 +145,7 @@ class Counter:
                 unit=unit,
                 has_details=plugin.is_detailed,
                 symbols=places.symbols(counted.counts, found.by_code),
-                stacks=places.stacks(counted.stacks),
+                stacks=places.stacks(counted.stacks, None if plugin.landmarks else counted.counts),
                 caches=found.caches,
                 names=places.names(counted.counts),
             )

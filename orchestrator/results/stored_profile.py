@@ -123,6 +123,17 @@ class Instruction(NamedTuple):
         return self.taken if _REPEATED.fullmatch(self.code) else 0
 
 
+class FoldedStack(NamedTuple):
+    """A call stack: names joined by semicolons, the program first, and the last one's instructions in all calls.
+
+    ``entered`` counts the times that the last function was entered from the one before it; None if not proved.
+    """
+
+    names: Folded
+    executed: Instructions
+    entered: Instructions | None = None
+
+
 class SymbolProfile(Record):
     """A function of the kernel or of ``module``, a program in user space, or code generated at run time.
 
@@ -174,8 +185,7 @@ class CellProfile(Record):
     unit: Unit = "call"
     has_details: bool
     symbols: tuple[SymbolProfile, ...]
-    stacks: tuple[tuple[Folded, Instructions], ...] = ()
-    """Folded stacks: names separated by semicolons, the program first, and the last one's instructions in all calls."""
+    stacks: tuple[FoldedStack, ...] = ()
     caches: tuple[CacheProfile, ...] = ()
     """The modelled caches."""
     names: dict[str, dict[Offset, FunctionPlace]] = Field(default={})
@@ -216,7 +226,7 @@ class CellProfile(Record):
                 raise ValueError(f"{name} missed {cache.misses} times, and the symbols {self.missed.of(name)} times")
         if caches and caches["l2"].accesses != caches["l1i"].misses + caches["l1d"].misses:
             raise ValueError("level 2 has other accesses than level 1 has misses")
-        if self.stacks and sum(count for _, count in self.stacks) != self.executed:
+        if self.stacks and sum(one.executed for one in self.stacks) != self.executed:
             raise ValueError("the stacks and the symbols have different sums")
         if len({(one.name, one.module, one.address) for one in self.symbols}) != len(self.symbols):
             raise ValueError("two symbols have the same name and address")
@@ -324,6 +334,12 @@ def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | 
     return found
 
 
+def known_sum(counts: Iterable[int | None]) -> int | None:
+    """The sum of counts; None without any, or if one is not known."""
+    known = list(counts)
+    return sum(one for one in known if one is not None) if known and None not in known else None
+
+
 DEEPEST = 256
 """The most names of a stack; the plugin follows 128 calls."""
 
@@ -334,13 +350,14 @@ ZERO = Fraction(0)
 class CallCost:
     """A function in the tree of calls: instructions per call, its ``own`` and the ``total`` with its callees.
 
-    The callees are in the order of their names.
+    The callees are in the order of their names. ``entered`` is how often all calls entered it; None if not proved.
     """
 
     name: str
     own: Fraction
     total: Fraction
     called: Sequence[CallCost]
+    entered: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """JSON with a list of calls, each after its caller; ``stack`` has names separated by semicolons."""
@@ -360,19 +377,21 @@ def call_tree(profile: CellProfile) -> CallCost:
     Raises UsageError for a profile without stacks, LabError for a stack that is too deep.
     """
     check_stacks(profile)
-    stacks = [(folded.split(";"), count) for folded, count in profile.stacks]
+    stacks = [(one.names.split(";"), one) for one in profile.stacks]
     longest = max(len(names) for names, _ in stacks)
     if longest > DEEPEST:
         raise LabError(f"a stack of cell {profile.cell} has {longest} calls, more than the possible {DEEPEST}")
 
-    def cost(name: str, below: Sequence[tuple[Sequence[str], int]], depth: int) -> CallCost:
-        called: dict[str, list[tuple[Sequence[str], int]]] = defaultdict(list)
-        for names, count in below:
+    def cost(name: str, below: Sequence[tuple[Sequence[str], FoldedStack]], depth: int) -> CallCost:
+        called: dict[str, list[tuple[Sequence[str], FoldedStack]]] = defaultdict(list)
+        for names, stack in below:
             if len(names) > depth:
-                called[names[depth]].append((names, count))
+                called[names[depth]].append((names, stack))
         costs = [cost(other, called[other], depth + 1) for other in sorted(called)]
-        own = Fraction(sum(count for names, count in below if len(names) == depth), profile.calls)
-        return CallCost(name, own, sum((one.total for one in costs), start=own), costs)
+        here = [stack for names, stack in below if len(names) == depth]
+        own = Fraction(sum(one.executed for one in here), profile.calls)
+        total = sum((one.total for one in costs), start=own)
+        return CallCost(name, own, total, costs, known_sum(one.entered for one in here))
 
     return cost(profile.cell, stacks, 0)
 

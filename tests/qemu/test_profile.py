@@ -170,7 +170,7 @@ def test_two_boots_execute_the_same_instructions(context: BuildContext, counted:
 def test_stacks_lead_to_each_instruction(counted: Done) -> None:
     """Through system calls, traps, retpolines, string instructions, and a handler that is left for another function."""
     for probe, profile in counted.profiles.items():
-        folded = dict(profile.stacks)
+        folded = {one.names: one.executed for one in profile.stacks}
         assert sum(folded.values()) == profile.executed
         called = "callbench;entry_SYSENTER_32;do_SYSENTER_32;do_fast_syscall_32;__do_fast_syscall_32;ia32_sys_call"
         assert folded["callbench"] == 13 * profile.calls
@@ -275,13 +275,16 @@ def test_every_part_of_a_profile(
     for probe, profile in done.profiles.items():
         record = done.records[probe]
         assert record.status == "ok", record.reason
-        assert profile.executed == profile.calls * (record.value or 0) == sum(count for _, count in profile.stacks)
+        assert profile.executed == profile.calls * (record.value or 0) == sum(one.executed for one in profile.stacks)
         assert profile.has_details
         assert {one.name for one in profile.caches} == {"l1i", "l1d", "l2", "itlb", "dtlb"}
         assert sum(record.purposes.values()) == record.overhead
         assert profile.arch == ("x86_64" if "amd64" in kernel else "i386")
         # Each call ends where it began: nothing is left on the stack for the next one.
-        assert max(stack.count(";") for stack, _ in profile.stacks) < 24
+        assert max(one.names.count(";") for one in profile.stacks) < 24
+        traps = [one.entered or 0 for one in profile.stacks if one.names.endswith(";asm_exc_int3")]
+        assert sum(traps) == sum(one.executed for one in profile.instructions if one.code == "cc")
+        assert all(one.entered for one in profile.stacks if one.names.endswith((";ksys_read", "_gettimeofday")))
     assert set(done.profiles) == set(probes)
 
 

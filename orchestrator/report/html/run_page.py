@@ -19,7 +19,7 @@ from orchestrator.errors import LabError
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.claims import Assessment, all_claims, assess
-from orchestrator.report.flames import flame_graph
+from orchestrator.report.flame_graph import flame_graph
 from orchestrator.report.html.frame import Attachment, Link, Page, PageFolder, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
 from orchestrator.report.kind import ReportRegistry, published_overhead, run_tables

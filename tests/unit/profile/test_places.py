@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.probes.symbols import ModuleCode, ModuleMemory, Symbols, code_at
-from orchestrator.profile.counts import Code, Counts
+from orchestrator.profile.counts import Code, Counts, Stack
 from orchestrator.profile.places import Function, Places, UnlistedModule, listed_code, made_at, places_of
 
 LISTING = b"""c1000000 T _stext
@@ -134,13 +138,120 @@ def test_stacks_are_folded_by_function() -> None:
             (0x8049000, 0xC1000020): 0,
         }
     )
-    assert dict(folded) == {
+    assert {one.names: one.executed for one in folded} == {
         "callbench": 3,
         "callbench;startup": 5,
         "callbench;startup;inner": 7,
         "callbench;startup;inner;startup": 2,
         "callbench;module_function [other]": 1,
     }
+
+
+USER, STARTUP, INNER = 0x8049000, 0xC1000000, 0xC1000200
+
+
+def entered(stacks: Mapping[Stack, int], executed: Mapping[Code, Counts]) -> dict[str, int | None]:
+    """How often the innermost function of each stack was entered."""
+    return {one.names: one.entered for one in places().stacks(stacks, executed)}
+
+
+def test_a_function_is_entered_as_often_as_the_block_at_its_entry() -> None:
+    """``startup`` calls ``inner`` twice, and jumps there once."""
+    executed = {
+        Code(USER, "e800000000"): Counts(10, taken=10),
+        Code(STARTUP, "90"): Counts(10),
+        Code(STARTUP + 1, "e8fa010000"): Counts(10, taken=10),
+        Code(STARTUP + 6, "e8f5010000"): Counts(10, taken=10),
+        Code(STARTUP + 11, "e9f0010000"): Counts(10, taken=10),
+        Code(INNER, "90"): Counts(30),
+        Code(INNER + 1, "90"): Counts(30),
+        Code(INNER + 2, "c3"): Counts(30, taken=30),
+    }
+    stacks = {
+        (USER,): 10,
+        (STARTUP, STARTUP): 20,
+        (STARTUP, STARTUP + 6): 10,
+        (STARTUP, STARTUP + 11): 10,
+        (STARTUP, INNER, INNER): 60,
+        (STARTUP, INNER): 30,
+    }
+    called = "callbench;startup"
+    assert entered(stacks, executed) == {"callbench": None, called: 10, f"{called};inner": 30}
+    # Where QEMU has cut one of these blocks in two, the same instructions are no longer as many entries.
+    cut = {**stacks, (STARTUP, INNER): 28, (STARTUP, INNER + 1): 2}
+    assert entered(cut, executed) == {"callbench": None, called: 10, f"{called};inner": None}
+    # Programs are counted by function.
+    assert set(entered(stacks, {}).values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("codes", "length"),
+    [
+        ({"eb00": 20, "c3": 10}, 1),  # a jump that leads on
+        ({"ebfe": 30, "c3": 10}, None),  # to itself
+        ({"f3ab": 30, "c3": 10}, None),  # a string instruction, repeated
+        ({"0f31": 10, "c3": 10}, 1),  # reads the clock, which ends a block
+    ],
+)
+def test_a_block_that_its_own_function_goes_back_to_is_no_entry(codes: dict[str, int], length: int | None) -> None:
+    first, count = next(iter(codes.items()))
+    executed = {Code(INNER, first): Counts(count, taken=count), Code(INNER + 2, "c3"): Counts(10, taken=10)}
+    found = entered({(INNER, INNER): count, (INNER, INNER + 2): 10}, executed)
+    assert found["callbench;inner"] == (None if length is None else count // length)
+
+
+@st.composite
+def executions(draw: st.DrawFn) -> tuple[dict[Stack, int], dict[Code, Counts], dict[str, int]]:
+    """Blocks and instructions of some executions, and how often each stack was really entered.
+
+    ``inner`` is nops, a jump back to its beginning and a return. ``startup`` calls it, jumps into it, or runs on into
+    it. QEMU may end a block behind any instruction. Jumps elsewhere than to the beginning count if there are no others.
+    """
+    nops, cuts, loops = draw(st.integers(0, 3)), draw(st.booleans()), draw(st.sampled_from([0, 2]))
+    jump = INNER + nops
+    codes = {STARTUP: "ffd0", INNER - 1: "90", **dict.fromkeys(range(INNER, jump), "90"), jump: f"74{254 - nops:02x}"}
+    codes[jump + 2] = "c3"
+    stacks, counts, entries = Counter[Stack](), Counter[tuple[int, bool]](), Counter[bool]()
+
+    def execute(frames: Stack, addresses: Sequence[int]) -> None:
+        begin = addresses[0]
+        for at, following in zip(addresses, [*addresses[1:], None], strict=True):
+            stacks[(*frames, begin)] += 1
+            counts[at, following != at + len(codes[at]) // 2] += 1
+            if following is not None and (codes[at] != "90" or (cuts and draw(st.booleans()))):
+                begin = following
+
+    times = draw(st.integers(1, 5))
+    for _ in range(times):
+        execute((STARTUP,), [STARTUP])
+        loop = [*range(INNER, jump + 1)]
+        rest = [*loop * draw(st.integers(0, loops)), jump + 2]
+        match draw(st.sampled_from(["calls", "jumps", "runs on"])):
+            case "calls":
+                execute((STARTUP, INNER), [*loop, *rest])
+                entries[True] += 1
+            case "jumps":
+                first = draw(st.integers(0, nops))
+                execute((STARTUP,), [*loop[first:], *rest])
+                entries[first == 0] += 1
+            case "runs on":
+                execute((STARTUP,), [INNER - 1, *loop, *rest])
+                entries[True] += 1
+    truth = {"callbench;startup": times, "callbench;startup;inner": entries[True] or entries[False]}
+    executed = {
+        Code(at, code): Counts(counts[at, True] + counts[at, False], taken=counts[at, True])
+        for at, code in codes.items()
+    }
+    return dict(stacks), {code: one for code, one in executed.items() if one.executed}, truth
+
+
+@given(executions())
+def test_what_is_not_proved_has_no_number(
+    executed: tuple[dict[Stack, int], dict[Code, Counts], dict[str, int]],
+) -> None:
+    stacks, counts, truth = executed
+    for names, number in entered(stacks, counts).items():
+        assert number in (None, truth[names]), names
 
 
 def test_what_instructions_name_is_not_looked_up_in_generated_code() -> None:

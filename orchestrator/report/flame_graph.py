@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Export profiles as flame graphs (SVG), folded stacks, and valgrind's callgrind."""
+"""Flame graphs of profiles, as SVG."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from orchestrator.report.chart import BOX_INK, INK, KERNEL, MODULE, PAPER, USER
 from orchestrator.report.profile_sheets import per_call
-from orchestrator.results.stored_profile import (
-    NO_MISSES,
-    CallCost,
-    CellProfile,
-    SymbolProfile,
-    call_tree,
-    check_stacks,
-)
+from orchestrator.results.stored_profile import CallCost, CellProfile, call_tree
 
 # A flame graph in the layout of Brendan Gregg's FlameGraph, without scripts and external references. A box is a call,
 # as wide as its instructions, above its caller. The colours tell the program, modules and the kernel apart.
@@ -80,55 +73,3 @@ def _box(call: CallCost, left: float, top: float, width: float, colour: str) -> 
         f'stroke="{PAPER}" stroke-width="0.5"/>'
         f'<text x="{left + 3:.2f}" y="{top + 13:.1f}" fill="{BOX_INK}">{escape(label)}</text></g>'
     )
-
-
-def folded_text(profile: CellProfile) -> str:
-    """Folded stacks: names separated by semicolons, and the last one's instructions in all calls.
-
-    Raises UsageError for a profile without stacks.
-    """
-    check_stacks(profile)
-    return "".join(f"{folded} {count}\n" for folded, count in profile.stacks)
-
-
-# For KCachegrind: counts by instruction, without a call graph ("Callgrind Format Specification", version 1).
-
-_MISSES = ("I1mr", "D1mr", "D1mw", "L2m", "ITLBm", "DTLBm")
-"""Misses of fetches, loads and stores in level 1, with cachegrind's names; of all in level 2; in the TLBs."""
-
-
-def callgrind_text(profile: CellProfile) -> str:
-    """The counts of all calls. An object is the kernel, a module or the program; a module begins at its text."""
-    details = ["Loads", "Stores", "Taken"] if profile.has_details else []
-    events = ["Ir", *details, *(_MISSES if profile.caches else ())]
-    counted = [(symbol, _counted(profile, symbol)) for symbol in profile.symbols]
-    sums = [sum(values) for values in zip(*(counts for _, found in counted for _, counts in found), strict=True)]
-    lines = [
-        "# callgrind format",
-        "version: 1",
-        "creator: orchestrator",
-        f"cmd: {profile.cell} ({profile.calls} calls)",
-        "positions: instr",
-        f"events: {' '.join(events)}",
-        f"summary: {' '.join(map(str, sums))}",
-    ]
-    for symbol, found in counted:
-        lines += ["", f"ob={symbol.module or symbol.place}", "fl=???", f"fn={symbol.name}"]
-        lines += [f"{symbol.address + offset:#x} {' '.join(map(str, counts))}" for offset, counts in found]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _counted(profile: CellProfile, symbol: SymbolProfile) -> Sequence[tuple[int, tuple[int, ...]]]:
-    """The counts of each instruction by its offset, in the order of the events."""
-    missed = {(one.offset, one.code): one.misses for one in symbol.misses}
-    return [
-        (
-            one.offset,
-            (
-                one.executed,
-                *((one.loads, one.stores, one.taken) if profile.has_details else ()),
-                *(missed.get((one.offset, one.code), NO_MISSES) if profile.caches else ()),
-            ),
-        )
-        for one in symbol.instructions
-    ]
