@@ -57,7 +57,7 @@ def pprof_bytes(profile: CellProfile) -> bytes:
     functions, stacks = _samples(profile)
     texts = ["", "instructions", "count", f"{profile.cell}: {profile.calls} {profile.unit}s", *functions]
     names = {number: texts.index(name, 4) for number, name in enumerate(functions, 1)}
-    parts = [
+    parts: list[tuple[int, int | bytes]] = [
         (1, _message((1, 1), (2, 2))),
         *((2, _message(*((1, 1 + one) for one in reversed(stack)), (2, executed))) for stack, executed in stacks),
         *((4, _message((1, number), (4, _message((1, number))))) for number in names),

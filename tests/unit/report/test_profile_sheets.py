@@ -152,8 +152,8 @@ def test_callgrind_has_each_instruction_and_the_sum() -> None:
     text = callgrind_text(AFTER)
     assert text.startswith("# callgrind format\nversion: 1\n")
     assert "positions: instr\nevents: Ir\nsummary: 16501\n" in text
-    assert "\nob=lab_kprobe\nfl=???\nfn=kprobe_func\n0x40 500\n" in text
-    assert "\nob=user\nfl=???\nfn=callbench\n0x8049000 6000\n" in text
+    assert "\nob=lab_kprobe\nfn=kprobe_func\n0x40 500\n" in text
+    assert "\nob=user\nfn=callbench\n0x8049000 6000\n" in text
     counts = [int(line.split()[1]) for line in text.splitlines() if line.startswith("0x")]
     assert sum(counts) == 16501
 
