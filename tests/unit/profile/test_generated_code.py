@@ -30,7 +30,9 @@ class Made:
 
     def __init__(self, folder: Path) -> None:
         self.counts_file = folder / "guest.counts"
-        self.machine = SimpleNamespace(counter=SimpleNamespace(is_detailed=False, caches=None), timing="instructions")
+        self.machine = SimpleNamespace(
+            counter=SimpleNamespace(landmarks=None, is_detailed=False, caches=None), timing="instructions"
+        )
         self.known_slots = frozenset[tuple[int, str]]()
         self.state = State.READY
         self.done: list[str] = []

@@ -21,7 +21,7 @@ WRITTEN = "region 3 1\nc1000000 55 3 0 0 0\nregion 6 1\nc1000000 55 6 0 0 0\n"
 def counter(folder: Path, function: str) -> Counter:
     guest: Any = SimpleNamespace(
         counts_file=folder / "guest.counts",
-        machine=SimpleNamespace(counter=SimpleNamespace(is_detailed=False, caches=None)),
+        machine=SimpleNamespace(counter=SimpleNamespace(landmarks=None, is_detailed=False, caches=None)),
         known_slots=frozenset(),
         get=lambda path, largest: b"",
     )
