@@ -133,7 +133,7 @@ class Places:
         for code, counts in executed.items() if begins else ():
             codes[code.address].append(code)
             text, numbers = operands(code.code, self._word)
-            leads = [one.value for one in numbers if one.kind == "relative"] or [0] * text.startswith("rep")
+            leads = [one.value for one in numbers if one.kind == "relative"] or ([0] if text.startswith("rep") else [])
             back = begins.intersection((code.address + one) % (1 << 8 * self._word) for one in leads)
             if counts.taken and "call" not in text:
                 begins -= {one for one in back if self.owner(one) == self.owner(code.address)}
