@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Measuring one cell of a stored run again, in a guest like its first one, without touching the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.catalog.words import ProfilePart
+from orchestrator.errors import LabError, UsageError
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.plan import Boot, plan
+from orchestrator.experiment.table import KindRegistry
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.plain_text import shown
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.origin import origin_differences, origin_of
+from orchestrator.results.runs import EXPERIMENT_FILE, Run
+from orchestrator.run.boot import (
+    BenchmarkKind,
+    BootArtifacts,
+    BootTask,
+    Event,
+    GuestBooted,
+    Outcome,
+    Progress,
+    Session,
+    prepare,
+    run_boot,
+)
+from orchestrator.run.guests import unwatched
+from orchestrator.run.provenance import Provenance, host_facts
+from orchestrator.run.runner import resolve_in_guests
+
+_SHOWN = 10
+_BOOT = "boot1"
+
+
+@dataclass(frozen=True)
+class Again:
+    """A cell's new record, and the ``directory`` of its boot with the files of its guest and its profile."""
+
+    record: CellRecord
+    directory: Path
+    artifacts: BootArtifacts
+
+
+def boot_again(
+    context: BuildContext,
+    kinds: KindRegistry[BenchmarkKind],
+    run: Run,
+    stored: CellRecord,
+    parts: Sequence[ProfilePart] = (),
+) -> Boot:
+    """The boot of a stored cell alone, by its run's experiment, with more ``parts`` of a profile.
+
+    Raises UsageError where the run has no experiment, or the experiment no longer has the cell.
+    """
+    file = run.directory / EXPERIMENT_FILE
+    if not file.is_file():
+        raise UsageError("the run has no experiment, so its cells cannot be measured again", where=str(file))
+    experiment = resolve_in_guests(context, load_experiment(file, kinds, (), qemu_cpu_names), kinds)
+    for boot in plan(experiment).boots:
+        for cell in boot.cells:
+            if cell.id == stored.id:
+                wanted = replace(cell, profile=tuple(dict.fromkeys((*cell.profile, *parts))))
+                return replace(boot, cells=(wanted,))
+    raise UsageError(
+        f"the experiment of run {run.record.run} no longer has cell {stored.id}",
+        where=str(file),
+        hint="the kernel or this program has changed since; run the experiment again",
+    )
+
+
+@dataclass(frozen=True)
+class Remeasurer:
+    """Measures cells of stored runs again. ``watch`` gets each guest before it runs."""
+
+    context: BuildContext
+    kinds: KindRegistry[BenchmarkKind]
+    watch: Callable[[Guest], None] = unwatched
+
+    def measure(self, run: Run, stored: CellRecord, directory: Path, parts: Sequence[ProfilePart] = ()) -> Again:
+        """Measure a cell alone, with more ``parts`` of a profile; all files go into ``directory``.
+
+        Raises UsageError where it cannot be planned, LabError where it has no number or another one than the run.
+        """
+        boot = boot_again(self.context, self.kinds, run, stored, parts)
+        kind = self.kinds.named(boot.kind)
+        artifacts = prepare(self.context, kind, boot)
+        provenance = Provenance(directory)
+        provenance.session(host_facts(self.context))
+        found: list[CellRecord] = []
+
+        def take(event: Event) -> None:
+            match event:
+                case Progress(text):
+                    self.context.say(text)
+                case GuestBooted():
+                    provenance.boot(event, _BOOT, artifacts)
+                case Outcome(record):
+                    found.append(record)
+
+        task = BootTask(kind, boot, boot.cells, directory / _BOOT)
+        run_boot(Session(task, artifacts, self.context, take, self.watch))
+        (record,) = found
+        _check_same(run, stored, record, directory)
+        return Again(record, task.directory, artifacts)
+
+
+def _check_same(run: Run, stored: CellRecord, record: CellRecord, directory: Path) -> None:
+    """Raise LabError unless a cell has its stored number again; calls that vary need not."""
+    if record.value is None:
+        reason = (record.reason or "").splitlines()
+        raise LabError(f"cell {record.id} is {record.status}, and has no number", detail=reason[:_SHOWN])
+    if record.value == stored.value or stored.clock == "wall" or len(set(stored.samples)) > 1:
+        return
+    differing = [one.sentence for one in origin_differences(origin_of(run.directory), origin_of(directory))]
+    raise LabError(
+        f"{record.id} now takes {record.value:.10g} {record.unit}, and {stored.value:.10g} in run {run.record.run}",
+        detail=shown(differing or ["nothing that the lab records differs"], _SHOWN),
+        hint="run the experiment again, and use that run",
+    )
