@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // A plugin of QEMU's TCG that counts each executed instruction between two readings of a program's clock.
 //
-//   -plugin file=count.so,out=FILE[,detail=on][,stacks=on][,together=ADDRESS[,landmarks=FILE]]
+//   -plugin file=count.so,out=FILE[,detail=on][,stacks=on][,order=on][,together=ADDRESS[,landmarks=FILE]]
 //          [,l1i=SIZE:WAYS:LINE,l1d=...,l2=...,itlb=...,dtlb=...]
 //   -plugin file=count.so,out=FILE,classes=on
 //
@@ -25,6 +25,8 @@
 //                                              branches, and which ones repeat themselves (rep stos).
 //   stack COUNT ADDRESS FRAME ...              with stacks, behind a region's entries: instructions of the block at the
 //                                              address, and where each function that led to it was entered, in hex
+//   order ADDRESS COUNT DEPTH ADDRESS BYTES    with order, which has stacks, behind them: each block as it was executed,
+//                                              one after the other: its instructions, in how many calls, and its last one
 //   cache NAME HITS MISSES                     with caches (see caches.h), five times behind a region's entries
 //   missed ADDRESS BYTES L1I L1D-LOADS L1D-STORES L2 ITLB DTLB     each instruction that did
 //   classes                                    with classes, in place of a region, and behind it for each class:
@@ -47,6 +49,7 @@ enum { SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, BLOCK_SLOTS = 2 * BLOCKS, VCPUS = 
 enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, ADDRESS = 17, MARK_SIZE = 8, PAGE = 4096, LANDMARKS_SIZE = 1 << 22 };
 // Instructions after which translations that jump to each other have made good what they cost: 0.1 s.
 enum { WORTH_TRANSLATING = 1 << 22 };
+enum { ORDER = 1 << 18 };	// most blocks of a region in their order
 enum { ALL = RECORDS };		// counts the executions of all instructions, where landmarks are followed
 
 struct instruction {
@@ -70,6 +73,11 @@ struct block {
 	enum landmark landmark;
 };
 
+struct passed {
+	const struct block *block;
+	uint32_t size, depth;
+};
+
 EXPORTED int qemu_plugin_version = 1;
 
 static struct instruction instructions[RECORDS];
@@ -78,11 +86,13 @@ static uint64_t executed[RECORDS + 1];		// version 1
 static qemu_plugin_u64 board;			// version 2
 static struct counts counted[RECORDS], before[RECORDS], region[RECORDS];
 static struct block blocks[BLOCKS];
+static struct passed order[ORDER];
+static size_t used_order;			// more than there is room for where some are missing
 static const struct block *previous[VCPUS];
 static uint32_t block_slots[BLOCK_SLOTS];	// as slots
 static uint32_t used, used_blocks, in_region;
-static bool armed, apart, classed, detailed, stacked, landmarked, cached, copies_data, is_counting, is_modelling, is_open,
-	has_region, has_failed;
+static bool armed, apart, classed, detailed, stacked, ordered, landmarked, cached, copies_data, is_counting, is_modelling,
+	is_open, has_region, has_failed;
 static uint64_t together, seen, seen_together;	// what has been counted on a stack
 static uint64_t executed_apart;			// since the counting was armed
 static uint32_t together_index = RECORDS;
@@ -212,6 +222,7 @@ static void begin_region(void)
 	for (int i = 0; i < VCPUS && !landmarked; i++)
 		previous[i] = NULL;
 	begin_stacks();
+	used_order = 0;
 	if (cached)
 		begin_misses(used);
 	is_open = true;
@@ -299,6 +310,21 @@ static void put_stack(uint64_t count, uint64_t address, const uint64_t *frames, 
 	put("\n", 1);
 }
 
+static void put_order(void)
+{
+	char line[LINE];
+
+	if (used_order > ORDER || written + used_order * LINE > OUTPUT_LIMIT)
+		return report_error("more blocks in their order than there is room for");
+	for (size_t i = 0; i < used_order; i++) {
+		const struct passed *one = order + i;
+
+		put(line, (size_t)snprintf(line, LINE, "order %lx %u %u ", (unsigned long)one->block->start, one->size, one->depth));
+		put_instruction(one->block->last);
+		put("\n", 1);
+	}
+}
+
 static void keep_classes(void)
 {
 	char line[LINE];
@@ -347,6 +373,8 @@ static void keep_region(void)
 		return report_error("more stacks than there is room for");
 	if (stacked)
 		list_stacks(put_stack);
+	if (ordered)
+		put_order();
 	flush();
 	executed_apart += total;
 	if (apart && executed_apart > WORTH_TRANSLATING)
@@ -417,6 +445,8 @@ static void leave_block(const struct block *block, uint64_t next)
 	if (end != next)
 		counted[block->last].taken++;
 	if (stacked && is_open) {
+		if (ordered && used_order++ < ORDER)
+			order[used_order - 1] = (struct passed){block, block->size - cut_off, (uint32_t)stack_depth()};
 		count_on_stack(block->start, block->size - cut_off);
 		follow(cut_off ? TRAPS : block->ending, end, next);
 	}
@@ -666,6 +696,8 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 			detailed = true;
 		else if (!strcmp(argv[i], "stacks=on"))
 			stacked = true;
+		else if (!strcmp(argv[i], "order=on"))
+			ordered = stacked = true;
 		else if (!strncmp(argv[i], "together=", 9))
 			together = strtoull(argv[i] + 9, NULL, 16);
 		else if (!strncmp(argv[i], "landmarks=", 10) && find_landmarks(argv[i] + 10))
@@ -675,7 +707,7 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 		else
 			return 1;
 	}
-	if (output < 0 || (cached && !has_caches()) || (classed && (detailed || stacked)))
+	if (output < 0 || (cached && !has_caches()) || (classed && (detailed || stacked)) || (ordered && landmarked))
 		return 1;
 	used = classed ? CLASSES : 0;
 	self = id;

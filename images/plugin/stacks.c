@@ -55,6 +55,11 @@ void empty_stack(void)
 	depth = 0;
 }
 
+size_t stack_depth(void)
+{
+	return depth;
+}
+
 static uint32_t hash(uint64_t address, uint32_t node)
 {
 	uint64_t mixed = (address ^ (uint64_t)node << 40) * 0x9e3779b97f4a7c15u;

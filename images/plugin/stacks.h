@@ -44,6 +44,8 @@ void count_on_stack(uint64_t address, uint32_t instructions);
 // Execution went from a block with this ending, which is followed by `behind`, to `next`.
 void follow(enum ending ending, uint64_t behind, uint64_t next);
 void empty_stack(void);
+// How many functions and traps have been entered and not left.
+size_t stack_depth(void);
 
 // A region's counts: begin and end it, then get each with its stack; the root's frames come first.
 void begin_stacks(void);

@@ -66,8 +66,8 @@ def vocabulary() -> Mapping[str, Mapping[str, str]]:
 ProfilePartWanted = Literal["symbols", "classes", "stacks", "caches", "purposes"]
 """Parts of a profile that an experiment asks for: instructions by symbol; by class, with loads, stores and taken
 branches; by call stack; misses in models of the CPU's caches; instructions by purpose."""
-ProfilePart = Literal[ProfilePartWanted, "system-calls"]
-"""These, and what whole programs always have: instructions by system call."""
+ProfilePart = Literal[ProfilePartWanted, "system-calls", "order"]
+"""These; what whole programs always have: instructions by system call; and the order in a call, for its time line."""
 
 
 OTHER = "other"

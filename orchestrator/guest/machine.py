@@ -274,7 +274,8 @@ class CountingPlugin:
     """A QEMU plugin that counts between a program's marks (``images/plugin``).
 
     With ``only_classes`` it counts instructions by class (``images/plugin/classes.h``), which costs next to nothing.
-    Details are loads, stores and taken branches; they cost more, stacks too, and models of ``caches`` most.
+    Details are loads, stores and taken branches; they cost more, stacks too, and models of ``caches`` most. The order
+    of blocks of code comes with stacks.
     Instructions below the address ``together_below`` are counted as one. With the file of ``landmarks``, stacks are
     those of whole programs. It writes into the guest's file ``NAME.counts``, and changes nothing that the guest could
     notice.
@@ -284,6 +285,7 @@ class CountingPlugin:
     only_classes: bool = False
     is_detailed: bool = False
     has_stacks: bool = False
+    has_order: bool = False
     together_below: int = 0
     caches: CpuCaches | None = None
     landmarks: Path | None = None
@@ -453,6 +455,7 @@ def _counter(counter: CountingPlugin, counts: Path) -> str:
     if counter.only_classes:
         return f"file={escape(str(counter.file))},out={escape(str(counts))},classes=on"
     more = (",detail=on" if counter.is_detailed else "") + (",stacks=on" if counter.has_stacks else "")
+    more += ",order=on" if counter.has_order else ""
     more += f",together={counter.together_below:x}" if counter.together_below else ""
     more += f",landmarks={escape(str(counter.landmarks))}" if counter.landmarks is not None else ""
     for name, cache in ({} if counter.caches is None else counter.caches.all).items():

@@ -21,6 +21,7 @@ _LARGEST_FILE = 65 << 20
 
 _ENTRY = re.compile(r"([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){0,15}) (\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19})")
 _MISSED = re.compile(r"missed ([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){1,15})((?: \d{1,19}){6})")
+_ORDER = re.compile(r"order ([0-9a-f]{1,16}) (\d{1,4}) (\d{1,3}) [0-9a-f]{1,16} ((?:[0-9a-f]{2}){1,15})")
 _STACK = re.compile(r"stack (\d{1,19}) ([0-9a-f]{1,16}(?: [0-9a-f]{1,16}){0,129})")
 
 
@@ -57,13 +58,23 @@ Stack = tuple[int, ...]
 """Addresses: the entry of each function, outermost first, and finally the block of code itself."""
 
 
+class Passed(NamedTuple):
+    """A block of code as it was executed: its instructions, the last one's bytes, and in how many calls it was."""
+
+    address: int
+    instructions: int
+    depth: int
+    last: str
+
+
 @dataclass(frozen=True)
 class Region:
     """What one region executed: ``total`` instructions, by instruction in ``counts``.
 
     ``stacks`` has the same by block of code and call stack, if these were followed, without the region's first
-    instruction, which belongs to the clock. ``lookups`` and ``misses`` are those of the models of caches, if there are
-    any. They depend on what earlier batches left in a cache, so equality of regions ignores them.
+    instruction, which belongs to the clock; ``order`` has each block as it was executed. ``lookups`` and ``misses``
+    are those of the models of caches, if there are any. They depend on what earlier batches left in a cache, so
+    equality of regions ignores them.
     """
 
     total: int
@@ -71,6 +82,7 @@ class Region:
     stacks: dict[Stack, int] = field(default_factory=dict)
     lookups: dict[str, Lookups] = field(default_factory=dict, compare=False)
     misses: dict[Code, Misses] = field(default_factory=dict, compare=False)
+    order: list[Passed] = field(default_factory=list, compare=False)
 
     def less(self, other: Region, times: int) -> Region:
         """Subtract another region ``times`` times; empty entries are dropped."""
@@ -161,6 +173,8 @@ def _takes(region: Region, line: str) -> bool:
     if stack := _STACK.fullmatch(line):
         block, *frames = (int(word, 16) for word in stack[2].split())
         region.stacks[(*frames, block)] = int(stack[1])
+    elif passed := _ORDER.fullmatch(line):
+        region.order.append(Passed(int(passed[1], 16), int(passed[2]), int(passed[3]), passed[4]))
     elif missed := _MISSED.fullmatch(line):
         region.misses[Code(int(missed[1], 16), missed[2])] = Misses(*map(int, missed[3].split()))
     elif cache := re.fullmatch(r"cache (l1i|l1d|l2|itlb|dtlb) (\d{1,19}) (\d{1,19})", line):

@@ -30,6 +30,8 @@ GENERATED = "generated code"
 SLOT = "kprobe's slot"
 _ENDS = re.compile(r"(bnd |notrack )?(call|j|l?ret|iret|int|loop|rdtsc|rep|sti\b|sys)")
 """Instructions behind which QEMU always ends a block of code: branches, and with a counting clock also rdtsc."""
+THUNK = "__x86_indirect_thunk"
+"""Retpolines: called, and left by a jump to the function."""
 _HALF = 1 << 63
 """64-bit kernels are above it."""
 
@@ -96,7 +98,7 @@ class Places:
         for stack, count in counts.items():
             names = [self.program, *(self._title(address) for address in stack if address >= self.kernel_start)]
             # A retpoline is called but does not return: the function that it jumps to does.
-            names = [*(name for name in names[:-1] if not name.startswith("__x86_indirect_thunk")), names[-1]]
+            names = [*(name for name in names[:-1] if not name.startswith(THUNK)), names[-1]]
             # The block is in the last function entered, or in one that it jumped to.
             if names[-1:] == names[-2:-1]:
                 names.pop()
@@ -170,10 +172,10 @@ class Places:
         if owner is None or owner.place == "user":
             return None
         behind = address - owner.function.address
-        return _titled(owner.function) + (f"+{behind:#x}" if behind else "")
+        return titled(owner.function) + (f"+{behind:#x}" if behind else "")
 
     def _title(self, address: int) -> str:
-        return _titled(self.owner(address).function)
+        return titled(self.owner(address).function)
 
     def symbols(
         self, counts: Mapping[Code, Counts], misses: Mapping[Code, Misses] | None = None
@@ -201,7 +203,8 @@ class Places:
         return tuple(sorted(made, key=lambda one: (-one.executed, one.title, one.address)))
 
 
-def _titled(function: Function) -> str:
+def titled(function: Function) -> str:
+    """Its name, with its module's in brackets."""
     return function.name if function.module is None else f"{function.name} [{function.module}]"
 
 

@@ -18,10 +18,11 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest, paused, resumed
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, MODULES, MODULES_MAX, ModuleMemory, Symbols, code_at
-from orchestrator.profile import counts
+from orchestrator.profile import counts, timeline
 from orchestrator.profile.places import SLOT, Places, UnlistedModule, listed_code, made_at, places_of
 from orchestrator.results.contract import ExecutedClasses, ProfileEvidence, valid_result
 from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
+from orchestrator.results.timeline import Timeline
 
 _MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
 """In an unattended guest: where steps.sh records the module while it is loaded."""
@@ -86,6 +87,12 @@ class Counter:
         sample = counts.sample_of(regions, timed)
         missed = partial(counts.cache_misses, regions, timed, sample)
         return self._profile(sample, cell, calls, "call", program, missed)
+
+    def timeline(self, mark: int, timed: counts.Timed, profile: CellProfile, program: str) -> Timeline:
+        """The time line of one of the calls of a ``profile``, in a guest that keeps the order of blocks."""
+        blocks = timeline.middle_call(self.regions_since(mark), timed)
+        with valid_result():
+            return Timeline(cell=profile.cell, spans=tuple(timeline.spans(blocks, self.places(program))))
 
     @property
     def only_classes(self) -> bool:

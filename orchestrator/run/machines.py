@@ -86,6 +86,7 @@ def _counter(context: BuildContext, kernel: Kernel, boot: Boot) -> CountingPlugi
         only_classes=not boot.profile,
         is_detailed=not boot.profile.isdisjoint({"classes", "caches"}),
         has_stacks="stacks" in boot.profile,
+        has_order="order" in boot.profile,
         caches=cpu_caches()[boot.cpu] if "caches" in boot.profile else None,
     )
 

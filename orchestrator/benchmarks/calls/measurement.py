@@ -52,6 +52,7 @@ from orchestrator.profile.counts import by_purpose
 from orchestrator.profile.difference import executed_classes
 from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
+from orchestrator.profile.timeline import ORDERED_CALLS
 from orchestrator.results.contract import CellRecord, Evidence, ExecutedClasses, centre_of, valid_result
 from orchestrator.results.parameters import (
     ACCELERATOR,
@@ -413,11 +414,14 @@ def _counted(work: Work, measured: Measurement, armed: Armed | None) -> Counts:
         counter = ProfileCounter(work.ready.guest, work.ready.symbols, work.setup.module)
         if not is_profiled:
             return Counts(executed=_classes(work, work.workload, measured, counter))
+        workload = work.workload
+        if "order" in work.cell.profile:
+            workload = replace(workload, calls=ORDERED_CALLS)
         # The process may take another path than the timed one, in each of its calls: 1027 instructions in place of 711,
         # seen once of a BPF program at a tracepoint on Linux 7.3.
         for _ in range(MOST_PASSES):
             mark = counter.mark()
-            marked = work.workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
+            marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
             with counter.evaluating():
                 profile = counter.profile(
                     mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program
@@ -425,6 +429,8 @@ def _counted(work: Work, measured: Measurement, armed: Armed | None) -> Counts:
                 executed = None if measured.varies else executed_classes(profile)
                 entries = None if module is None else Entries.of(profile.symbols, module, profile.calls)
                 evidence = None if work.profile is None else stored(profile, work.profile)
+                if work.profile is not None and "order" in work.cell.profile:
+                    counter.timeline(mark, marked.timed, profile, marked.program).write(work.profile)
             if measured.varies or float(profile.per_call(profile.executed)) == measured.samples[0]:
                 break
     if evidence is None:
