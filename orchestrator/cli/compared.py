@@ -251,9 +251,15 @@ def stored_pairs(before: str, after: str) -> Sequence[tuple[RunCell, RunCell]]:
     return pairs
 
 
+def find_cell(name: str) -> RunCell:
+    """The only cell of ``RUN:CELL``, or of a run. Raises UsageError."""
+    named = find_named(name)
+    return _only(named.run, named.run.record.cells if named.cells is None else named.cells, name)
+
+
 def _only(run: Run, cells: Sequence[CellRecord], name: str) -> RunCell:
     if len(cells) > 1:
-        hint = f"give more parts of the id: {name.rpartition(':')[0]}:{cells[0].id}"
+        hint = f"give more parts of the id: {run.record.run}:{cells[0].id}"
         raise UsageError(f"'{name}' names {len(cells)} cells", detail=shown_ids([one.id for one in cells]), hint=hint)
     return RunCell(run, cells[0])
 

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator timeline``: one call of a stored cell from its first to its last instruction."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.cli import options
+from orchestrator.cli.compared import RunCell, find_cell
+from orchestrator.errors import LabError, UsageError
+from orchestrator.files import ScratchFolder, write_whole
+from orchestrator.report import timeline as report
+from orchestrator.results.contract import PER_CALL
+from orchestrator.results.faults import storage_faults
+from orchestrator.results.stored_profile import FOLDER, file_name
+from orchestrator.results.timeline import Timeline, file_beside
+from orchestrator.run.again import Remeasurer
+
+TimelineForm = StrEnum("TimelineForm", "TEXT TRACE HTML")
+
+
+def timeline(
+    first: Annotated[str, typer.Argument(metavar="RUN:CELL", help="A cell of calls.", autocompletion=options.runs)],
+    second: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN:CELL", help="Another one, to compare with.", autocompletion=options.runs),
+    ] = None,
+    form: Annotated[
+        TimelineForm,
+        typer.Option("--format", help="text; trace: JSON for Perfetto and chrome://tracing; html: a page."),
+    ] = TimelineForm.TEXT,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it to a file; default: stdout.")] = None,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Print each function that one call is in, entry and exit code included, from instruction to instruction.
+
+    The cell is measured again, and must have its stored value. Two cells are printed side by side from the first
+    difference on.
+    """
+    options.check_writable(output)
+    cells = [find_cell(name) for name in (first, second) if name is not None]
+    for one in cells:
+        _check(one)
+    with options.printed_steps(verbose=verbose):
+        remeasurer = Remeasurer(options.open_context(offline=offline), kinds())
+        found = [_measured(remeasurer, one) for one in cells]
+    text = report.text(found[0]) if len(found) == 1 else report.difference_text(*found)
+    if form is TimelineForm.TRACE:
+        text = report.trace(found)
+    elif form is TimelineForm.HTML:
+        text = report.page(found, text)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    with storage_faults(output):
+        write_whole(output, text)
+
+
+def _check(one: RunCell) -> None:
+    """Raise UsageError for a cell that has no call to show, LabError for one without a number."""
+    cell = one.cell
+    if cell.status != "ok":
+        reason = (cell.reason or "").splitlines()[:1]
+        raise LabError(f"cell {cell.id} is {cell.status}, and has no call to show", detail=reason)
+    if cell.metric != PER_CALL:
+        raise UsageError(f"a time line is of one call, and cell {cell.id} measures the {cell.metric}")
+    if cell.clock == "wall":
+        what = f"cell {cell.id} was measured by the wall clock, and a time line needs the exact one"
+        raise UsageError(what, hint="set clock: instructions")
+
+
+def _measured(remeasurer: Remeasurer, one: RunCell) -> Timeline:
+    with ScratchFolder("orchestrator-timeline-") as folder:
+        again = remeasurer.measure(one.run, one.cell, folder, ("order",))
+        found = Timeline.stored_in(file_beside(again.directory / FOLDER / file_name(one.cell.id)))
+    if found.instructions != one.cell.value:
+        print(
+            f"{one.cell.id}: this call takes {found.instructions} instructions, and the mean of the cell's calls is "
+            f"{one.cell.value:.10g}",
+            file=sys.stderr,
+        )
+    return found
