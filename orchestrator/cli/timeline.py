@@ -69,8 +69,9 @@ def _check(one: RunCell) -> None:
     if cell.status != "ok":
         reason = (cell.reason or "").splitlines()[:1]
         raise LabError(f"cell {cell.id} is {cell.status}, and has no call to show", detail=reason)
-    if cell.metric != PER_CALL:
-        raise UsageError(f"a time line is of one call, and cell {cell.id} measures the {cell.metric}")
+    kind = kinds().of_benchmark(cell.benchmark)
+    if kind is None or "stacks" not in kind.table.PROFILE_PARTS or cell.metric != PER_CALL:
+        raise UsageError(f"a time line is of one call, and cell {cell.id} has the {cell.metric} of {cell.benchmark}")
     if cell.clock == "wall":
         what = f"cell {cell.id} was measured by the wall clock, and a time line needs the exact one"
         raise UsageError(what, hint="set clock: instructions")

@@ -21,7 +21,7 @@ _LARGEST_FILE = 65 << 20
 
 _ENTRY = re.compile(r"([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){0,15}) (\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19})")
 _MISSED = re.compile(r"missed ([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){1,15})((?: \d{1,19}){6})")
-_ORDER = re.compile(r"order ([0-9a-f]{1,16}) (\d{1,4}) (\d{1,3}) [0-9a-f]{1,16} ((?:[0-9a-f]{2}){1,15})")
+_ORDER = re.compile(r"order ([0-9a-f]{1,16}) (\d{1,4}) (\d{1,3}) ([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){1,15})")
 _STACK = re.compile(r"stack (\d{1,19}) ([0-9a-f]{1,16}(?: [0-9a-f]{1,16}){0,129})")
 
 
@@ -59,12 +59,12 @@ Stack = tuple[int, ...]
 
 
 class Passed(NamedTuple):
-    """A block of code as it was executed: its instructions, the last one's bytes, and in how many calls it was."""
+    """A block of code as it was executed: its instructions, in how many calls it was, and its last instruction."""
 
     address: int
     instructions: int
     depth: int
-    last: str
+    last: Code
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,8 @@ def _takes(region: Region, line: str) -> bool:
         block, *frames = (int(word, 16) for word in stack[2].split())
         region.stacks[(*frames, block)] = int(stack[1])
     elif passed := _ORDER.fullmatch(line):
-        region.order.append(Passed(int(passed[1], 16), int(passed[2]), int(passed[3]), passed[4]))
+        last = Code(int(passed[4], 16), passed[5])
+        region.order.append(Passed(int(passed[1], 16), int(passed[2]), int(passed[3]), last))
     elif missed := _MISSED.fullmatch(line):
         region.misses[Code(int(missed[1], 16), missed[2])] = Misses(*map(int, missed[3].split()))
     elif cache := re.fullmatch(r"cache (l1i|l1d|l2|itlb|dtlb) (\d{1,19}) (\d{1,19})", line):

@@ -90,9 +90,10 @@ class Counter:
 
     def timeline(self, mark: int, timed: counts.Timed, profile: CellProfile, program: str) -> Timeline:
         """The time line of one of the calls of a ``profile``, in a guest that keeps the order of blocks."""
-        blocks = timeline.middle_call(self.regions_since(mark), timed)
+        regions = self.regions_since(mark)
+        blocks, places = timeline.middle_call(regions, timed), self.places(program)
         with valid_result():
-            return Timeline(cell=profile.cell, spans=tuple(timeline.spans(blocks, self.places(program))))
+            return Timeline(cell=profile.cell, spans=tuple(timeline.spans(blocks, regions[-1].counts, places)))
 
     @property
     def only_classes(self) -> bool:

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise, takewhile
+from itertools import groupby, pairwise, takewhile
 
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.machine_code import disassembled
 from orchestrator.errors import EvidenceError
-from orchestrator.profile.counts import Passed, Region, Timed, batches_of
+from orchestrator.profile.counts import Code, Passed, Region, Timed, batches_of
 from orchestrator.profile.places import THUNK, Owner, Places, titled
 from orchestrator.results.timeline import Span
 
@@ -39,6 +40,22 @@ def middle_call(regions: Sequence[Region], timed: Timed) -> Sequence[Passed]:
     return batch[starts[len(starts) // 2] : ends[len(starts) // 2]]
 
 
+def _by_function(blocks: Iterable[Passed], executed: Sequence[int], owner_of: _OwnerOf) -> Iterator[Passed]:
+    """The blocks, divided where a function goes over into the next; ``executed`` are the sorted addresses of code."""
+    for block in blocks:
+        first = bisect_left(executed, block.address)
+        inside = executed[first : first + block.instructions]
+        if len(inside) < block.instructions or inside[-1] != block.last.address:  # code that was patched meanwhile
+            yield block
+            continue
+        for _, part in groupby(inside, owner_of):
+            address, *rest = part
+            yield block._replace(address=address, instructions=1 + len(rest))
+
+
+_OwnerOf = Callable[[int], Owner]
+
+
 @dataclass
 class _Open:
     """A function that was entered, ``level`` calls deep; ``is_jumped`` if by a jump from another one."""
@@ -60,14 +77,16 @@ class _Open:
         return Span(name, place, self.address, self.depth, self.start, total, self.own, self.entered, self.left)
 
 
-def spans(blocks: Sequence[Passed], places: Places) -> Sequence[Span]:
-    """The spans of one call. Calls within user space are one span, and a function replaces one that jumps to it.
+def spans(blocks: Sequence[Passed], executed: Iterable[Code], places: Places) -> Sequence[Span]:
+    """The spans of one call, from its blocks and all ``executed`` instructions.
 
+    Calls within user space are one span, and a function replaces one that jumps to it.
     Raises EvidenceError for a call that leaves the function which makes it.
     """
     word = ARCHITECTURES[places.arch].word
     tree = _Tree(cache(places.owner), cache(lambda code: disassembled(bytes.fromhex(code), 0, word)))
-    for before, block in pairwise((blocks[0], *blocks)):
+    divided = list(_by_function(blocks, sorted({code.address for code in executed}), tree.owner_of))
+    for before, block in pairwise((divided[0], *divided)):
         tree.add(before, block)
     return tree.spans()
 
@@ -76,7 +95,7 @@ def spans(blocks: Sequence[Passed], places: Places) -> Sequence[Span]:
 class _Tree:
     """All functions in the order in which they were entered, and those ``within`` which execution is ``now``."""
 
-    owner_of: Callable[[int], Owner]
+    owner_of: _OwnerOf
     text_of: Callable[[str], str]
     found: list[_Open] = field(default_factory=list)
     within: list[_Open] = field(default_factory=list)
@@ -84,7 +103,7 @@ class _Tree:
 
     def add(self, before: Passed, block: Passed) -> None:
         """A block, and the one ``before`` it, which is the first one itself of that."""
-        owner, how = self.owner_of(block.address), self.text_of(before.last)
+        owner, how = self.owner_of(block.address), self.text_of(before.last.code)
         while self.within and self.within[-1].level > block.depth:
             self._leave(how)
         if self.found and not self.within:
@@ -97,12 +116,17 @@ class _Tree:
                 mark = how if how.startswith(_ENTRIES) else "" if how.startswith("call") else "exception"
                 self._enter(block, mark, is_jumped=False)
         else:
-            while self.within[-1].owner != owner and _is_replaced(self.within[-1], block):
+            # What an exception returns to instead, such as a kprobe's slot, is in the function that it has interrupted.
+            is_elsewhere = block.depth < before.depth and how.startswith("iret") and not self._has(owner, block.depth)
+            while self.within[-1].owner != owner and not is_elsewhere and _is_replaced(self.within[-1], block):
                 self._leave("")
             if self.within[-1].owner != owner:
                 self._enter(block, "", is_jumped=True)
         self.within[-1].own += block.instructions
         self.now += block.instructions
+
+    def _has(self, owner: Owner, level: int) -> bool:
+        return any(one.owner == owner and one.level == level for one in self.within)
 
     def _enter(self, block: Passed, how: str, *, is_jumped: bool) -> None:
         owner, depth = self.owner_of(block.address), len(self.within)
