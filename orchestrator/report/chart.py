@@ -114,8 +114,8 @@ STEP = "#d55e00"
 TONES = {"worse": "#d55e00", "better": "#009e73", "open": QUIET_INK}
 """A change: dearer, cheaper, undecided."""
 
-USER, MODULE, KERNEL = "#9ec6e6", "#e79d7c", "#f3d98b"
-"""Boxes of a flame graph, light enough for ``BOX_INK`` in both themes."""
+USER, MODULE, KERNEL, GENERATED = "#9ec6e6", "#e79d7c", "#f3d98b", "#cfe3a8"
+"""Boxes of a flame graph and a time line, light enough for ``BOX_INK`` in both themes."""
 
 BOX_INK = "#111111"
 """Text on a coloured box, in both themes."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import NamedTuple
 
 from orchestrator.plain_text import counted
-from orchestrator.report.chart import KERNEL, MODULE, USER
+from orchestrator.report.chart import BOX_INK, GENERATED, KERNEL, MODULE, USER
 from orchestrator.report.html.frame import render
 from orchestrator.results.timeline import Span, Timeline
 
@@ -71,7 +70,8 @@ def difference_text(before: Timeline, after: Timeline) -> str:
     if start is None:
         return f"{title}\n\nBoth calls are in the same functions, for as many instructions.\n"
     shown = [(one.text if one else _NO_LINE, other.text if other else _NO_LINE) for one, other in rows]
-    width = max(map(len, [_HEADING, *(left for left, _ in shown[start:])]))
+    first = max(0, start - _BEFORE)
+    width = max(map(len, [_HEADING, *(left for left, _ in shown[first:])]))
     at = next(line.at for line in rows[start] if line is not None)
     lines = [f"{left:<{width}} {sign} {right}".rstrip() for sign, (left, right) in zip(signs, shown, strict=True)]
     return "\n".join(
@@ -81,7 +81,7 @@ def difference_text(before: Timeline, after: Timeline) -> str:
             "< and >: only in one of them; |: another way through the same function",
             "",
             f"{_HEADING:<{width}}   {_HEADING}",
-            *lines[max(0, start - _BEFORE) :],
+            *lines[first:],
             "",
         ]
     )
@@ -95,12 +95,14 @@ def _sign(one: _Line | None, other: _Line | None) -> str:
 
 def trace(timelines: Sequence[Timeline]) -> str:
     """Trace Event Format (JSON), in microseconds, with a thread for each cell."""
-    named = {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "calls: an instruction is a nanosecond"}}
-    events: list[dict[str, object]] = [named]
+    events = [_named("process_name", 1, "calls: an instruction is a nanosecond")]
     for thread, timeline in enumerate(timelines, start=1):
-        named = {"name": "thread_name", "ph": "M", "pid": 1, "tid": thread, "args": {"name": timeline.cell}}
-        events += [named, *(_event(span, thread) for span in timeline.spans)]
-    return json.dumps({"displayTimeUnit": "ns", "traceEvents": events}, indent=1) + "\n"
+        events += [_named("thread_name", thread, timeline.cell), *(_event(span, thread) for span in timeline.spans)]
+    return json.dumps({"displayTimeUnit": "ns", "traceEvents": events}) + "\n"
+
+
+def _named(what: str, thread: int, name: str) -> dict[str, object]:
+    return {"name": what, "ph": "M", "pid": 1, "tid": thread, "args": {"name": name}}
 
 
 def _event(span: Span, thread: int) -> dict[str, object]:
@@ -121,61 +123,18 @@ def _event(span: Span, thread: int) -> dict[str, object]:
     }
 
 
-# The page: the program above, and each function below the one that calls it, as wide as its instructions.
-
-_ROW = 18
-_LETTER = 6.7
-"""Width of a letter in pixels."""
-_COLOURS = {"user": USER, "module": MODULE}
-
-
-@dataclass(frozen=True)
-class _Chart:
-    """A picture of a time line, ``scale`` pixels an instruction."""
-
-    timeline: Timeline
-    scale: float
-
-    @property
-    def height(self) -> int:
-        return (2 + max(span.depth for span in self.timeline.spans)) * _ROW
-
-    @property
-    def width(self) -> float:
-        return self.timeline.instructions * self.scale
-
-    @property
-    def ticks(self) -> Sequence[int]:
-        step = 10 ** len(str(int(self.timeline.instructions / 40)))
-        return range(0, self.timeline.instructions, step)
-
-    def top(self, span: Span) -> int:
-        return (1 + span.depth) * _ROW
-
-    def colour(self, span: Span) -> str:
-        return _COLOURS.get(span.place, KERNEL)
-
-    def title(self, span: Span) -> str:
-        how = ", ".join(f"{word} by {mark}" for word, mark in (("entered", span.entered), ("left", span.left)) if mark)
-        return (
-            f"{span.name}: instructions {span.start} to {span.end}, {span.own} of {span.instructions} its own"
-            f"{f'; {how}' if how else ''}"
-        )
-
-    def label(self, span: Span) -> str:
-        room = int((span.instructions * self.scale - 6) / _LETTER)
-        return span.name if len(span.name) <= room else f"{span.name[: room - 2]}.." if room > 4 else ""
-
-
+_COLOURS = {"user": USER, "module": MODULE, "kernel": KERNEL, "generated": GENERATED}
 _NARROWEST, _WIDEST = 1200, 30_000
 """Pixels of a chart."""
 _USUAL_SCALE = 4.0
+"""Pixels of an instruction."""
 
 
 def page(timelines: Sequence[Timeline], text: str) -> str:
-    """A page with a chart of each time line, and the ``text`` below."""
+    """A page with a chart of each time line, in which a function is below its caller, and the ``text``."""
     most = max(one.instructions for one in timelines)
     scale = min(max(_NARROWEST / most, _USUAL_SCALE), _WIDEST / most)
-    title = " and ".join(one.cell for one in timelines)
-    charts = [_Chart(one, scale) for one in timelines]
-    return render("timeline.html.j2", f"Time line of {title}", (), charts=charts, text=text)
+    step = 10 ** len(str(most // 40))
+    title = f"Time line of {' and '.join(one.cell for one in timelines)}"
+    chart = {"scale": scale, "step": step, "colours": _COLOURS, "ink": BOX_INK}
+    return render("timeline.html.j2", title, (), timelines=timelines, text=text, **chart)

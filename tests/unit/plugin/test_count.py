@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.paths import data_dir
-from orchestrator.profile.counts import Code, Region, read_regions
+from orchestrator.profile.counts import Code, Passed, Region, read_regions
 
 ARM, BEGIN, END, KEEP, DISARM = 1, 2, 3, 4, 5
 START = 0xFFFFFFFF81000000
@@ -143,6 +143,28 @@ def test_stacks_have_what_led_to_each_block(driver: Path, tmp_path: Path) -> Non
         (inner, one, one): 1,
         (inner, other, other): 1,
     }
+
+
+def test_the_order_has_each_block_with_its_calls_and_its_last_instruction(driver: Path, tmp_path: Path) -> None:
+    counts = tmp_path / "counts"
+    plain = [block(START, JUMP)] * 3  # the last one has none behind it
+    execute(driver, counts, [mark(ARM), *region(*nested(1, 1)), *region(*plain)], "order=on")
+    first, second = read_regions(counts, 0)
+    inner, leaf = START + 64, START + 128
+    assert first.order == [
+        Passed(START, 1, 0, Code(START, CALL)),
+        Passed(inner, 1, 1, Code(inner, CALL)),
+        Passed(leaf, 1, 2, Code(leaf, RETURN)),
+    ]
+    assert first.stacks  # which come with it
+    assert second.order == [Passed(START, 1, 0, Code(START, JUMP))] * 2
+
+
+def test_an_order_without_room_is_an_error(driver: Path, tmp_path: Path) -> None:
+    counts = tmp_path / "counts"
+    much = [block(START, JUMP)] * ((1 << 18) + 2)
+    execute(driver, counts, [mark(ARM), *region(*much)], "order=on")
+    assert counts.read_bytes().endswith(b"\nerror more blocks in their order than there is room for\n")
 
 
 @pytest.mark.parametrize("beginning", ["e8", "48", "8945", "ff", "cc", "f3"])
