@@ -39,10 +39,10 @@ def timeline(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Print each function that one call is in, entry and exit code included, from instruction to instruction.
+    """Print one call of a cell, function by function.
 
-    The cell is measured again, and must have its stored value. Two cells are printed side by side from the first
-    difference on.
+    It goes from the call's first to its last instruction, the kernel's entry and exit code included. The cell is
+    measured again, and must have its stored value. Two cells are printed side by side from the first difference on.
     """
     options.check_writable(output)
     cells = [find_cell(name) for name in (first, second) if name is not None]
@@ -83,7 +83,7 @@ def _measured(remeasurer: Remeasurer, one: RunCell) -> Timeline:
         found = Timeline.stored_in(file_beside(again.directory / FOLDER / file_name(one.cell.id)))
     if found.instructions != one.cell.value:
         print(
-            f"{one.cell.id}: this call takes {found.instructions} instructions, and the mean of the cell's calls is "
+            f"{one.cell.id}: this call takes {found.instructions} instructions, and the cell's value is "
             f"{one.cell.value:.10g}",
             file=sys.stderr,
         )

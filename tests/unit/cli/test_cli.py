@@ -54,8 +54,11 @@ from orchestrator.run import boot
 pytestmark = pytest.mark.usefixtures("lab")
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
-COMMANDS = ["", "cost", "run", "report", "profile", "compare", "bisect", "history", "site", "nightly", "list", "disasm"]
+COMMANDS = ["", "cost", "run", "report", "profile", "timeline", "compare", "bisect", "history", "site"]
 COMMANDS += [
+    "nightly",
+    "list",
+    "disasm",
     "exec",
     "build",
     "build kernel",
