@@ -16,7 +16,6 @@ from orchestrator.results.timeline import Span, Timeline
 
 _BEFORE = 3
 """Equal lines that are shown before the first difference."""
-_NO_LINE = ""
 
 
 class _Line(NamedTuple):
@@ -69,7 +68,7 @@ def difference_text(before: Timeline, after: Timeline) -> str:
     start = next((number for number, sign in enumerate(signs) if sign != " "), None)
     if start is None:
         return f"{title}\n\nBoth calls are in the same functions, for as many instructions.\n"
-    shown = [(one.text if one else _NO_LINE, other.text if other else _NO_LINE) for one, other in rows]
+    shown = [(one.text if one else "", other.text if other else "") for one, other in rows]
     first = max(0, start - _BEFORE)
     width = max(map(len, [_HEADING, *(left for left, _ in shown[first:])]))
     at = next(line.at for line in rows[start] if line is not None)
