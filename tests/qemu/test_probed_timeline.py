@@ -36,7 +36,8 @@ def events(command: CommandLine, *cells: str) -> list[dict[str, Any]]:
 
 
 def end(event: dict[str, Any]) -> int:
-    return round((event["ts"] + event["dur"]) * 1000)
+    behind: float = event["ts"] + event["dur"]
+    return round(behind * 1000)
 
 
 @pytest.mark.parametrize(
