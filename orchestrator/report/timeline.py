@@ -125,14 +125,14 @@ def _event(span: Span, thread: int) -> dict[str, object]:
 _COLOURS = {"user": USER, "module": MODULE, "kernel": KERNEL, "generated": GENERATED}
 _NARROWEST, _WIDEST = 1200, 30_000
 """Pixels of a chart."""
-_USUAL_SCALE = 4.0
+_LEAST_SCALE = 1.0
 """Pixels of an instruction."""
 
 
 def page(timelines: Sequence[Timeline], text: str) -> str:
     """A page with a chart of each time line, in which a function is below its caller, and the ``text``."""
     most = max(one.instructions for one in timelines)
-    scale = min(max(_NARROWEST / most, _USUAL_SCALE), _WIDEST / most)
+    scale = min(max(_NARROWEST / most, _LEAST_SCALE), _WIDEST / most)
     step = 10 ** len(str(most // 40))
     title = f"Time line of {' and '.join(one.cell for one in timelines)}"
     chart = {"scale": scale, "step": step, "colours": _COLOURS, "ink": BOX_INK}

@@ -52,6 +52,15 @@ def test_a_run_without_its_experiment_cannot_be_measured_again(lab: Path) -> Non
     assert "experiment.yaml: the run has no experiment" in refusal("timeline", f"{run}:kprobe", "--offline")
 
 
+@pytest.mark.usefixtures("host_compiles")
+def test_a_cell_that_its_experiment_no_longer_has_cannot_be_measured_again(lab: Path) -> None:
+    run = stored(lab, counted(1036))
+    table = "kernels: [debian-686]\nmachines: [{cpu: pentium4}]\nprobes: [djprobe]\nbenchmark: {name: gtodbench}\n"
+    (lab / "runs" / run / "experiment.yaml").write_text(f"name: quickstart\n{table}")
+    said = refusal("timeline", f"{run}:kprobe", "--offline")
+    assert f"the experiment of run {run} no longer has cell pentium4/debian-686/kprobe/noop" in said
+
+
 def test_a_file_that_cannot_be_written_is_refused_first(lab: Path, tmp_path: Path) -> None:
     run = stored(lab, counted(1036))
     assert "folder does not exist" in refusal("timeline", f"{run}:kprobe", "--output", str(tmp_path / "no" / "file"))
