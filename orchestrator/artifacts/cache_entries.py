@@ -54,6 +54,7 @@ class Kind(StrEnum):
     ARCHIVES = "archives"
     IMAGES = "images"
     DATA_DISKS = "data-disks"
+    DEBUG_INFO = "debug-info"
     KERNEL_MODULES = "kernel-modules"
     KERNEL_FUNCTIONS = "kernel-functions"
     EXECUTED_FUNCTIONS = "executed-functions"
@@ -140,7 +141,7 @@ def _beside(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
 
 def _pin_use(cache: Cache, pin: Path) -> float:
     """A pin was last used when its packages were: without the pin, the lab would choose newer packages."""
-    of_packages = (entry for kind in (Kind.DEBIAN, Kind.ARCHIVES) for entry in cache.contents(kind))
+    of_packages = (entry for kind in (Kind.DEBIAN, Kind.ARCHIVES, Kind.DEBUG_INFO) for entry in cache.contents(kind))
     chosen = (a.used for _, a in of_packages if a is not None and a.label == pin.stem)
     return max([_last_change(pin), *chosen])
 

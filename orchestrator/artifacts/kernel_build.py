@@ -347,6 +347,21 @@ def _build(
     else:
         context.say(f"building {spec.name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
         build.mkdir()
+    compile_kernel(context, spec, source, wanted, build, toolchain)
+    if has_types(wanted):
+        drop_debug_information(build, toolchain)
+
+
+def compile_kernel(  # noqa: PLR0913 - a build has these inputs
+    context: BuildContext,
+    spec: KernelSpec,
+    source: Path,
+    wanted: str,
+    build: Path,
+    toolchain: Toolchain,
+    targets: Sequence[str] = ("bzImage", "modules"),
+) -> None:
+    """Configure and make a kernel in ``build`` as ``wanted``, a merged configuration. Raises BuildError."""
     (build / "all.config").write_text(wanted)
     make = ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", *toolchain.for_make(), "HOSTCC=gcc"]
     environment = {**compiling_in(build), **IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
@@ -362,7 +377,7 @@ def _build(
         # The fragments suit the catalogue's versions: another version may have renamed or dropped an option.
         context.warn("\n".join([f"{spec.name} is configured differently from its fragments:", *refused]))
     jobs = f"-j{len(os.sched_getaffinity(0))}"
-    argv = [*make, jobs, "bzImage", "modules"]
+    argv = [*make, jobs, *targets]
     finished = run(
         argv,
         time_limit=4 * 3600.0,
@@ -371,8 +386,6 @@ def _build(
     )
     if finished.status != 0:
         raise BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
-    if has_types(wanted):
-        drop_debug_information(build, toolchain)
 
 
 def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Files with debug information (DWARF) of the code that guests execute: kernels and modules."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import NoteSection
+
+from orchestrator.arch import ARCHITECTURES, HOST
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.debian import (
+    AptRoot,
+    NoSuchPackageError,
+    Package,
+    PackageSet,
+    pinned_artifact,
+)
+from orchestrator.artifacts.kernel_build import compile_kernel, merged, sound_source
+from orchestrator.artifacts.kernel_code import VMLINUX
+from orchestrator.artifacts.kernels import Kernel, extract
+from orchestrator.artifacts.modules import Module, make_modules, scratch_folder
+from orchestrator.catalog.images import debian
+from orchestrator.catalog.user_files import DAMAGED
+from orchestrator.errors import BuildError, HostError, LabError
+from orchestrator.files import ScratchFolder
+from orchestrator.process import run
+from orchestrator.program import check_installed
+
+_KIND = "debug-info"
+_DWARF = ("CONFIG_DEBUG_INFO", "CONFIG_DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT")
+"""The second chooses the first since Linux 5.18 (commit f9b3cd245784)."""
+_UNPACK_LIMIT = 900.0
+_EXTRACT = 'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --wildcards "$3"'
+"""The package of 5 GB is unpacked on the way; a broken pipe breaks tar's archive, too."""
+_PACKAGED = "./usr/lib/debug/*/vmlinux*"
+
+
+class NoDebugInfoError(LabError):
+    """There is no debug information of some code, or only another build's."""
+
+
+def kernel_debug_info(context: BuildContext, kernel: Kernel) -> Path:
+    """A vmlinux with DWARF whose code is that of ``kernel``: fetched, built, or in the user's tree.
+
+    Raises NoDebugInfoError if there is none or it is another build's, HostError, BuildError.
+    """
+    spec = kernel.spec
+    measured = (kernel.code_folder or kernel.headers) / VMLINUX
+    if spec.tree is not None:
+        found = spec.tree / VMLINUX
+        if not found.is_file() or not has_debug_info(found):
+            raise NoDebugInfoError(
+                f"kernel {spec.name} has no debug information",
+                where=str(found),
+                hint="scripts/config -d DEBUG_INFO_NONE -e DEBUG_INFO -e DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT, "
+                "make olddefconfig, and build it again",
+            )
+    elif spec.source is not None:
+        found = _built(context, kernel)
+    else:
+        found = _packaged(context, kernel)
+    elf = extract(kernel.image.read_bytes()) if spec.tree is not None else None
+    with ScratchFolder("orchestrator-debug-info-") as scratch:
+        if elf is not None:
+            measured = scratch / VMLINUX
+            measured.write_bytes(elf)
+        if not is_same_code(measured, found):
+            raise NoDebugInfoError(f"another build's vmlinux than that of kernel {spec.name}", where=str(found))
+    return found
+
+
+def has_debug_info(file: Path) -> bool:
+    """Whether an ELF file has DWARF. Raises NoDebugInfoError for another file."""
+    try:
+        with file.open("rb") as opened:
+            elf = ELFFile(opened)
+            return any(elf.get_section_by_name(name) is not None for name in (".debug_info", ".zdebug_info"))
+    except (OSError, *DAMAGED) as error:
+        raise NoDebugInfoError(f"the debug information cannot be read ({error})", where=str(file)) from None
+
+
+def is_same_code(measured: Path, found: Path) -> bool:
+    """Whether two ELF files have the same GNU build id or the same text. Raises NoDebugInfoError."""
+    # Debug information changes the build id: of the lab's own builds with and without it, only the text is equal.
+    (build, text), (other, its_text) = _identity(measured), _identity(found)
+    return (bool(build) and build == other) or (bool(text) and text == its_text)
+
+
+def _identity(file: Path) -> tuple[str, bytes]:
+    """The GNU build id, empty if there is none, and the bytes of the text."""
+    try:
+        with file.open("rb") as opened:
+            elf = ELFFile(opened)
+            notes = (
+                note
+                for section in elf.iter_sections()
+                if isinstance(section, NoteSection)
+                for note in section.iter_notes()
+            )
+            build = next((str(note["n_desc"]) for note in notes if note["n_type"] == "NT_GNU_BUILD_ID"), "")
+            text = elf.get_section_by_name(".text")
+            return build, b"" if text is None else text.data()
+    except (OSError, *DAMAGED) as error:
+        raise NoDebugInfoError(f"the code cannot be read ({error})", where=str(file)) from None
+
+
+def _packaged(context: BuildContext, kernel: Kernel) -> Path:
+    """The vmlinux of ``linux-image-RELEASE-dbg``, which alone is kept."""
+    arch = ARCHITECTURES[kernel.spec.arch].debian
+    image = f"linux-image-{kernel.release}"
+    name, version = f"{image}-dbg", kernel.packages.get(f"{image}:{arch}", "")
+
+    def choose(apt: AptRoot) -> list[Package]:
+        found = apt.show(name, arch)
+        if found.version != version:
+            raise NoSuchPackageError(f"{name} is of version {found.version}, and the kernel of {version}")
+        context.say(f"fetching the debug information of {kernel.spec.name}: some 1 GB, once")
+        return [found]
+
+    def fill(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
+        (archive,) = apt.download(packages, folder / "archives")
+        context.say(f"unpacking vmlinux of {name}")
+        argv = ["sh", "-c", _EXTRACT, "sh", str(archive), str(folder), _PACKAGED]
+        run(argv, time_limit=_UNPACK_LIMIT).or_raise(HostError, f"cannot unpack {archive.name}")
+        (vmlinux,) = (file for file in folder.glob("usr/lib/debug/**/vmlinux*") if not file.is_symlink())
+        vmlinux.rename(folder / VMLINUX)
+        shutil.rmtree(folder / "archives")
+        shutil.rmtree(folder / "usr")
+
+    places = debian().elsewhere if kernel.spec.is_searched else ()
+    architectures = tuple(dict.fromkeys((HOST.debian, arch)))
+    wanted = PackageSet(name, kernel.spec.arch, architectures, tuple(places))
+    try:
+        return pinned_artifact(context, _KIND, wanted, choose, fill).path / VMLINUX
+    except NoSuchPackageError as error:
+        what = f"Debian has no debug information of kernel {kernel.spec.name} any more: {error.what}"
+        raise NoDebugInfoError(what) from None
+
+
+def _built(context: BuildContext, kernel: Kernel) -> Path:
+    """The same kernel compiled with debug information: its kept build tree has none."""
+    spec = kernel.spec
+    assert spec.source is not None
+    wanted = merged(spec) + "".join(f"{option}=y\n" for option in _DWARF if "CONFIG_DEBUG_INFO" not in kernel.config)
+
+    def build(folder: Path) -> None:
+        check_installed("kernel-packages.txt", "building a kernel")
+        source = sound_source(context, spec.source or "", spec.patches, spec.files)
+        context.say(f"building {spec.name} with debug information: 4 GB meanwhile, some 15 minutes of one CPU, once")
+        tree = folder / "build"
+        tree.mkdir()
+        compile_kernel(context, spec, source.path / "linux", wanted, tree, kernel.toolchain, ["vmlinux"])
+        (tree / VMLINUX).rename(folder / VMLINUX)
+        shutil.rmtree(tree)
+
+    inputs = {"kernel": kernel.key, "config": wanted}
+    label = f"debug information of {spec.name}"
+    if context.cache.get(_KIND, inputs) is None:
+        context.need_network(label)  # a build takes as long as a download: offline excludes both
+    return context.cache.obtain(_KIND, inputs, label, build).path / VMLINUX
+
+
+def module_debug_info(context: BuildContext, kernel: Kernel, module: Module) -> Path:
+    """A module's file with DWARF: a user's .ko itself, else compiled again from the same sources.
+
+    Raises NoDebugInfoError if a user's file has none or the text is not the measured module's, BuildError, HostError.
+    """
+    if module.sources is None:
+        if not has_debug_info(module.file):
+            hint = "compile it with -g, and do not strip it"
+            raise NoDebugInfoError(f"module {module.name} has no debug information", where=str(module.file), hint=hint)
+        return module.file
+    sources = module.sources
+
+    def build(folder: Path) -> None:
+        final = folder.with_suffix("") / "sources"
+        shutil.copytree(sources, folder / "sources")
+        with scratch_folder() as scratch:
+            shutil.copytree(sources, scratch, dirs_exist_ok=True)
+            here = _made_in(scratch, module.name)
+            inside = here.relative_to(scratch)
+            # The same flags as of the measured module, whose macros name no folder; gcc takes the last map that fits.
+            flags = f"-ffile-prefix-map={here}/= -g -fdebug-prefix-map={here}={final / inside}"
+            finished = make_modules(
+                kernel, here, [*_variables(context, module), f"KCFLAGS={flags}", f"KAFLAGS={flags}"]
+            )
+            made = next(scratch.rglob(f"{module.file.name}"), None)
+            if finished.status != 0 or made is None:
+                raise BuildError(f"module {module.name} does not build with -g", detail=finished.complaint())
+            shutil.copy(made, folder / module.file.name)
+
+    inputs = {"kernel": kernel.key, "module": module.key, "compiler": kernel.toolchain.version}
+    found = context.cache.obtain(_KIND, inputs, f"debug information of {module.name}", build).path / module.file.name
+    if module.file.exists() and not is_same_code(module.file, found):
+        raise NoDebugInfoError(f"another build's code than that of module {module.name}", where=str(found))
+    return found
+
+
+def _made_in(folder: Path, name: str) -> Path:
+    """The folder of a module's Kbuild or Makefile, below which a lab's module may have files of its parents."""
+    places = [file.parent for kind in ("Kbuild", "Makefile") for file in folder.rglob(kind)]
+    if not places:
+        raise NoDebugInfoError(f"the sources of module {name} are incomplete", where=str(folder))
+    return min(places, key=lambda place: len(place.parts))
+
+
+def _variables(context: BuildContext, module: Module) -> list[str]:
+    """The make variables that a user's folder was built with."""
+    of_folder = context.cache.artifact(context.cache.root / "module-folders" / module.key.partition("-")[0])
+    made_with = of_folder.inputs.get("make") if of_folder is not None else None
+    return [str(one) for one in made_with] if isinstance(made_with, list) else []
