@@ -16,34 +16,49 @@ from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
 from orchestrator.artifacts.kernels import CODE_HINT, Kernel, ready_kernel
 from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import build_modules
+from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import one_guest, options
 from orchestrator.cli.commits import ExperimentRequest, profiled_on_kernels
 from orchestrator.cli.compared import RunCell, cells_of_run, difference_of, find_named, stored_pairs
 from orchestrator.cli.measuring import Measurer, outcome
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.experiment.file import load_experiment
 from orchestrator.files import ScratchFolder
 from orchestrator.paths import lab_dir
 from orchestrator.probes.placement import FunctionPlaces, answered, places_of
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
+from orchestrator.profile.lines import (
+    Sources,
+    annotated_lines,
+    by_line,
+    coverage,
+    same_lines,
+    stored_sources,
+    with_lines,
+)
 from orchestrator.profile.probe_places import Disassembly
 from orchestrator.program import PROGRAM
 from orchestrator.report import profile_sheets
 from orchestrator.report.callgrind import callgrind_text
 from orchestrator.report.flame_graph import flame_graph as flame_graph_svg
+from orchestrator.report.lcov import lcov_text
 from orchestrator.report.profile_formats import firefox_text, folded_text, pprof_bytes, speedscope_text
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.runs import find_run
+from orchestrator.results.runs import EXPERIMENT_FILE, find_run
 from orchestrator.results.stored_profile import (
-    CellProfile,
     FunctionDifference,
     ProfileDifference,
     call_tree,
-    load_profile,
+    difference,
 )
 from orchestrator.run.guests import started
+
+_Content = Callable[[RunCell], str | bytes]
+"""What is written to a file about a cell."""
+_INLINED = "A line of an inlined function is listed once for each symbol that it is in."
 
 
 def profile(
@@ -75,6 +90,15 @@ def profile(
             "--annotate", "--symbol", metavar="FUNCTION", help="Print the function's instructions with their counts."
         ),
     ] = None,
+    lines: Annotated[
+        bool,
+        typer.Option(
+            "--lines", help="Print by source line, with --annotate the source. Fetches or builds debug information."
+        ),
+    ] = False,
+    lcov: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the executed lines of one cell as lcov's tracefile.")
+    ] = None,
     callgrind: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the profile of one cell for KCachegrind.")
     ] = None,
@@ -105,17 +129,20 @@ def profile(
     One profile is printed by symbol, by class of instruction, and with its cache misses; a difference by symbol, the
     largest change first. With --config, exits with 1 if a cell failed.
     """
-    given: Mapping[str, tuple[Path | None, Callable[[CellProfile], str | bytes]]] = {
-        "--callgrind": (callgrind, callgrind_text),
-        "--folded": (folded, folded_text),
-        "--flame-graph": (flame_graph, flame_graph_svg),
-        "--pprof": (pprof, pprof_bytes),
-        "--speedscope": (speedscope, speedscope_text),
-        "--firefox": (firefox, firefox_text),
+    context = options.open_context(offline=offline)
+    given: Mapping[str, tuple[Path | None, _Content]] = {
+        "--callgrind": (callgrind, lambda one: callgrind_text(one.profile())),
+        "--folded": (folded, lambda one: folded_text(one.profile())),
+        "--flame-graph": (flame_graph, lambda one: flame_graph_svg(one.profile())),
+        "--pprof": (pprof, lambda one: pprof_bytes(one.profile())),
+        "--speedscope": (speedscope, lambda one: speedscope_text(one.profile())),
+        "--firefox": (firefox, lambda one: firefox_text(one.profile())),
+        "--lcov": (lcov, lambda one: lcov_text(*coverage(one.profile(), _sources(context, one)))),
     }
     files = {option: (file, content) for option, (file, content) in given.items() if file is not None}
     others = {"--annotate": annotate is not None, ", ".join(files): bool(files)}
     options.check_one({"--tree": tree, **others})
+    options.check_one({"--lines": lines, "--tree": tree, ", ".join(files): bool(files)})
     other = second if second is not None and (config is not None or _is_other(first, second)) else None
     if other is None:  # differences with --annotate have all formats
         options.check_one({f"--format {form}": form is not options.Form.TABLE, **others})
@@ -125,14 +152,16 @@ def profile(
     if other is None:
         if config is not None:
             raise UsageError("--config needs two kernels", hint=f"{PROGRAM} profile --config CONFIG A B")
-        profiles = _profiles(first, second)
+        cells = _profiled(first, second)
         if files:
-            _write(profiles, files)
-        else:
-            _print_profiles(profiles, form, limit or None, profile_sheets.Cut(depth, share) if tree else None, annotate)
+            _write(cells, files)
+            return
+        cut = profile_sheets.Cut(depth, share) if tree else None
+        _print_profiles(cells, form, limit or None, cut, annotate, context if lines else None)
         return
     if tree or files:
         raise UsageError(f"{', '.join(files) or '--tree'} needs one cell, not two", hint="name one RUN:CELL")
+    options.check_one({"--lines": lines, "--symbol": annotate is not None})
     missing: Sequence[CellRecord] = ()
     if config is None:
         pairs = stored_pairs(first, other)
@@ -140,7 +169,7 @@ def profile(
         measurer = Measurer(offline=offline, verbose=verbose)
         request = ExperimentRequest(config, measurer, overrides or (), only or ())
         pairs, missing = profiled_on_kernels(request, (first, other))
-    _print_differences(pairs, form, limit or None, annotate)
+    _print_differences(pairs, form, limit or None, annotate, context if lines else None)
     for cell in missing:
         print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
     if not pairs:
@@ -160,26 +189,35 @@ def _is_other(first: str, second: str) -> bool:
     return True
 
 
-def _write(
-    profiles: Sequence[CellProfile], files: Mapping[str, tuple[Path, Callable[[CellProfile], str | bytes]]]
-) -> None:
-    if len(profiles) != 1:
-        cells = [one.cell for one in profiles[:20]]
-        raise UsageError(f"found {len(profiles)} cells; a file takes one", detail=cells, hint="name one of them: CELL")
+def _write(cells: Sequence[RunCell], files: Mapping[str, tuple[Path, _Content]]) -> None:
+    if len(cells) != 1:
+        names = [one.cell.id for one in cells[:20]]
+        raise UsageError(f"found {len(cells)} cells; a file takes one", detail=names, hint="name one of them: CELL")
     for file, content in files.values():
-        made = content(profiles[0])
+        made = content(cells[0])
         with storage_faults(file):
             file.write_bytes(made if isinstance(made, bytes) else made.encode())
 
 
 def _print_profiles(
-    profiles: Sequence[CellProfile],
+    cells: Sequence[RunCell],
     form: options.Form,
     limit: int | None,
     cut: profile_sheets.Cut | None,
     function: str | None,
+    context: BuildContext | None,
 ) -> None:
-    """Print the instructions of each cell, as trees of calls with ``cut``, or in one ``function``."""
+    """Print the instructions of each cell, as trees of calls with ``cut``, or in one ``function``.
+
+    With a ``context`` they are printed by source line.
+    """
+    profiles, inlined = [one.profile() for one in cells], profile_sheets.INLINED
+    if context is not None:
+        lines = [by_line(one, _sources(context, cell)) for cell, one in zip(cells, profiles, strict=True)]
+        if function is not None:
+            typer.echo(annotated_lines(list(zip(profiles, lines, strict=True)), function))
+            return
+        profiles, inlined = list(map(with_lines, profiles, lines)), _INLINED
     if function is not None:
         typer.echo(annotated(profiles, function))
     elif cut is not None:
@@ -196,21 +234,48 @@ def _print_profiles(
             "Profiles",
             form,
             [(one, per_call(one)) for one in profiles],
-            lambda both: [profile_sheets.profile_sheet(*both, limit), *profile_sheets.cache_sheets(both[0])],
+            lambda both: [profile_sheets.profile_sheet(*both, limit, inlined), *profile_sheets.cache_sheets(both[0])],
             lambda both: both[0].as_json(both[1]),
         )
 
 
-def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
+def _profiled(run: str, cell: str | None) -> Sequence[RunCell]:
     chosen = find_named(run) if cell is None else cells_of_run(run, cell)
     cells = chosen.run.record.cells if chosen.cells is None else chosen.cells
     wanted = [one for one in cells if one.profile is not None] or cells[:1]
-    return [load_profile(chosen.run.directory, one) for one in wanted]
+    return [RunCell(chosen.run, one) for one in wanted]
+
+
+def _sources(context: BuildContext, one: RunCell) -> Sources:
+    """The sources of a stored cell; the run's experiment has the place of a user's kernel."""
+    file, names = one.run.directory / EXPERIMENT_FILE, [one.cell.kernel]
+    if file.is_file():
+        names[:0] = [name for t in load_experiment(file, kinds()).tables for name in t.table.all_kernels]
+    spec = next(spec for spec in map(kernel_spec, names) if spec.name == one.cell.kernel)
+    return stored_sources(context, one.run.directory, one.cell, spec)
+
+
+def _by_line(context: BuildContext, pair: tuple[RunCell, RunCell]) -> ProfileDifference:
+    """The difference of two cells by source line."""
+    whole = difference_of(*pair)
+    before, after = (by_line(one.profile(), _sources(context, one)) for one in pair)
+    first, second = with_lines(whole.before, before, same_lines(before, after)), with_lines(whole.after, after)
+    return replace(difference(first, second), notes=whole.notes, noun="line")
 
 
 def _print_differences(
-    pairs: Sequence[tuple[RunCell, RunCell]], form: options.Form, limit: int | None, symbol: str | None
+    pairs: Sequence[tuple[RunCell, RunCell]],
+    form: options.Form,
+    limit: int | None,
+    symbol: str | None,
+    context: BuildContext | None,
 ) -> None:
+    """Print differences by symbol, of one ``symbol`` by instruction, or by source line if there is a ``context``."""
+    if context is not None:
+        by_lines = [_by_line(context, pair) for pair in pairs]
+        printed = [(profile_sheets.difference_sheet(one, limit), one.as_json()) for one in by_lines]
+        options.print_profiles("Differences", form, printed, lambda one: one[:1], lambda one: one[1])
+        return
     differences = [difference_of(*pair) for pair in pairs]
     if symbol is not None:
         functions = _functions(differences, symbol)

@@ -275,10 +275,15 @@ def annotated(profiles: Sequence[CellProfile], function: str) -> str:
         lines = [line for symbol in found for line in (symbol.placed_title, *_lines(one, symbol), "")]
         texts += ["\n".join((one.cell, *lines))] if lines else []
     if not texts:
-        hint = did_you_mean(function, dict.fromkeys(symbol.name for one in profiles for symbol in one.symbols))
-        who = f"cell {profiles[0].cell} do not" if len(profiles) == 1 else f"none of the {len(profiles)} cells"
-        raise UsageError(f"calls of {who} execute '{function}'", hint=hint)
+        raise not_executed(profiles, function)
     return "\n".join(texts)
+
+
+def not_executed(profiles: Sequence[CellProfile], function: str) -> UsageError:
+    """The error for a function that no cell's calls execute."""
+    hint = did_you_mean(function, dict.fromkeys(symbol.name for one in profiles for symbol in one.symbols))
+    who = f"cell {profiles[0].cell} do not" if len(profiles) == 1 else f"none of the {len(profiles)} cells"
+    return UsageError(f"calls of {who} execute '{function}'", hint=hint)
 
 
 def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:

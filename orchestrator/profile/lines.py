@@ -10,9 +10,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -27,19 +27,14 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import EvidenceError, HostError, LabError
 from orchestrator.files import ScratchFolder, sha256_of
+from orchestrator.plain_text import cut, plain_line
 from orchestrator.process import run
+from orchestrator.profile.difference import not_executed
 from orchestrator.report.lcov import CoveredFunction
+from orchestrator.report.sheet import number as shown_number
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Boot, origin_of
-from orchestrator.results.stored_profile import (
-    NO_LINE,
-    CellProfile,
-    LineDifference,
-    LineProfile,
-    SourceLine,
-    SymbolProfile,
-    stem,
-)
+from orchestrator.results.stored_profile import CellProfile, Instruction, Place, SymbolProfile, stem
 
 # Of 1,000 addresses in Debian's vmlinux of 6.1 (633 MB), with inlined frames: drgn 0.3.0 needs 0.6 s, llvm-symbolizer
 # 14 0.5 to 1 s, addr2line 2.40 2 to 5 s, eu-addr2line 0.188 5 s. drgn alone also reads a module's file, in which
@@ -49,6 +44,7 @@ _LIMIT = 300.0  # seconds; of 78,000 addresses
 _LONGEST_PART = 1 << 20
 """Bytes of code; the largest function of Linux has some 50,000."""
 _LARGEST_SOURCE = 8 << 20
+_LONGEST_TITLE = 500  # characters
 
 
 class Frame(NamedTuple):
@@ -117,7 +113,7 @@ class SourceLines:
         starts = [one.address for one in self.code.named(symbol.name)] if self.code.is_module else [symbol.address]
         if not starts:
             raise self._another_build(f"it has no {symbol.title}")
-        return max(starts, key=lambda start: self._equal(symbol, start))
+        return starts[0] if len(starts) == 1 else max(starts, key=lambda start: self._equal(symbol, start))
 
     def check(self, symbols: Sequence[SymbolProfile]) -> None:
         """Raise NoDebugInfoError if most of the measured code is not in this file."""
@@ -212,57 +208,121 @@ def _modules(context: BuildContext, directory: Path, boot: Boot, cell: CellRecor
         yield Module(module.name, file, module.key, None if own.exists() else kept)
 
 
-def line_profile(profile: CellProfile, sources: Sources) -> LineProfile:
-    """A cell's instructions by source line. Raises EvidenceError if their sum is not that of the symbols."""
-    counts: dict[SourceLine, int] = defaultdict(int)
-    for symbol, found in _located(profile, sources):
-        of = sources.get(symbol.module)
-        for executed, frames in found:
-            line = SourceLine("", 0, NO_LINE, symbol.title)
-            if of is not None and frames:
-                inner = frames[0]
-                line = SourceLine(of.title(inner.file), inner.line, inner.function, symbol.title, _text(inner))
-            counts[line] += executed
-    if sum(counts.values()) != profile.executed:
-        what = f"the lines of cell {profile.cell} have {sum(counts.values())} instructions, and its symbols"
-        raise EvidenceError(f"{what} {profile.executed}")
-    return LineProfile(profile, sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+class Line(NamedTuple):
+    """A line of ``function``, which may be inlined into ``symbol``; ``text`` if the source is on this host.
 
-
-def line_differences(before: LineProfile, after: LineProfile) -> Sequence[LineDifference]:
-    """The lines that differ, the largest change first.
-
-    The executed lines of a function, inlined into the same symbol, are aligned by their texts, or where there is no
-    source by their numbers: so a line keeps its identity if code before it has changed. Between equal lines, as many
-    others on both sides are taken for lines that were changed.
+    ``file`` is a title, ``path`` is in the debug information. Without debug information the file is empty.
     """
-    sides = [_by_function(one) for one in (before, after)]
-    found: list[LineDifference] = []
-    for function in {**sides[0], **sides[1]}:
-        first, second = (side.get(function, []) for side in sides)
-        has_text = all(line.text for line, _ in (*first, *second))
-        keys = [[line.text if has_text else str(line.line) for line, _ in side] for side in (first, second)]
-        matcher = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
-        for tag, at, end, at_other, end_other in matcher.get_opcodes():
-            ones, others = first[at:end], second[at_other:end_other]
-            if tag == "equal" or (has_text and len(ones) == len(others)):
-                found += [LineDifference(other[0], one[1], other[1]) for one, other in zip(ones, others, strict=True)]
-            else:
-                found += [LineDifference(line, count, None) for line, count in ones]
-                found += [LineDifference(line, None, count) for line, count in others]
-    differing = [one for one in found if one.before != one.after]
-    return sorted(differing, key=lambda one: (-abs(one.change), one.line))
+
+    file: str
+    line: int
+    function: str
+    symbol: str
+    path: str = ""
+    text: str = ""
+
+    @property
+    def title(self) -> str:
+        """``kernel/kprobes.c:348 get_kprobe``, or ``include/linux/hash.h:78 hash_ptr in get_kprobe``."""
+        own = self.function in ("", self.symbol.partition(" [")[0])
+        name = self.symbol if own else f"{self.function} in {self.symbol}"
+        return plain_line(f"{f'{self.file}:{self.line}' if self.file else NO_LINE} {name}")
 
 
-_Counted = tuple[SourceLine, Fraction]
+NO_LINE = "(no line)"
+LineCounts = Mapping[Line, Sequence[Instruction]]
+"""The executed instructions of each line, in order."""
 
 
-def _by_function(profile: LineProfile) -> Mapping[tuple[str, str, str], Sequence[_Counted]]:
-    """The lines of each function of a file in a symbol, in order, with instructions per call."""
-    found: dict[tuple[str, str, str], list[_Counted]] = defaultdict(list)
-    for line, count in sorted(profile.lines):
-        found[line.file, stem(line.function), stem(line.symbol)].append((line, profile.profile.per_call(count)))
+def by_line(profile: CellProfile, sources: Sources) -> LineCounts:
+    """A cell's instructions by source line. Raises NoDebugInfoError."""
+    found: dict[Line, list[Instruction]] = defaultdict(list)
+    for symbol, of, located in _located(profile, sources):
+        for one, frames in zip(symbol.instructions, located, strict=True):
+            line = Line("", 0, "", symbol.title)
+            if of is not None and frames:
+                function, path, number = frames[0]
+                texts = source_text(path)
+                text = texts[number - 1].strip() if number <= len(texts) else ""
+                line = Line(of.title(path), number, function, symbol.title, path, text)
+            found[line].append(one)
     return found
+
+
+def with_lines(
+    profile: CellProfile, counts: LineCounts, names: Mapping[Line, Line] = MappingProxyType({})
+) -> CellProfile:
+    """The profile with a symbol for each line, which ``names`` may rename.
+
+    Raises EvidenceError if the sum is not that of the symbols.
+    """
+    lines: dict[tuple[str, Place], list[Instruction]] = defaultdict(list)
+    places = {symbol.title: symbol.place for symbol in profile.symbols}
+    for line, instructions in counts.items():
+        lines[cut(names.get(line, line).title, _LONGEST_TITLE), places[line.symbol]] += instructions
+    symbols = [
+        SymbolProfile.model_construct(
+            name=name, place=place, module=None, address=0, instructions=tuple(own), misses=()
+        )
+        for (name, place), own in lines.items()
+    ]
+    symbols.sort(key=lambda one: (-one.executed, one.name))
+    made = profile.model_copy(update={"symbols": tuple(symbols), "stacks": (), "caches": ()})
+    if made.executed != profile.executed:
+        what = f"the lines of cell {profile.cell} have {made.executed} instructions, and its symbols {profile.executed}"
+        raise EvidenceError(what)
+    return made
+
+
+def same_lines(before: LineCounts, after: LineCounts) -> Mapping[Line, Line]:
+    """For lines before, the lines that they are after.
+
+    The executed lines of a function, inlined into the same symbol, are aligned by their texts: so a line keeps its
+    identity if code before it has changed. Between equal lines, as many others on both sides are lines that were
+    changed. Without the source a line is known by its number.
+    """
+    found: dict[Line, Line] = {}
+    first, second = _by_function(before), _by_function(after)
+    for function in first.keys() & second.keys():
+        ones, others = first[function], second[function]
+        if not all(line.text for line in (*ones, *others)):
+            continue
+        matcher = SequenceMatcher(None, [one.text for one in ones], [one.text for one in others], autojunk=False)
+        for _, at, end, at_other, end_other in matcher.get_opcodes():
+            if end - at == end_other - at_other:
+                found |= zip(ones[at:end], others[at_other:end_other], strict=True)
+    return found
+
+
+def _by_function(lines: Iterable[Line]) -> Mapping[tuple[str, str, str], Sequence[Line]]:
+    found: dict[tuple[str, str, str], list[Line]] = defaultdict(list)
+    for line in sorted(lines):
+        found[line.file, stem(line.function), stem(line.symbol)].append(line)
+    return found
+
+
+def annotated_lines(cells: Sequence[tuple[CellProfile, LineCounts]], function: str) -> str:
+    """The source of the functions of one name with instructions per call; only executed lines where it is missing.
+
+    What is inlined follows its function. Raises UsageError if no cell's calls execute one.
+    """
+    texts: list[str] = []
+    for profile, counts in cells:
+        lines = [line for line in counts if function in (line.symbol, line.symbol.partition(" [")[0])]
+        texts += [profile.cell] if lines else []
+        for (file, name, symbol), own in sorted(
+            _by_function(lines).items(), key=lambda one: one[0][1] not in one[0][2]
+        ):
+            of = {line.line: sum(one.executed for one in counts[line]) / profile.calls for line in own}
+            source = source_text(own[0].path)
+            texts += ["", f"{name} in {symbol}, {file}" if file else f"{NO_LINE} {symbol}"]
+            for number in range(min(of), max(of) + 1) if max(of) <= len(source) else sorted(of):
+                count = shown_number(of[number]) if number in of else ""
+                text = source[number - 1] if 0 < number <= len(source) else ""
+                texts.append(f"{count:>8} {number:>6}  {text}".rstrip())
+    if not texts:
+        raise not_executed([profile for profile, _ in cells], function)
+    return "\n".join(texts)
 
 
 def coverage(
@@ -275,53 +335,44 @@ def coverage(
     """
     lines: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     functions: dict[str, dict[str, CoveredFunction]] = defaultdict(dict)
-    located = [(symbol, found) for symbol, found in _located(profile, sources) if _is_placed(symbol, sources)]
-    for module, of in sources.items():  # all at once: reading a kernel's file takes a fifth of a second
-        of.lines_of(*(part for symbol, _ in located if symbol.module == module for part in of.parts_of(symbol)))
-    for symbol, found in located:
-        of, most = sources[symbol.module], dict[tuple[Frame, ...], int]()
+    for symbol, of, located in _located(profile, sources, whole=True):
+        if of is None:
+            continue
+        most: dict[tuple[Frame, ...], int] = {}
         for frames in of.lines_of(*of.parts_of(symbol)).values():
             most |= {frames[at:]: 0 for at in range(len(frames))}
-        for executed, frames in found:
+        for one, frames in zip(symbol.instructions, located, strict=True):
             for at in range(len(frames)):
-                most[frames[at:]] = max(most.get(frames[at:], 0), executed)
+                most[frames[at:]] = max(most.get(frames[at:], 0), one.executed)
         for frames, executed in most.items():
             lines[frames[0].file][frames[0].line] += executed
-        entry = of.frames([of.start_of(symbol)])[of.start_of(symbol)]
-        if entry:
+        start = of.start_of(symbol)
+        for begin in of.frames([start])[start][-1:]:
             entered = next((one.executed for one in symbol.instructions if one.offset == 0), 0)
-            functions[entry[-1].file][symbol.name] = CoveredFunction(entry[-1].line, entered)
+            functions[begin.file][symbol.name] = CoveredFunction(begin.line, entered)
     return lines, functions
 
 
 def _located(
-    profile: CellProfile, sources: Sources
-) -> Iterator[tuple[SymbolProfile, Sequence[tuple[int, tuple[Frame, ...]]]]]:
-    """The executions and the frames of each instruction, by symbol."""
-    wanted: dict[str | None, list[int]] = defaultdict(list)
-    starts: dict[int, int] = {}
-    placed = [one for one in profile.symbols if _is_placed(one, sources)]
-    for module, of in sources.items():
-        of.check([symbol for symbol in placed if symbol.module == module])
-    for symbol in placed:
-        starts[id(symbol)] = sources[symbol.module].start_of(symbol)
-        wanted[symbol.module] += [starts[id(symbol)] + one.offset for one in symbol.instructions]
-    found = {module: sources[module].frames(addresses) for module, addresses in wanted.items()}
+    profile: CellProfile, sources: Sources, *, whole: bool = False
+) -> Iterator[tuple[SymbolProfile, SourceLines | None, Sequence[tuple[Frame, ...]]]]:
+    """Each symbol with its source, and the frames of its executed instructions; reads those of ``whole`` functions."""
+
+    def source(symbol: SymbolProfile) -> SourceLines | None:
+        return sources.get(symbol.module) if symbol.place in ("kernel", "module") else None
+
+    for one in sources.values():  # all at once: reading a kernel's file takes a fifth of a second
+        symbols = [symbol for symbol in profile.symbols if source(symbol) is one]
+        one.check(symbols)
+        one.frames(one.start_of(symbol) + here.offset for symbol in symbols for here in symbol.instructions)
+        if whole:
+            one.lines_of(*(part for symbol in symbols for part in one.parts_of(symbol)))
     for symbol in profile.symbols:
-        start, frames = starts.get(id(symbol)), found.get(symbol.module, {})
-        yield (
-            symbol,
-            [(one.executed, () if start is None else frames[start + one.offset]) for one in symbol.instructions],
-        )
-
-
-def _is_placed(symbol: SymbolProfile, sources: Sources) -> bool:
-    return symbol.place in ("kernel", "module") and symbol.module in sources
-
-
-def _text(frame: Frame) -> str:
-    lines = source_text(frame.file)
-    return lines[frame.line - 1].strip() if frame.line <= len(lines) else ""
+        of = source(symbol)
+        start = 0 if of is None else of.start_of(symbol)
+        addresses = [start + one.offset for one in symbol.instructions]
+        found = {} if of is None else of.frames(addresses)
+        yield symbol, of, [found.get(address, ()) for address in addresses]
 
 
 @lru_cache(maxsize=512)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from orchestrator.catalog.cpus import CacheName
-from orchestrator.plain_text import shown
+from orchestrator.plain_text import counted, shown
 from orchestrator.report.sheet import COUNTED, NOTHING, Grid, Row, Sheet, number, signed_figure
 from orchestrator.results.stored_profile import (
     ZERO,
@@ -51,7 +51,12 @@ _NAMED = 5
 """The most names in a sentence."""
 
 
-def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: int | None = None) -> Sheet:
+INLINED = "An inlined function counts towards its caller."
+
+
+def profile_sheet(
+    profile: CellProfile, classes: Mapping[str, Fraction], limit: int | None = None, inlined: str = INLINED
+) -> Sheet:
     """A cell's instructions per call by symbol, and by ``classes``, if any.
 
     Symbols after the first ``limit`` share a row.
@@ -68,7 +73,7 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: 
     if rest:
         symbols.append(row(others(len(rest)), sum(one.executed for one in rest), sum(one.repetitions for one in rest)))
     sums = [row("all", profile.executed, all_repetitions, "bold")]
-    sentences = ["An inlined function counts towards its caller."]
+    sentences = [inlined]
     headings = [f"per {unit}", "share"]
     if all_repetitions:
         headings.append("repetitions")
@@ -128,8 +133,7 @@ def _title_of(difference: ProfileDifference) -> str:
 
 
 def _equal(difference: ProfileDifference) -> Iterable[str]:
-    same = "1 symbol is" if difference.equal == 1 else f"{difference.equal} symbols are"
-    yield f"{same} equal in both."
+    yield f"{counted(difference.equal, difference.noun)} {'is' if difference.equal == 1 else 'are'} equal in both."
     other = difference.other_code
     if other:
         what = "1 executes" if len(other) == 1 else f"{len(other)} execute"

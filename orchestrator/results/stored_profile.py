@@ -429,54 +429,6 @@ class SymbolDifference(_Change):
         return {"symbol": self.title, **self.figures}
 
 
-NO_LINE = "(no line)"
-"""The function of instructions without debug information, or without a line in it."""
-
-
-class SourceLine(NamedTuple):
-    """A line of ``function``, which may be inlined into ``symbol``; its ``text`` if the source is on this host."""
-
-    file: str
-    line: int
-    function: str
-    symbol: str
-    text: str = ""
-
-    @property
-    def place(self) -> str:
-        return f"{self.file}:{self.line}" if self.line else self.function
-
-
-@dataclass(frozen=True)
-class LineProfile:
-    """A profile's instructions in all calls by source line, the largest first."""
-
-    profile: CellProfile
-    lines: Sequence[tuple[SourceLine, int]]
-
-    def as_json(self) -> dict[str, Any]:
-        calls = self.profile.calls
-        lines = [{**line._asdict(), "instructions": count / calls} for line, count in self.lines]
-        return {
-            "cell": self.profile.cell,
-            "calls": calls,
-            "instructions": self.profile.executed / calls,
-            "lines": lines,
-        }
-
-
-@dataclass(frozen=True)
-class LineDifference(_Change):
-    """A line's instructions per call in two profiles; None in a profile that does not execute it."""
-
-    line: SourceLine
-    before: Fraction | None
-    after: Fraction | None
-
-    def as_json(self) -> dict[str, Any]:
-        return {**self.line._asdict(), **self.figures}
-
-
 @dataclass(frozen=True)
 class InstructionDifference(_Change):
     """An instruction of a function, its ``text`` with the names of jump targets, and its executions per call.
@@ -513,7 +465,7 @@ class ProfileDifference:
     """Two profiles compared: the symbols that differ, the largest change first, and the number of ``equal`` ones.
 
     ``other_code`` has the symbols that execute as many instructions, but different ones; they are not ``equal``.
-    ``notes`` are sentences on the comparison.
+    ``notes`` are sentences on the comparison. ``noun`` is what the symbols are: of a profile by lines they are lines.
     """
 
     before: CellProfile
@@ -522,6 +474,7 @@ class ProfileDifference:
     equal: int
     other_code: Sequence[str] = ()
     notes: Sequence[str] = ()
+    noun: str = "symbol"
 
     @property
     def totals(self) -> tuple[Fraction, Fraction]:
