@@ -22,9 +22,10 @@ from orchestrator.cli import one_guest, options
 from orchestrator.cli.commits import ExperimentRequest, profiled_on_kernels
 from orchestrator.cli.compared import RunCell, cells_of_run, difference_of, find_named, stored_pairs
 from orchestrator.cli.measuring import Measurer, outcome
-from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.errors import BuildError, ConfigError, HostError, LabError, UsageError
 from orchestrator.experiment.file import load_experiment
 from orchestrator.files import ScratchFolder
+from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.paths import lab_dir
 from orchestrator.probes.placement import FunctionPlaces, answered, places_of
 from orchestrator.probes.point import wrong_point_reason
@@ -248,11 +249,16 @@ def _profiled(run: str, cell: str | None) -> Sequence[RunCell]:
 
 def _sources(context: BuildContext, one: RunCell) -> Sources:
     """The sources of a stored cell; the run's experiment has the place of a user's kernel."""
-    file, names = one.run.directory / EXPERIMENT_FILE, [one.cell.kernel]
-    if file.is_file():
-        names[:0] = [name for t in load_experiment(file, kinds()).tables for name in t.table.all_kernels]
-    spec = next(spec for spec in map(kernel_spec, names) if spec.name == one.cell.kernel)
-    return stored_sources(context, one.run.directory, one.cell, spec)
+    name, directory = one.cell.kernel, one.run.directory
+    try:
+        spec = kernel_spec(name)
+    except ConfigError:
+        tables = load_experiment(directory / EXPERIMENT_FILE, kinds(), (), qemu_cpu_names).tables
+        own = {spec.name: spec for t in tables for spec in map(kernel_spec, t.table.all_kernels)}
+        if name not in own:
+            raise
+        spec = own[name]
+    return stored_sources(context, directory, one.cell, spec)
 
 
 def _by_line(context: BuildContext, pair: tuple[RunCell, RunCell]) -> ProfileDifference:

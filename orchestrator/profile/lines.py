@@ -275,23 +275,28 @@ def with_lines(
 
 
 def same_lines(before: LineCounts, after: LineCounts) -> Mapping[Line, Line]:
-    """For lines before, the lines that they are after.
+    """For lines before, the lines that they are after, or a name of their own if another line now has their number.
 
     The executed lines of a function, inlined into the same symbol, are aligned by their texts: so a line keeps its
     identity if code before it has changed. Between equal lines, as many others on both sides are lines that were
-    changed. Without the source a line is known by its number.
+    changed. Without the source a line is known by its distance from the function's first one, which is always executed.
     """
     found: dict[Line, Line] = {}
     first, second = _by_function(before), _by_function(after)
-    for function in first.keys() & second.keys():
-        ones, others = first[function], second[function]
-        if not all(line.text for line in (*ones, *others)):
-            continue
-        matcher = SequenceMatcher(None, [one.text for one in ones], [one.text for one in others], autojunk=False)
-        for _, at, end, at_other, end_other in matcher.get_opcodes():
-            if end - at == end_other - at_other:
+    for (file, name, symbol), ones in first.items():
+        others = second.get((file, name, symbol), [])
+        has_text = all(line.text for line in (*ones, *others))
+        keys: list[list[object]] = [[line.text for line in side] for side in (ones, others)]
+        if not has_text:
+            keys = [[line.line - side[0].line for line in side] for side in (ones, others)]
+            if keys[0] != keys[1] and name != symbol.partition(" [")[0]:  # of an inlined function any line may be first
+                keys = [[line.line for line in side] for side in (ones, others)]
+        for tag, at, end, at_other, end_other in SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_opcodes():
+            if tag == "equal" or (has_text and end - at == end_other - at_other):
                 found |= zip(ones[at:end], others[at_other:end_other], strict=True)
-    return found
+    titles = {line.title for line in after}
+    others_now = {line for line in before if line not in found and line.file and line.title in titles}
+    return found | {line: line._replace(file=f"before: {line.file}") for line in others_now}
 
 
 def _by_function(lines: Iterable[Line]) -> Mapping[tuple[str, str, str], Sequence[Line]]:
