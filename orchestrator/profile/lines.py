@@ -336,21 +336,22 @@ def coverage(
     """How often each line of the executed functions was executed, 0 for not at all, and the functions.
 
     By file, as ``lcov_text`` takes them. A line counts as often as its most executed instruction, for each place that
-    it is inlined to; a line with a call that was inlined counts as well.
+    it is inlined to; a call that was inlined as often as its rarest instruction.
     """
     lines: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     functions: dict[str, dict[str, CoveredFunction]] = defaultdict(dict)
-    for symbol, of, located in _located(profile, sources, whole=True):
+    for symbol, of, located in _located(profile, sources, is_whole=True):
         if of is None:
             continue
-        most: dict[tuple[Frame, ...], int] = {}
-        for frames in of.lines_of(*of.parts_of(symbol)).values():
-            most |= {frames[at:]: 0 for at in range(len(frames))}
+        whole = set(of.lines_of(*of.parts_of(symbol)).values())
+        counts = {frames[at:]: 0 for frames in whole for at in range(len(frames))}
         for one, frames in zip(symbol.instructions, located, strict=True):
-            for at in range(len(frames)):
-                most[frames[at:]] = max(most.get(frames[at:], 0), one.executed)
-        for frames, executed in most.items():
-            lines[frames[0].file][frames[0].line] += executed
+            counts[frames] = max(counts.get(frames, 0), one.executed)
+            for at in range(1, len(frames)):  # an inlined loop is called as often as its rarest instruction
+                counts[frames[at:]] = min(counts.get(frames[at:]) or one.executed, one.executed)
+        for frames, executed in counts.items():
+            if frames:
+                lines[frames[0].file][frames[0].line] += executed
         start = of.start_of(symbol)
         for begin in of.frames([start])[start][-1:]:
             entered = next((one.executed for one in symbol.instructions if one.offset == 0), 0)
@@ -359,9 +360,9 @@ def coverage(
 
 
 def _located(
-    profile: CellProfile, sources: Sources, *, whole: bool = False
+    profile: CellProfile, sources: Sources, *, is_whole: bool = False
 ) -> Iterator[tuple[SymbolProfile, SourceLines | None, Sequence[tuple[Frame, ...]]]]:
-    """Each symbol with its source, and the frames of its executed instructions; reads those of ``whole`` functions."""
+    """Each symbol with its source, and the frames of its executed instructions; those of whole functions are read."""
 
     def source(symbol: SymbolProfile) -> SourceLines | None:
         return sources.get(symbol.module) if symbol.place in ("kernel", "module") else None
@@ -370,7 +371,7 @@ def _located(
         symbols = [symbol for symbol in profile.symbols if source(symbol) is one]
         one.check(symbols)
         one.frames(one.start_of(symbol) + here.offset for symbol in symbols for here in symbol.instructions)
-        if whole:
+        if is_whole:
             one.lines_of(*(part for symbol in symbols for part in one.parts_of(symbol)))
     for symbol in profile.symbols:
         of = source(symbol)
