@@ -189,7 +189,7 @@ def module_debug_info(context: BuildContext, kernel: Kernel, module: Module) -> 
                 kernel, here, [*_variables(context, module), f"KCFLAGS={flags}", f"KAFLAGS={flags}"]
             )
             made = next(scratch.rglob(f"{module.file.name}"), None)
-            if finished.status != 0 or made is None:
+            if finished.status != 0 or made is None or not has_debug_info(made):
                 raise BuildError(f"module {module.name} does not build with -g", detail=finished.complaint())
             shutil.copy(made, folder / module.file.name)
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 ARCHITECTURES = ("amd64", "i386")
 
@@ -58,14 +60,25 @@ class DebianArchive:
         """Its address for apt."""
         return f"file:{self.folder}"
 
-    def publish(self, name: str, version: str, architecture: str, depends: str = "", more: str = "") -> Path:
-        """Add a package, /opt/NAME in it, to the suite's lists and sign them."""
+    def publish(
+        self,
+        name: str,
+        version: str,
+        architecture: str,
+        depends: str = "",
+        more: str = "",
+        files: Mapping[str, Path] = MappingProxyType({}),
+    ) -> Path:
+        """Add a package, /opt/NAME and ``files`` in it, to the suite's lists and sign them."""
         tree, pool = self.folder / "tree", self.folder / "pool"
         (tree / "DEBIAN").mkdir(parents=True)
         (tree / "DEBIAN").chmod(0o755)  # dpkg-deb takes none that a umask of 077 makes
         (tree / "opt").mkdir()
         pool.mkdir(exist_ok=True)
         (tree / "opt" / name).write_text(f"{name} {version} for {architecture}\n")
+        for place, content_of in files.items():
+            (tree / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(content_of, tree / place)
         control = f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\n"
         control += "Maintainer: Tests <tests@archive.invalid>\nDescription: a test\n"
         control += f"Depends: {depends}\n" if depends else ""

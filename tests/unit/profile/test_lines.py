@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is each instruction counted for its source line, inlined or not, and does a line stay itself when it moves?"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.artifacts.debug_info import NoDebugInfoError
+from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.artifacts.module_files import module_code
+from orchestrator.errors import EvidenceError, UsageError
+from orchestrator.process import Finished
+from orchestrator.profile import lines as subject
+from orchestrator.profile.lines import (
+    Frame,
+    Line,
+    SourceLines,
+    annotated_lines,
+    by_line,
+    coverage,
+    same_lines,
+    with_lines,
+)
+from orchestrator.report.lcov import lcov_text
+from orchestrator.results.stored_profile import (
+    CellProfile,
+    Instruction,
+    ProfileDifference,
+    SymbolProfile,
+    difference,
+)
+
+SOURCE = """\
+extern volatile int total;
+static inline __attribute__((always_inline)) void add(int count)
+{
+\ttotal += count;
+}
+void outer(int count)
+{
+\tadd(count);
+\tif (count > 5)
+\t\ttotal = 1;
+}
+__attribute__((section(".init.text"))) void first(void)
+{
+\ttotal = 2;
+}
+"""
+CALLS = 10
+
+
+def compiled(folder: Path, *flags: str, source: str = SOURCE) -> SourceLines:
+    folder.mkdir(exist_ok=True)
+    (folder / "x.c").write_text(source)
+    command = ["gcc", "-O2", "-fcf-protection=none", "-ffreestanding", *flags, "-c", "x.c", "-o", "x.ko"]
+    subprocess.run(command, cwd=folder, check=True)
+    return SourceLines(folder / "x.ko", module_code(folder / "x.ko"), [folder])
+
+
+@pytest.fixture(scope="module", params=["-m64", "-m32"])
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SourceLines:
+    return compiled(tmp_path_factory.mktemp("lines"), "-g", request.param)
+
+
+def executed(of: SourceLines, *names: str, times: int = CALLS) -> CellProfile:
+    """A profile of so many executions of each instruction of these functions, and of a program."""
+    symbols = [SymbolProfile(name="program", place="user", address=0, instructions=(Instruction(64, "90", 7 * CALLS),))]
+    for name in names:
+        start = of.code.address(name)
+        assert start is not None
+        part = range(start, of.code.following(start) or start)
+        places = sorted([*of.lines_of(part), part.stop])
+        instructions = [
+            Instruction(at - start, of.code.read(at, end - at).hex(), times) for at, end in pairwise(places)
+        ]
+        symbols.append(
+            SymbolProfile(name=name, place="module", module="x", address=0, instructions=tuple(instructions))
+        )
+    return CellProfile(cell="m/k/p", arch="i386", calls=CALLS, has_details=False, symbols=tuple(symbols))
+
+
+def line_number(text: str) -> int:
+    return SOURCE.splitlines().index(text) + 1
+
+
+def test_inlined_frames_and_sections(found: SourceLines) -> None:
+    starts = {name: found.code.function(name) or 0 for name in ("outer", "first")}
+    lines = found.lines_of(range(starts["outer"], (found.code.following(starts["outer"]) or 0)))
+    inlined = [frames for frames in lines.values() if len(frames) == 2]
+    assert [(one.function, one.line) for one in inlined[0]] == [
+        ("add", line_number("\ttotal += count;")),
+        ("outer", line_number("\tadd(count);")),
+    ]
+    # Both sections begin at 0 in the file.
+    assert {frames[-1].function for frames in found.frames(starts.values()).values()} == {"outer", "first"}
+
+
+def test_the_sum_over_lines_is_that_over_symbols(found: SourceLines) -> None:
+    profile = executed(found, "outer", "first")
+    lines = by_line(profile, {"x": found})
+    lined = with_lines(profile, lines)
+    assert lined.executed == profile.executed
+    titles = {symbol.name for symbol in lined.symbols}
+    assert f"x.c:{line_number(chr(9) + 'total += count;')} add in outer [x]" in titles
+    assert f"x.c:{line_number(chr(9) + 'total = 2;')} first [x]" in titles
+    assert "(no line) program" in titles
+    (without,) = (one for one in lined.symbols if one.name == "(no line) program")
+    assert without.place == "user"
+    with pytest.raises(EvidenceError, match="lines of cell m/k/p have"):
+        with_lines(profile, dict(list(lines.items())[1:]))
+
+
+def test_the_source_beside_its_counts(found: SourceLines) -> None:
+    profile = executed(found, "outer")
+    text = annotated_lines([(profile, by_line(profile, {"x": found}))], "outer")
+    assert "add in outer [x], x.c" in text
+    assert any(line.split()[1:] == ["4", "total", "+=", "count;"] for line in text.splitlines())
+    with pytest.raises(UsageError, match="do not execute 'inner'"):
+        annotated_lines([(profile, by_line(profile, {"x": found}))], "inner")
+
+
+def test_lines_that_were_not_executed_are_in_the_tracefile(found: SourceLines) -> None:
+    profile = executed(found, "outer")
+    skipped = line_number("\t\ttotal = 1;")
+    outer = profile.symbols[-1]
+    start = found.code.function("outer") or 0
+    kept = [
+        one
+        for one in outer.instructions
+        if all(frame.line != skipped for frame in found.frames([start + one.offset])[start + one.offset])
+    ]
+    changed = outer.model_copy(update={"instructions": tuple(kept)})
+    lines, functions = coverage(profile.model_copy(update={"symbols": (changed,)}), {"x": found})
+    ((file, counts),) = lines.items()
+    assert Path(file).name == "x.c"
+    assert counts[skipped] == 0
+    assert counts[line_number("\tadd(count);")] == CALLS
+    assert functions[file]["outer"].executed == CALLS
+    text = lcov_text(lines, functions)
+    assert f"DA:{skipped},0\n" in text
+    assert text.startswith(f"TN:\nSF:{file}\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "source", "expected"),
+    [
+        ((), SOURCE, "the debug information cannot be read"),
+        (("-g",), SOURCE.replace("total += count", "total ^= count * 77; total -= 3"), "another build's code"),
+        (("-g",), SOURCE.replace("outer", "inner"), "another build's code than the measured one: it has no outer"),
+    ],
+)
+def test_a_file_of_something_else(
+    found: SourceLines, tmp_path: Path, flags: Iterable[str], source: str, expected: str
+) -> None:
+    profile = executed(found, "outer")
+    other = compiled(tmp_path / "other", *flags, "-m64" if found.code.word == 8 else "-m32", source=source)
+    with pytest.raises(NoDebugInfoError, match=expected) as raised:
+        by_line(profile, {"x": other})
+    assert str(raised.value).splitlines()[0].startswith(str(tmp_path))
+
+
+def lines_of(texts: Iterable[str], first: int) -> dict[Line, list[Instruction]]:
+    """A function whose lines from ``first`` on have these texts, each executed as often as it is long."""
+    return {
+        Line("x.c", first + at, "f", "f", "/x.c", text): [Instruction(at, "90", len(text))]
+        for at, text in enumerate(texts)
+    }
+
+
+def compared(before: dict[Line, list[Instruction]], after: dict[Line, list[Instruction]]) -> ProfileDifference:
+    def profile(lines: dict[Line, list[Instruction]]) -> CellProfile:
+        own = tuple(one for instructions in lines.values() for one in instructions)
+        symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=own)
+        return CellProfile(cell="m/k/p", arch="i386", calls=1, has_details=False, symbols=(symbol,))
+
+    first = with_lines(profile(before), before, same_lines(before, after))
+    return difference(first, with_lines(profile(after), after))
+
+
+TEXTS = st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=12)
+
+
+@given(TEXTS, st.integers(0, 50))
+def test_a_line_that_only_moved_is_equal(texts: list[str], moved: int) -> None:
+    assert compared(lines_of(texts, 10), lines_of(texts, 10 + moved)).symbols == []
+
+
+@given(TEXTS, TEXTS)
+def test_lines_that_changed_add_up(texts: list[str], others: list[str]) -> None:
+    found = compared(lines_of(texts, 10), lines_of(others, 12))
+    change = sum(map(len, others)) - sum(map(len, texts))
+    assert sum(one.change for one in found.symbols) == change
+
+
+def test_the_line_that_was_changed_is_named() -> None:
+    found = compared(lines_of(["int i;", "add(1);", "end"], 10), lines_of(["int i;", "add(1000);", "end"], 20))
+    assert [(one.title, one.change) for one in found.symbols] == [("x.c:21 f", Fraction(3))]
+
+
+def test_another_line_of_the_same_number_is_not_the_same() -> None:
+    found = compared(lines_of(["gone;", "stays"], 10), lines_of(["stays", "is new", "twice"], 10))
+    assert {one.title for one in found.symbols} == {"before: x.c:10 f", "x.c:11 f", "x.c:12 f"}
+
+
+def test_without_the_source_the_distance_from_the_first_line_counts() -> None:
+    before = {Line("x.c", at, "f", "f"): [Instruction(at, "90", at)] for at in (10, 12, 17)}
+    after = {Line("x.c", at + 100, "f", "f"): [Instruction(at, "90", at)] for at in (10, 12, 18)}
+    assert {one.title for one in compared(before, after).symbols} == {"x.c:17 f", "x.c:118 f"}
+
+
+ANSWERS = st.one_of(
+    st.text(),
+    st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=4)).map(json.dumps),
+)
+
+
+def is_sound(answer: str) -> bool:
+    """Whether it has the frames of two addresses."""
+    try:
+        both = json.loads(answer)
+        return len(both) == 2 and all(
+            isinstance(function, str) and isinstance(file, str) and 0 <= line < 1 << 31
+            for frames in both
+            for function, file, line in frames
+        )
+    except (ValueError, TypeError):
+        return False
+
+
+FRAMES = st.lists(st.tuples(st.text(), st.text(), st.integers()), max_size=3)
+ANSWERS = ANSWERS | st.lists(FRAMES, min_size=1, max_size=3).map(json.dumps)
+
+
+@given(ANSWERS, st.sampled_from([0, 0, 0, 1, -11]))
+def test_a_reader_that_says_anything(answer: str, status: int) -> None:
+    class Fixed(SourceLines):
+        def __init__(self) -> None:
+            self.file, self._known, self._roots = Path("x.ko"), {}, []
+            self.code = CODE
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subject, "run", lambda argv, **_: Finished(tuple(argv), status, answer, ""))
+        raises = pytest.raises(NoDebugInfoError, match="the debug information cannot be read")
+        with raises if status or not is_sound(answer) else contextlib.nullcontext():
+            found = Fixed().frames([1, 2])
+            assert all(isinstance(one, Frame) and one.line > 0 for frames in found.values() for one in frames)
+
+
+CODE = KernelCode([], b"", 8, [], {}, is_module=True)
