@@ -195,7 +195,7 @@ def module_debug_info(context: BuildContext, kernel: Kernel, module: Module) -> 
 
     inputs = {"kernel": kernel.key, "module": module.key, "compiler": kernel.toolchain.version}
     found = context.cache.obtain(_KIND, inputs, f"debug information of {module.name}", build).path / module.file.name
-    if module.file.exists() and not is_same_code(module.file, found):
+    if not is_same_code(module.file, found):
         raise NoDebugInfoError(f"another build's code than that of module {module.name}", where=str(found))
     return found
 

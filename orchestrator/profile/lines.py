@@ -6,9 +6,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import posixpath
+import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
@@ -27,13 +28,13 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import EvidenceError, HostError, LabError
 from orchestrator.files import ScratchFolder, sha256_of
-from orchestrator.plain_text import cut, plain_line
+from orchestrator.plain_text import cut, plain_line, plain_text
 from orchestrator.process import run
 from orchestrator.profile.difference import not_executed
 from orchestrator.report.lcov import CoveredFunction
 from orchestrator.report.sheet import number as shown_number
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import Boot, origin_of
+from orchestrator.results.origin import Boot, BootModule, origin_of
 from orchestrator.results.stored_profile import CellProfile, Instruction, Place, SymbolProfile, stem
 
 # Of 1,000 addresses in Debian's vmlinux of 6.1 (633 MB), with inlined frames: drgn 0.3.0 needs 0.6 s, llvm-symbolizer
@@ -177,35 +178,41 @@ def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spe
     if sha256_of(kernel.image) != boot.kernel.image_sha256:
         what = f"kernel {spec.name} is another build's than that of the run"
         raise NoDebugInfoError(what, where=str(kernel.image), hint="measure the cell again")
-    makers: dict[str | None, Callable[[], SourceLines]] = {
-        module.name: lambda module=module: SourceLines.of_module(module_debug_info(context, kernel, module), kernel)  # type: ignore[misc]
-        for module in _modules(context, directory, boot, cell)
-    }
-    makers[None] = lambda: SourceLines.of_kernel(kernel_debug_info(context, kernel), kernel)
     found: dict[str | None, SourceLines] = {}
     failures: list[LabError] = []
-    for name, make in makers.items():
+    for name, recorded in {**_modules(boot, cell), None: None}.items():
         try:
-            found[name] = make()
+            if recorded is None:
+                found[None] = SourceLines.of_kernel(kernel_debug_info(context, kernel), kernel)
+            else:
+                module = _measured(context, directory / "modules" / spec.name, recorded)
+                found[name] = SourceLines.of_module(module_debug_info(context, kernel, module), kernel)
         except LabError as error:
             failures.append(error)
     if not found:
         raise failures[0]
     for failure in failures:
-        context.say(f"no lines: {failure.what}")
+        context.say(f"no lines: {failure.what}{f' ({failure.hint})' if failure.hint else ''}")
     return found
 
 
-def _modules(context: BuildContext, directory: Path, boot: Boot, cell: CellRecord) -> Iterator[Module]:
-    """The modules of a stored cell, with the sources that the run has kept."""
-    for name, module in boot.modules.items():
-        if name.partition(": ")[0] != cell.id:
-            continue
-        kept = directory / "modules" / boot.kernel.name / f"{module.name}-{module.key[:8]}"
-        own = kept / f"{module.name}.ko"
-        places = [context.cache.root / "modules" / module.key, context.cache.root / "module-folders" / module.key[:24]]
-        file = next((place / own.name for place in places if (place / own.name).exists()), own)
-        yield Module(module.name, file, module.key, None if own.exists() else kept)
+def _modules(boot: Boot, cell: CellRecord) -> dict[str | None, BootModule | None]:
+    return {module.name: module for name, module in boot.modules.items() if name.partition(": ")[0] == cell.id}
+
+
+def _measured(context: BuildContext, kept: Path, module: BootModule) -> Module:
+    """A stored cell's module in the cache, or a user's .ko in the run.
+
+    The sources that the run has kept are not compiled: it may come from another machine. Raises NoDebugInfoError.
+    """
+    name, key, cache = module.name, module.key.partition("-")[0], context.cache.root
+    places = [cache / "modules" / key, cache / "module-folders" / key, kept / f"{name}-{key[:8]}"]
+    if re.fullmatch(r"\w{1,64}", name) and re.fullmatch(r"[0-9a-f]{24,64}", key):
+        for place in places:
+            file = place / f"{name}.ko"
+            if file.is_file() and sha256_of(file) == module.file_sha256:
+                return Module(name, file, module.key, None if place == places[-1] else place / "sources")
+    raise NoDebugInfoError(f"module {name} of the run is not in the cache any more", hint="measure the cell again")
 
 
 class Line(NamedTuple):
@@ -324,10 +331,10 @@ def annotated_lines(cells: Sequence[tuple[CellProfile, LineCounts]], function: s
             for number in range(min(of), max(of) + 1) if max(of) <= len(source) else sorted(of):
                 count = shown_number(of[number]) if number in of else ""
                 text = source[number - 1] if 0 < number <= len(source) else ""
-                texts.append(f"{count:>8} {number:>6}  {text}".rstrip())
+                texts.append(f"{count:>8} {number or '':>6}  {text}".rstrip())
     if not texts:
         raise not_executed([profile for profile, _ in cells], function)
-    return "\n".join(texts)
+    return plain_text("\n".join(texts))
 
 
 def coverage(

@@ -74,7 +74,9 @@ class _Image(_Part):
     packages: Texts = {}
 
 
-class _Module(_Part):
+class BootModule(_Part):
+    """A module that was loaded: the key of its artifact, and the digest of its file."""
+
     name: Text = ""
     key: Text = ""
     file_sha256: Text = ""
@@ -96,7 +98,7 @@ class Boot(_Part):
     image: _Image | None = None
     work: Texts = {}
     initramfs_sha256: Text = ""
-    modules: dict[str, _Module] = {}
+    modules: dict[str, BootModule] = {}
     """By cell, or by ``CELL: MODULE`` if a cell has several."""
     inputs: dict[str, dict[Text, _Input]] = {}
     sources: dict[Text, Texts] = {}

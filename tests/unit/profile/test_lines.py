@@ -14,11 +14,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiled_cells import list5
+from tiny_modules import tiny_kernel
 
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.debug_info import NoDebugInfoError
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.module_files import module_code
 from orchestrator.errors import EvidenceError, UsageError
+from orchestrator.files import sha256_of
 from orchestrator.process import Finished
 from orchestrator.profile import lines as subject
 from orchestrator.profile.lines import (
@@ -29,6 +33,7 @@ from orchestrator.profile.lines import (
     by_line,
     coverage,
     same_lines,
+    stored_sources,
     with_lines,
 )
 from orchestrator.report.lcov import lcov_text
@@ -168,6 +173,41 @@ def test_a_file_of_something_else(
     with pytest.raises(NoDebugInfoError, match=expected) as raised:
         by_line(profile, {"x": other})
     assert str(raised.value).splitlines()[0].startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["mine", "../../mine", "mine\nyours", ""])
+@pytest.mark.parametrize("key", ["0" * 24, "..", "a", f"{'1' * 24}-2"])
+def test_the_module_of_a_run_from_elsewhere_is_not_compiled(
+    context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, key: str
+) -> None:
+    kernel = tiny_kernel(tmp_path / "kernel")
+    kernel.image.write_bytes(b"the image")
+    monkeypatch.setattr(subject, "ready_kernel", lambda *_: kernel)
+    folder = tmp_path / "run" / "modules" / kernel.spec.name / f"mine-{key[:8]}"
+    folder.mkdir(parents=True)
+    (folder / "Kbuild").write_text("$(shell touch touched)\nobj-m := mine.o\n")
+    (cell,) = list5(tmp_path / "run")
+    boot = {
+        "name": "boot1/guest1",
+        "kernel": {"name": kernel.spec.name, "image_sha256": sha256_of(kernel.image)},
+        "modules": {cell.id: {"name": name, "key": key, "file_sha256": "0" * 64}},
+        "cells": [cell.id],
+    }
+    (tmp_path / "run" / "provenance.json").write_text(json.dumps({"boots": [boot]}))
+    with pytest.raises(NoDebugInfoError, match="is not in the cache any more"):
+        stored_sources(context, tmp_path / "run", cell, kernel.spec)
+    boot["kernel"] = {"name": kernel.spec.name, "image_sha256": "0" * 64}
+    (tmp_path / "run" / "provenance.json").write_text(json.dumps({"boots": [boot]}))
+    with pytest.raises(NoDebugInfoError, match="is another build's than that of the run"):
+        stored_sources(context, tmp_path / "run", cell, kernel.spec)
+    (tmp_path / "run" / "provenance.json").unlink()
+    with pytest.raises(NoDebugInfoError, match="does not record what cell"):
+        stored_sources(context, tmp_path / "run", cell, kernel.spec)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> BuildContext:
+    return BuildContext(Cache(tmp_path / "cache"), offline=True)
 
 
 def lines_of(texts: Iterable[str], first: int) -> dict[Line, list[Instruction]]:
