@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -12,13 +13,7 @@ from elftools.elf.sections import NoteSection
 
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.debian import (
-    AptRoot,
-    NoSuchPackageError,
-    Package,
-    PackageSet,
-    pinned_artifact,
-)
+from orchestrator.artifacts.debian import AptRoot, NoSuchPackageError, Package, PackageSet, pinned_artifact
 from orchestrator.artifacts.kernel_build import compile_kernel, merged, sound_source
 from orchestrator.artifacts.kernel_code import VMLINUX
 from orchestrator.artifacts.kernels import Kernel, extract
@@ -63,11 +58,11 @@ def kernel_debug_info(context: BuildContext, kernel: Kernel) -> Path:
         found = _built(context, kernel)
     else:
         found = _packaged(context, kernel)
-    elf = extract(kernel.image.read_bytes()) if spec.tree is not None else None
     with ScratchFolder("orchestrator-debug-info-") as scratch:
-        if elf is not None:
+        booted = extract(kernel.image.read_bytes()) if spec.tree is not None else None
+        if booted is not None:
             measured = scratch / VMLINUX
-            measured.write_bytes(elf)
+            measured.write_bytes(booted)
         if not is_same_code(measured, found):
             raise NoDebugInfoError(f"another build's vmlinux than that of kernel {spec.name}", where=str(found))
     return found
@@ -75,12 +70,8 @@ def kernel_debug_info(context: BuildContext, kernel: Kernel) -> Path:
 
 def has_debug_info(file: Path) -> bool:
     """Whether an ELF file has DWARF. Raises NoDebugInfoError for another file."""
-    try:
-        with file.open("rb") as opened:
-            elf = ELFFile(opened)
-            return any(elf.get_section_by_name(name) is not None for name in (".debug_info", ".zdebug_info"))
-    except (OSError, *DAMAGED) as error:
-        raise NoDebugInfoError(f"the debug information cannot be read ({error})", where=str(file)) from None
+    with _opened(file) as elf:
+        return any(elf.get_section_by_name(name) is not None for name in (".debug_info", ".zdebug_info"))
 
 
 def is_same_code(measured: Path, found: Path) -> bool:
@@ -92,18 +83,19 @@ def is_same_code(measured: Path, found: Path) -> bool:
 
 def _identity(file: Path) -> tuple[str, bytes]:
     """The GNU build id, empty if there is none, and the bytes of the text."""
+    with _opened(file) as elf:
+        sections = [section for section in elf.iter_sections() if isinstance(section, NoteSection)]
+        notes = (note for section in sections for note in section.iter_notes())
+        build = next((str(note["n_desc"]) for note in notes if note["n_type"] == "NT_GNU_BUILD_ID"), "")
+        text = elf.get_section_by_name(".text")
+        return build, b"" if text is None else text.data()
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[ELFFile]:
     try:
-        with file.open("rb") as opened:
-            elf = ELFFile(opened)
-            notes = (
-                note
-                for section in elf.iter_sections()
-                if isinstance(section, NoteSection)
-                for note in section.iter_notes()
-            )
-            build = next((str(note["n_desc"]) for note in notes if note["n_type"] == "NT_GNU_BUILD_ID"), "")
-            text = elf.get_section_by_name(".text")
-            return build, b"" if text is None else text.data()
+        with file.open("rb") as content:
+            yield ELFFile(content)
     except (OSError, *DAMAGED) as error:
         raise NoDebugInfoError(f"the code cannot be read ({error})", where=str(file)) from None
 
