@@ -26,8 +26,8 @@ from orchestrator.process import run
 from orchestrator.program import check_installed
 
 _KIND = "debug-info"
-_DWARF = ("CONFIG_DEBUG_INFO", "CONFIG_DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT")
-"""The second chooses the first since Linux 5.18 (commit f9b3cd245784)."""
+_COMPILED = ("vmlinux", "KCFLAGS=-g", "KAFLAGS=-g")
+"""Not CONFIG_DEBUG_INFO: another configuration in the image (IKCONFIG) moves what is behind it."""
 _UNPACK_LIMIT = 900.0
 _EXTRACT = 'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --wildcards "$3"'
 """The package of 5 GB is unpacked on the way; a broken pipe breaks tar's archive, too."""
@@ -137,7 +137,7 @@ def _built(context: BuildContext, kernel: Kernel) -> Path:
     """The same kernel compiled with debug information: its kept build tree has none."""
     spec = kernel.spec
     assert spec.source is not None
-    wanted = merged(spec) + "".join(f"{option}=y\n" for option in _DWARF if "CONFIG_DEBUG_INFO" not in kernel.config)
+    wanted = merged(spec)
 
     def build(folder: Path) -> None:
         check_installed("kernel-packages.txt", "building a kernel")
@@ -145,11 +145,11 @@ def _built(context: BuildContext, kernel: Kernel) -> Path:
         context.say(f"building {spec.name} with debug information: 4 GB meanwhile, some 15 minutes of one CPU, once")
         tree = folder / "build"
         tree.mkdir()
-        compile_kernel(context, spec, source.path / "linux", wanted, tree, kernel.toolchain, ["vmlinux"])
+        compile_kernel(context, spec, source.path / "linux", wanted, tree, kernel.toolchain, _COMPILED)
         (tree / VMLINUX).rename(folder / VMLINUX)
         shutil.rmtree(tree)
 
-    inputs = {"kernel": kernel.key, "config": wanted}
+    inputs = {"kernel": kernel.key, "make": list(_COMPILED)}
     label = f"debug information of {spec.name}"
     if context.cache.get(_KIND, inputs) is None:
         context.need_network(label)  # a build takes as long as a download: offline excludes both
