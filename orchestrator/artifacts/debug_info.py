@@ -137,7 +137,6 @@ def _built(context: BuildContext, kernel: Kernel) -> Path:
     """The same kernel compiled with debug information: its kept build tree has none."""
     spec = kernel.spec
     assert spec.source is not None
-    wanted = merged(spec)
 
     def build(folder: Path) -> None:
         check_installed("kernel-packages.txt", "building a kernel")
@@ -145,7 +144,7 @@ def _built(context: BuildContext, kernel: Kernel) -> Path:
         context.say(f"building {spec.name} with debug information: 4 GB meanwhile, some 15 minutes of one CPU, once")
         tree = folder / "build"
         tree.mkdir()
-        compile_kernel(context, spec, source.path / "linux", wanted, tree, kernel.toolchain, _COMPILED)
+        compile_kernel(context, spec, source.path / "linux", merged(spec), tree, kernel.toolchain, _COMPILED)
         (tree / VMLINUX).rename(folder / VMLINUX)
         shutil.rmtree(tree)
 
