@@ -337,28 +337,39 @@ def annotated_lines(cells: Sequence[tuple[CellProfile, LineCounts]], function: s
     return plain_text("\n".join(texts))
 
 
+def executed_lines(executed: Iterable[tuple[int, tuple[Frame, ...]]]) -> Iterator[tuple[Frame, int]]:
+    """How often lines were executed, from the executions of each instruction: for each place that one is inlined to.
+
+    A line counts as often as its most executed instruction, a line that only calls an inlined function as often as the
+    rarest one there.
+    """
+    counts: dict[tuple[Frame, ...], int] = {}
+    calls: dict[tuple[Frame, ...], int] = {}
+    for count, frames in executed:
+        if frames:
+            counts[frames] = max(counts.get(frames, 0), count)
+        for at in range(1, len(frames)):  # an inlined loop is called as often as its rarest instruction
+            known = calls.get(frames[at:], 0)
+            calls[frames[at:]] = min(known or count, count or known)
+    return ((frames[0], max(counts.get(frames, 0), calls.get(frames, 0))) for frames in {**counts, **calls})
+
+
 def coverage(
     profile: CellProfile, sources: Sources
 ) -> tuple[Mapping[str, Mapping[int, int]], Mapping[str, Mapping[str, CoveredFunction]]]:
     """How often each line of the executed functions was executed, 0 for not at all, and the functions.
 
-    By file, as ``lcov_text`` takes them. A line counts as often as its most executed instruction, for each place that
-    it is inlined to; a call that was inlined as often as its rarest instruction.
+    By file, as ``lcov_text`` takes them.
     """
     lines: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     functions: dict[str, dict[str, CoveredFunction]] = defaultdict(dict)
     for symbol, of, located in _located(profile, sources, is_whole=True):
         if of is None:
             continue
-        whole = set(of.lines_of(*of.parts_of(symbol)).values())
-        counts = {frames[at:]: 0 for frames in whole for at in range(len(frames))}
-        for one, frames in zip(symbol.instructions, located, strict=True):
-            counts[frames] = max(counts.get(frames, 0), one.executed)
-            for at in range(1, len(frames)):  # an inlined loop is called as often as its rarest instruction
-                counts[frames[at:]] = min(counts.get(frames[at:]) or one.executed, one.executed)
-        for frames, executed in counts.items():
-            if frames:
-                lines[frames[0].file][frames[0].line] += executed
+        whole = [(0, frames) for frames in of.lines_of(*of.parts_of(symbol)).values()]
+        executed = [(one.executed, frames) for one, frames in zip(symbol.instructions, located, strict=True)]
+        for inner, count in executed_lines([*whole, *executed]):
+            lines[inner.file][inner.line] += count
         start = of.start_of(symbol)
         for begin in of.frames([start])[start][-1:]:
             entered = next((one.executed for one in symbol.instructions if one.offset == 0), 0)
