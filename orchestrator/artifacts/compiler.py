@@ -364,13 +364,22 @@ _PLUGIN_FLAGS = (
 
 def counting_plugin(context: BuildContext) -> Path:
     """The plugin, built by the compiler of the guest programs. Raises HostError, BuildError."""
-    toolchain, folders, files = _lab_files(context, "plugin/count.c")
+    return _plugin(context, "count", "QEMU's counting plugin")
+
+
+def coverage_plugin(context: BuildContext) -> Path:
+    """The same of the plugin that counts all along."""
+    return _plugin(context, "cover", "QEMU's coverage plugin")
+
+
+def _plugin(context: BuildContext, name: str, label: str) -> Path:
+    toolchain, folders, files = _lab_files(context, f"plugin/{name}.c")
 
     def build(target: Path) -> None:
-        _compile(toolchain, HOST.name, files, folders, target / "count.so", _PLUGIN_FLAGS)
+        _compile(toolchain, HOST.name, files, folders, target / f"{name}.so", _PLUGIN_FLAGS)
 
     inputs = _own_inputs(toolchain, _PLUGIN_FLAGS, files)
-    return context.cache.obtain("plugins", inputs, "QEMU's counting plugin", build).path / "count.so"
+    return context.cache.obtain("plugins", inputs, label, build).path / f"{name}.so"
 
 
 # Values of C constants in system calls, such as ``O_RDONLY``, from the host's compiler.

@@ -50,8 +50,8 @@ _MODULE_FOLDER = "QEMU_MODULE_DIR"  # QEMU first looks for modules in this envir
 
 def key_inputs(machine: Machine) -> dict[str, object]:
     """Everything that a machine's saved guest depends on. Raises HostError if a part of it cannot be read."""
-    # The instruction counter is not part of the guest: see tests/qemu/test_profile.py.
-    machine = replace(machine, counter=None)
+    # What counts instructions is not part of the guest: see tests/qemu/test_profile.py.
+    machine = replace(machine, counter=None, coverage=None)
     memory = MemoryFile("memory", is_saved=True)
     wiring = Wiring("monitor", "agent", "console", None, Path("initramfs"), Path("overlay"), memory)
     paths = {str(machine.kernel): "kernel", **{str(disk.file): "data" for disk in machine.data}}
@@ -159,7 +159,7 @@ _kept = TypeAdapter(_Kept)
 
 def keep_guest(guest: Guest, file: Path) -> None:
     """Write a running guest into a new file and stop it. Raises GuestError, HostError."""
-    machine = replace(guest.machine, login=Login())  # a password is not kept
+    machine = replace(guest.machine, login=Login(), coverage=None)  # a password is not kept
     key = digest(key_inputs(machine))
     try:
         with ScratchFolder(".kept-", file.parent) as folder:

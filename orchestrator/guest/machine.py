@@ -292,6 +292,17 @@ class CountingPlugin:
 
 
 @dataclass(frozen=True)
+class CoveragePlugin:
+    """A QEMU plugin that counts each executed instruction in ranges of addresses, into the guest's file ``NAME.cover``.
+
+    A range ends before its second address. It changes nothing that the guest could notice.
+    """
+
+    file: Path
+    code: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class Machine:
     """A machine and what it boots; everything that a guest's behaviour depends on. ``memory_mib`` in MiB.
 
@@ -318,6 +329,7 @@ class Machine:
     login: Login = field(default_factory=Login)
     lan: Lan | None = None
     counter: CountingPlugin | None = None
+    coverage: CoveragePlugin | None = None
 
     @property
     def counts_code(self) -> bool:
@@ -426,6 +438,10 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         command += _device("net", f"netdev=lan,mac={machine.lan.mac},romfile=")
     if machine.counter is not None:
         command += ("-plugin", _counter(machine.counter, counts_file(Path(wiring.console))))
+    if machine.coverage is not None:
+        out, code = escape(str(cover_file(Path(wiring.console)))), machine.coverage.code
+        ranges = "".join(f",code={start:x}-{end:x}" for start, end in code)
+        command += ("-plugin", f"file={escape(str(machine.coverage.file))},out={out}{ranges}")
     return command
 
 
@@ -438,6 +454,11 @@ def _device(kind: str, options: str) -> tuple[str, str]:
 def counts_file(console: Path) -> Path:
     """The output file of the counting plugin, for the guest with this console log."""
     return console.with_suffix(".counts")
+
+
+def cover_file(console: Path) -> Path:
+    """The same of the coverage plugin."""
+    return console.with_suffix(".cover")
 
 
 def _disk(serial: str, file: Path, format_: str, option: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import hashlib
 import re
 import struct
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, starmap
 from typing import NamedTuple
@@ -125,7 +125,7 @@ class TextLayout:
         kernel = cls.of_kernel(symbols)
         data = [*kernel.data]
         modules = [Span(name, module.start, module.end) for name, module in ModuleMemory.all_of(guest).items()]
-        sections = _sections(guest, modules)
+        sections = module_sections(guest, [module.name for module in modules])
         listed = [Span(one.name, one.start, _text_end(one, sections[one.name], symbols)) for one in modules]
         _possible([*kernel.text, *listed])  # before reading any of it
         text = [Span(one.name, one.start, _mapped_end(guest, one.start, one.end)) for one in listed]
@@ -182,10 +182,11 @@ def _possible(spans: Sequence[Span]) -> Sequence[Span]:
     return [span for span in spans if span.size]
 
 
-def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str, int]]:
-    sections: dict[str, dict[str, int]] = {module.name: {} for module in modules}
+def module_sections(guest: Guest, modules: Collection[str]) -> Mapping[str, Mapping[str, int]]:
+    """The addresses of the sections of loaded modules, by module and section."""
+    sections: dict[str, dict[str, int]] = {module: {} for module in modules}
     if modules:
-        folders = [f"/sys/module/{module.name}/sections" for module in modules]
+        folders = [f"/sys/module/{module}/sections" for module in modules]
         for owner, name, address in _SECTION.findall(guest.succeed(["grep", "-r", "0x", *folders]).text):
             if owner in sections:
                 sections[owner][name] = int(address, 16)

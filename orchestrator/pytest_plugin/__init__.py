@@ -19,6 +19,7 @@ import pytest
 from orchestrator.pytest_plugin.fixtures import *  # noqa: F403 - pytest finds fixtures in the plugin's own names
 from orchestrator.pytest_plugin.session import (
     CHOICE,
+    COVERAGE,
     OPTIONS,
     SETTINGS,
     SKIPPED,
@@ -60,6 +61,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--qemu-keep", action="store_true", help="save the state of each guest of a test that has failed")
     group.addoption("--qemu-comment", metavar="FILE", help="write counts and failures as a comment of a pull request")
+    group.addoption("--qemu-cover", metavar="FILE", help="write the lines that guests executed, as lcov's tracefile")
+    text = "of this module, or this function of the kernel's, alone; may be repeated"
+    group.addoption("--qemu-cover-of", metavar="NAME", action="append", default=[], help=f"--qemu-cover {text}")
     for name, what in SETTINGS.items():
         text = f"{what} of guests whose mark names none"
         group.addoption(f"--qemu-{name}", metavar=name.upper(), help=text)
@@ -75,6 +79,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "trouble fails the test.",
     )
     config.addinivalue_line("markers", "qemu: a test that starts QEMU by itself, without a fixture")
+    if config.getoption("qemu_cover_of") and not config.getoption("qemu_cover"):
+        raise pytest.UsageError("--qemu-cover-of needs --qemu-cover FILE")
+    if config.getoption("qemu_cover") and not config.getoption("qemu_list") and not config.option.collectonly:
+        from orchestrator.pytest_plugin.coverage import Coverage
+
+        config.pluginmanager.register(Coverage(config), COVERAGE)
 
 
 @pytest.hookimpl(tryfirst=True)

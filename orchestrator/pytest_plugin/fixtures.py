@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orchestrator.pytest_plugin.session import (
+    COVERAGE,
     OPTIONS,
     attempt,
     choose,
@@ -85,10 +86,13 @@ def workshop(pytestconfig: pytest.Config) -> BuildContext:
 
 
 @pytest.fixture(scope="session")
-def _guest_pool(workshop: BuildContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestPool]:
+def _guest_pool(
+    workshop: BuildContext, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[GuestPool]:
     from orchestrator.pytest_plugin.guest_pool import GuestPool
 
-    with contextlib.closing(GuestPool(workshop, tmp_path_factory.mktemp("guests"))) as guest_pool:
+    coverage = pytestconfig.pluginmanager.get_plugin(COVERAGE)
+    with contextlib.closing(GuestPool(workshop, tmp_path_factory.mktemp("guests"), coverage)) as guest_pool:
         yield guest_pool
 
 

@@ -9,6 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, get_args
 
@@ -31,6 +32,7 @@ from orchestrator.guest.guest import Guest, State, Watch
 from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import ChannelKind, Machine, Timing, qemu_cpu_names
 from orchestrator.program import PROGRAM
+from orchestrator.pytest_plugin.coverage import Coverage, GuestCoverage
 from orchestrator.pytest_plugin.session import NO_CHOICES, OPTIONS, attempt, choose, merged, settings_given
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 from orchestrator.run.guests import started, unwatched
@@ -44,10 +46,10 @@ _ANSWER_LIMIT = 5.0
 
 
 class GuestPool:
-    """Starts guests from the calling thread. Their logs go into ``directory``."""
+    """Starts guests from the calling thread. Their logs go into ``directory``; ``coverage`` has what they execute."""
 
-    def __init__(self, workshop: BuildContext, directory: Path) -> None:
-        self._workshop, self._directory = workshop, directory
+    def __init__(self, workshop: BuildContext, directory: Path, coverage: Coverage | None = None) -> None:
+        self._workshop, self._directory, self._coverage = workshop, directory, coverage
         self._shared: dict[tuple[str, bool, Machine], TestedGuest] = {}  # the most recently used comes last
         self._own: list[TestedGuest] = []
         self._started = 0
@@ -93,12 +95,17 @@ class GuestPool:
         self._shared, self._own = {}, []
 
     def _start(self, machine: Machine, kernel: Kernel, *, fresh: bool) -> TestedGuest:
+        covering = None
+        if self._coverage is not None:
+            machine = self._coverage.machine(self._workshop, kernel, machine)
+            covering = partial(GuestCoverage, self._coverage, kernel)
+
         def start(watch: Watch, *, fresh: bool = True) -> Guest:
             self._started += 1
             name = f"guest{self._started}-{machine.cpu.name}"
             return started(self._workshop, machine, self._directory, name, fresh=fresh, watch=watch)
 
-        guest = TestedGuest(self._workshop, kernel, start(unwatched, fresh=fresh), start)
+        guest = TestedGuest(self._workshop, kernel, start(unwatched, fresh=fresh), start, covering)
         guest.join_network()
         return guest
 

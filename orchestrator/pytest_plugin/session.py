@@ -24,6 +24,9 @@ SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
 SETTINGS: Mapping[str, str] = {"kernel": "kernel", "cpu": "CPU model", "image": "image", "timing": "timing"}
 """Settings for all guests on the command line and in the configuration file, with descriptions."""
 
+COVERAGE = "qemu-cover"
+"""The name of the plugin that is registered with ``--qemu-cover``."""
+
 OPTIONS: pytest.StashKey[GuestOptions] = pytest.StashKey()
 WRONG = pytest.StashKey[str]()
 
@@ -69,6 +72,8 @@ def needs_guests(item: pytest.Item) -> bool:
 def settings_of(config: pytest.Config) -> Mapping[str, str]:
     """Mark arguments that the session sets: by option, else in the configuration file."""
     found = {name: config.getoption(f"qemu_{name}") or config.getini(f"qemu_{name}") for name in SETTINGS}
+    if config.getoption("qemu_cover"):  # KVM counts nothing
+        found["timing"] = found["timing"] or "tcg"
     return {name: value for name, value in found.items() if value}
 
 

@@ -25,6 +25,7 @@ from orchestrator.guest.diagnosis import taint_mask, trouble_of
 from orchestrator.guest.guest import END_OF_LOG, Guest, State, Watch
 from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
+from orchestrator.pytest_plugin.coverage import GuestCoverage
 from orchestrator.steps import step
 
 _MOST_BYTES = 64 << 20
@@ -93,10 +94,15 @@ class TestedGuest(_GuestsVerbs):
     __test__ = False  # the name would make pytest collect it
 
     def __init__(
-        self, workshop: BuildContext, kernel: Kernel, guest: Guest, boot_again: Callable[[Watch], Guest]
+        self,
+        workshop: BuildContext,
+        kernel: Kernel,
+        guest: Guest,
+        boot_again: Callable[[Watch], Guest],
+        covering: Callable[[Guest], GuestCoverage] | None = None,
     ) -> None:
-        self.guest = guest  # replaced by a reboot
-        self._workshop, self._kernel, self._boot_again = workshop, kernel, boot_again
+        self._workshop, self._kernel, self._boot_again, self._covering = workshop, kernel, boot_again, covering
+        self._take(guest)
         self._folder = Path()
         self._allowed: Sequence[re.Pattern[str]] = ()  # from the test's mark
         self._announced: list[re.Pattern[str]] = []  # further reports that the test expects
@@ -140,8 +146,11 @@ class TestedGuest(_GuestsVerbs):
         with contextlib.ExitStack() as undo:
             for one in (*needed, module):
                 own = parameters if one is module else _NOTHING
-                loading.load(self, one.name, one.file, parameters=own, time_limit=time_limit, insmod=loading.WATCHED)
-                undo.callback(loading.unload, self, one.name, time_limit=time_limit)
+                with contextlib.nullcontext() if self._coverage is None else self._coverage.loading(one, place):
+                    loading.load(
+                        self, one.name, one.file, parameters=own, time_limit=time_limit, insmod=loading.WATCHED
+                    )
+                undo.callback(self.unload, one.name, time_limit=time_limit)
             undo.pop_all()
         return LoadedModule(self, module.name, module.file, tuple(other.name for other in needed))
 
@@ -153,6 +162,14 @@ class TestedGuest(_GuestsVerbs):
         names = [module] if isinstance(module, str) else [module.name, *reversed(module.needed)]
         for name in names:
             loading.unload(self, name, time_limit=time_limit)
+            if self._coverage is not None:
+                self._coverage.unloaded(name)
+
+    def kill(self) -> None:
+        """End the guest immediately. Does nothing if it is off or gone."""
+        self.guest.kill()
+        if self._coverage is not None:
+            self._coverage.end()
 
     def dmesg(self) -> str:
         """The kernel's log as text: everything in its buffer, all levels."""
@@ -251,7 +268,8 @@ class TestedGuest(_GuestsVerbs):
             self._watch()
 
     def _take(self, guest: Guest) -> None:
-        self.guest = guest
+        self.guest = guest  # replaced by a reboot
+        self._coverage = None if self._covering is None else self._covering(guest)
 
     def join_network(self) -> None:
         """Configure its address on its private network, if it has one; on failure it is killed."""

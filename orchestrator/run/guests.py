@@ -280,8 +280,8 @@ class _Start:
                 return
 
     def _save_one(self, saved: SavedGuest) -> None:
-        # A saved guest does not count instructions: machines that differ only in the counter share it.
-        machine = replace(self.machine, counter=None)
+        # A saved guest does not count instructions: machines that differ only in what does share it.
+        machine = replace(self.machine, counter=None, coverage=None)
         with (
             SharedMemory(machine.memory_mib) as memory,
             self._watched(Guest(machine, self.directory, self.name, memory=memory)) as guest,

@@ -107,7 +107,7 @@ def _group(title: str, names: Sequence[str]) -> Iterator[str]:
     for name in names:
         yield f"### {name}"
         yield from method_section(f"guest.{name}", _verb(name))
-        if name in vars(TestedGuest):
+        if name in vars(TestedGuest) and not hasattr(Guest, name):
             yield _OF_TESTS
 
 

@@ -89,6 +89,9 @@ class _Recorder:
         assert name == "markers"
         self.marks[re.split(r"[(:]", line)[0]] = line
 
+    def getoption(self, name: str) -> None:
+        """None is given."""
+
 
 def _recorded() -> _Recorder:
     recorder = _Recorder()
