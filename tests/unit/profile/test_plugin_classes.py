@@ -49,8 +49,8 @@ def by_name(code: bytes, word: int) -> str | None:
 
 def is_written_by_compilers(code: bytes) -> bool:
     """False with a REX prefix before another prefix, which CPUs ignore, or a breakpoint with prefixes."""
-    rex = range(0x40, 0x50)
-    prefixes = list(takewhile(lambda byte: bytes([byte]) in _PREFIXES or byte in rex, code))
+    rex, others = range(0x40, 0x50), b"\x26\x2e\x36\x3e\x64\x65\x66\x67\xf0\xf2\xf3"
+    prefixes = list(takewhile(lambda byte: byte in rex or byte in others, code))
     return not (any(byte in rex for byte in prefixes[:-1]) or (prefixes and code[len(prefixes) :] == b"\xcc"))
 
 
