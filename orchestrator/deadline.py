@@ -8,7 +8,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 _READ_MAX = 1 << 16
 """Bytes. The kernel returns at most a page of whole lines at once, the numbers of some 600 children."""
@@ -41,6 +41,38 @@ def _content(file: str) -> bytes:
         os.close(descriptor)
 
 
+class _Clock:
+    """The host's monotonic seconds, without those that do not count."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holds, self._since, self._before = 0, 0.0, 0.0
+
+    def now(self) -> float:
+        with self._lock:
+            return (self._since if self._holds else time.monotonic()) - self._before
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        with self._lock:
+            self._since = self._since if self._holds else time.monotonic()
+            self._holds += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holds -= 1
+                self._before += 0.0 if self._holds else time.monotonic() - self._since
+
+
+_clock = _Clock()
+
+
+def uncounted() -> contextlib.AbstractContextManager[None]:
+    """A context in which no deadline of this process comes nearer: a person is in a debugger."""
+    return _clock.stopped()
+
+
 class RecentWaits:
     """Processor waits, read once for all threads that wait at the same time."""
 
@@ -49,10 +81,10 @@ class RecentWaits:
         self._read, self._waits = -math.inf, dict[int, float]()
 
     def since(self, earliest: float) -> Mapping[int, float]:
-        """``processor_waits()`` as they were at ``earliest`` (the host's monotonic seconds) or later."""
+        """``processor_waits()`` as they were at ``earliest`` (seconds of ``_clock``) or later."""
         with self._lock:
             if self._read < earliest:
-                self._read, self._waits = time.monotonic(), processor_waits()
+                self._read, self._waits = _clock.now(), processor_waits()
             return self._waits
 
 
@@ -78,7 +110,7 @@ class Deadline:
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
-        self._looked = time.monotonic()
+        self._looked = _clock.now()
         self._end, self._last = self._looked + limit, self._looked + _LONGEST * limit
         self._interval = min(_LOOK_INTERVAL, limit / _LOOKS)
         self._looking = threading.Lock()
@@ -87,7 +119,7 @@ class Deadline:
 
     def left(self) -> float:
         with self._looking:  # two readings at once would add the same time twice
-            now = time.monotonic()
+            now = _clock.now()
             if now - self._looked >= self._interval or now >= self._end:
                 self._look(now)
             return max(0.0, min(self._end, self._last) - now)

@@ -29,6 +29,7 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.channel import COMMAND_LIMIT, OUTPUT_MAX, Channel, CommandResult, Listener, command_name
 from orchestrator.guest.console import QUOTED_LINES, REPORTS_MAX, Console, KernelReport, Trouble, plain_lines
+from orchestrator.guest.debugger import Stub
 from orchestrator.guest.diagnosis import (
     DYING_LIMIT,
     BootStub,
@@ -69,6 +70,7 @@ from orchestrator.guest.qemu import (
     wait_for_boot,
 )
 from orchestrator.guest.slots import Slots, take_slots
+from orchestrator.guest.vmcore import LACKS_NOTE, write_vmcore
 from orchestrator.ktap.results import TestRun
 from orchestrator.process import exit_status
 from orchestrator.steps import step
@@ -131,8 +133,9 @@ class Guest:
     As a context manager it boots on entry, unless ready already, and is killed on exit. A guest belongs to the thread
     that starts it. Kernel reports that match a pattern in ``expected_reports`` are not trouble. ``say`` gets a line if
     it has to wait for other guests. ``terminal`` is a device's name. A guest with shared ``memory`` can be saved. It is
-    ended if either log exceeds ``console_max`` bytes. ``has_failed`` is set once a verb has raised that it is gone or
-    hangs.
+    ended if either log exceeds ``console_max`` bytes. If it panics, hangs or resets itself, it leaves a vmcore in
+    ``core_file``, which has to be set before the start. ``before_command`` gets each program that it is about to run.
+    ``has_failed`` is set once a verb has raised that it is gone or hangs.
     """
 
     def __init__(
@@ -154,6 +157,8 @@ class Guest:
         self.has_failed = False
         self.say: Callable[[str], None] = lambda text: None
         self.console_max = CONSOLE_MAX
+        self.core_file: Path | None = None
+        self.before_command: Callable[[Sequence[str]], None] = lambda argv: None
         self._directory, self._name = directory, name
         self._terminal, self._memory = terminal, memory
         self._qemu = RunningQemu(directory / f"{name}.qemu")
@@ -161,6 +166,7 @@ class Guest:
         self._overlay: int | None = None  # open, for saving or keeping the guest
         self._channel: Channel | None = None
         self._slots: Slots | None = None
+        self._stub: Stub | None = None
         self._memory_kills: int | None = None  # of any process, counted before QEMU's start
 
     def __enter__(self) -> Self:
@@ -236,6 +242,7 @@ class Guest:
     def power_off(self) -> None:
         """Shut the guest down: the agent resets the machine when its channel closes, which ends QEMU."""
         with step(f"power off {self._name}"):
+            self.core_file = None
             if self._channel is not None:
                 self._channel.close()
             self._qemu.hang_up()
@@ -247,14 +254,15 @@ class Guest:
         """End the guest immediately. Does nothing if it is off or gone."""
         with step(f"kill {self._name}") if self._qemu.process is not None else contextlib.nullcontext():
             self._qemu.kill()
-        if self._channel is not None:
-            self._channel.close()
+        for end in (self._channel, self._stub):
+            if end is not None:
+                end.close()
         if self._files is not None:
             self._files.remove()
         if self._overlay is not None:
             os.close(self._overlay)
         self._release_slots()
-        self._channel = self._files = self._overlay = None
+        self._channel = self._stub = self._files = self._overlay = None
         self.state = State.GONE
 
     def abort(self) -> None:
@@ -318,6 +326,8 @@ class Guest:
             ],
             console_max=self.console_max,
         )
+        if self.core_file is not None:
+            self._qemu.wait_before_end(self.keep_core)
         # QEMU has opened all files; removed now, they cannot be left behind even if this process is killed.
         if self._files is not None:
             if self._files.overlay is not None:
@@ -341,6 +351,7 @@ class Guest:
             yield
         except GuestError as error:
             if isinstance(error, GuestHang):
+                self.keep_core()  # before the NMI, which makes the kernel panic
                 error.what += self._ask_where_it_hangs()
             flood = self._qemu.flood
             cause = flood or cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process)
@@ -540,6 +551,31 @@ class Guest:
         with self._explained("reading memory"):
             return self._qemu.monitor.read_memory(address, size)
 
+    def keep_core(self) -> None:
+        """Write the vmcore into ``core_file``, unless there is one already, or the guest is gone.
+
+        ``say`` gets a line if that fails, or if debuggers will lack something. From any thread.
+        """
+        file, monitor = self.core_file, self._qemu.monitor
+        if file is None or monitor is None or self.pid is None or file.exists():
+            return
+        try:
+            with step("write a vmcore", str(file)):
+                if not write_vmcore(monitor, file):
+                    self.say(f"note: {file}: {LACKS_NOTE}")
+        except (GuestError, OSError) as error:
+            self.say(f"warning: no vmcore of {self._name}: {error}")
+
+    def stub(self) -> Stub:
+        """QEMU's gdb stub. The guest has stopped, until it is detached."""
+        if self._qemu.monitor is None or self.state is not State.READY:
+            raise GuestError(f"a guest that is {self.state} cannot be debugged")
+        with self._explained("being stopped for a debugger"):
+            if self._stub is None:
+                self._stub = Stub(self._monitor)
+            self._stub.stop()
+        return self._stub
+
     @contextlib.contextmanager
     def counted_interrupts(self, ring: Ring = 0) -> Iterator[Counter[int]]:
         """Count, from outside, the traps and interrupts that hit code of a ring, by vector."""
@@ -632,6 +668,7 @@ class Guest:
     def _run(self, argv: Sequence[str], time_limit: float, listener: Listener | None = None) -> CommandResult:
         if isinstance(argv, str):
             raise UsageError(f"found {argv!r}; a command is a list of words", hint=f"{argv.split()!r}")
+        self.before_command(argv)
         with self._explained(f"running {command_name(argv)}"):
             return self._commands.run(argv, time_limit=time_limit, listener=listener)
 

@@ -26,8 +26,8 @@ _READ_MAX = 32 << 20
 """Bytes; the text of a Debian kernel for x86_64 has 15 MB."""
 _FORWARDED = re.compile(r"^\s*TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", re.MULTILINE)
 
-_MIGRATION = "state"
-"""The name of the file that is passed for one."""
+_MIGRATION, _CORE, _STUB = "state", "core", "stub"
+"""The names of the files that are passed for a migration and for a dump, and of the socket for a debugger."""
 
 # Its log repeats, with tracebacks, what is raised anyway.
 logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
@@ -42,6 +42,7 @@ class Monitor:
         # A file in memory that QEMU writes and the lab reads; it has no name and ends with its last process.
         self._memory = os.memfd_create("orchestrator", os.MFD_CLOEXEC)
         self._memory_name: str | None = None
+        self._stubs = 0
         try:
             greeting = self._protocol.connect()
             self._protocol.settimeout(_ANSWER_LIMIT)
@@ -117,6 +118,31 @@ class Monitor:
                 return number, f"/proc/self/fd/{theirs}"
             case _:
                 raise GuestError(f"QEMU's monitor: add-fd answered {answer}")
+
+    def dump_memory(self, descriptor: int, *, has_mapping: bool) -> None:
+        """Write memory and registers into an open file, as ELF; with the mapping of virtual addresses if wanted."""
+        with self._lock:
+            self._send(descriptor)
+            self.command("getfd", fdname=_CORE)
+            self.command("dump-guest-memory", paging=has_mapping, protocol=f"fd:{_CORE}")
+
+    def is_running(self) -> bool:
+        match self.command("query-status"):
+            case {"running": bool(running)}:
+                return running
+        return False
+
+    def open_stub(self, descriptor: int) -> None:
+        """Stop the guest, and connect QEMU's gdb stub to a socket."""
+        with self._lock:
+            self._send(descriptor)
+            self.command("getfd", fdname=_STUB)
+            place = {"type": "fd", "data": {"str": _STUB}}
+            backend = {"type": "socket", "data": {"addr": place, "server": False}}
+            # An earlier one stays until then: QEMU 7.2 crashes after `gdbserver none`.
+            self._stubs += 1
+            self.command("chardev-add", id=f"{_STUB}{self._stubs}", backend=backend)
+            self.human(f"gdbserver chardev:{_STUB}{self._stubs}")
 
     def forwarded_port(self) -> int:
         """The host's loopback port that QEMU forwards to the guest's sshd."""

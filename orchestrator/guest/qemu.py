@@ -142,13 +142,15 @@ _INTERRUPTS = 0x200
 class QemuWatch:
     """A thread that watches a QEMU until stopped, or until it has ended QEMU.
 
-    ``exceeded`` is the file with more than ``largest`` bytes; panics are looked for once there is a ``monitor``.
+    ``exceeded`` is the file with more than ``largest`` bytes; panics are looked for once there is a ``monitor``. With
+    ``before_end``, QEMU waits when the guest resets itself; it is ended after that call, as after a panic.
     """
 
     def __init__(self, process: Spawned, console: Console, messages: Path, largest: int) -> None:
         self.largest = largest
         self.exceeded: Path | None = None
         self.monitor: Monitor | None = None
+        self.before_end: Callable[[], None] | None = None
         self._process, self._console, self._files = process, console, (console.path, messages)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="QEMU's watch", daemon=True)
@@ -171,6 +173,9 @@ class QemuWatch:
                         self.exceeded = file
                         self._process.kill()
                         return
+            if self.before_end is not None and self._has_reset():
+                self._end()
+                return
             if not has_panicked:
                 lines, mark = self._console.whole_lines(mark)
                 has_panicked = any(sign_in(line) is Trouble.PANIC for line in lines)
@@ -180,10 +185,26 @@ class QemuWatch:
                     looks = [*looks[-_LOOKS + 1 :], stuck] if length == printed and stuck else []
                     printed = length
                     if len(looks) == _LOOKS and set.intersection(*looks):
-                        self.monitor.command("quit")
+                        self._end()
                         return
                 except GuestError:  # QEMU has ended or is being ended, as expected
                     looks, self.monitor = [], None
+
+    def _has_reset(self) -> bool:
+        try:
+            match self.monitor.command("query-status") if self.monitor is not None else None:
+                case {"status": "shutdown"}:
+                    return True
+        except GuestError:  # QEMU has ended or is being ended
+            self.before_end = None
+        return False
+
+    def _end(self) -> None:
+        assert self.monitor is not None
+        if self.before_end is not None:
+            self.before_end()
+        with contextlib.suppress(GuestError):
+            self.monitor.command("quit")
 
 
 def _stuck_cpus(monitor: Monitor) -> set[int]:
@@ -333,6 +354,13 @@ class RunningQemu:
         except GuestError as error:
             self.check_aborted()
             raise start_failure(error, self.command_line, self.process, self.messages) from None
+
+    def wait_before_end(self, call: Callable[[], None]) -> None:
+        """Call this from another thread when the guest has panicked or reset itself, before QEMU ends."""
+        assert self.monitor is not None
+        assert self._watch is not None
+        self._watch.before_end = call
+        self.monitor.command("set-action", shutdown="pause")
 
     def abort(self) -> None:
         """End QEMU from another thread, even if not started yet; the lab's ends stay open for their own thread."""

@@ -44,7 +44,8 @@ NOT_FOR_TESTS = frozenset(
     {
         *("boot", "restore", "reopen", "save", "keep", "abort", "take_slots", "counts_file"),  # who starts guests
         "stop_command",  # a terminal, whose commands another thread waits for
-        *("begin_test", "join_network"),  # the plugin itself
+        *("keep_core", "stub"),  # who debugs
+        *("begin_test", "join_network", "wait_for_debugger"),  # the plugin itself
     }
 )
 """Public all the same: for other parts of the lab."""

@@ -26,6 +26,7 @@ class Host:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
         self.waits: dict[int, float] = {}
+        monkeypatch.setattr(deadline, "_clock", deadline._Clock())
         monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(deadline, "_waits", SimpleNamespace(since=lambda earliest: dict(self.waits)))
 
@@ -138,6 +139,7 @@ def test_many_who_wait_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return {1: clock.now}
 
     monkeypatch.setattr(deadline, "time", clock)
+    monkeypatch.setattr(deadline, "_clock", deadline._Clock())
     monkeypatch.setattr(deadline, "processor_waits", read)
     recent = RecentWaits()
     assert recent.since(99.0) == recent.since(100.0) == {1: 100.0}
@@ -179,3 +181,17 @@ def test_a_program_that_sleeps_or_is_stopped_is_given_up() -> None:
         assert exit_status(child, 600) == 3
     finally:
         child.close()
+
+
+def test_the_time_of_a_person_in_a_debugger_does_not_count(host: Host) -> None:
+    end = Deadline(60)
+    host.now += 20
+    with deadline.uncounted():
+        host.now += 1000
+        assert end.left() == pytest.approx(40)
+        with deadline.uncounted():  # two guests
+            host.now += 1000
+        host.now += 1000
+        assert end.pause() > 0
+    assert end.left() == pytest.approx(40)
+    assert host.seconds_until(end, {}) == pytest.approx(40, abs=0.1)

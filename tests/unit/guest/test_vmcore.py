@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does QEMU's dump become a vmcore with the kernel's own note, for guests of 32 and 64 bits?"""
+
+from __future__ import annotations
+
+import struct
+from io import BytesIO
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.segments import NoteSegment
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import GuestError
+from orchestrator.guest.vmcore import complete
+
+PAGE = 4096
+I386, X86_64 = 3, 62
+TEXT = b"OSRELEASE=6.1.0\nPAGESIZE=4096\n"
+REGISTERS = struct.pack("<III", 5, 4, 1) + b"CORE\0\0\0\0" + b"regs"
+FIRMWARE = 0xFFFC0000
+
+
+def note(text: bytes = TEXT, size: int | None = None) -> bytes:
+    body = struct.pack("<III", 11, len(text) if size is None else size, 0) + b"VMCOREINFO\0\0" + text
+    return body.ljust(PAGE, b"\0")
+
+
+def dump(*pages: bytes, machine: int = X86_64) -> BytesIO:
+    """A dump as QEMU writes it: a header, memory at 0 and the firmware's end below 4 GiB."""
+    memory = b"".join(page.ljust(PAGE, b"\0") for page in pages)
+    start = 3 * 64 + 3 * 56  # two section headers are before the segments'
+    parts = [(4, start, 0, len(REGISTERS)), (1, start + len(REGISTERS), 0, len(memory))]
+    parts.append((1, parts[1][1] + len(memory), FIRMWARE, 0x40000))
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1".ljust(16, b"\0"), 4, machine, 1, 0, 192, 64, 0, 8, 56, len(parts), 0, 0, 0
+    )
+    table = b"".join(
+        struct.pack("<IIQQQQQQ", kind, 0, at, place, place, size, size, 0) for kind, at, place, size in parts
+    )
+    return BytesIO(header + bytes(128) + table + REGISTERS + memory + bytes(0x40000))
+
+
+def notes_in(file: BytesIO) -> dict[str, bytes]:
+    segments = [one for one in ELFFile(file).iter_segments() if isinstance(one, NoteSegment)]
+    return {one["n_name"]: one["n_descdata"] for segment in segments for one in segment.iter_notes()}
+
+
+@pytest.mark.parametrize(("machine", "bits", "loads"), [(X86_64, 64, 2), (I386, 32, 1)])
+def test_registers_memory_and_the_kernels_note(machine: int, bits: int, loads: int) -> None:
+    file = dump(b"zero", b"", note(), machine=machine)
+    assert complete(file)
+    elf = ELFFile(file)
+    assert (elf.elfclass, elf["e_type"], elf["e_machine"]) == (bits, "ET_CORE", "EM_386" if bits == 32 else "EM_X86_64")
+    assert notes_in(file) == {"CORE": b"regs", "VMCOREINFO": TEXT}
+    memory, *others = elf.iter_segments("PT_LOAD")
+    assert len(others) == loads - 1  # 32 bits cannot say where the firmware ends
+    assert memory.data().startswith(b"zero")
+    assert memory["p_memsz"] == 3 * PAGE
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"",
+        note(b"another text"),
+        note(size=1 << 31),
+        note(size=0),
+        b"behind the start of a page " + note()[:100],
+        struct.pack("<III", 12, len(TEXT), 0) + b"VMCOREINFOS\0" + TEXT,
+    ],
+)
+def test_a_kernel_without_the_note(page: bytes) -> None:
+    file = dump(page)
+    assert not complete(file)
+    assert notes_in(file) == {"CORE": b"regs"}
+
+
+def test_a_note_at_the_end_of_memory_is_cut_off_there() -> None:
+    file = dump(note(size=2 * PAGE))
+    assert complete(file)
+    _, segment = ELFFile(file).iter_segments("PT_NOTE")
+    assert segment["p_filesz"] == PAGE
+
+
+@given(st.integers(0, 3 * 64 + 3 * 56 + 2 * PAGE), st.binary(min_size=1, max_size=64))
+def test_a_damaged_dump_is_an_error_or_a_vmcore(place: int, damage: bytes) -> None:
+    content = bytearray(dump(b"", note()).getvalue())
+    content[place : place + len(damage)] = damage
+    try:
+        complete(BytesIO(content))
+    except GuestError as error:
+        assert "\n" not in error.what  # noqa: PT017 - most damage is none
+
+
+@given(st.binary(max_size=300))
+def test_another_file_is_refused(content: bytes) -> None:
+    with pytest.raises(GuestError):
+        complete(BytesIO(content))
