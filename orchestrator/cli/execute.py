@@ -7,7 +7,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.channel import Stream, fetch_folder
 from orchestrator.guest.guest import Guest, Watch
-from orchestrator.guest.terminal import ESCAPE_KEY, attend
+from orchestrator.guest.terminal import ESCAPE_KEY, Prepared, attend
 from orchestrator.program import PROGRAM
 from orchestrator.run.guests import started
 
@@ -40,6 +41,8 @@ def shell(
     set_values: one_guest.Values = None,
     allow_oops: one_guest.AllowOops = None,
     console: one_guest.ConsoleLog = None,
+    core: one_guest.Core = None,
+    gdb: one_guest.Gdb = False,
     fresh: one_guest.Fresh = False,
     saved: Annotated[
         Path | None,
@@ -56,8 +59,9 @@ def shell(
         raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
     expected = one_guest.expected_reports(allow_oops or [])
     one_guest.check_log_folder(console)
+    one_guest.check_core(core)
     if saved is not None:
-        others = (kernel, image, data, kernel_modules, cpu, module, param, set_values, fresh)
+        others = (kernel, image, data, kernel_modules, cpu, module, param, set_values, fresh, core, gdb)
         if any(others) or (smp, memory) != (1, one_guest.USUAL_MIB):
             raise UsageError("--saved restores the machine as it was saved", hint="leave out the other options")
         with options.printed_steps(verbose=verbose), one_guest.log_folder(console) as directory:
@@ -70,6 +74,7 @@ def shell(
         data=data or [],
         expected=expected,
         kernel_modules=kernel_modules,
+        gdb=gdb,
     )
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
@@ -78,9 +83,20 @@ def shell(
         with one_guest.log_folder(console) as directory:
 
             def start(terminal: str, watch: Watch) -> Guest:
-                return started(context, machine, directory, fresh=fresh, watch=watch, terminal=terminal)
+                def watch_core(guest: Guest) -> None:
+                    guest.core_file = core
+                    watch(guest)
 
-            _attend(start, choice.prepare, directory)
+                return started(context, machine, directory, fresh=fresh, watch=watch_core, terminal=terminal)
+
+            @contextmanager
+            def prepared(guest: Guest) -> Iterator[None]:
+                with one_guest.core_of(guest, core):
+                    choice.prepare(guest)
+                    with choice.debugged(context, guest):
+                        yield
+
+            _attend(start, prepared, directory)
     raise typer.Exit(0)
 
 
@@ -96,12 +112,12 @@ def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) ->
             guest.reopen(saved)
             return guest
 
-        _attend(start, lambda guest: None, directory)
+        _attend(start, lambda guest: nullcontext(), directory)
 
 
-def _attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None], directory: Path) -> None:
+def _attend(start: Callable[[str, Watch], Guest], prepared: Prepared, directory: Path) -> None:
     try:
-        attend(start, prepare)
+        attend(start, prepared)
     except GuestOops as trouble:
         raise one_guest.with_console_log(trouble, directory / "guest.console") from None
     print("\nthe guest has ended", file=sys.stderr)
@@ -260,6 +276,8 @@ def execute(
         ),
     ] = None,
     console: one_guest.ConsoleLog = None,
+    core: one_guest.Core = None,
+    gdb: one_guest.Gdb = False,
     fresh: one_guest.Fresh = False,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
@@ -281,20 +299,31 @@ def execute(
         password_file=password_file,
         expected=one_guest.expected_reports(allow_oops or []),
         kernel_modules=kernel_modules,
+        gdb=gdb,
     )
     files = FetchedFiles(get or [], out)
     files.check()
     one_guest.check_log_folder(console)
+    one_guest.check_core(core)
+
+    def watch(guest: Guest) -> None:
+        guest.core_file = core
+
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         machine = choice.machine(context)
-        with one_guest.log_folder(console) as directory, started(context, machine, directory, fresh=fresh) as guest:
+        with (
+            one_guest.log_folder(console) as directory,
+            started(context, machine, directory, fresh=fresh, watch=watch) as guest,
+            one_guest.core_of(guest, core),
+        ):
             status = 0
             try:
                 choice.prepare(guest, timeout or one_guest.LOADING_LIMIT)
                 guest.make_folder(SCRATCH)
                 limit = timeout or _LIMIT
-                status = guest.run(command, time_limit=limit, listener=_print).status
+                with choice.debugged(context, guest):
+                    status = guest.run(command, time_limit=limit, listener=_print).status
                 if status == _NOT_FOUND:
                     print(_not_found(command[0], kernel_modules=kernel_modules), file=sys.stderr)
                 files.fetch(guest, limit)

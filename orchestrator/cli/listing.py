@@ -41,7 +41,7 @@ def show(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: an array of objects.")] = False,
 ) -> None:
-    """List the names that an experiment can use, runs, baselines, or published tables."""
+    """List names for experiments, runs, baselines, or published tables."""
     name = what
     lists = all_lists()
     if name is None:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +25,7 @@ from orchestrator.artifacts.modules import Module, check_parameter_names, takes_
 from orchestrator.catalog.cpus import CpuModel, cpus
 from orchestrator.catalog.cpus import cpu as cpu_model
 from orchestrator.catalog.data import similar_file, unknown
+from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_member, split_path
 from orchestrator.cli import options
@@ -35,6 +37,7 @@ from orchestrator.paths import user_path
 from orchestrator.plain_text import GUEST_SIZES, guest_mib
 from orchestrator.probes.loading import WATCHED, load
 from orchestrator.program import PROGRAM
+from orchestrator.run.debugging import Debugging, check_gdb
 from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
 from orchestrator.steps import LOG_NAME, step_log
 
@@ -117,6 +120,10 @@ class GuestModules:
         """
         for module, parameters in self._built:
             load(guest, module.name, module.file, parameters=parameters, time_limit=time_limit, insmod=WATCHED)
+
+    @property
+    def built(self) -> Sequence[Module]:
+        return [module for module, _ in self._built]
 
     def _parameters(self, requested: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
@@ -241,6 +248,16 @@ AllowOops = Annotated[
         "failure; docs/reference/guest.md lists the reports.",
     ),
 ]
+Gdb = Annotated[
+    bool, typer.Option("--gdb", help="Stop the guest before the command or the shell, and wait for gdb to attach.")
+]
+Core = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write a vmcore for drgn, crash and gdb when the guest's kernel panics or hangs, else at the end.",
+    ),
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Boot the guest, even if a saved one could be restored.")]
 ConsoleLog = Annotated[Path | None, typer.Option(help="Keep the guest's console log and the step log in this folder.")]
 
@@ -256,7 +273,8 @@ def known_cpu(name: str) -> CpuModel:
 class GuestChoice:
     """A guest chosen on the command line; ``user`` and ``password_file`` are for the console of an image.
 
-    ``expected`` are the reports that its kernel may print. ``kernel_modules`` adds the kernel's own modules.
+    ``expected`` are the reports that its kernel may print. ``kernel_modules`` adds the kernel's own modules. With
+    ``gdb`` it waits for gdb.
     """
 
     kernel: str | None
@@ -272,11 +290,14 @@ class GuestChoice:
     password_file: Path | None = None
     expected: Sequence[re.Pattern[str]] = ()
     kernel_modules: bool = False
+    gdb: bool = False
 
     def machine(self, context: BuildContext) -> Machine:
         """Fetch and build the machine and its modules. Raises UsageError, HostError, BuildError."""
         wanted = self._wanted()
-        spec = kernel_spec(usual_kernel(self.image) if self.kernel is None else self.kernel)
+        spec = self._spec()
+        if self.gdb:
+            check_gdb()
         name = usual_cpu(spec) if self.cpu is None else self.cpu
         check_possible(spec, known_cpu(name), wanted)
         self.modules.check()
@@ -291,6 +312,20 @@ class GuestChoice:
         """Set the guest's expected reports, and load the modules as ``GuestModules.load`` does."""
         guest.expected_reports = self.expected
         self.modules.load(guest, time_limit)
+
+    @contextmanager
+    def debugged(self, context: BuildContext, guest: Guest) -> Iterator[None]:
+        """With ``--gdb``, a context that begins once gdb has attached to the guest, in which modules are loaded."""
+        if not self.gdb:
+            yield
+            return
+        kernel = ready_kernel(context, self._spec())
+        with closing(Debugging(context, kernel, self.modules.built, options.say).attach(guest)) as attachment:
+            attachment.wait_until_attached()
+            yield
+
+    def _spec(self) -> KernelSpec:
+        return kernel_spec(usual_kernel(self.image) if self.kernel is None else self.kernel)
 
     def _wanted(self) -> GuestDisks:
         for folder in self.data:
@@ -337,6 +372,24 @@ def check_log_folder(wanted: Path | None) -> None:
     """Raise UsageError if ``--console`` names a file."""
     if wanted is not None and wanted.exists() and not wanted.is_dir():
         raise UsageError("--console needs a folder, and this is a file", where=str(wanted))
+
+
+def check_core(file: Path | None) -> None:
+    """Raise UsageError if no new file can be written there."""
+    options.check_writable(file)
+    if file is not None and os.path.lexists(file):
+        raise UsageError("it exists already, and --core overwrites nothing", where=str(file))
+
+
+@contextmanager
+def core_of(guest: Guest, file: Path | None) -> Iterator[None]:
+    """Leave a vmcore at the end, if the guest has left none before."""
+    try:
+        yield
+    finally:
+        guest.keep_core()
+        if file is not None and file.exists():
+            options.say(f"vmcore: {file}; to open it: drgn -c {shlex.quote(str(file))}")
 
 
 def expected_reports(regexes: Sequence[str]) -> tuple[re.Pattern[str], ...]:

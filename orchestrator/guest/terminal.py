@@ -72,14 +72,16 @@ class _Terminal(_Spawn):
         self.child_fd = -1
 
 
+Prepared = Callable[[Guest], contextlib.AbstractContextManager[None]]
+"""Prepares a guest for its session, and finishes it after that."""
+
+
 class _Session(threading.Thread):
     """The guest's lifecycle: it starts, its shell starts, and it ends with the shell."""
 
-    def __init__(
-        self, start: Callable[[Watch], Guest], prepare: Callable[[Guest], None], token: str, their_end: int
-    ) -> None:
+    def __init__(self, start: Callable[[Watch], Guest], prepared: Prepared, token: str, their_end: int) -> None:
         super().__init__(name="guest")
-        self._start, self._prepare = start, prepare
+        self._start, self._prepared = start, prepared
         self._token, self._their_end = token, their_end
         self._watched: list[Guest] = []
         self._aborted = False
@@ -105,8 +107,8 @@ class _Session(threading.Thread):
                 # QEMU has opened it, or never will. While it is open here, the other end sees no hang-up.
                 os.close(self._their_end)
             before = taint_mask(self.guest)
-            self._prepare(self.guest)
-            self._attend(self.guest)
+            with self._prepared(self.guest):
+                self._attend(self.guest)
             self.guest.check_console()
             self.guest.check_taint(before, has_reported=bool(self.guest.reports()))
         except BaseException as error:
@@ -123,8 +125,8 @@ class _Session(threading.Thread):
         guest.run(argv, time_limit=_ATTENDED_LIMIT)
 
 
-def attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None]) -> None:
-    """Start a guest, let ``prepare`` work in it, and connect its console to the terminal until either ends.
+def attend(start: Callable[[str, Watch], Guest], prepared: Prepared) -> None:
+    """Start a guest, and connect its console to the terminal until either ends, within ``prepared``.
 
     ``start`` gets the device for the guest's console, and a callback for each guest before it runs. Returns when the
     shell ends, the guest resets itself, or the user presses the escape key. Otherwise raises GuestError, GuestOops if
@@ -138,7 +140,7 @@ def attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None
         raise HostError(what, hint="as root: mount -t devpts devpts /dev/pts") from None
     tty.setraw(theirs)
     token = secrets.token_hex(16)
-    session = _Session(partial(start, os.ttyname(theirs)), prepare, token, theirs)
+    session = _Session(partial(start, os.ttyname(theirs)), prepared, token, theirs)
     session.start()
     try:
         terminal = _Terminal(ours, session)

@@ -59,7 +59,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--qemu-interact-on-failure", action="store_true", help="a prompt in the guests of a test that has failed"
     )
-    group.addoption("--qemu-keep", action="store_true", help="save the state of each guest of a test that has failed")
+    group.addoption(
+        "--qemu-keep", action="store_true", help="save the state and a vmcore of each guest of a test that has failed"
+    )
+    group.addoption("--qemu-gdb", action="store_true", help="stop each test's guest, and wait for gdb to attach")
     group.addoption("--qemu-comment", metavar="FILE", help="write counts and failures as a comment of a pull request")
     group.addoption("--qemu-cover", metavar="FILE", help="write the lines that guests executed, as lcov's tracefile")
     text = "of this module, or this function of the kernel's, alone; may be repeated"

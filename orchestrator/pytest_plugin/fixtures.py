@@ -92,7 +92,8 @@ def _guest_pool(
     from orchestrator.pytest_plugin.guest_pool import GuestPool
 
     coverage = pytestconfig.pluginmanager.get_plugin(COVERAGE)
-    with contextlib.closing(GuestPool(workshop, tmp_path_factory.mktemp("guests"), coverage)) as guest_pool:
+    folder, keeps_cores = tmp_path_factory.mktemp("guests"), bool(pytestconfig.getoption("qemu_keep"))
+    with contextlib.closing(GuestPool(workshop, folder, coverage, keeps_cores=keeps_cores)) as guest_pool:
         yield guest_pool
 
 
@@ -228,9 +229,12 @@ def instruction_budget(
 
 
 def _keep(item: pytest.Item, tested: TestedGuest, say: Callable[[str], None]) -> None:
-    from orchestrator.pytest_plugin.guest_pool import keep, keep_state
+    from orchestrator.pytest_plugin.guest_pool import keep, keep_core, keep_state
 
+    for attachment in attempt(item).debuggers:
+        attachment.close()
     keep(item, tested)
+    keep_core(item, tested, say)
     if attempt(item).has_failed and item.config.getoption("qemu_keep"):
         keep_state(item, tested, say)
 
@@ -238,3 +242,5 @@ def _keep(item: pytest.Item, tested: TestedGuest, say: Callable[[str], None]) ->
 def _begin(item: pytest.Item, tested: TestedGuest) -> None:
     tested.begin_test(item.path.parent, item.stash[OPTIONS].allow_oops)
     attempt(item).guests.append(tested)
+    if item.config.getoption("qemu_gdb"):
+        attempt(item).debuggers.append(tested.wait_for_debugger())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
@@ -46,10 +47,16 @@ _ANSWER_LIMIT = 5.0
 
 
 class GuestPool:
-    """Starts guests from the calling thread. Their logs go into ``directory``; ``coverage`` has what they execute."""
+    """Starts guests from the calling thread. Their logs go into ``directory``, and vmcores with ``keeps_cores``.
 
-    def __init__(self, workshop: BuildContext, directory: Path, coverage: Coverage | None = None) -> None:
+    ``coverage`` has what they execute.
+    """
+
+    def __init__(
+        self, workshop: BuildContext, directory: Path, coverage: Coverage | None = None, *, keeps_cores: bool = False
+    ) -> None:
         self._workshop, self._directory, self._coverage = workshop, directory, coverage
+        self._keeps_cores = keeps_cores
         self._shared: dict[tuple[str, bool, Machine], TestedGuest] = {}  # the most recently used comes last
         self._own: list[TestedGuest] = []
         self._started = 0
@@ -103,7 +110,12 @@ class GuestPool:
         def start(watch: Watch, *, fresh: bool = True) -> Guest:
             self._started += 1
             name = f"guest{self._started}-{machine.cpu.name}"
-            return started(self._workshop, machine, self._directory, name, fresh=fresh, watch=watch)
+
+            def watched(guest: Guest) -> None:
+                guest.core_file = self._directory / f"{name}.vmcore" if self._keeps_cores else None
+                watch(guest)
+
+            return started(self._workshop, machine, self._directory, name, fresh=fresh, watch=watched)
 
         guest = TestedGuest(self._workshop, kernel, start(unwatched, fresh=fresh), start, covering)
         guest.join_network()
@@ -338,6 +350,24 @@ def keep(item: pytest.Item, guest: TestedGuest) -> None:
         command = reproducing_command(item)
         (folder / _REPRODUCE).write_text(command + "\n", encoding="utf-8")
         kept.properties += [("qemu_log", str(kept.log)), ("qemu_reproduce", command)]
+
+
+def keep_core(item: pytest.Item, guest: TestedGuest, say: Callable[[str], None]) -> None:
+    """Leave the vmcore of a failed test's guest in the test's folder; ``qemu_core`` names the file.
+
+    Of a guest that has ended it is the one that was written then. A passed test leaves none.
+    """
+    kept, core = attempt(item), guest.core_file
+    if core is None:
+        return
+    if kept.has_failed and kept.log is not None:
+        guest.keep_core()
+        if core.exists():
+            file = kept.log.parent / core.name
+            shutil.move(core, file)
+            kept.properties.append(("qemu_core", str(file)))
+            say(f"{item.nodeid}: drgn -c {shlex.quote(str(file))}")
+    core.unlink(missing_ok=True)
 
 
 def keep_state(item: pytest.Item, guest: TestedGuest, say: Callable[[str], None]) -> None:

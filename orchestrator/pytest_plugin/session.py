@@ -15,6 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from orchestrator.guest.debugger import Attachment
     from orchestrator.pytest_plugin.guest_pool import GuestOptions
     from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
@@ -39,6 +40,7 @@ class Attempt:
     """
 
     guests: list[TestedGuest] = field(default_factory=list)
+    debuggers: list[Attachment] = field(default_factory=list)
     log: Path | None = None
     has_failed: bool = False
     results: list[dict[str, Any]] = field(default_factory=list)

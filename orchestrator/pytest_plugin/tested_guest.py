@@ -21,11 +21,13 @@ from orchestrator.artifacts.modules import check_parameter_names, user_modules
 from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, Trouble, line_pattern, plain_lines, report_patterns
+from orchestrator.guest.debugger import Attachment
 from orchestrator.guest.diagnosis import taint_mask, trouble_of
 from orchestrator.guest.guest import END_OF_LOG, Guest, State, Watch
 from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.pytest_plugin.coverage import GuestCoverage
+from orchestrator.run.debugging import Debugging, check_gdb
 from orchestrator.steps import step
 
 _MOST_BYTES = 64 << 20
@@ -263,9 +265,19 @@ class TestedGuest(_GuestsVerbs):
         with step("reboot"):
             self.check_kernel()
             self.kill()
+            if self.core_file is not None:
+                self.core_file.unlink(missing_ok=True)
             self._boot_again(self._take)
             self.join_network()
             self._watch()
+
+    def wait_for_debugger(self) -> Attachment:
+        """Stop the guest and wait for gdb. Raises HostError without gdb, or in a worker of pytest-xdist."""
+        _check_terminal()
+        check_gdb()
+        attachment = Debugging(self._workshop, self._kernel, (), self._workshop.say).attach(self.guest)
+        attachment.wait_until_attached()
+        return attachment
 
     def _take(self, guest: Guest) -> None:
         self.guest = guest  # replaced by a reboot
@@ -321,8 +333,7 @@ class TestedGuest(_GuestsVerbs):
 
         Raises HostError if there is no terminal, as in a pytest-xdist worker.
         """
-        if "PYTEST_XDIST_WORKER" in os.environ:
-            raise HostError("a worker of pytest-xdist has no terminal", hint="run this test with -n 0")
+        _check_terminal()
         try:
             with _TERMINAL.open() as lines, _TERMINAL.open("w") as out:
                 self._converse(lines, out)
@@ -345,6 +356,11 @@ class TestedGuest(_GuestsVerbs):
                 self.run(["sh", "-c", line], time_limit=_LINE_LIMIT, listener=show)
             except GuestError as error:
                 print(f"{type(error).__name__}: {error}", file=out, flush=True)
+
+
+def _check_terminal() -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        raise HostError("a worker of pytest-xdist has no terminal", hint="run this test with -n 0")
 
 
 class KernelModules:

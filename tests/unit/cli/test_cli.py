@@ -54,7 +54,7 @@ from orchestrator.run import boot
 pytestmark = pytest.mark.usefixtures("lab")
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
-COMMANDS = ["", "cost", "run", "report", "profile", "timeline", "compare", "bisect", "history", "site"]
+COMMANDS = ["", "cost", "debug", "run", "report", "profile", "timeline", "compare", "bisect", "history", "site"]
 COMMANDS += [
     "nightly",
     "list",

@@ -202,6 +202,7 @@ TESTS = '''
         """What the plugin asks of a guest."""
 
         machine = SimpleNamespace(cpu=SimpleNamespace(name="pentium4"))
+        core_file = None
 
         def __init__(self, name):
             self.console = SimpleNamespace(path=Path(f"{name}.log"))

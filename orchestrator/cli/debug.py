@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator debug``: gdb at a place of a stored cell's timed calls."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated
+
+import typer
+
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.cli import options
+from orchestrator.cli.compared import find_named
+from orchestrator.cli.measuring import outcome
+from orchestrator.errors import UsageError
+from orchestrator.files import ScratchFolder
+from orchestrator.program import PROGRAM
+from orchestrator.results.contract import CellRecord
+from orchestrator.run.again import Remeasurer, boot_again
+from orchestrator.run.boot import Ready, prepare
+from orchestrator.run.debugging import Debugging, Place, PlaceStop, check_gdb
+
+_WARM_UP_CALLS = 100  # as in images/guest/bench.c
+_SOUNDING = ["-n", "50", "-b", "1", "-r", "1", "-u", "0"]
+"""The end of a command that only finds how large a batch may be (benchmarks/calls/call_programs.py)."""
+
+
+def debug(
+    cell: Annotated[
+        str,
+        typer.Argument(metavar="RUN:CELL", help="A stored cell: latest:kprobe.", autocompletion=options.runs),
+    ],
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="SYMBOL[:N]", help="Stop where the timed calls enter a function for the N-th time."),
+    ] = None,
+    instruction: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Stop before the N-th instruction of a call; default: 1.")
+    ] = None,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Stop a stored cell's guest in a timed call, and wait for gdb.
+
+    Measures the cell again; a place is the same instruction each time. Exits with 1 unless the cell has its stored
+    value afterwards.
+    """
+    options.check_one({"--at": at is not None, "--instruction": instruction is not None})
+    check_gdb()
+    named = find_named(cell)
+    stored = _stored_cell(cell, named.cells)
+    place = Place(instruction or 1) if at is None else _entry(at)
+    if place.symbol is None and len(set(stored.samples)) == 1 and place.number > (stored.value or 0):
+        raise UsageError(f"a call of {stored.id} has {stored.value:g} instructions, not {place.number}")
+    with options.printed_steps(verbose=verbose), ScratchFolder("orchestrator-debug-") as folder:
+        context = options.open_context(offline=offline)
+        boot = boot_again(context, kinds(), named.run, stored)
+        artifacts = prepare(context, kinds().named(boot.kind), boot)
+        prepared = artifacts.cells[stored.id]
+        modules = prepared.modules if isinstance(prepared, Ready) else ()
+        debugging = Debugging(context, artifacts.kernel, modules, lambda text: _say(text, cell, place))
+        stop = PlaceStop(debugging, place, _untimed_calls)
+        again = Remeasurer(context, kinds(), stop.watch).measure(named.run, stored, folder)
+        if stop.error is not None:
+            raise stop.error
+        if not stop.has_begun:
+            raise UsageError(f"{stored.id} makes no timed calls, and has no such place", hint="name a cell of calls")
+        if not stop.has_stopped:
+            raise UsageError(f"the timed calls of {stored.id} do not come to {place.name}")
+    print(f"{stored.id}: {outcome(again.record)}, as in run {named.run.record.run}")
+
+
+def _stored_cell(name: str, cells: Sequence[CellRecord] | None) -> CellRecord:
+    found = cells or []
+    if len(found) != 1:
+        listed = [one.id for one in found[:20]]
+        raise UsageError(f"{name} names {len(found) or 'no'} cells; expected one", detail=listed, hint="RUN:CELL")
+    if found[0].clock != "instructions" or found[0].value is None:
+        why = "has no number" if found[0].value is None else f"is on clock {found[0].clock}, where no place repeats"
+        raise UsageError(f"{found[0].id} {why}", hint="name a cell with a number on clock instructions")
+    return found[0]
+
+
+def _entry(given: str) -> Place:
+    symbol, _, number = given.partition(":")
+    if not symbol or not (number or "1").isdecimal() or int(number or "1") < 1:
+        raise UsageError(f"--at: found {given!r}; expected SYMBOL or SYMBOL:N, N from 1")
+    return Place(int(number or "1"), symbol)
+
+
+def _untimed_calls(argv: Sequence[str]) -> int | None:
+    """Calls before the timed ones of a program that makes a cell's, and not only those that size the batches."""
+    given = dict(pairwise(argv))
+    if "-b" not in given or list(argv[-len(_SOUNDING) :]) == _SOUNDING:
+        return None
+    return _WARM_UP_CALLS + int(given.get("-w", "0"))
+
+
+def _say(text: str, cell: str, place: Place) -> None:
+    print(f"{place.name} of {cell}: {text}", file=sys.stderr, flush=True)
+    if place.number > 1:
+        before = place.number - 1
+        option = f"--instruction {before}" if place.symbol is None else f"--at {place.symbol}:{before}"
+        print(f"to go back: {PROGRAM} debug {shlex.quote(cell)} {option}", file=sys.stderr, flush=True)

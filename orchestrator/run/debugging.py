@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Debug guests with gdb: its command line with symbols, and the places in timed calls at which a guest stops."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.debug_info import kernel_debug_info, module_debug_info
+from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, VMLINUX
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.machine_code import decoded
+from orchestrator.artifacts.modules import Module
+from orchestrator.deadline import uncounted
+from orchestrator.errors import EvidenceError, HostError, LabError, UsageError
+from orchestrator.guest.debugger import Attachment, Stub
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.kernel_text import module_sections
+from orchestrator.probes.symbols import Symbols, code_at
+from orchestrator.process import run
+
+_OBJCOPY_LIMIT = 120.0
+_ARCHITECTURES = {"i386": "i386", "x86_64": "i386:x86-64"}
+_DESCRIPTION = "i386.xml"
+_DATA = (".data", ".bss", ".rodata")
+
+
+def check_gdb() -> None:
+    """Raise HostError if the host has no gdb."""
+    if shutil.which("gdb") is None:
+        raise HostError("gdb is not installed", hint="Debian's package: gdb")
+
+
+def symbol_file(context: BuildContext, kernel: Kernel) -> Path | None:
+    """A vmlinux for a debugger: with DWARF if the cache or the user's tree has it, else the kernel's with its symbols.
+
+    None for a kernel whose code is not known.
+    """
+    try:
+        return kernel_debug_info(replace(context, offline=True), kernel)
+    except LabError:  # it would have to be fetched or built, or there is none
+        code = kernel.code
+    if code is None:
+        return None
+    source = (kernel.code_folder or kernel.headers) / VMLINUX
+    parts = [(name, range(part.address, part.address + part.size)) for name, part in code.sections.items()]
+
+    def build(folder: Path) -> None:
+        lines = []
+        for symbol in code.symbols:
+            section = next((one for one in parts if symbol.address in one[1]), None)
+            if section is not None:
+                place = f"{section[0]}:{symbol.address - section[1].start:#x}"
+                kind = "function" if symbol.type in FUNCTION_TYPES else "object"
+                lines.append(f'--add-symbol "{symbol.name}={place},{kind},global"\n')
+        options = folder / "options"
+        options.write_text("".join(lines))
+        made = run(["objcopy", f"@{options}", str(source), str(folder / VMLINUX)], time_limit=_OBJCOPY_LIMIT)
+        made.or_raise(HostError, "the kernel's symbols cannot be written for a debugger")
+        options.unlink()
+
+    inputs = {"kernel": kernel.key, "contents": "symbols"}
+    return context.cache.obtain("debug-info", inputs, f"symbols of {kernel.spec.name}", build).path / VMLINUX
+
+
+@dataclass(frozen=True)
+class Debugging:
+    """What gdb needs of a guest: its kernel, and the modules that are loaded. ``say`` gets the command line."""
+
+    context: BuildContext
+    kernel: Kernel
+    modules: Sequence[Module]
+    say: Callable[[str], None]
+
+    @cached_property
+    def files(self) -> Mapping[str, Path]:
+        """The files of the modules by name, with DWARF where that can be made."""
+        found = {}
+        for module in self.modules:
+            try:
+                found[module.name] = module_debug_info(self.context, self.kernel, module)
+            except LabError:
+                found[module.name] = module.file
+        return found
+
+    def attach(self, guest: Guest) -> Attachment:
+        """Stop a guest, and print how to attach gdb. Raises GuestError, HostError."""
+        sections = self.sections(guest)
+        return self.offer(guest.stub(), sections)
+
+    def sections(self, guest: Guest) -> Mapping[str, Mapping[str, int]]:
+        return module_sections(guest, list(self.files))
+
+    def offer(self, stub: Stub, sections: Mapping[str, Mapping[str, int]], steps: int = 0) -> Attachment:
+        vmlinux = symbol_file(self.context, self.kernel)
+        description = stub.description() if self.kernel.spec.arch == "i386" else None
+
+        def announce(place: Path) -> None:
+            commands = ["set confirm off", f"set architecture {_ARCHITECTURES[self.kernel.spec.arch]}"]
+            if description is not None:
+                (place.parent / _DESCRIPTION).write_text(description)
+                commands += [
+                    f"set tdesc filename {place.parent / _DESCRIPTION}",
+                    # QEMU numbers registers as on x86_64; they are read and written all together.
+                    "set remote fetch-register-packet off",
+                    "set remote set-register-packet off",
+                ]
+            commands += [_added(self.files[name], found) for name, found in sections.items()]
+            commands.append(f"target remote {place}")
+            options = [word for command in filter(None, commands) for word in ("-ex", command)]
+            program = [] if vmlinux is None else [str(vmlinux)]
+            self.say(f"the guest has stopped and waits for gdb:\n  {shlex.join(['gdb', *options, *program])}")
+
+        return Attachment(stub, announce, steps)
+
+
+def _added(file: Path, sections: Mapping[str, int]) -> str:
+    """The command for gdb for the symbols of a loaded module; empty for one without text."""
+    others = "".join(f" -s {name} {sections[name]:#x}" for name in _DATA if name in sections)
+    text = sections.get(".text")
+    return "" if text is None else f"add-symbol-file {shlex.quote(str(file))} {text:#x}{others}"
+
+
+# A place in timed calls. The loops of a benchmark's program are alike (ROUNDS() of callbench.c, workload_loop.S): they
+# jump to their condition, and from there back to the first instruction of a call. A batch of no calls does not come
+# there, so the timed calls follow the warm-up ones. The one breakpoint moves the clock, so the batch that has it has a
+# timer tick, and is measured again: the cell's value stays as it is. Everything behind it is single steps.
+
+_LOOPS = ("int80_loop", "sysenter_loop", "syscall_loop", "call_again_and_again")
+_LOOP_MAX = 256
+_COMPARED = 16
+"""Most bytes that tell a program's code from another's at the same address."""
+_STEPS = 10_000
+"""Instructions to a breakpoint that a debugger comes to without moving the clock, in some four seconds."""
+_FRUITLESS_CALLS = 3
+"""Calls that must enter a function at least once."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Before the instruction of this ``number`` in a timed call, or where calls enter ``symbol`` for so many times."""
+
+    number: int = 1
+    symbol: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"instruction {self.number}" if self.symbol is None else f"entry {self.number} of {self.symbol}"
+
+
+@dataclass
+class PlaceStop:
+    """Stops a guest at a place of its timed calls, and offers it to gdb. ``has_stopped``: it came there.
+
+    ``untimed`` returns the number of calls that a program makes before its timed ones, by its arguments; None for one
+    that makes no timed calls.
+    """
+
+    debugging: Debugging
+    place: Place
+    untimed: Callable[[Sequence[str]], int | None]
+    has_begun: bool = False
+    has_stopped: bool = False
+    error: LabError | None = None
+
+    def watch(self, guest: Guest) -> None:
+        def before(argv: Sequence[str]) -> None:
+            untimed = self.untimed(argv)
+            if untimed is not None and not self.has_begun:
+                self.has_begun = True
+                self._stop_in(guest, argv[0] if "/" in argv[0] else f"/bin/{argv[0]}", untimed)
+
+        guest.before_command = before
+
+    def _stop_in(self, guest: Guest, program: str, untimed: int) -> None:
+        firsts = first_instructions(guest.get(program))
+        sections = self.debugging.sections(guest)
+        address = None if self.place.symbol is None else self._address(self.place.symbol, sections)
+        stub = guest.stub()
+
+        def work() -> None:
+            try:
+                with uncounted():
+                    self._go_to(stub, firsts, untimed, address)
+                    self.has_stopped = True
+                    self.debugging.offer(stub, sections, _STEPS).wait_until_detached()
+            except LabError as error:
+                self.error = error
+                stub.detach()
+
+        threading.Thread(target=work, name="place", daemon=True).start()
+
+    def _address(self, symbol: str, sections: Mapping[str, Mapping[str, int]]) -> int:
+        for name, file in self.debugging.files.items():
+            shown = {section: f"{at:#010x}" for section, at in sections[name].items()}
+            functions = code_at(name, file, lambda section, shown=shown: shown.get(section, "")).functions  # type: ignore[misc]
+            if symbol in functions:
+                return functions[symbol]
+        code = self.debugging.kernel.code
+        if code is None:
+            raise UsageError(f"the cell's modules have no function {symbol}, and the kernel's code is not known")
+        try:
+            return Symbols.of_image(code).address(symbol)
+        except EvidenceError as error:
+            raise UsageError(error.what, hint=error.hint) from None
+
+    def _go_to(self, stub: Stub, firsts: Mapping[int, bytes], untimed: int, address: int | None) -> None:
+        with stub.breakpoints(list(firsts)):
+            while untimed >= 0:
+                stub.go()
+                first = stub.pointer()
+                code = firsts.get(first, b"")
+                untimed -= bool(code) and stub.memory(first, len(code)) == code
+        if address is None:
+            for _ in range(self.place.number - 1):
+                stub.ask("s")
+            return
+        entered = calls = 0
+        while entered < self.place.number:
+            at = stub.step()
+            entered += at == address
+            calls += at == first
+            if calls == _FRUITLESS_CALLS and not entered:
+                raise UsageError(
+                    f"the timed calls do not enter {self.place.symbol}", hint="a profile lists what they do"
+                )
+
+
+def first_instructions(program: bytes) -> Mapping[int, bytes]:
+    """Where a benchmark's program begins a call, and the bytes there. Raises EvidenceError for another program."""
+    elf = ELFFile(BytesIO(program))
+    table, found = elf.get_section_by_name(".symtab"), dict[int, bytes]()
+    symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+    for loop in (one for one in symbols if one.name in _LOOPS):
+        start = loop["st_value"]
+        code = next(
+            segment.data()[start - segment["p_vaddr"] :]
+            for segment in elf.iter_segments("PT_LOAD")
+            if segment["p_vaddr"] <= start < segment["p_vaddr"] + segment["p_filesz"]
+        )
+        jump = next(one for one in decoded(code[:_LOOP_MAX], start, elf.elfclass // 8) if one.name == "jns")
+        first = jump.operands[0]
+        assert isinstance(first, int)
+        found[first] = code[first - start :][:_COMPARED]
+    if not found:
+        raise EvidenceError("the program has none of the loops that make timed calls")
+    return found
