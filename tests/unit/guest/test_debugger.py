@@ -54,7 +54,8 @@ class FakeQemu:
             rest += data
             if not self.is_stopped and b"\x03" in rest:
                 rest, self.is_stopped = rest.partition(b"\x03")[2], True
-                self._send("T02thread:01;")
+                if not self.detached:  # else QEMU has nobody to tell
+                    self._send("T02thread:01;")
             while packet := PACKET.search(rest):
                 rest = rest[packet.end() :]
                 if packet[2] == b"%02x" % (sum(packet[1]) & 0xFF):
