@@ -206,17 +206,17 @@ def test_firefox_profiler_lists_the_functions(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_text(firefox_text(MADE))
 
-    def run(*arguments: str) -> str:
+    def profiler_cli(*arguments: str) -> str:
         command = [str(NODE), str(program), *arguments]
         return subprocess.run(
             command, check=True, capture_output=True, text=True, timeout=120, env=environment, cwd=tmp_path
         ).stdout
 
-    run("load", str(file))
+    profiler_cli("load", str(file))
     try:
-        printed = run("thread", "functions")
+        printed = profiler_cli("thread", "functions")
     finally:
-        run("stop")  # a daemon has the file
+        profiler_cli("stop")  # a daemon has the file
     for line in ("callbench - self: 10 (40.0%), total: 25", "h [lab] - self: 3 (12.0%), total: 3 (12.0%)"):
         assert line in printed
 
