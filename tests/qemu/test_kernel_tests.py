@@ -90,6 +90,7 @@ def offer_sample(guest: TestedGuest, folder: Path, name: str, values: dict[str, 
     [
         pytest.param("lab-i386-up", marks=pytest.mark.guest(kernel="lab-i386-up")),
         pytest.param("debian-686", marks=[pytest.mark.guest(kernel="debian-686"), ELSEWHERE]),
+        pytest.param("debian-amd64@7.3", marks=[pytest.mark.guest(kernel="debian-amd64@7.3"), ELSEWHERE]),
     ],
 )
 @pytest.mark.usefixtures("kernel")
@@ -143,8 +144,16 @@ def test_all_selftests_of_ftrace(guest: TestedGuest, linux: Path, ktap: KernelTe
     ktap.ftracetest(guest, "/root/ftrace", expected="ftracetest_failures.yaml", time_limit=ALL_CASES_LIMIT)
 
 
-@pytest.mark.kernels("lab-i386-up")
-@pytest.mark.guest(kernel="lab-i386-up")
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(
+            "lab-i386-up", marks=[pytest.mark.kernels("lab-i386-up"), pytest.mark.guest(kernel="lab-i386-up")]
+        ),
+        pytest.param("debian-amd64@7.3", marks=[pytest.mark.guest(kernel="debian-amd64@7.3"), ELSEWHERE]),
+    ],
+)
+@pytest.mark.usefixtures("kernel")
 def test_programs_below_the_runner_of_kselftest(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
     selftests = linux / "tools/testing/selftests"
     put_folder(guest, RUNNER, "/tmp/selftests/demo")
