@@ -11,11 +11,15 @@ from command_line import CommandLine
 
 from orchestrator.catalog.kernels import NEWEST
 from orchestrator.catalog.probes import BASELINE, ProbeKind, probes
+from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord, RunRecord
 
 KERNEL = f"debian-amd64@{NEWEST}"
 HANDLERS = ("noop", "count", "record")
-WORKLOAD = Path(__file__).with_name("workloads") / "reading.c"
+PLACES = {"security_*": "security_file_permission", "bpf_lsm_*": "bpf_lsm_file_permission"}
+"""Functions in the path of read(2), for kinds that the kernel takes at some functions alone."""
+
+NOPS = data_dir("configs") / "nops.c"
 EXPERIMENT = """\
 name: canary
 clock: instructions
@@ -31,9 +35,19 @@ tables:
     benchmark: *read
     probes: [{call}]
   program:
-    points: ["program:workload"]
-    benchmark: {{name: workload, file: {workload}, calls: 500, repeats: 2}}
+    points: ["program:begins1"]
+    benchmark: &nops {{name: workload, file: {nops}, calls: 500, repeats: 2}}
     probes: [{program}]
+  nop:
+    points: ["program:begins10"]
+    benchmark: *nops
+    probes: [{nop}]
+"""
+PLACE = """\
+  {place}:
+    points: [{place}]
+    benchmark: *read
+    probes: [none, {kinds}]
 """
 
 pytestmark = [pytest.mark.qemu, pytest.mark.nightly("each kind of probe on the newest kernel: minutes")]
@@ -48,10 +62,14 @@ def experiment() -> str:
     return EXPERIMENT.format(
         kernel=KERNEL,
         handlers=", ".join(HANDLERS),
-        function=named(lambda one: one.site in ("kprobe", "ftrace")),
+        function=named(lambda one: one.site in ("kprobe", "ftrace") and not one.functions),
         call=named(lambda one: one.site in ("hook", "tracepoint")),
-        program=named(lambda one: one.site == "program"),
-        workload=WORKLOAD,
+        program=named(lambda one: one.site == "program" and one.mechanism != "call"),
+        nop=named(lambda one: one.site == "program" and one.mechanism == "call"),
+        nops=NOPS,
+    ) + "".join(
+        PLACE.format(place=place, kinds=", ".join(name for name, one in probes().items() if one.functions == functions))
+        for functions, place in PLACES.items()
     )
 
 
@@ -64,8 +82,9 @@ def table(cells: Sequence[CellRecord]) -> str:
         if cell.status != "ok":
             mark += f" [{reasons.setdefault(str(cell.reason), len(reasons) + 1)}]"
         rows.setdefault(f"{cell.table}: {cell.probe}", {})[cell.handler] = mark
-    lines = [f"{'':36}" + "".join(f"{handler:20}" for handler in HANDLERS)]
-    lines += [f"{name:36}" + "".join(f"{row.get(one, '-'):20}" for one in HANDLERS) for name, row in rows.items()]
+    width = max(map(len, rows), default=0) + 2
+    lines = [f"{'':{width}}" + "".join(f"{handler:20}" for handler in HANDLERS)]
+    lines += [f"{name:{width}}" + "".join(f"{row.get(one, '-'):20}" for one in HANDLERS) for name, row in rows.items()]
     return "\n".join([*lines, *(f"[{number}] {reason}" for reason, number in reasons.items())])
 
 

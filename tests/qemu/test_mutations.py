@@ -22,6 +22,8 @@ MUTATIONS = Path(__file__).with_name("mutations")
 EXPERIMENT = {"name": "mutation", "benchmark": {"name": "gtodbench", "calls": 1000, "repeats": 2}}
 KERNELS = {"lab-i386-up": "pentium4", "debian-amd64@7.3": "xeon-e5410"}
 """The CPU by the kernel."""
+IMAGES = ("debian-i386", "debian-amd64")
+"""Those of a whole system at work."""
 COPIED = ("orchestrator", "kmods", "images", "configs")
 OWN_ARTIFACTS = {"modules", "programs", "plugins", "initramfs", "failed-builds", "saved-guests"}
 """What is made of patched sources: it does not go into the user's cache."""
@@ -48,7 +50,11 @@ LISTED = [Mutation(**fields) for fields in yaml.safe_load((MUTATIONS / "mutation
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The user's cache, but for what is made of sources that the tests patch."""
+    """The user's cache, but for what is made of sources that the tests patch; all else is in it before."""
+    command = CommandLine(tmp_path_factory.mktemp("lab"))
+    for made in (("kernel", *KERNELS), ("image", *IMAGES)):
+        done = command.run("build", *made)
+        assert done.returncode == 0, done.stderr
     cache = tmp_path_factory.mktemp("cache")
     for kept in cache_dir().iterdir():
         if kept.name not in OWN_ARTIFACTS:
