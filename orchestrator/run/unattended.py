@@ -167,10 +167,13 @@ def kernel_seconds(guest: Guest, kernel: Kernel) -> int | None:
 # An unattended guest: booted with its work, watched on its console, and read from at its end.
 
 _REFUSED_PLACE = re.compile(
-    r"lab_[a-z]+: (\w{1,64}\+0x[0-9a-f]{1,8})/0x[0-9a-f]{1,8}: "
-    r"((?:an instruction under the jump|shorter than five) .{1,80})"
+    r"lab_[a-z]+: (\w{1,64}\+0x[0-9a-f]{1,8})(?:/0x[0-9a-f]{1,8})?: "
+    r"((?:an instruction under the jump|shorter than five) .{1,80}|not optimised: it cannot be)"
 )
-"""What a module says of a place that takes no djprobe (kmods/djprobe/djprobe_site.c)."""
+"""What a module says of a place without a djprobe (kmods/djprobe/djprobe_site.c), or whose kprobe is not optimised.
+
+``images/unattended/runs.sh`` has let the kernel optimise it.
+"""
 _NOT_LOADED = "cannot load the module"
 """The last line of ``images/unattended/runs.sh`` then."""
 

@@ -97,6 +97,11 @@ cannot load the module
                 "ksys_umask+0x0: shorter than five bytes of whole instructions",
             ],
         ),
+        (
+            "[ 3.5] lab_recorder: __x64_sys_brk+0x0: not optimised: it cannot be, or "
+            "debug.kprobes-optimization is off\ncannot load the module\n",
+            ["__x64_sys_brk+0x0: not optimised: it cannot be"],
+        ),
         (NOT_LOADED.replace("cannot load the module", "the module does not report"), []),
         ("[ 1.9] lab_recorder: nowhere+0x0: no such symbol\ncannot load the module\n", []),
         ("", []),
