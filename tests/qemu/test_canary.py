@@ -44,7 +44,7 @@ tables:
     probes: [{nop}]
 """
 PLACE = """\
-  {place}:
+  {name}:
     points: [{place}]
     benchmark: *read
     probes: [none, {kinds}]
@@ -68,7 +68,11 @@ def experiment() -> str:
         nop=named(lambda one: one.site == "program" and one.mechanism == "call"),
         nops=NOPS,
     ) + "".join(
-        PLACE.format(place=place, kinds=", ".join(name for name, one in probes().items() if one.functions == functions))
+        PLACE.format(
+            name=place.replace("_", "-"),
+            place=place,
+            kinds=", ".join(name for name, one in probes().items() if one.functions == functions),
+        )
         for functions, place in PLACES.items()
     )
 
