@@ -197,8 +197,17 @@ def test_the_status_of_a_program_counts(shared_guest: TestedGuest) -> None:
 # --- KUnit ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.kernels(WITH_KUNIT)
-@pytest.mark.guest(kernel=WITH_KUNIT)
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(WITH_KUNIT, marks=[pytest.mark.kernels(WITH_KUNIT), pytest.mark.guest(kernel=WITH_KUNIT)]),
+        pytest.param(
+            f"{WITH_KUNIT}@7.3",
+            marks=[pytest.mark.kernels(f"{WITH_KUNIT}@7.3"), pytest.mark.guest(kernel=f"{WITH_KUNIT}@7.3"), ELSEWHERE],
+        ),
+    ],
+)
+@pytest.mark.usefixtures("kernel")
 def test_kunit_of_kprobes(guest: TestedGuest, ktap: KernelTests) -> None:
     ktap.kunit(guest, "kprobes_test")
     names = {result.name for result in guest.ktap("kprobes_test").results}
