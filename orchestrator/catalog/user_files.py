@@ -178,30 +178,20 @@ class UserWorkload:
 
 
 @lru_cache(maxsize=64)
-def find_workload(name: str) -> UserWorkload:
-    """The workload at a path. Raises ConfigError for a file that is missing or unusable."""
+def find_workload(name: str, *, is_program: bool = False) -> UserWorkload:
+    """The workload at a path; with ``is_program`` a program, which may need shared libraries.
+
+    Raises ConfigError for a file that is missing or unusable.
+    """
     path = _existing(name)
     if path.suffix == ".c":
-        return UserWorkload(path, "function", None)
-    elf = read_user_elf(path, name, "a C file (.c) or a static x86 program")
-    if elf.has_loader:
-        raise ConfigError(f"found {name!r}; it needs shared libraries, which guests lack: link it with -static")
-    return UserWorkload(path, "program", elf.arch)
-
-
-@lru_cache(maxsize=64)
-def find_program(name: str) -> UserWorkload:
-    """The program at a path, static or not. Raises ConfigError for a file that is missing or unusable."""
-    path = _existing(name)
-    if path.suffix == ".c":
+        if not is_program:
+            return UserWorkload(path, "function", None)
         raise ConfigError(f"found {name!r}; expected a program: compile it, gcc -static -o {path.stem} {path.name}")
-    elf = read_user_elf(path, name, "an x86 program")
+    elf = read_user_elf(path, name, "an x86 program" if is_program else "a C file (.c) or a static x86 program")
+    if elf.has_loader and not is_program:
+        raise ConfigError(f"found {name!r}; it needs shared libraries, which guests lack: link it with -static")
     return UserWorkload(path, "program", elf.arch, elf.has_loader)
-
-
-def find_file(name: str, *, is_program: bool) -> UserWorkload:
-    """What a benchmark runs: with ``is_program`` a program, else as ``find_workload``."""
-    return find_program(name) if is_program else find_workload(name)
 
 
 def _existing(name: str) -> Path:

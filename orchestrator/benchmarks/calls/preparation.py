@@ -35,7 +35,7 @@ from orchestrator.benchmarks.calls.call_programs import (
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import FETCHES, ONE_PROGRAM, Change, Handler, ProbeKind, is_recording, shortened
-from orchestrator.catalog.user_files import find_file, find_library, find_workload
+from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
 from orchestrator.files import sha256_of
@@ -293,7 +293,7 @@ def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     if cell.task.is_counted and not has_landmarks(kernel.code):
         return "where system calls begin is not known: the kernel's vmlinux and System.map are not available"
     if cell.task.file is not None:
-        whole = find_file(cell.task.file, is_program=cell.task.is_counted).unsupported_reason(arch)
+        whole = find_workload(cell.task.file, is_program=cell.task.is_counted).unsupported_reason(arch)
         each = [find_library(library).unsupported_reason(arch) for library in cell.task.libraries]
         return next(filter(None, [whole, *each]), None)
     if cell.task.run is None and cell.task.entry not in ENTRIES[arch]:

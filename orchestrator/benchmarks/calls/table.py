@@ -33,7 +33,7 @@ from orchestrator.catalog.probes import (
     shortened,
 )
 from orchestrator.catalog.reference import reference_table
-from orchestrator.catalog.user_files import UserWorkload, find_file, find_library
+from orchestrator.catalog.user_files import UserWorkload, find_library, find_workload
 from orchestrator.catalog.words import ProfilePart, ProfilePartWanted, error_numbers, system_calls
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields as file_fields
@@ -134,7 +134,7 @@ def checked_file(value: object, info: ValidationInfo) -> object:
     """The path of a C file or of a static program, of ``program`` that of any program; it becomes absolute."""
     is_program = info.data.get("name") == COUNTED_BENCHMARK
     expected = "expected the path of a program" if is_program else "expected the path of a C file or a static program"
-    return str(_named_file(value, partial(find_file, is_program=is_program), expected).file)
+    return str(_named_file(value, partial(find_workload, is_program=is_program), expected).file)
 
 
 def checked_run(value: object) -> object:
@@ -208,7 +208,7 @@ class CallsBenchmark(BenchmarkChoice):
 
     @property
     def own(self) -> UserWorkload | None:
-        return find_file(self.file, is_program=self.is_counted) if self.file is not None else None
+        return find_workload(self.file, is_program=self.is_counted) if self.file is not None else None
 
     @property
     def is_program(self) -> bool:
