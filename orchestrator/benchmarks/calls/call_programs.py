@@ -44,14 +44,13 @@ class MarkedSamples:
     timed: Timed
 
 
-INSTRUCTIONS_PER_SECOND = 1_000_000_000
-"""In a second of guest time under ``-icount shift=0``, where the guest's TSC counts instructions."""
+_PER_SECOND = 1_000_000_000
+"""Units in a second of guest time: nanoseconds, and instructions under ``-icount shift=0``, which the TSC counts."""
 COUNTED_CALLS = 1000
 """Most calls of a counting pass; each must give exactly ``hits`` hits."""
 MOST_HITS = 3000
 """Most hits of a counting pass: a ring has room for 4096, and other processes may hit the same point."""
 
-_NANOSECONDS_PER_SECOND = 1_000_000_000
 _PROGRAM = "callbench"
 OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
 _END_PROGRAM = """
@@ -184,7 +183,7 @@ class Calls:
         scatter. Raises EvidenceError where samples differ, or depend on the size of the batches, and calls do not.
         """
         sounding = self._samples(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
-        batch = _between_ticks(INSTRUCTIONS_PER_SECOND, ticks_per_second, max(1.0, sounding.samples[0]))
+        batch = _between_ticks(ticks_per_second, max(1.0, sounding.samples[0]))
         if batch < 1:
             raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
         # At least two, to check that they are equal.
@@ -281,7 +280,7 @@ class Calls:
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample, in batches that fit between two timer ticks, or smaller ones on a busy host."""
         sounding = self._undisturbed(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
-        batch = _between_ticks(_NANOSECONDS_PER_SECOND, ticks_per_second, max(1.0, sounding.nanoseconds[0]))
+        batch = _between_ticks(ticks_per_second, max(1.0, sounding.nanoseconds[0]))
         batch = min(max(1, batch), self.calls)
         return self._undisturbed(guest, Sampling(self.calls, batch, 1, self.calls), time_limit)
 
@@ -289,7 +288,7 @@ class Calls:
         """Measure one sample on the exact clock, each call alone: ``costs`` has what calls that differ take."""
         sounding = self._undisturbed(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
         each = _SINGLE_TOLL + max(1.0, sounding.samples[0])
-        batch = _between_ticks(INSTRUCTIONS_PER_SECOND, ticks_per_second, each)
+        batch = _between_ticks(ticks_per_second, each)
         calls = min(self.calls, _MOST_SINGLE)
         wanted = Sampling(calls, max(1, min(batch, calls, self.largest_batch)), 1, calls, is_single=True)
         return self._undisturbed(guest, wanted.warmed() if self.depends_on_ticks else wanted, time_limit)
@@ -384,9 +383,9 @@ class Calls:
             raise EvidenceError(f"the program made system call {number}, not {self.number}")
 
 
-def _between_ticks(units_per_second: float, ticks_per_second: int, each: float) -> int:
+def _between_ticks(ticks_per_second: int, each: float) -> int:
     """How many calls that take ``each`` so many units fit between two timer ticks."""
-    return int(units_per_second / ticks_per_second * _SHARE_OF_A_TICK / each)
+    return int(_PER_SECOND / ticks_per_second * _SHARE_OF_A_TICK / each)
 
 
 def system_call(

@@ -150,7 +150,17 @@ MarkerCell = Cell[str]
 """Its task is a row of the document by its name, ``marker.ROW``; ``none`` is the empty loop."""
 
 
-_JUMPS = (JMP, 0xEB)
+_JUMPS = (bytes([JMP]), b"\xeb")
+_NOPS = (b"\x0f", b"\x66", b"\x3e")
+_UNPATCHED = {"immediate": (b"\xb0\x00",), "flag": (b"\x00",), "static_key": _NOPS, "tracepoint": _NOPS}
+_PATCHED = {
+    "immediate": (b"\xb0\x01",),
+    "flag": (b"\x01",),
+    "static_key": _JUMPS,
+    "tracepoint": _JUMPS,
+    "int3": (b"\xcc",),
+}
+"""How a place begins without a connected probe, where that is known, and with one."""
 
 
 def measure_marker(
@@ -284,10 +294,7 @@ class _Marker:
             raise EvidenceError(f"{when}, the marker of {self.row.loop} calls {found}, not {probe or 'nothing'}")
 
     def check_disconnected(self, live: bytes, when: str) -> None:
-        right = live == {"immediate": b"\xb0\x00", "flag": b"\x00"}.get(self.row.place, live)
-        if self.row.place in ("static_key", "tracepoint"):
-            right = live[0] in (0x0F, 0x66, 0x3E)
-        if not right:
+        if not live.startswith(_UNPATCHED.get(self.row.place, live)):
             name = self.row.loop
             raise EvidenceError(f"{when}, {name} is not as it is without a probe: its bytes are {live.hex(' ')}")
 
@@ -295,16 +302,7 @@ class _Marker:
         """The place must be patched if a probe is connected, and original otherwise."""
         if probe is None:
             self.check_same(original, when, live)
-            return
-        right = {
-            "immediate": live == b"\xb0\x01",
-            "flag": live == b"\x01",
-            "static_key": live[0] in _JUMPS,
-            "tracepoint": live[0] in _JUMPS,
-            "int3": live[0] == 0xCC,
-            "loop": False,
-        }[self.row.place]
-        if not right:
+        elif not live.startswith(_PATCHED.get(self.row.place, ())):
             raise EvidenceError(f"{when}, nothing is connected to {self.row.loop}: its bytes are {live.hex(' ')}")
 
 
