@@ -208,6 +208,6 @@ def _entered_by(guest: Guest, counter: Counter, workload: Calls) -> Mapping[str,
     # QEMU counts the instruction of a page fault twice, so the clock proves no counts; those of entries are right.
     ((batches, _),) = marked.timed.samples
     counts = together(counter.regions_since(mark)[-batches:]).counts
-    symbols = counter.places(marked.program).symbols(counts)
+    symbols = counter.places(workload.program).symbols(counts)
     times = {one.name: entries(one) for one in symbols if one.place in ("kernel", "module")}
     return {name: count // marked.calls for name, count in times.items() if count and count % marked.calls == 0}

@@ -293,7 +293,7 @@ def _symbols(guest: Guest, calls: Calls, measured: Measurement) -> Mapping[str, 
         counter = Counter(guest, Symbols.of(guest))
         mark = counter.mark()
         marked = calls.measure_marked(guest, measured, time_limit=_LIMIT)
-        profile = counter.profile(mark, marked.timed, cell="call", calls=marked.calls, program=marked.program)
+        profile = counter.profile(mark, marked.timed, cell="call", calls=marked.calls, program=calls.program)
         if profile.executed == marked.calls * measured.samples[0]:
             return by_symbol(profile)
     return None

@@ -32,17 +32,6 @@ from orchestrator.catalog.words import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called, CallResults
-from orchestrator.profile.counts import Timed
-
-
-@dataclass(frozen=True)
-class MarkedSamples:
-    """What the clock of ``program`` said in the batches that it marked; each sample is of ``calls`` calls."""
-
-    program: str
-    calls: int
-    timed: Timed
-
 
 _PER_SECOND = 1_000_000_000
 """Units in a second of guest time: nanoseconds, and instructions under ``-icount shift=0``, which the TSC counts."""
@@ -168,6 +157,11 @@ class Calls:
         """Calls of a counting pass, whose events fit into a ring."""
         return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits))
 
+    @property
+    def program(self) -> str:
+        """The program's name, as the counting plugin has it."""
+        return Path(self.argv[0]).name
+
     def prepare(self, guest: Guest) -> None:
         if self.file is not None:
             put_program(guest, self.file, OWN_PROGRAM)
@@ -254,7 +248,7 @@ class Calls:
         wanted = Sampling(self.calls, -(-self.calls // batches), 2, warming=dearer.warming)
         return self._sampled(guest, wanted, time_limit).samples
 
-    def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> MarkedSamples:
+    def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> Measurement:
         """Two samples for the counting plugin, in batches as in ``measured``, of fewer calls where all are alike."""
         calls = min(self.calls, _MARKED_CALLS) if measured.is_uniform else self.calls
         # At most a quarter of a batch, which fills six tenths of the time between two timer ticks.
@@ -265,17 +259,15 @@ class Calls:
         if self.renew is not None:
             self.renew()
             wanted = replace(wanted, repeats=1, warming=measured.warming)
-        marked = self._sampled(guest, wanted, time_limit)
-        return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
+        return self._sampled(guest, wanted, time_limit)
 
-    def mark_calls(self, guest: Guest, *, time_limit: float) -> MarkedSamples:
+    def mark_calls(self, guest: Guest, *, time_limit: float) -> Measurement:
         """One sample for the counting plugin, whatever a call does: fault, sleep, or cost something else each time.
 
         Batches of several calls that were disturbed are before it in the plugin's file.
         """
         wanted = Sampling(self.calls, min(self.calls, self.largest_batch), 1, self.calls, is_marked=True)
-        marked = self._undisturbed(guest, wanted, time_limit)
-        return MarkedSamples(Path(self.argv[0]).name, self.calls, Timed(marked.empty, marked.ticks))
+        return self._undisturbed(guest, wanted, time_limit)
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample, in batches that fit between two timer ticks, or smaller ones on a busy host."""

@@ -101,7 +101,7 @@ def executed_here(ready: ReadyGuest, workload: Calls, time_limit: float) -> Exec
     counter = InstructionCounter(ready.guest, ready.symbols)
     mark = counter.mark()
     marked = workload.measure_marked(ready.guest, measured, time_limit=time_limit)
-    profile = counter.profile(mark, marked.timed, cell="executed", calls=marked.calls, program=marked.program)
+    profile = counter.profile(mark, marked.timed, cell="executed", calls=marked.calls, program=workload.program)
     refused = RefusedPlaces.of(ready.guest, ready.symbols)
     loaded = ready.artifacts.kernel_modules
     with valid_result():

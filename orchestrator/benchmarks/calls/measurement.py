@@ -424,13 +424,13 @@ def _counted(work: Work, measured: Measurement, armed: Armed | None) -> Counts:
             marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
             with counter.evaluating():
                 profile = counter.profile(
-                    mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program
+                    mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=workload.program
                 )
                 executed = None if measured.varies else executed_classes(profile)
                 entries = None if module is None else Entries.of(profile.symbols, module, profile.calls)
                 evidence = None if work.profile is None else stored(profile, work.profile)
                 if work.profile is not None and "order" in work.cell.profile:
-                    counter.timeline(mark, marked.timed, profile, marked.program).write(work.profile)
+                    counter.timeline(mark, marked.timed, profile, workload.program).write(work.profile)
             if measured.varies or float(profile.per_call(profile.executed)) == measured.samples[0]:
                 break
     if evidence is None:
@@ -449,7 +449,7 @@ def _classes(work: Work, workload: Calls, measured: Measurement, counter: Profil
         if counter.only_classes:
             found = counter.classes(mark, marked.timed, calls=marked.calls)
         else:
-            named = {"cell": work.cell.id, "program": marked.program}
+            named = {"cell": work.cell.id, "program": workload.program}
             found = executed_classes(counter.profile(mark, marked.timed, calls=marked.calls, **named))
         records = is_recording(work.cell.handler) and work.kind.mechanism != "none"
         return found if found.agrees_with(measured.samples[0], is_recording=records) else None

@@ -13,6 +13,7 @@ from typing import Literal
 
 from orchestrator.benchmarks.calls.call_results import Outcome, joined
 from orchestrator.errors import EvidenceError
+from orchestrator.profile.counts import Timed
 from orchestrator.results.contract import UNITS, Clock, ProfileEvidence
 from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
 
@@ -44,6 +45,10 @@ class Measurement:
     warming: int = 0
     live: bytes | None = None
     costs: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def timed(self) -> Timed:
+        return Timed(self.empty, self.ticks)
 
     @property
     def varies(self) -> bool:
