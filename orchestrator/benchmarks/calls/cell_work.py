@@ -250,6 +250,12 @@ class Armed:
         """Raise EvidenceError unless the probe is as it was when it was armed."""
         check_same(self.kind, self.seen, self.attachment.observe(), self.attachment.point, when)
 
+    def proof(self, calls: int, counted: Counted, **known: Any) -> Proof:
+        """The proof of hits that were ``counted`` in ``calls``, with what else is ``known`` of them."""
+        probe = self.attachment
+        seen = {"detour": self.detour, "memory": probe.memory(), "facts": probe.facts(), "removed": self.removed}
+        return Proof(probe.point, self.seen, calls, counted, **seen, **known)
+
 
 MOST_PASSES = 5
 """Tries of a counting pass."""

@@ -114,18 +114,8 @@ def probed_runs(work: Work, program: WholeProgram) -> tuple[Figures, Proof]:
             raise EvidenceError(f"a run entered the point {entries} times and the probe's handler ran {hits} times")
         check_traps(work.kind, entries, 0, int3)
         armed.check_same("while the hits were counted")
-        proof = Proof(
-            point=attachment.point,
-            seen=armed.seen,
-            calls=entries,
-            entered=entered,
-            counted=Counted(entries, hits - entries, int3, None),
-            detour=armed.detour,
-            memory=attachment.memory(),
-            facts=attachment.facts(),
-            extras=attachment.extras(),
-            removed=armed.removed,
-        )
+        counted_hits = Counted(entries, hits - entries, int3, None)
+        proof = armed.proof(entries, counted_hits, entered=entered, extras=attachment.extras())
     found = counted_runs(counted.regions, places, [*plain, *guest.plain_runs(around)])
     profile = profile.model_copy(update={"parts": found.parts})
     return run_figures(found.own, found.plain), replace(proof, counts=Counts(profile))

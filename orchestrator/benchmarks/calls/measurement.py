@@ -514,19 +514,7 @@ def _proof(work: Work, armed: Armed, events: Path | None, counts: Counts) -> Pro
         raise EvidenceError(f"while the calls were timed, hits passed the kernel's {extras[0]}")
     if work.kind.mechanism == "int3" and work.kind.optimisation and "aggregator" not in extras:
         raise OtherMechanism(f"for {work.kind.name} it must be a place where the kernel optimises a kprobe")
-    return Proof(
-        point=armed.attachment.point,
-        seen=armed.seen,
-        calls=calls,
-        entered=entered,
-        counted=counted,
-        detour=armed.detour,
-        memory=armed.attachment.memory(),
-        facts=armed.attachment.facts(),
-        extras=extras,
-        removed=armed.removed,
-        counts=counts,
-    )
+    return armed.proof(calls, counted, entered=entered, extras=extras, counts=counts)
 
 
 def _timed(work: Work) -> Measurement:
