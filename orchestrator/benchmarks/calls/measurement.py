@@ -214,12 +214,6 @@ def guard_notes(seen: Observation) -> Iterator[str]:
         yield "the function tracer guards kprobes against recursion here: ftrace_ops_assist_func() calls their handler"
 
 
-def live_notes(counted: Counted) -> Iterator[str]:
-    """A note where the kernel changes the probed place in each process."""
-    if counted.live is not None:
-        yield "the first hit of a process is a breakpoint trap, behind which the kernel optimises its uprobe"
-
-
 def _probed_in_process(workload: Calls, kind: ProbeKind, point: UserPoint) -> Calls:
     """The calls of a process with a uprobe of this kind."""
     # Since Linux 6.13 a uretprobe's entry moves a timer, to another place of its wheel after some of the ticks
@@ -560,11 +554,7 @@ def _record(work: Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) 
             status="ok",
             notes=(
                 *notes,
-                *removal_notes(proof.removed),
-                *extra_notes(proof.extras, proof.extra_sizes),
-                *guard_notes(proof.seen),
-                *live_notes(counted),
-                *_entered_note(proof),
+                *_hit_notes(proof),
                 *figures.notes,
                 *_profile_notes(proof.counts),
                 *difference_note(figures.outcome, counted.results),
@@ -581,7 +571,12 @@ def _record(work: Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) 
         )
 
 
-def _entered_note(proof: Proof) -> Iterator[str]:
+def _hit_notes(proof: Proof) -> Iterator[str]:
+    yield from removal_notes(proof.removed)
+    yield from extra_notes(proof.extras, proof.extra_sizes)
+    yield from guard_notes(proof.seen)
+    if proof.counted.live is not None:
+        yield "the first hit of a process is a breakpoint trap, behind which the kernel optimises its uprobe"
     if proof.entered:
         listed = proof.facts.get("listed")
         where = f"; the kernel lists probes at {listed}" if listed else ""
