@@ -266,10 +266,10 @@ def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBench
 class FoundPoint:
     """A probe point, why it cannot be probed, and how often a call ``hits`` it, where that is known.
 
-    A point of ``SYMBOL+*`` has a ``place``.
+    A ``point`` of None is the benchmark's own, one of ``SYMBOL+*`` has a ``place``.
     """
 
-    point: Point
+    point: Point | None
     hits: int | None = None
     refusal: str | None = None
     place: ProbePlace | None = None
@@ -340,13 +340,13 @@ class CallsTable(ProbedTable):
     def are_counted(self) -> bool:
         return self.points == EXECUTED or bool(self.whole_functions)
 
-    def points_on(self, machine: Machine, kernel: str) -> Sequence[FoundPoint | None]:
-        """The probe points on a machine and a kernel; None stands for the benchmark's own.
+    def points_on(self, machine: Machine, kernel: str) -> Sequence[FoundPoint]:
+        """The probe points on a machine and a kernel.
 
-        Until a guest has found the points, ``executed`` is None, and ``SYMBOL+*`` a single point of that name.
+        Until a guest has found them, ``executed`` is like the benchmark's own, ``SYMBOL+*`` a single one of that name.
         """
         found = self._found.get((machine_id(machine), kernel))
-        return found or [FoundPoint(point) for point in self.named_points] or (None,)
+        return found or [FoundPoint(point) for point in self.named_points] or [FoundPoint(None)]
 
     def with_found(self, found: Mapping[tuple[str, str], Sequence[FoundPoint]]) -> CallsTable:
         table = self.model_copy()
@@ -476,27 +476,23 @@ def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
     """The cells of each machine and kernel, by point and handler, baselines first."""
     for place, probes in table.places(name):
         for point, handler in product(table.points_on(place.machine, place.kernel), table.handlers):
-            is_known, is_refused = point is not None or table.points != EXECUTED, _is_refused(point)
+            is_known = point.point is not None or table.points != EXECUTED
             # A refused point needs no baseline; where the points are not known yet, only the baseline is measured.
-            measured = [one for one in probes if (not is_refused if one == BASELINE else is_known)]
+            measured = [one for one in probes if (point.refusal is None if one == BASELINE else is_known)]
             yield from (_cell(table, place, point, handler, one) for one in measured)
 
 
 def profiled_cell(table: CallsTable, machine: Machine, kernel: str) -> CallCell:
     """A cell that makes the table's calls without a probe, in a guest that counts instructions."""
-    return replace(_cell(table, Place(None, machine, kernel), None, "noop", BASELINE), profile=("symbols",))
+    return replace(_cell(table, Place(None, machine, kernel), FoundPoint(None), "noop", BASELINE), profile=("symbols",))
 
 
-def _is_refused(point: FoundPoint | None) -> bool:
-    return point is not None and point.refusal is not None
-
-
-def _cell(table: CallsTable, place: Place, point: FoundPoint | None, handler: Handler, probe: str) -> CallCell:
-    kind, benchmark = call_probe(probe), table.benchmark
+def _cell(table: CallsTable, place: Place, point: FoundPoint, handler: Handler, probe: str) -> CallCell:
+    kind, benchmark, at = call_probe(probe), table.benchmark, point.point
     spec = benchmarks()[benchmark.name]
     call, arguments = spec.call or benchmark.call, benchmark.arguments or spec.arguments
     # A cell's id has no colon, because it is part of file names and of URLs.
-    here = (handler, *(() if point is None else (str(point.point).replace(":", "="),)))
+    here = (handler, *(() if at is None else (str(at).replace(":", "="),)))
     parameters: dict[str, str | int | None] = {
         CALL: call,
         ARGUMENTS: phrase(json.dumps(arguments, default=dict))
@@ -505,8 +501,8 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint | None, handler: Ha
         "expect": benchmark.expect,
         WORKLOAD: _workload_name(benchmark),
         "libraries": phrase(", ".join(find_library(one).name for one in benchmark.libraries or ())) or None,
-        AT: None if point is None else str(point.point),
-        POINTS: None if point is None else point.point.found_by,
+        AT: None if at is None else str(at),
+        POINTS: None if at is None else at.found_by,
         **table.guest_parameters,
         KERNEL_MODULES: phrase(", ".join(table.kernel_modules or ())) or None,
         **module_parameters(kind),
@@ -527,17 +523,17 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint | None, handler: Ha
             call=call,
             arguments=benchmark.arguments,
             file=benchmark.file,
-            hits=benchmark.hits if point is None or point.hits is None else point.hits,
+            hits=benchmark.hits if point.hits is None else point.hits,
             expected=benchmark.expect,
-            refusal=None if point is None else point.refusal_of(kind),
+            refusal=point.refusal_of(kind),
             libraries=benchmark.libraries or (),
             run=benchmark.run,
             is_counted=benchmark.is_counted,
         ),
-        point=None if point is None else point.point,
+        point=at,
         parameters={name: value for name, value in parameters.items() if value is not None},
         published=_published(table.reference, published_column(kind.name)),
-        compared_with=() if probe == BASELINE or _is_refused(point) else (place.id(BASELINE, *here),),
+        compared_with=() if probe == BASELINE or point.refusal is not None else (place.id(BASELINE, *here),),
         counts_classes=table.clock != "wall" and not benchmark.is_program and place.machine.cpu in priced_cpus(),
         kernel_modules=table.kernel_modules or (),
     )
