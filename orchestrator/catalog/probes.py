@@ -522,7 +522,8 @@ def _own(name: str, title: str, **fields: object) -> ProbeKind:
     return ProbeKind.model_validate({**common, **where, **fields})
 
 
-_CALL_PREFIX: Mapping[Arch, str] = {"i386": "__ia32_sys_", "x86_64": "__x64_sys_"}
+CALL_PREFIX: Mapping[Arch, str] = {"i386": "__ia32_sys_", "x86_64": "__x64_sys_"}
+"""What the names of system calls' functions begin with."""
 
 
 class StandardEvent(CatalogEntry):
@@ -545,7 +546,7 @@ class StandardEvent(CatalogEntry):
 
     def call_functions(self, arch: Arch) -> list[str]:
         """The functions of the system calls, on a 64-bit kernel without the 32-bit ones."""
-        return [_CALL_PREFIX[arch] + call for call in self.calls.get(arch, [])]
+        return [CALL_PREFIX[arch] + call for call in self.calls.get(arch, [])]
 
 
 @lru_cache(maxsize=1)

@@ -83,21 +83,20 @@ def call_table() -> Mapping[str, TableCall]:
 
 @dataclass(frozen=True)
 class FoundCall:
-    """A call of the table that passes ``function``, or a system call of that name, ``hits`` times.
+    """A call of the table that passes ``function``, or a system call of that name, ``hits`` times."""
 
-    ``benchmark`` has the values of an experiment's key.
-    """
-
-    name: str
-    title: str
-    benchmark: Mapping[str, object]
+    call: TableCall
     function: str
     hits: int
 
-    @classmethod
-    def of(cls, call: TableCall, function: str, hits: int) -> FoundCall:
-        benchmark = call.benchmark if hits == 1 else {**call.benchmark, "hits": hits}
-        return cls(call.name, call.title, benchmark, function, hits)
+    @property
+    def name(self) -> str:
+        return self.call.name
+
+    @property
+    def benchmark(self) -> Mapping[str, object]:
+        """The benchmark of an experiment, as plain values."""
+        return self.call.benchmark if self.hits == 1 else {**self.call.benchmark, "hits": self.hits}
 
 
 class ReachedFunctions(Record):
@@ -111,20 +110,20 @@ class ReachedFunctions(Record):
         One that enters it once comes first, then the table's order decides. Raises UsageError for a pattern of which
         each call enters several functions: a program at all of them has more hits than the function is entered.
         """
-        found: list[tuple[bool, int, TableCall, Mapping[str, int]]] = []
-        for place, call in enumerate(call_table().values()):
+        found: list[tuple[TableCall, Mapping[str, int]]] = []
+        for call in call_table().values():
             entered = {name: n for name, n in self.calls.get(call.name, {}).items() if fnmatchcase(name, function)}
             if entered:
-                found.append((sum(entered.values()) > 1, place, call, entered))
+                found.append((call, entered))
         if not found:
             return None
-        *_, call, functions = min(found, key=lambda one: one[:2])
+        call, functions = min(found, key=lambda one: sum(one[1].values()) > 1)  # the first of several
         if len(functions) > 1:
             names = ", ".join(shown(sorted(functions), _SHOWN))
             what = f"{call.name} enters {len(functions)} functions of this pattern: {names}"
             raise UsageError(what, where=function, hint="name one function, or a call that enters one of them: --call")
         ((name, hits),) = functions.items()
-        return FoundCall.of(call, name, hits)
+        return FoundCall(call, name, hits)
 
     def nearest(self, function: str) -> Sequence[str]:
         """At most five functions of similar names that calls reach, the most similar first."""
@@ -134,14 +133,14 @@ class ReachedFunctions(Record):
 
 def known_call(function: str) -> FoundCall | None:
     """The call that enters a much probed function on every kernel: no guest is asked. None for others."""
-    found = (FoundCall.of(call, function, 1) for call in call_table().values() if function in call.enters)
+    found = (FoundCall(call, function, 1) for call in call_table().values() if function in call.enters)
     return next(found, None)
 
 
 def reaching_system_call(name: str) -> FoundCall | None:
     """The call to reach ``syscalls:sys_enter_NAME`` with; None where no call of the table makes it."""
     found = [(call.events.count(name), call) for call in call_table().values() if name in call.events]
-    return min((FoundCall.of(call, name, hits) for hits, call in found), key=lambda one: one.hits, default=None)
+    return min((FoundCall(call, name, hits) for hits, call in found), key=lambda one: one.hits, default=None)
 
 
 def reached_functions(context: BuildContext, kernel: Kernel, machine: Machine) -> ReachedFunctions:

@@ -12,13 +12,12 @@ from typing import Any
 
 import yaml
 
-from orchestrator.arch import Arch
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, IMAGE, is_one_liner, probe_in_catalogue
+from orchestrator.catalog.probes import BASELINE, CALL_PREFIX, IMAGE, is_one_liner, probe_in_catalogue
 from orchestrator.catalog.words import system_calls
 from orchestrator.cost.reaching import (
     FoundCall,
@@ -40,7 +39,6 @@ DEFAULT_CPU = "xeon-e5410"
 """The x86_64 CPU model with a cost table."""
 DEFAULT_KERNEL = "debian-amd64"
 _MEMORY = "512M"
-_WRAPPERS: Mapping[Arch, str] = {"x86_64": "__x64_sys_", "i386": "__ia32_sys_"}
 _CALLS = {"calls": 1000, "repeats": 2}
 
 
@@ -149,7 +147,7 @@ class CallFinder:
 
     def _by_call(self, subject: Subject, place: Place, name: str) -> Line:
         known = reaching_system_call(name)
-        made = call_table().get(name) or (None if known is None else call_table()[known.name])
+        made = call_table().get(name) or (None if known is None else known.call)
         if made is None and name not in system_calls():
             raise UsageError(unknown("call", name, [*call_table(), *system_calls()]), where="--call")
         if made is None:
@@ -164,7 +162,7 @@ class CallFinder:
                 raise self._unreached(place.function, f"the call {made.name} does not enter it")
             return self._line(subject, entered.function, entered.benchmark, entered.hits)
         event = next((one for one in (place.system_call or name, name) if one in made.events), made.events[0])
-        found = FoundCall.of(made, event, 1 if place.function else made.events.count(event))
+        found = FoundCall(made, event, 1 if place.function else made.events.count(event))
         return self._line(subject, place.function or self._wrapper(event), found.benchmark, found.hits)
 
     def _by_function(self, subject: Subject, function: str) -> Line:
@@ -184,7 +182,7 @@ class CallFinder:
         return UsageError(why, where=function, hint=f"{named}name calls of yours: --workload FILE.c")
 
     def _wrapper(self, system_call: str) -> str:
-        return _WRAPPERS[self.kernel.spec.arch] + system_call
+        return CALL_PREFIX[self.kernel.spec.arch] + system_call
 
     def _reached_functions(self) -> ReachedFunctions:
         if not self._reached:

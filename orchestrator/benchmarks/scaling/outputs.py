@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.catalog.probes import BASELINE
+from orchestrator.catalog.probes import BASELINE, CALL_PREFIX
 from orchestrator.errors import EvidenceError
 from orchestrator.results.parameters import LEFT_OUT, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN, PROBE_BYTES_TAKEN, STEP
 from orchestrator.results.stored_profile import Unit
@@ -15,7 +15,7 @@ from orchestrator.run.unattended import Step, of_command, parse_steps
 
 STEPS = 10
 """Equal steps in which probes are registered, enabled, disabled and unregistered."""
-TARGET = {"i386": "__ia32_sys_sync", "x86_64": "__x64_sys_sync"}
+TARGET = {arch: f"{prefix}sync" for arch, prefix in CALL_PREFIX.items()}
 """The function of the first event, which the scripts call."""
 _TARGETS = 64
 _PAGE_BYTES = 4096
