@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 
 from orchestrator.benchmarks.scaling.rows import EVENTS_BENCHMARK, LOAD_BENCHMARK, LOOKUPS, kprobe_cache, scaling_row
@@ -340,8 +340,8 @@ def _load_sheet(table: ScalingCells) -> Sheet:
     )
 
 
-def _beside(label: str, cells: _Cells, text: Callable[[CellRecord], str], published: Iterable[str] = ("", "")) -> Row:
-    return Row(label, [*(NOTHING if cell is None else text(cell) for cell in cells), *published])
+def _beside(label: str, cells: _Cells, text: Callable[[CellRecord], str]) -> Row:
+    return Row(label, [*(NOTHING if cell is None else text(cell) for cell in cells), "", ""])
 
 
 def _enabling(table: ScalingCells) -> Iterator[Row]:
@@ -490,34 +490,27 @@ class ScalingReport(TableReport):
         if first.benchmark == LOAD_BENCHMARK:
             return {}
 
-        def pane(
-            x: str, y: str, points: Callable[[str], _Points], scale: float, *, logarithmic: bool = False
-        ) -> CurvePane:
-            curves = {kernel: [(at, cost / scale) for at, cost in points(kernel)] for kernel in table.kernels}
-            drawn = [Curve(kernel, found) for kernel, found in curves.items() if len(found) > 1]
-            return CurvePane(x, y, drawn, logarithmic=logarithmic)
+        def curves(points: Callable[[str], _Points], scale: float = 1) -> list[Curve]:
+            found = {kernel: [(at, cost / scale) for at, cost in points(kernel)] for kernel in table.kernels}
+            return [Curve(kernel, scaled) for kernel, scaled in found.items() if len(scaled) > 1]
 
-        def by_number(name: str) -> list[CurvePane]:
-            most, seconds = table.sizes[-1], "seconds of the guest's time"
-            return [
-                pane("kprobes", seconds, lambda kernel: table.totals(kernel, name), _PER_SECOND, logarithmic=True),
-                pane(
-                    f"kprobes, of {most} registered",
-                    seconds,
-                    lambda kernel: table.steps(kernel, name, most),
-                    _PER_SECOND,
-                ),
-            ]
-
-        def of_hits(name: str, title: str) -> CurvePane:
-            return pane("kprobes", f"instructions, {title}", lambda kernel: table.overheads(kernel, name), 1)
-
-        panes = {
-            name: (f"{row.title.capitalize()} kprobes, by their number", by_number(name))
-            for name, row in kprobe_cache().benchmarks[first.benchmark].rows.items()
-            if row.curve
-        }
-        hits = [of_hits("hit", "later hits"), of_hits("hit-first", "the first hit")]
+        most, seconds = table.sizes[-1], "seconds of the guest's time"
+        panes: dict[str, tuple[str, list[CurvePane]]] = {}
+        for name, row in kprobe_cache().benchmarks[first.benchmark].rows.items():
+            if row.curve:
+                totals = curves(partial(table.totals, row=name), _PER_SECOND)
+                steps = curves(partial(table.steps, row=name, size=most), _PER_SECOND)
+                panes[name] = (
+                    f"{row.title.capitalize()} kprobes, by their number",
+                    [
+                        CurvePane("kprobes", seconds, totals, logarithmic=True),
+                        CurvePane(f"kprobes, of {most} registered", seconds, steps),
+                    ],
+                )
+        hits = [
+            CurvePane("kprobes", f"instructions, {title}", curves(partial(table.overheads, row=name)))
+            for name, title in (("hit", "later hits"), ("hit-first", "the first hit"))
+        ]
         panes["hit"] = "Cost of a hit, by the number of kprobes", hits
         subtitle = f"measured on {first.cpu}, {processors(first)}, instructions; a second is 10^9 of them"
         return {
