@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -70,15 +70,8 @@ def together(ones: Sequence[Measurement]) -> Measurement:
         batches=sum(one.batches for one in ones),
         disturbed=sum(one.disturbed for one in ones),
         ticks=tuple(ticks for one in ones for ticks in one.ticks),
-        costs=_sum(one.costs for one in ones),
+        costs=sum((one.costs for one in ones), Counter[int]()),
     )
-
-
-def _sum(all_costs: Iterable[Counter[int]]) -> Counter[int]:
-    found: Counter[int] = Counter()
-    for costs in all_costs:
-        found.update(costs)
-    return found
 
 
 @dataclass(frozen=True)
@@ -255,9 +248,9 @@ def added(plain: Sequence[Counter[int]], probed: Sequence[Counter[int]]) -> Sequ
         Counter({cost - shift: calls for cost, calls in more.items()})
         for shift, more in zip(shifts, probed, strict=True)
     ]
-    ((usual, _),) = _sum(plain).most_common(1)
+    ((usual, _),) = sum(plain, Counter[int]()).most_common(1)
     own, gone = _recurring(moved, plain), _recurring(plain, moved)
-    kinds = _sum(plain).keys() | own
+    kinds = sum(plain, Counter[int]()).keys() | own
     if any(2 * sum(more[cost] for cost in kinds) < more.total() for more in moved):
         return []
 
@@ -272,7 +265,7 @@ def added(plain: Sequence[Counter[int]], probed: Sequence[Counter[int]]) -> Sequ
 
 def _recurring(these: Sequence[Counter[int]], others: Sequence[Counter[int]]) -> AbstractSet[int]:
     """Costs that each of these samples has, and none of the others."""
-    return set.intersection(*map(set, these)) - _sum(others).keys()
+    return set.intersection(*map(set, these)) - sum(others, Counter[int]()).keys()
 
 
 _COMMON = 16

@@ -180,7 +180,7 @@ def measure_marker(
     with _loaded(guest, module, CellDeadline(cell.time_limit)) as loops:
         marker = _Marker(loops, row, loops.address(row.loop, row.place))
         original = marker.look()
-        marker.check_disconnected(original, "after loading")
+        marker.check_disconnected(original)
         with marker.connected(row.probe):
             timed = marker.look()
             marker.check_patched(row.probe, timed, original, "before the rounds")
@@ -293,10 +293,10 @@ class _Marker:
         if found != (probe or "-"):
             raise EvidenceError(f"{when}, the marker of {self.row.loop} calls {found}, not {probe or 'nothing'}")
 
-    def check_disconnected(self, live: bytes, when: str) -> None:
+    def check_disconnected(self, live: bytes) -> None:
         if not live.startswith(_UNPATCHED.get(self.row.place, live)):
-            name = self.row.loop
-            raise EvidenceError(f"{when}, {name} is not as it is without a probe: its bytes are {live.hex(' ')}")
+            what = f"{self.row.loop} is not as it is without a probe: its bytes are {live.hex(' ')}"
+            raise EvidenceError(f"after loading, {what}")
 
     def check_patched(self, probe: str | None, live: bytes, original: bytes, when: str) -> None:
         """The place must be patched if a probe is connected, and original otherwise."""

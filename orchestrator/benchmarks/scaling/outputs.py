@@ -72,8 +72,8 @@ class ScalingFigures:
 
     samples: Mapping[str, tuple[float, ...]]
     proof: ScalingProof
-    facts: Mapping[str, int]
     compared: frozenset[str]
+    facts: Mapping[str, int] = field(default_factory=dict)
     row_facts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     marked: Mapping[str, MarkedSteps] = field(default_factory=dict)
 
@@ -214,7 +214,6 @@ def read_events(text: str, probes: int) -> ScalingFigures:
             row: tuple(step.number("taken") / step.positive("counted") for step in mine) for row, mine in done.items()
         },
         proof=_events_proof(steps),
-        facts={},
         compared=frozenset({"define", "enable", "disable"}),
         row_facts={"define": {STEP: probes // STEPS}, "enable": {STEP: halves}, "disable": {STEP: halves}},
     )
@@ -269,7 +268,6 @@ def read_load(text: str, probes: int) -> ScalingFigures:
             **{row: tuple(float(one.number("real")) for one in loads[load]) for row, load in _ROWS.items()},
         },
         proof=_events_proof(steps),
-        facts={},
         compared=frozenset({"calls"}),
         row_facts={"enable": {STEP: _GROUP}},
         marked={
