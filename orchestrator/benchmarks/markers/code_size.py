@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import capstone
 from elftools.elf.elffile import ELFFile
@@ -17,7 +17,7 @@ from elftools.elf.sections import SymbolTableSection
 from rich.text import Text
 
 from orchestrator.arch import OF_MACHINE, Arch
-from orchestrator.benchmarks.markers.rows import marker_benchmarks
+from orchestrator.benchmarks.markers.rows import Flavour, marker_benchmarks
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.report.sheet import Grid, Row
@@ -62,10 +62,6 @@ class ObjectFile:
     variables: Sequence[Symbol]
     sections: Mapping[str, bytes]
     references: Mapping[Place, Reference]
-
-    def code(self, function: Symbol) -> bytes:
-        start = function.place.at
-        return self.sections.get(function.place.section, b"")[start : start + function.size]
 
     def text(self, place: Place) -> bytes:
         """The string at a place, without its terminator; empty where there is none."""
@@ -142,18 +138,24 @@ _LIKELY, _UNLIKELY = " ", "|"
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction: its offset and code, its text, the name it refers to, and the bytes of memory that it reads.
+    """An instruction as capstone decodes it, by its offset, and the name that it refers to.
 
     ``leads`` are the offsets of the instructions that may follow, the likely one first; empty at a function's end.
     """
 
-    at: int
-    code: bytes
-    text: str
+    decoded: Any
     refers: str | None
-    reads: int
-    is_conditional: bool
     leads: Sequence[int]
+
+    @property
+    def is_conditional(self) -> bool:
+        return self.decoded.mnemonic.startswith("j") and self.decoded.mnemonic != "jmp"
+
+    @property
+    def reads(self) -> int:
+        """Bytes of memory."""
+        memory = [one for one in self.decoded.operands if one.type == capstone.x86.X86_OP_MEM]
+        return sum(one.size for one in memory if one.access & capstone.CS_AC_READ)
 
 
 @dataclass(frozen=True)
@@ -175,24 +177,26 @@ def paths(found: ObjectFile, name: str) -> Paths:
     function = found.functions.get(name)
     if function is None:
         raise EvidenceError(f"the object has no function {name}")
-    code = {one.at: one for one in _instructions(found, function)}
+    code = {one.decoded.address: one for one in _instructions(found, function)}
     likely = _likely(code, name)
     # No path reaches the padding after a function's return.
     unlikely = _reachable(code, likely)
     cold = found.functions.get(f"{name}.cold")
     beyond = list(_instructions(found, cold)) if cold else []
     listing = [
-        _line(one, _UNLIKELY if one.at in unlikely else _LIKELY)
-        for one in code.values()
-        if one.at in likely or one.at in unlikely
+        _line(one, _UNLIKELY if at in unlikely else _LIKELY)
+        for at, one in code.items()
+        if at in likely or at in unlikely
     ]
     way = [code[at] for at in likely]
-    start = next((n for n, one in enumerate(way) if one.code == _IMMEDIATE or one.refers == MARKER_DATA), len(way))
+    start = next(
+        (n for n, one in enumerate(way) if one.decoded.bytes == _IMMEDIATE or one.refers == MARKER_DATA), len(way)
+    )
     end = next((n for n, one in enumerate(way) if n > start and one.is_conditional), start - 1)
     marker = way[start : end + 1]
     return Paths(
-        unlikely=sum(len(code[at].code) for at in unlikely) + sum(len(one.code) for one in beyond),
-        marker=sum(len(one.code) for one in marker),
+        unlikely=sum(one.decoded.size for one in [*(code[at] for at in unlikely), *beyond]),
+        marker=sum(one.decoded.size for one in marker),
         flag=sum(one.reads for one in marker if one.refers == MARKER_DATA),
         listing=[*listing, *(_line(one, _UNLIKELY) for one in beyond)],
     )
@@ -204,25 +208,13 @@ def _instructions(found: ObjectFile, function: Symbol) -> Iterator[Instruction]:
     machine.syntax = capstone.CS_OPT_SYNTAX_ATT
     machine.detail = True
     section, start = function.place.section, function.place.at
-    for one in machine.disasm(found.code(function), 0):
-        at, size, mnemonic, operands = one.address, one.size, one.mnemonic, one.op_str
-        inside = (Place(section, start + at + byte) for byte in range(size))
+    for one in machine.disasm(found.sections.get(section, b"")[start : start + function.size], 0):
+        inside = (Place(section, start + one.address + byte) for byte in range(one.size))
         refers = next((found.references[place].name for place in inside if place in found.references), None)
-        branch = mnemonic.startswith("j")
-        stays = branch and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", operands) is not None
-        always = mnemonic == "jmp"
-        ends = mnemonic in ("ret", "retq", "retl", "ud2", "int3") or (always and not stays)
-        yield Instruction(
-            at=at,
-            code=bytes(one.bytes),
-            text=f"{mnemonic} {operands}".strip(),
-            refers=refers,
-            reads=sum(
-                o.size for o in one.operands if o.type == capstone.x86.X86_OP_MEM and o.access & capstone.CS_AC_READ
-            ),
-            is_conditional=branch and not always,
-            leads=[*([] if ends or always else [at + size]), *([int(operands, 16)] if stays else [])],
-        )
+        leads = [] if one.mnemonic in ("ret", "retq", "retl", "ud2", "int3", "jmp") else [one.address + one.size]
+        if one.mnemonic.startswith("j") and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", one.op_str):
+            leads.append(int(one.op_str, 16))
+        yield Instruction(one, refers, leads)
 
 
 def _likely(code: Mapping[int, Instruction], name: str) -> list[int]:
@@ -248,17 +240,16 @@ def _reachable(code: Mapping[int, Instruction], likely: Sequence[int]) -> set[in
 
 
 def _line(one: Instruction, mark: str) -> str:
-    notes = [f"<{one.refers}>"] if one.refers else []
-    if one.code == _IMMEDIATE:
+    notes, decoded = [f"<{one.refers}>"] if one.refers else [], one.decoded
+    if decoded.bytes == _IMMEDIATE:
         notes.append("<-- immediate value")
-    elif one.text.startswith(("movzbl", "movzb", "movb", "cmpb")) and one.refers == MARKER_DATA:
+    elif decoded.mnemonic.startswith(("movzbl", "movzb", "movb", "cmpb")) and one.refers == MARKER_DATA:
         notes.append("<-- load of the flag")
-    elif one.text.startswith("call"):
+    elif decoded.mnemonic.startswith("call"):
         notes.append("<-- call" if one.refers is None or one.refers == MARKER_DATA else "")
-    return f"{one.at:4x}: {one.code.hex(' '):<30} {mark} {one.text} {' '.join(notes)}".rstrip()
+    text = f"{decoded.mnemonic} {decoded.op_str}".strip()
+    return f"{decoded.address:4x}: {decoded.bytes.hex(' '):<30} {mark} {text} {' '.join(notes)}".rstrip()
 
-
-Flavour = Literal["optimized", "generic"]
 
 SITES = "__markers"
 """The section that lists where markers are."""

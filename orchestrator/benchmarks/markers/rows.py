@@ -13,6 +13,7 @@ PREFIX = "marker."
 """The prefix of the rows' names among the probes of an experiment."""
 
 Place = Literal["loop", "immediate", "flag", "static_key", "tracepoint", "int3"]
+Flavour = Literal["optimized", "generic"]
 
 
 class Difference(CatalogEntry):
@@ -72,7 +73,7 @@ class MarkerBenchmarks(CatalogEntry):
     groups: dict[str, str]
     rows: dict[str, MarkerRow]
     conclusions: list[Conclusion]
-    sizes: dict[Literal["optimized", "generic"], PublishedSize]
+    sizes: dict[Flavour, PublishedSize]
 
 
 @lru_cache(maxsize=1)
