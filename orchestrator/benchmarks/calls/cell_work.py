@@ -252,9 +252,8 @@ class Armed:
 
     def proof(self, calls: int, counted: Counted, **known: Any) -> Proof:
         """The proof of hits that were ``counted`` in ``calls``, with what else is ``known`` of them."""
-        probe = self.attachment
-        seen = {"detour": self.detour, "memory": probe.memory(), "facts": probe.facts(), "removed": self.removed}
-        return Proof(probe.point, self.seen, calls, counted, **seen, **known)
+        probe, seen = self.attachment, (self.seen, calls, counted, self.detour)
+        return Proof(probe.point, *seen, probe.memory(), probe.facts(), removed=self.removed, **known)
 
 
 MOST_PASSES = 5

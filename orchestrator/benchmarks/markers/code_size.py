@@ -149,7 +149,8 @@ class Instruction:
 
     @property
     def is_conditional(self) -> bool:
-        return self.decoded.mnemonic.startswith("j") and self.decoded.mnemonic != "jmp"
+        mnemonic: str = self.decoded.mnemonic
+        return mnemonic.startswith("j") and mnemonic != "jmp"
 
     @property
     def reads(self) -> int:

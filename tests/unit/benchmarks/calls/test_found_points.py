@@ -163,7 +163,7 @@ def test_an_instruction_is_not_named_twice() -> None:
 def test_functions_of_one_name_are_one_point() -> None:
     twice = "the kernel has 2 functions of this name"
     points = found_points(executed(function("show", 1, 10, twice), function("show", 2, 10, twice)))
-    assert [found.point.symbol for found in points] == ["show"]
+    assert [str(found.point) for found in points] == ["show"]
 
 
 def test_a_name_stands_for_the_function_that_can_be_probed() -> None:
