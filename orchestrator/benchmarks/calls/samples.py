@@ -295,17 +295,8 @@ def run_figures(samples: Sequence[float], plain: Sequence[float]) -> Figures:
         overhead, low, high = value - median(plain), min(samples) - max(plain), max(samples) - min(plain)
         note = f"no verdict: a run takes {low:.0f} to {high:.0f} instructions more with the probe than without it"
         effect = Effect(overhead, (low, high)) if low > 0 else Effect(overhead, (low, high), "none", (note,))
-    runs = len(samples)
-    return Figures(
-        samples=tuple(samples),
-        value=value,
-        **vars(effect),
-        entry="program",
-        calls=1,
-        batches=runs,
-        disturbed=0,
-        outcome=None,
-    )
+    runs = Measurement(tuple(samples), (), "program", calls=1, batches=len(samples), disturbed=0)
+    return _figures([runs], samples, value, effect)
 
 
 def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: Effect) -> Figures:
