@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +65,6 @@ class Cost:
         return None if self.time is None or self.time.overhead is None else self.time.overhead / self.of_call
 
     @property
-    def band(self) -> tuple[float, float] | None:
-        """The band of the modelled time."""
-        if self.time is None or self.time.interval is None:
-            return None
-        low, high = self.time.interval
-        return low / self.of_call, high / self.of_call
-
-    @property
     def difference(self) -> float | None:
         """Instructions that a hit takes more than before."""
         overhead = None if self.change is None else self.change.overhead
@@ -107,6 +100,8 @@ class Cost:
 
     def plain(self) -> Mapping[str, Any]:
         """The cost for programs."""
+        band = None if self.time is None else self.time.interval
+        low, high = (None, None) if band is None else (end / self.of_call for end in band)
         return {
             "subject": self.subject.source,
             "program": self.subject.name or None,
@@ -120,8 +115,8 @@ class Cost:
             "mechanism": self.mechanism or None,
             "hits": self.hits,
             "nanoseconds": self.nanoseconds,
-            "nanoseconds_from": None if self.band is None else self.band[0],
-            "nanoseconds_to": None if self.band is None else self.band[1],
+            "nanoseconds_from": low,
+            "nanoseconds_to": high,
             **{key: parameter.of(self.cell) for key, parameter in _OF_PROGRAMS.items()},
             "beyond": list(self.beyond),
         }
@@ -176,8 +171,7 @@ def cost_sheet(name: str, found: Sequence[Cost], missed: Sequence[str] = ()) -> 
 
 def _rows(found: Sequence[Cost], reasons: Sequence[str]) -> Iterator[Row]:
     """A row for each subject; with several kernels or files a heading, and a row for each of them below."""
-    kernels, files = ({of(one) for one in found} for of in (_kernel, _file))
-    of_place = [of for of, several in ((_file, files), (_kernel, kernels)) if len(several) > 1]
+    of_place = [of for of in (_file, _kernel) if len({of(one) for one in found}) > 1]
     for title, group in groupby(found, key=lambda one: one.subject.title):
         if of_place:
             yield Row(title, [""] * len(_HEADINGS))
@@ -187,8 +181,7 @@ def _rows(found: Sequence[Cost], reasons: Sequence[str]) -> Iterator[Row]:
             yield Row(label, _figures(one, reasons), style, 2 if of_place else 0)
 
 
-def _kernel(one: Cost) -> str:
-    return one.cell.kernel
+_kernel: Callable[[Cost], str] = attrgetter("cell.kernel")
 
 
 def _file(one: Cost) -> str:
