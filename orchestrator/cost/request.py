@@ -67,9 +67,14 @@ class Line:
 
     subject: Subject
     point: str | None
-    benchmark: Mapping[str, object]
-    hits: int = 1
+    benchmark: Mapping[str, Any]
     kernels: tuple[str, ...] = ()
+
+    @property
+    def hits(self) -> int:
+        """How often a call of the benchmark passes the point."""
+        hits: int = self.benchmark.get("hits", 1)
+        return hits
 
     @property
     def table(self) -> _TableKey:
@@ -92,7 +97,7 @@ def on_all(lines: Iterable[Line]) -> list[Line]:
     """The lines, those that are equal but for their kernels as one."""
     alike: dict[tuple[object, ...], list[Line]] = {}
     for line in lines:
-        alike.setdefault((line.subject, line.point, repr(line.benchmark), line.hits), []).append(line)
+        alike.setdefault((line.subject, line.point, repr(line.benchmark)), []).append(line)
     return [
         replace(same[0], kernels=tuple(dict.fromkeys(kernel for one in same for kernel in one.kernels)))
         for same in alike.values()
@@ -130,7 +135,7 @@ class CallFinder:
         if found is None:
             hint = f"write a workload that makes it: --workload FILE.c; all calls: {PROGRAM} list calls"
             raise UsageError(f"no known call makes the system call {place.system_call}", where=subject.title, hint=hint)
-        return self._line(subject, self._wrapper(place.system_call), found.benchmark, found.hits)
+        return self._line(subject, self._wrapper(place.system_call), found.benchmark)
 
     def _by_workload(self, subject: Subject, place: Place, file: Path) -> Line:
         point = place.function or (self._wrapper(place.system_call) if place.system_call else None)
@@ -138,12 +143,8 @@ class CallFinder:
             raise UsageError(
                 "where it is in the kernel is not known", where=subject.title, hint="name it: --point FUNCTION"
             )
-        benchmark = {
-            "name": "workload",
-            "file": str(file),
-            **({} if self.given.hits == 1 else {"hits": self.given.hits}),
-        }
-        return self._line(subject, point, benchmark, self.given.hits)
+        hits = {} if self.given.hits == 1 else {"hits": self.given.hits}
+        return self._line(subject, point, {"name": "workload", "file": str(file), **hits})
 
     def _by_call(self, subject: Subject, place: Place, name: str) -> Line:
         known = reaching_system_call(name)
@@ -152,7 +153,7 @@ class CallFinder:
             raise UsageError(unknown("call", name, [*call_table(), *system_calls()]), where="--call")
         if made is None:
             point = place.function or self._wrapper(place.system_call or name)
-            return self._line(subject, point, {"name": "syscall", "call": name}, 1)
+            return self._line(subject, point, {"name": "syscall", "call": name})
         if place.function is not None and ":" not in place.function:
             entered = known_call(place.function)
             if entered is None or entered.name != made.name:
@@ -160,21 +161,20 @@ class CallFinder:
                 entered = ReachedFunctions(calls={made.name: its}).call(place.function)
             if entered is None:
                 raise self._unreached(place.function, f"the call {made.name} does not enter it")
-            return self._line(subject, entered.function, entered.benchmark, entered.hits)
+            return self._line(subject, entered.function, entered.benchmark)
         event = next((one for one in (place.system_call or name, name) if one in made.events), made.events[0])
         found = FoundCall(made, event, 1 if place.function else made.events.count(event))
-        return self._line(subject, place.function or self._wrapper(event), found.benchmark, found.hits)
+        return self._line(subject, place.function or self._wrapper(event), found.benchmark)
 
     def _by_function(self, subject: Subject, function: str) -> Line:
         found = known_call(function) or self._reached_functions().call(function)
         if found is None:
             raise self._unreached(function, "no known call enters it")
-        return self._line(subject, found.function, found.benchmark, found.hits)
+        return self._line(subject, found.function, found.benchmark)
 
-    def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object], hits: int) -> Line:
+    def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object]) -> Line:
         amounts = {key: one for key, one in _CALLS.items() if key not in benchmark}
-        point = self.given.point or point
-        return Line(subject, point, {**benchmark, **amounts}, hits, (self.kernel.spec.argument,))
+        return Line(subject, self.given.point or point, {**benchmark, **amounts}, (self.kernel.spec.argument,))
 
     def _unreached(self, function: str, why: str) -> UsageError:
         alike = self._reached_functions().nearest(function)
