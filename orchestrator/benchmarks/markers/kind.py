@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -24,6 +25,7 @@ from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, Benc
 from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.monitor import INT3
+from orchestrator.probes.attachment import cleanup_after
 from orchestrator.probes.loading import load
 from orchestrator.profile.difference import executed_classes
 from orchestrator.profile.profiled import Counter, stored
@@ -327,14 +329,8 @@ def _samples(
 @contextmanager
 def _loaded(guest: Guest, module: Module, deadline: CellDeadline) -> Iterator[MarkerLoops]:
     load(guest, module.name, module.file)
-    try:
+    with cleanup_after(partial(guest.succeed, ["rmmod", module.name])):
         yield MarkerLoops(guest, module.name, deadline.left)
-    except GuestError:
-        raise  # a failed guest accepts no more commands
-    except BaseException:
-        guest.run(["rmmod", module.name])
-        raise
-    guest.succeed(["rmmod", module.name])
 
 
 class MarkersBenchmark(BenchmarkChoice):
