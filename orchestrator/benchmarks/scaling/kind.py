@@ -7,11 +7,11 @@ import hashlib
 import random
 import re
 import struct
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, product
+from itertools import product
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -106,11 +106,10 @@ def choose_sites_by_name(listing: bytes, blacklist: bytes, count: int, seed: int
 
 
 def _allowed(listing: bytes, blacklist: bytes, count: int) -> list[int]:
-    forbidden = sorted((int(start, 16), int(end, 16)) for start, end in _FORBIDDEN.findall(blacklist))
-    starts = [start for start, _ in forbidden]
-    # The largest end of the ranges so far, since they may overlap. Hundreds are compared with 40,000 functions.
-    reach = [0, *accumulate((end for _, end in forbidden), max)]
-    allowed = [address for address in functions(listing) if address >= reach[bisect_right(starts, address)]]
+    found, forbidden = functions(listing), set[int]()
+    for start, end in _FORBIDDEN.findall(blacklist):  # hundreds of ranges, for 40,000 functions
+        forbidden.update(found[bisect_left(found, int(start, 16)) : bisect_left(found, int(end, 16))])
+    allowed = [address for address in found if address not in forbidden]
     if len(allowed) < count:
         raise UnsupportedError(f"this kernel has {len(allowed)} functions that take a kprobe, not {count}")
     return allowed
