@@ -172,8 +172,8 @@ def read_command(text: str, warm: int) -> SystemFigures:
     ``digest`` is that of its standard output, whose size is a fact.
     """
     names = ("the size of what was printed", "what was printed")
-    runs, size, digest = _alike(text, warm, _PRINTED, names, "found {!r}, not the size and digest of what was printed")
-    return SystemFigures(runs[0], tuple(runs[1:]), 1, digest, {"output_bytes": size})
+    found = _alike(text, warm, _PRINTED, names, "found {!r}, not the size and digest of what was printed")
+    return replace(found, done=1, facts={"output_bytes": found.done})
 
 
 def read_build(text: str, warm: int) -> SystemFigures:
@@ -182,14 +182,11 @@ def read_build(text: str, warm: int) -> SystemFigures:
     ``done`` is the number of objects, ``digest`` that of their names and contents.
     """
     names = ("the number of objects", "the objects' content")
-    runs, objects, digest = _alike(text, warm, _BUILT, names, "nothing was built: {!r}")
-    return SystemFigures(runs[0], tuple(runs[1:]), objects, digest)
+    return _alike(text, warm, _BUILT, names, "nothing was built: {!r}")
 
 
-def _alike(
-    text: str, warm: int, pattern: re.Pattern[str], names: Sequence[str], missing: str
-) -> tuple[list[Run], int, str]:
-    """The runs, and the amount and the digest that each of them reports. Raises EvidenceError where runs differ."""
+def _alike(text: str, warm: int, pattern: re.Pattern[str], names: Sequence[str], missing: str) -> SystemFigures:
+    """The runs, each of which reports the same amount and digest. Raises EvidenceError where runs differ."""
 
     def read(lines: Sequence[str]) -> tuple[int, str]:
         match = pattern.fullmatch(lines[0])
@@ -201,7 +198,7 @@ def _alike(
     for what, values in zip(names, zip(*reported, strict=True), strict=True):
         if len(set(values)) != 1:
             refuse(text.splitlines(), 0, f"the runs differ in {what}: {', '.join(map(str, values))}"[:500])
-    return runs, *reported[0]
+    return SystemFigures(runs[0], tuple(runs[1:]), *reported[0])
 
 
 _SENT = re.compile(
@@ -379,8 +376,7 @@ def system_work(
 
 
 def _settings(loaded: LoadedModule | None) -> dict[str, int | str]:
-    if loaded is None:
-        return dict.fromkeys(("module", "report", "stop", "optimisation"), "")
+    loaded = loaded or LoadedModule(Path(), "")
     return {
         "module": loaded.name,
         "report": loaded.report or "",
