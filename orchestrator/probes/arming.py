@@ -40,9 +40,11 @@ _PLACES = re.compile(r"(\d{1,6}) of (\d{1,6})")
 _SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
 
 
-class _Parameters:
-    def __init__(self, guest: Guest, module: Module) -> None:
-        self._guest, self._folder = guest, f"/sys/module/{module.name}/parameters"
+class Parameters:
+    """The parameters of a loaded module, by its name."""
+
+    def __init__(self, guest: Guest, module: str) -> None:
+        self._guest, self._folder = guest, f"/sys/module/{module}/parameters"
 
     def names(self) -> Sequence[str]:
         return self._guest.run(["ls", self._folder]).text.split()
@@ -85,7 +87,7 @@ class ModuleAttachment(attachment.Attachment):
         self._handler: Handler | None = None
         self._has_stacks = False
         self._called: dict[tuple[bytes, Traced], str] = {}
-        self._parameters = _Parameters(guest, module)
+        self._parameters = Parameters(guest, module.name)
         # The lab's own modules have all parameters. Those of a user's without hits may have the same names by chance.
         shown = () if kind.file is None else self._parameters.names()
         self._shown = shown if "hits" in shown else ()
@@ -263,7 +265,7 @@ def module_attached(
     module is refused (with its own reason from the kernel's log), or if the original bytes are not restored at the end.
     """
     armed_by_host = kind.site in ("hook", "tracepoint")
-    parameters = _Parameters(guest, module)
+    parameters = Parameters(guest, module.name)
 
     def take_out() -> None:
         """Disarm what the host has armed, and unload the module, which restores the original bytes."""
@@ -291,7 +293,7 @@ def module_attached(
         yield ModuleAttachment(guest, kind, module, point, symbols)
 
 
-def _observe(guest: Guest, kind: ProbeKind, parameters: _Parameters, point: ProbePoint) -> Observation:
+def _observe(guest: Guest, kind: ProbeKind, parameters: Parameters, point: ProbePoint) -> Observation:
     seen = evidence.observe(guest, point, kind.site)
     if kind.site != "tracepoint":
         return seen

@@ -22,9 +22,10 @@ from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
-from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value
+from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.monitor import INT3
+from orchestrator.probes.arming import Parameters
 from orchestrator.probes.attachment import cleanup_after
 from orchestrator.probes.loading import load
 from orchestrator.profile.difference import executed_classes
@@ -51,6 +52,7 @@ COUNTED_ROUNDS = 1000
 
 _LISTED = re.compile(r"(\S{1,64}) (optimized|generic) (\S{1,16}) ([0-9a-f]{1,16}) ([0-9a-f]{1,16}) (.{0,100})")
 _PLACE = re.compile(r"(\w{1,64}) ([0-9a-f]{1,16})")
+_PROBE = re.compile(r"(-|\w{1,40})")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class MarkerLoops:
     module_name: str
     left: Callable[[], float] = lambda: COMMAND_LIMIT
 
+    @property
+    def parameters(self) -> Parameters:
+        return Parameters(self.guest, self.module_name)
+
     def timed(self, loop: str, rounds: int, *, copies: bool = False) -> tuple[int, int]:
         """TSC units of ``rounds`` rounds, and of twice as many: their difference is without the loop's fixed cost.
 
@@ -73,9 +79,9 @@ class MarkerLoops:
         taken = []
         for times in (1, 2):
             taken.append(self._run(loop, times * rounds))
-            copied, passed = (self._lines("copied"), self._lines("passed")) if copies else ([], [])
+            copied, passed = (self.parameters.read(name) if copies else "" for name in ("copied", "passed"))
             if copied != passed:
-                found, expected = (" / ".join(texts)[:80] for texts in (copied, passed))
+                found, expected = (" / ".join(texts.splitlines())[:80] for texts in (copied, passed))
                 raise EvidenceError(f"the probe of {loop} copied {found!r}, and {expected!r} was passed")
         once, twice = taken
         if twice <= once:
@@ -85,7 +91,7 @@ class MarkerLoops:
     def connect(self, loop: str, probe: str) -> None:
         """Connect a probe to the loop's marker, which must have none. The error of a refusal quotes the module."""
         try:
-            self._put("armed", f"{loop} {probe}")
+            self.parameters.put("armed", f"{loop} {probe}")
         except GuestError as error:
             if type(error) is not GuestError:
                 raise  # the guest failed
@@ -96,14 +102,14 @@ class MarkerLoops:
 
     def exchange(self, probe: str) -> None:
         """Replace the connected probe in the same connection. Raises GuestError for an unknown one."""
-        self._put("probe", probe)
+        self.parameters.put("probe", probe)
 
     def probe(self) -> str:
         """The probe that the marker calls; ``-`` where none is connected, an address where it is not the module's."""
-        return self._reported("probe", r"-|\w{1,40}")
+        return self.parameters.found("probe", _PROBE)[0]
 
     def disconnect(self) -> None:
-        self._put("armed", "-")
+        self.parameters.put("armed", "-")
 
     def count(self, loop: str) -> tuple[int, int]:
         """Run COUNTED_ROUNDS rounds; return the connected probe's calls, and those with wrong arguments."""
@@ -119,33 +125,19 @@ class MarkerLoops:
         is_listed = place in ("immediate", "flag")
         pattern, group = (_LISTED, 4 if place == "immediate" else 5) if is_listed else (_PLACE, 2)
         wanted = loop if is_listed or place == "loop" else place
-        listed = [pattern.fullmatch(line) for line in self._lines("markers" if is_listed else "places")]
+        lines = self.parameters.read("markers" if is_listed else "places").splitlines()
+        listed = [pattern.fullmatch(line) for line in lines]
         addresses = {int(match[group], 16) for match in listed if match and match[1] == wanted}
         if len(addresses) != 1 or not min(addresses):
             raise EvidenceError(f"the module reports {len(addresses)} places of {loop}, not one")
         return addresses.pop()
 
     def _run(self, loop: str, rounds: int) -> int:
-        self.guest.put(f"{loop} {rounds}".encode(), self._file("run"), time_limit=self.left())
+        self.guest.put(f"{loop} {rounds}".encode(), self.parameters.file("run"), time_limit=self.left())
         return self._number("taken")
 
-    def _put(self, parameter: str, value: str) -> None:
-        self.guest.put(value.encode(), self._file(parameter))
-
-    def _lines(self, parameter: str) -> list[str]:
-        return kernel_value(self.guest, self._file(parameter)).splitlines()
-
     def _number(self, parameter: str) -> int:
-        return int(self._reported(parameter, r"\d{1,18}"))
-
-    def _reported(self, parameter: str, pattern: str) -> str:
-        (text, *more) = self._lines(parameter) or [""]
-        if more or not re.fullmatch(pattern, text):
-            raise EvidenceError(f"the module reports {parameter}={text[:40]!r}")
-        return text
-
-    def _file(self, parameter: str) -> str:
-        return f"/sys/module/{self.module_name}/parameters/{parameter}"
+        return self.parameters.numbers(parameter)[0]
 
 
 MarkerCell = Cell[str]
