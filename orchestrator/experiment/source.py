@@ -3,12 +3,13 @@
 
 The data has text, whole numbers, true/false, null, lists, and mappings with text keys. Any other scalar (``1.5``,
 ``yes``, ``0x10``, ``+5``) stays text, so that errors quote it as written; it is ``Unquoted``, so that the schema can
-require quotes. Nodes are built from PyYAML's events: its composer's nodes do not show tags and aliases, and the
+require quotes. The data is built from PyYAML's events: its composer's nodes do not show tags and aliases, and the
 composer recurses without a bound.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -92,12 +93,13 @@ class Source:
     lines: dict[KeyPath, int]
 
 
-@dataclass
-class _Node:
+@dataclass(frozen=True)
+class _Anchored:
+    """A complete part that aliases repeat, and the lines of what is in it, by its path inside."""
+
+    data: Data
     line: int
-    content: Scalar | list[_Node] | dict[str, tuple[int, _Node]]  # a mapping keeps the line of each key
-    nodes: int = 1
-    height: int = 1
+    inside: list[tuple[KeyPath, int]]
 
 
 def read_source(path: Path) -> Source:
@@ -171,11 +173,12 @@ class _Builder:
         self._place = place
         self._line = 1
         self._nodes = 0
-        self._anchors: dict[str, _Node | None] = {}  # None: the node is not complete yet
+        self._lines: list[tuple[KeyPath, int]] = []  # a part's own entry, then those of what is in it
+        self._anchors: dict[str, _Anchored | None] = {}  # None: the part is not complete yet
 
     def build(self) -> Source:
         try:
-            root = self._document(self._events())
+            data = self._document(self._events())
         except yaml.MarkedYAMLError as error:
             what, place, hint = explained(error)
             raise self._error(what, place or self._line, hint) from None
@@ -186,8 +189,7 @@ class _Builder:
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             # PyYAML passes an escape beyond Unicode or an endless version number to chr() and int().
             raise self._error(f"malformed YAML: {error}", self._line) from None
-        lines: dict[KeyPath, int] = {(): root.line}
-        return Source(_plain(root, (), lines), lines)
+        return Source(data, dict(self._lines or [((), 1)]))
 
     def _error(self, what: str, line: int, hint: str = "") -> ConfigError:
         return ConfigError(what, where=self._place(line), hint=hint)
@@ -199,37 +201,40 @@ class _Builder:
                 self._line = event.start_mark.line + 1
             yield event
 
-    def _document(self, events: Iterator[yaml.Event]) -> _Node:
-        root: _Node | None = None
+    def _document(self, events: Iterator[yaml.Event]) -> Data:
+        root: Data = None
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                if root is not None:
+                if self._lines:
                     raise self._error("a second YAML document", self._line, hint="keep one document in a file")
-                root = self._node(next(events), events, depth=1)
-        return root or _Node(1, None)
+                root = self._part(next(events), events, ())
+        return root
 
-    def _node(self, event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> _Node:
-        """Build the node that ``event`` begins; recurses to MAX_DEPTH at most."""
+    def _part(self, event: yaml.Event, events: Iterator[yaml.Event], path: KeyPath, key_line: int = 0) -> Data:
+        """Build the part at ``path`` that ``event`` begins, its line its key's; recurses to MAX_DEPTH at most."""
         line = self._line
         if isinstance(event, yaml.AliasEvent):
-            return self._aliased(str(event.anchor), line, depth)
-        self._count(1, depth, line)
-        node = _Node(line, None)
+            return self._aliased(str(event.anchor), path, key_line)
+        self._count(1, len(path) + 1, line)
+        begin = len(self._lines)
+        self._lines.append((path, key_line or line))
         anchor: str | None = None
         if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
             self._refuse_tag(event.tag, line)
             anchor = event.anchor
         if anchor is not None:
             self._anchors[anchor] = None
+        data: Data
         if isinstance(event, yaml.ScalarEvent):
-            node.content = self._checked(_scalar(event), line)
+            data = self._checked(_scalar(event), line)
         elif isinstance(event, yaml.SequenceStartEvent):
-            node.content = [self._grow(node, self._node(one, events, depth + 1)) for one in _inside(events)]
+            data = [self._part(one, events, (*path, index)) for index, one in enumerate(_inside(events))]
         else:
-            node.content = self._entries(node, events, depth)
+            data = self._entries(events, path)
         if anchor is not None:
-            self._anchors[anchor] = node
-        return node
+            inside = [(part[len(path) :], at) for part, at in self._lines[begin + 1 :]]
+            self._anchors[anchor] = _Anchored(data, line, inside)
+        return data
 
     def _refuse_tag(self, tag: str | None, line: int) -> None:
         if tag is not None:
@@ -237,8 +242,9 @@ class _Builder:
             hint = "write the value plainly; put a text that looks like a number in quotes"
             raise self._error(f"YAML tag {short!r} is not allowed", line, hint)
 
-    def _entries(self, node: _Node, events: Iterator[yaml.Event], depth: int) -> dict[str, tuple[int, _Node]]:
-        entries: dict[str, tuple[int, _Node]] = {}
+    def _entries(self, events: Iterator[yaml.Event], path: KeyPath) -> dict[str, Data]:
+        entries: dict[str, Data] = {}
+        lines: dict[str, int] = {}
         for event in _inside(events):
             line = self._line
             if not isinstance(event, yaml.ScalarEvent):
@@ -247,9 +253,10 @@ class _Builder:
             key = str(self._checked(event.value, line))
             if key == "<<" and event.implicit[0]:
                 raise self._error("merge keys (<<) are not allowed", line, "write the values out")
-            if key in entries:
-                raise self._error(f"duplicate key {key!r}, first in line {entries[key][0]}", line)
-            entries[key] = (line, self._grow(node, self._node(next(events), events, depth + 1)))
+            if key in lines:
+                raise self._error(f"duplicate key {key!r}, first in line {lines[key]}", line)
+            lines[key] = line
+            entries[key] = self._part(next(events), events, (*path, key), line)
         return entries
 
     def _checked(self, value: Scalar, line: int) -> Scalar:
@@ -257,14 +264,17 @@ class _Builder:
             raise self._error("half of a surrogate pair is not text", line)
         return value
 
-    def _aliased(self, anchor: str, line: int, depth: int) -> _Node:
+    def _aliased(self, anchor: str, path: KeyPath, key_line: int) -> Data:
         if anchor not in self._anchors:
-            raise self._error(f"alias '*{anchor}' has no anchor before it", line)
-        node = self._anchors[anchor]
-        if node is None:
-            raise self._error(f"alias '*{anchor}' contains itself", line)
-        self._count(node.nodes, depth + node.height - 1, line)
-        return node
+            raise self._error(f"alias '*{anchor}' has no anchor before it", self._line)
+        part = self._anchors[anchor]
+        if part is None:
+            raise self._error(f"alias '*{anchor}' contains itself", self._line)
+        deepest = max((len(inside) for inside, _ in part.inside), default=0)
+        self._count(1 + len(part.inside), len(path) + 1 + deepest, self._line)
+        self._lines.append((path, key_line or part.line))
+        self._lines += [((*path, *inside), at) for inside, at in part.inside]
+        return copy.deepcopy(part.data)
 
     def _count(self, nodes: int, depth: int, line: int) -> None:
         self._nodes += nodes
@@ -272,29 +282,6 @@ class _Builder:
             raise self._error(f"more than {MAX_NODES} values, with aliases written out", line)
         if depth > MAX_DEPTH:
             raise self._error(f"nested more than {MAX_DEPTH} deep", line)
-
-    @staticmethod
-    def _grow(node: _Node, child: _Node) -> _Node:
-        node.nodes += child.nodes
-        node.height = max(node.height, child.height + 1)
-        return child
-
-
-def _plain(node: _Node, path: KeyPath, lines: dict[KeyPath, int]) -> Data:
-    """The node's data, with a separate copy for every alias; stores the line of each part in ``lines``."""
-    if isinstance(node.content, list):
-        items: list[Data] = []
-        for index, item in enumerate(node.content):
-            lines[*path, index] = item.line
-            items.append(_plain(item, (*path, index), lines))
-        return items
-    if isinstance(node.content, dict):
-        entries: dict[str, Data] = {}
-        for key, (line, value) in node.content.items():
-            lines[*path, key] = line
-            entries[key] = _plain(value, (*path, key), lines)
-        return entries
-    return node.content
 
 
 # The budgets of a stored run. Nothing else of its experiment is read.
