@@ -68,12 +68,12 @@ def own_steps(source: str, take: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def pass_on(source: str, line: str, ago: float) -> None:
-    """Write a line that another process logged ``ago`` seconds ago, as of ``source``."""
+def pass_on(source: str, line: str) -> None:
+    """Write a line that another process has just logged, as of ``source``."""
     with _lock:
         for sink in _sinks:
             if sink.source is None:
-                sink.write(f"{_short(source)}: {_short(line)}", ago)
+                sink.write(f"{_short(source)}: {_short(line)}")
 
 
 @contextlib.contextmanager
@@ -183,10 +183,10 @@ class _Sink:
         self.take, self.source = take, source
         self._begun = time.monotonic()
 
-    def write(self, line: str, ago: float = 0.0) -> None:
+    def write(self, line: str) -> None:
         # A full disk or a closed file must not fail the step.
         with contextlib.suppress(OSError, ValueError):
-            self.take(f"{max(0.0, time.monotonic() - self._begun - ago):8.3f}  {line}")
+            self.take(f"{time.monotonic() - self._begun:8.3f}  {line}")
 
 
 def _close_in_child() -> None:

@@ -199,7 +199,7 @@ class FleetExecutor:
                 self._file(attempt, file)
             case StepLine(line):
                 if attempt.work is not None:
-                    pass_on(attempt.work.job.name, line, 0.0)
+                    pass_on(attempt.work.job.name, line)
             case event:
                 self._event(attempt, event)
 

@@ -170,17 +170,17 @@ def test_the_steps_of_one_source_are_passed_on_to_a_log_elsewhere() -> None:
 
     def elsewhere() -> None:
         for line in lines:
-            pass_on("boot7", line, 0.0)
+            pass_on("boot7", line)
 
     assert logged(elsewhere) == [f"boot7: {line}" for line in lines]
 
 
-def test_a_line_that_is_passed_on_has_the_time_at_which_it_was_written() -> None:
+def test_a_line_that_is_passed_on_is_short_and_printable() -> None:
     lines: list[str] = []
     with step_echo(lines.append):
-        pass_on("boot1", "boot", 1e9)
-        pass_on("boot1", "\x1b[2Jmeasure " + "x" * 1000, 0.0)
-    assert lines[0] == "   0.000  boot1: boot"
+        pass_on("boot1", "boot")
+        pass_on("boot1", "\x1b[2Jmeasure " + "x" * 1000)
+    assert lines[0].endswith("  boot1: boot")
     assert "\x1b" not in lines[1]
     assert len(lines[1]) < 350
 
