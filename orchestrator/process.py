@@ -206,16 +206,12 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
             stream.close()
 
 
-def _die_with_parent() -> tuple[str, ...]:
-    """A prefix that ends a child with this process; without the check one of forty killed parents left a QEMU."""
-    check = str(Path(__file__).with_name("with-parent.sh"))
-    return ("setpriv", "--pdeathsig", "TERM", "sh", check, str(os.getpid()))
-
-
 def _started(argv: Sequence[str], **others: Any) -> subprocess.Popen[bytes]:
     """Start a child in its own session that ends with this process; ``others`` are further arguments of Popen."""
     others |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True}
-    return subprocess.Popen([*_die_with_parent(), *argv], **others)
+    # Without the check one of forty killed parents left a QEMU.
+    check = str(Path(__file__).with_name("with-parent.sh"))
+    return subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "sh", check, str(os.getpid()), *argv], **others)
 
 
 @contextlib.contextmanager

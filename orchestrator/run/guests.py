@@ -357,18 +357,14 @@ def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
 # A cell's time limit.
 
 
-class CellDeadline:
-    """A cell's time limit in seconds, starting now; see ``Deadline`` for what counts."""
-
-    def __init__(self, limit: float) -> None:
-        self._deadline = Deadline(limit)
+class CellDeadline(Deadline):
+    """A cell's time limit in seconds, starting now."""
 
     def left(self) -> float:
         """Seconds left. Raises GuestHang if none."""
-        left = self._deadline.left()
+        left = super().left()
         if left <= 0:
-            limit = self._deadline.limit
-            raise GuestHang(f"the cell's time limit of {limit} s is over", hint="raise it: --set time_limit=...")
+            raise GuestHang(f"the cell's time limit of {self.limit} s is over", hint="raise it: --set time_limit=...")
         return left
 
 
