@@ -48,7 +48,7 @@ class Heading(Strict):
     """The experiment's name, by which runs, histories and baselines are found."""
     description: Annotated[str | None, BeforeValidator(fields.description)] = None
     """What the experiment is for; has no effect."""
-    charts: Annotated[bool, BeforeValidator(fields.truth)] = False
+    charts: bool = False
     """Draw charts at the end of a run, as PNG and SVG in the run's directory."""
     budgets: Annotated[dict[str, Any], BeforeValidator(_budgets)] = Field(default_factory=dict)
     """Limits of the cells' cost, or of its growth against another run, above which ``./lab compare`` exits with 1.

@@ -121,13 +121,6 @@ def _notation(value: object) -> str:
     return "; leave out the quotes" if re.fullmatch(r"[1-9][0-9]{0,17}", value) else "; write plain decimal digits"
 
 
-def truth(value: object) -> object:
-    """``true`` or ``false``."""
-    if not isinstance(value, bool):
-        raise mismatch(value, "expected true or false")
-    return value
-
-
 def name(value: object) -> object:
     """At most 64 small letters, digits and hyphens, as text."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):

@@ -38,13 +38,18 @@ _BENCHMARK = "benchmark"
 
 @dataclass(frozen=True)
 class _TableSource:
-    """The data of a table before validation; ``used`` has the paths in the file of its values and defaults."""
+    """The data of a table before validation."""
 
     name: str | None
     kind: TableKind
     data: Data
     origin: TableOrigin
-    used: frozenset[KeyPath]
+
+
+def _used(tables: Sequence[_TableSource]) -> set[KeyPath]:
+    """The paths in the file of the tables' values and defaults."""
+    places = [place for table in tables for place in table.origin.places.items()]
+    return {place for inside, place in places if inside not in ((), (_BENCHMARK,))}
 
 
 def _places(inside: KeyPath, at: KeyPath, value: Data) -> dict[KeyPath, KeyPath]:
@@ -53,7 +58,7 @@ def _places(inside: KeyPath, at: KeyPath, value: Data) -> dict[KeyPath, KeyPath]
 
 
 def _idle_overrides(defaults: Mapping[str, Data], tables: Sequence[_TableSource], origins: Origins) -> list[Problem]:
-    used = {path for table in tables for path in table.used}
+    used = _used(tables)
     first: dict[str, KeyPath] = {}
     taken: set[str] = set()  # an override of several values is idle only when all of them are
     for path in _leaves(dict(defaults), ()):
@@ -66,7 +71,7 @@ def _idle_overrides(defaults: Mapping[str, Data], tables: Sequence[_TableSource]
 
 
 def _unknown_benchmark_keys(defaults: Mapping[str, Data], tables: Sequence[_TableSource]) -> list[Problem]:
-    used = {path for table in tables for path in table.used}  # a table checks the keys that it uses
+    used = _used(tables)  # a table checks the keys that it uses
     keys = list({key: None for table in tables for key in benchmark_keys(table.kind.table)})
     content = defaults.get(_BENCHMARK)
     unknown = [
@@ -262,7 +267,7 @@ class _Loader:
         """The data of a table: its values over the defaults, mappings merged key by key with the keys of its kind."""
         places: dict[KeyPath, KeyPath] = {(): path}
         if not isinstance(own, dict):
-            return self._made(name, self.kinds.first, own, places)
+            return _TableSource(name, self.kinds.first, own, TableOrigin(self.file, self.origins, places))
         kind = self._kind(own, defaults)
         merged: dict[str, Data] = {}
         for key, value in defaults.items():
@@ -281,11 +286,7 @@ class _Loader:
             merged[key] = {**default, **value} if isinstance(default, dict) and isinstance(value, dict) else value
         if merged.get(_BENCHMARK, "") is None:
             del merged[_BENCHMARK]  # report it as missing
-        return self._made(name, kind, merged, places)
-
-    def _made(self, name: str | None, kind: TableKind, data: Data, places: Mapping[KeyPath, KeyPath]) -> _TableSource:
-        used = frozenset(place for inside, place in places.items() if inside not in ((), (_BENCHMARK,)))
-        return _TableSource(name, kind, data, TableOrigin(self.file, self.origins, places), used)
+        return _TableSource(name, kind, merged, TableOrigin(self.file, self.origins, places))
 
     def _kind(self, own: Mapping[str, Data], defaults: Mapping[str, Data]) -> TableKind:
         for content in (own.get(_BENCHMARK), defaults.get(_BENCHMARK)):

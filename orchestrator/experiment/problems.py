@@ -123,6 +123,7 @@ _ALLOWED = re.compile(r"allowed: [^;]{80,}")
 """A list of choices long enough to be printed only once."""
 
 _WORDS = {
+    "bool_type": "expected true or false",
     "dict_type": "expected a mapping",
     "list_type": "expected a list",
     "string_type": "expected text",

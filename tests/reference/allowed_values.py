@@ -20,6 +20,7 @@ from .markdown import described, first_sentence, inline, listed
 _MACHINE = "a mapping with the [keys of a machine](#keys-of-a-machine)"
 _BENCHMARK = "a mapping with the [keys of a benchmark](#keys-of-a-benchmark)"
 _TYPES: Mapping[Any, str] = {
+    bool: "`true` or `false`.",
     Machine: _MACHINE,
     **{kind.table.model_fields["benchmark"].annotation: _BENCHMARK for kind in kinds()},
 }
