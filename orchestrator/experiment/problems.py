@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -57,29 +58,19 @@ def _apply(data: Data, text: str, origins: Origins) -> Data:
     place = "--set " + _shown(text)
     (*inner, last), value_text = _split(text, place)
     value = parse(value_text, lambda _: place).data
-    if data is None:
-        data = {}
-    holder: Data = data
+    data = {} if data is None else data
+    holder: Any = data
     path: KeyPath = ()
-    for step in (*inner, last):
-        is_last = len(path) == len(inner)
-        inside: Data
-        if isinstance(holder, list):
-            index = _index(holder, step, path, place)
-            path, inside = (*path, index), holder[index]
-            if is_last:
-                holder[index] = value
-        elif isinstance(holder, dict):
-            path, inside = (*path, step), holder.get(step)
-            if is_last:
-                holder[step] = value
-            elif inside is None:
-                inside = holder[step] = {}
-                origins.override(path, place)
-        else:
-            raise ConfigError(f"{_dotted(path)} is neither a mapping nor a list", where=place)
-        holder = inside
-    origins.override(path, place)
+    for step in inner:
+        key = _key(holder, step, path, place)
+        path = (*path, key)
+        if isinstance(holder, dict) and holder.get(key) is None:
+            holder[key] = {}
+            origins.override(path, place)
+        holder = holder[key]
+    key = _key(holder, last, path, place)
+    holder[key] = value
+    origins.override((*path, key), place)
     return data
 
 
@@ -96,10 +87,16 @@ def _split(text: str, place: str) -> tuple[list[str], str]:
     return steps, value
 
 
-def _index(items: list[Data], step: str, path: KeyPath, place: str) -> int:
-    if not _INDEX.fullmatch(step) or int(step) >= len(items):
-        name, last = _dotted(path), len(items) - 1
-        several = f"entries {name}.0 to {name}.{last}" if items else "no entries"
+def _key(holder: Data, step: str, path: KeyPath, place: str) -> str | int:
+    """The key or index of a step in what ``path`` names."""
+    if isinstance(holder, dict):
+        return step
+    name = _dotted(path)
+    if not isinstance(holder, list):
+        raise ConfigError(f"{name} is neither a mapping nor a list", where=place)
+    if not _INDEX.fullmatch(step) or int(step) >= len(holder):
+        last = len(holder) - 1
+        several = f"entries {name}.0 to {name}.{last}" if holder else "no entries"
         entries = f"one entry, {name}.0" if last == 0 else several
         raise ConfigError(f"{name} is a list with {entries}; it has no '{step}'", where=place)
     return int(step)
