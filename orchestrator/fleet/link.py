@@ -92,10 +92,9 @@ class Link:
         self._topic = f"{RUN_TOPIC}{secrets.token_hex(8)}"
         self.inbox: queue.SimpleQueue[Notice | Callable[[], object]] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="fleet")  # workers that receive files in parallel
-        self._futures: dict[str, Future[Any]] = {}
+        self._futures: dict[str, Future[Any] | None] = {}
+        """The boots that were not cancelled; None while their files are being sent."""
         self._lock = threading.Lock()
-        self._wanted: set[str] = set()
-        """Boots whose files are being sent, and that were not cancelled."""
         self._shipping: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._closing = threading.Event()
         self._silent = threading.Event()
@@ -115,14 +114,12 @@ class Link:
 
     def start(self, attempt: str, address: str, bundle: Bundle) -> None:
         """Send the files that a worker lacks, and start a boot; ``inbox`` gets Message for its messages, and Ended."""
-        with self._lock:
-            self._wanted.add(attempt)
+        self._futures[attempt] = None
         self._pool.submit(self._start, attempt, address, bundle)
 
     def cancel(self, attempt: str) -> None:
         """End a running boot, or prevent one whose files are still being sent."""
         with self._lock:
-            self._wanted.discard(attempt)
             future = self._futures.pop(attempt, None)
         if future is not None:
             self._client.cancel([future], asynchronous=False, force=True)
@@ -145,15 +142,12 @@ class Link:
             with self._shipping[address]:
                 self._ship(address, bundle)
             with self._lock:
-                if attempt in self._wanted:
+                if attempt in self._futures:
                     self._submit(attempt, address, bundle.data)
         except HostError as error:  # from the worker, for example a full disk
             self.inbox.put(Ended(attempt, error))
         except BaseException as error:  # any error of Dask's at a worker's end, or an unreadable local file
             self.inbox.put(Ended(attempt, LabError(f"its files could not be sent: {short(error)}")))
-        finally:
-            with self._lock:
-                self._wanted.discard(attempt)
 
     def _submit(self, attempt: str, address: str, data: bytes) -> None:
         def done(future: Future[Any]) -> None:
