@@ -25,6 +25,8 @@ from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
 _DIE_WITH_PARENT = ("sh", str(Path(__file__).with_name("die-with-parent.sh")))
+# Without the script's check one of forty killed parents left a QEMU.
+_START = ("setpriv", "--pdeathsig", "TERM", "sh", str(Path(__file__).with_name("with-parent.sh")))
 
 T = TypeVar("T")
 
@@ -209,9 +211,7 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
 def _started(argv: Sequence[str], **others: Any) -> subprocess.Popen[bytes]:
     """Start a child in its own session that ends with this process; ``others`` are further arguments of Popen."""
     others |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True}
-    # Without the check one of forty killed parents left a QEMU.
-    check = str(Path(__file__).with_name("with-parent.sh"))
-    return subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "sh", check, str(os.getpid()), *argv], **others)
+    return subprocess.Popen([*_START, str(os.getpid()), *argv], **others)
 
 
 @contextlib.contextmanager
