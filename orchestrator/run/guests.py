@@ -230,34 +230,31 @@ class _Start:
         if self.machine in _given_up or not can_be_restored(self.machine):
             return None
         guest = self.made()
+        saved: SavedGuest | None = None
         try:
             # Before the saved guest's lock: its holder must not wait for slots of a guest whose owner waits for the
             # lock.
             guest.take_slots()
             saved = self._saved()
-        except BaseException:
-            guest.kill()
-            raise
-        if saved is None:
-            guest.kill()
-            return None
-        version = saved.version
-        try:
-            guest.restore(saved)
-            with step("check the restored guest"):
-                _check(guest, saved)
+            if saved is not None:
+                version = saved.version
+                guest.restore(saved)
+                with step("check the restored guest"):
+                    _check(guest, saved)
+                return guest
         except BaseException as error:
             guest.kill()
-            if guest.is_aborted or not isinstance(error, LabError):
+            if saved is None or guest.is_aborted or not isinstance(error, LabError):
                 raise
             check_room(self.directory)
             if isinstance(error, HostError):  # not the saved guest's fault
                 self._give_up(f"no guest can be restored: {error.what}")
-                return None
-            discard(self.context, self.machine, version)
-            self._give_up(f"the saved guest {saved.key} is discarded: {error.what}")
+            else:
+                discard(self.context, self.machine, version)
+                self._give_up(f"the saved guest {saved.key} is discarded: {error.what}")
             return None
-        return guest
+        guest.kill()
+        return None
 
     def _saved(self) -> SavedGuest | None:
         try:
