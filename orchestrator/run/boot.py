@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -498,12 +499,9 @@ class Session:
 
     def guest_name(self) -> str:
         """The name of the boot's next guest and of its logs; those of earlier guests are kept."""
-        number = self.task.guests + 1
-        while True:
-            name = f"guest{number}-{self.task.boot.cpu}-{self.task.boot.spec.name}"
-            if not (self.task.directory / f"{name}.console").exists():
-                return name
-            number += 1
+        machine = f"{self.task.boot.cpu}-{self.task.boot.spec.name}"
+        names = (f"guest{number}-{machine}" for number in count(self.task.guests + 1))
+        return next(name for name in names if not (self.task.directory / f"{name}.console").exists())
 
 
 def run_boot(session: Session) -> None:
