@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.artifacts.git_tree import GitTree, Revision, is_shallow, unshallowing
@@ -49,7 +48,9 @@ class Bisection:
                 f"good and bad cost the same, {least:.10g} and {most:.10g}: there is no change to look for",
                 hint=f"compare the two with: {PROGRAM} compare, or choose another cell with --cell",
             )
-        with self._begun(good, bad):
+        self.tree.git("bisect", "reset", "HEAD")  # left by an interrupted bisection
+        self._bisect("start", bad.commit, good.commit, "--")
+        try:
             while (candidates := self._candidates()) is None:
                 commit = self.tree.commit("HEAD")
                 left = self.tree.succeed("rev-list", "--count", "refs/bisect/bad", "--not", "--glob=refs/bisect/good-*")
@@ -61,7 +62,9 @@ class Bisection:
                     value = one.measured.value
                     verdict = "bad" if abs(value - most) <= abs(value - least) else "good"
                 self._bisect(verdict)  # git judges HEAD, the commit that was measured
-        return Found(candidates, tried)
+            return Found(candidates, tried)
+        finally:
+            self.tree.git("bisect", "reset", "HEAD")
 
     def _check_order(self, good: Revision, bad: Revision) -> None:
         if good.commit == bad.commit:
@@ -99,15 +102,6 @@ class Bisection:
             return Tried(commit, None, error.what)
         self.say(f"{commit.short} costs {measured.value:.10g}")
         return Tried(commit, measured)
-
-    @contextmanager
-    def _begun(self, good: Revision, bad: Revision) -> Iterator[None]:
-        self.tree.git("bisect", "reset", "HEAD")  # left by an interrupted bisection
-        self._bisect("start", bad.commit, good.commit, "--")
-        try:
-            yield
-        finally:
-            self.tree.git("bisect", "reset", "HEAD")
 
     def _bisect(self, *words: str) -> None:
         finished = self.tree.git("bisect", *words)
