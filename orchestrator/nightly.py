@@ -129,16 +129,13 @@ def nightly_lock(lab: Path, experiment: str) -> Iterator[NightlyMarker]:
     with storage_faults(folder):
         for one in (lab, folder):  # mkdir's mode does not apply to parents
             one.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = FileLock(folder / f"{experiment}.lock")
     try:
-        lock.acquire(timeout=0)
+        lock = FileLock(folder / f"{experiment}.lock").acquire(timeout=0)
     except Timeout:
         what = f"another process is measuring the nightly experiment '{experiment}'"
         raise UsageError(what, where=str(lab), hint="wait until it has ended") from None
-    try:
+    with lock:
         yield NightlyMarker(folder / experiment)
-    finally:
-        lock.release()
 
 
 def good_or_bad(result: NightlyResult) -> str:
