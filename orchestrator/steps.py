@@ -25,6 +25,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,18 +55,14 @@ def step_log(file: Path) -> Iterator[None]:
             yield
 
 
-@contextlib.contextmanager
-def step_echo(write: Callable[[str], None]) -> Iterator[None]:
+def step_echo(write: Callable[[str], None]) -> AbstractContextManager[None]:
     """Pass each line of the log to ``write``, without a newline, one at a time, from any thread."""
-    with _open_sink(_Sink(write)):
-        yield
+    return _open_sink(_Sink(write))
 
 
-@contextlib.contextmanager
-def own_steps(source: str, take: Callable[[str], None]) -> Iterator[None]:
+def own_steps(source: str, take: Callable[[str], None]) -> AbstractContextManager[None]:
     """Pass each line of one source, without its time and name, to ``take``: for a log in another process."""
-    with _open_sink(_Sink(take, source)):
-        yield
+    return _open_sink(_Sink(take, source))
 
 
 def pass_on(source: str, line: str) -> None:
@@ -91,14 +88,12 @@ def _open_sink(sink: _Sink) -> Iterator[None]:
 @contextlib.contextmanager
 def step_source(name: str) -> Iterator[None]:
     """Put ``name`` before this thread's lines, and nest its steps anew: for one of several parallel boots."""
-    source, current = _source.get(), _current.get()
-    _source.set(name)
-    _current.set(None)
+    source, current = _source.set(name), _current.set(None)
     try:
         yield
     finally:
-        _source.set(source)
-        _current.set(current)
+        _source.reset(source)
+        _current.reset(current)
 
 
 def running_steps() -> list[str]:
