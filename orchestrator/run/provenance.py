@@ -155,10 +155,9 @@ class Provenance:
             places = [(source.file or cell, source.digests) for source in prepared.sources.values()]
             places += [(name, _source_hashes(module)) for name, module in _modules_of(cell, prepared)]
             for place, digests in places:
-                different = (
-                    title for title in digests if earlier.get((place, title), digests[title]) != digests[title]
-                )
-                changed |= dict.fromkeys(_path_of(place, title) for title in different)
+                for title, digest in digests.items():
+                    if earlier.get((place, title), digest) != digest:
+                        changed[_path_of(place, title)] = None
         if changed:
             raise UsageError(
                 "changed since the run was started: its figures would mix two versions",
