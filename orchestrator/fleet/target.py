@@ -140,14 +140,12 @@ def no_fleet(address: str, why: str) -> HostError:
     )
 
 
-_LOGGERS = ("distributed", "tornado", "asyncio")
-
-
 def log_dask_to(handler: logging.Handler) -> None:
     """Route Dask's loggers, and those of its libraries, to this handler alone; needs ``distributed``."""
     import distributed  # noqa: F401 - importing it adds handlers to its loggers
 
-    for name in [*_LOGGERS, *(one for one in logging.root.manager.loggerDict if one.startswith("distributed."))]:
+    own = [name for name in logging.root.manager.loggerDict if name.startswith("distributed.")]
+    for name in ["distributed", "tornado", "asyncio", *own]:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False

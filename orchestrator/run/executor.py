@@ -83,8 +83,7 @@ def signals_in_turn(put: Callable[[Callable[[], None]], None]) -> Iterator[None]
     if threading.current_thread() is not threading.main_thread():
         yield  # signals raise in the main thread only
         return
-    handlers = {number: signal.getsignal(number) for number in _INTERRUPTIONS}
-    raising = {number: handler for number, handler in handlers.items() if callable(handler)}
+    raising = {number: handler for number in _INTERRUPTIONS if callable(handler := signal.getsignal(number))}
 
     def defer(number: int, frame: FrameType | None) -> None:
         put(partial(raising[signal.Signals(number)], number, frame))
