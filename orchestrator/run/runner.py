@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -224,7 +223,7 @@ def local_executor(jobs: int) -> ExecutorMaker:
 one_by_one = local_executor(1)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Runner:
     """What a run works with: builder of artifacts, store of results, progress display, and kinds.
 
