@@ -29,8 +29,7 @@ _KIND = "debug-info"
 _COMPILED = ("vmlinux", "KCFLAGS=-g", "KAFLAGS=-g")
 """Not CONFIG_DEBUG_INFO: another configuration in the image (IKCONFIG) moves what is behind it."""
 _UNPACK_LIMIT = 900.0
-_EXTRACT = 'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --wildcards "$3"'
-"""The package of 5 GB is unpacked on the way; a broken pipe breaks tar's archive, too."""
+_UNPACK = str(Path(__file__).with_name("unpack-files.sh"))
 _PACKAGED = "./usr/lib/debug/*/vmlinux*"
 
 
@@ -116,7 +115,7 @@ def _packaged(context: BuildContext, kernel: Kernel) -> Path:
     def fill(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
         (archive,) = apt.download(packages, folder / "archives")
         context.say(f"unpacking vmlinux of {name}")
-        argv = ["sh", "-c", _EXTRACT, "sh", str(archive), str(folder), _PACKAGED]
+        argv = ["sh", _UNPACK, str(archive), str(folder), _PACKAGED]
         run(argv, time_limit=_UNPACK_LIMIT).or_raise(HostError, f"cannot unpack {archive.name}")
         (vmlinux,) = (file for file in folder.glob("usr/lib/debug/**/vmlinux*") if not file.is_symlink())
         vmlinux.rename(folder / VMLINUX)
