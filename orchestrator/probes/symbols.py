@@ -11,15 +11,11 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from elftools.elf.constants import SH_FLAGS
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
-
-from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
 from orchestrator.artifacts.machine_code import decoded
+from orchestrator.artifacts.module_files import module_code
 from orchestrator.catalog.data import did_you_mean
-from orchestrator.catalog.user_files import DAMAGED
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, LabError
 from orchestrator.guest.guest import Guest
 
 KALLSYMS = "/proc/kallsyms"
@@ -236,7 +232,6 @@ class ModuleMemory:
 # Reading /proc/kallsyms again for one module takes a Debian guest 98 million instructions.
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{8,16}")
-_KINDS = ("STT_FUNC", "STT_OBJECT", "STT_NOTYPE")
 
 
 class ModuleCode(NamedTuple):
@@ -254,47 +249,34 @@ def code_at(name: str, file: Path, shown: Callable[[str], str]) -> ModuleCode:
 
     Raises EvidenceError if the file's symbols cannot be read.
     """
-    found, sizes = _functions_in(name, file)
-    starts = {}
-    for section in {section for _, section, _ in found}:
+    functions, end = dict[str, int](), 0
+    for section, part, found in _kept_sections(name, file):
         address = shown(section)
         if not _ADDRESS.fullmatch(address):
             raise EvidenceError(f"section {section} of module {name} is at {address[:40]!r}")
-        starts[section] = int(address, 16)
-    return ModuleCode(
-        {function: starts[section] + offset for function, section, offset in found},
-        max((start + sizes[section] for section, start in starts.items()), default=0),
-    )
+        start = int(address, 16)
+        functions |= {one.name: start + one.address - part.address for one in found}
+        end = max(end, start + part.size)
+    return ModuleCode(functions, end)
 
 
 def module_functions(name: str, file: Path) -> Sequence[str]:
     """The functions of a module, by name, that it keeps after its init function. Raises EvidenceError."""
-    found, _ = _functions_in(name, file)
-    return sorted({function for function, _, _ in found if not function.startswith("__pfx_")})
+    found = (one.name for _, _, functions in _kept_sections(name, file) for one in functions)
+    return sorted({function for function in found if not function.startswith("__pfx_")})
 
 
-def _functions_in(name: str, file: Path) -> tuple[Sequence[tuple[str, str, int]], Mapping[str, int]]:
+def _kept_sections(name: str, file: Path) -> Iterator[tuple[str, CodePart, Sequence[Symbol]]]:
+    """The sections with functions that the kernel keeps after the init function, and these functions."""
     try:
-        with file.open("rb") as opened:
-            elf = ELFFile(opened)
-            return list(_functions(elf)), {section.name: section["sh_size"] for section in elf.iter_sections()}
-    except (OSError, *DAMAGED):
+        code = module_code(file)
+    except LabError:
         raise EvidenceError(f"the symbols of module {name} cannot be read", where=str(file)) from None
-
-
-def _functions(elf: ELFFile) -> Iterator[tuple[str, str, int]]:
-    table = elf.get_section_by_name(".symtab")
-    if not isinstance(table, SymbolTableSection):
-        return
-    sections = list(elf.iter_sections())
-    for symbol in table.iter_symbols():
-        index = symbol["st_shndx"]
-        if symbol["st_info"]["type"] not in _KINDS or not symbol.name or not isinstance(index, int):
-            continue
-        # The kernel frees a module's init sections, and lists no empty ones.
-        is_kept = not sections[index].name.startswith(".init") and sections[index]["sh_size"]
-        if sections[index]["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and is_kept:
-            yield symbol.name, sections[index].name, symbol["st_value"]
+    for section, part in code.sections.items():
+        inside = range(part.address, part.address + part.size + 1)
+        found = [one for one in code.symbols if one.name and one.address in inside]
+        if found and not section.startswith(".init"):  # the kernel frees a module's init sections
+            yield section, part, found
 
 
 # The markers in a kernel's own code, from the table in its image (``kmods/marker/marker.h``).

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -224,12 +224,21 @@ class ListingGuest:
         return self._kprobes if path.endswith("kprobes/list") else b""
 
 
-def proved(entries: Entries, hits: int, kprobes: bytes = b"") -> list[str]:
-    module = Module("mine", Path(sys.executable), "key", None)  # an ELF file without functions that the kernel keeps
-    return entries.proved(hits, module, cast(Guest, ListingGuest(kprobes)))
+Proved = Callable[..., list[str]]
 
 
-def test_a_function_that_each_call_entered_proves_the_hits() -> None:
+@pytest.fixture
+def proved(tmp_path: Path) -> Proved:
+    file = tmp_path / "mine.ko"
+    file.symlink_to(sys.executable)  # an ELF file without functions that the kernel keeps
+
+    def of(entries: Entries, hits: int, kprobes: bytes = b"") -> list[str]:
+        return entries.proved(hits, Module("mine", file, "key", None), cast(Guest, ListingGuest(kprobes)))
+
+    return of
+
+
+def test_a_function_that_each_call_entered_proves_the_hits(proved: Proved) -> None:
     profile = [
         executed("vfs_read", None, (0, INT3_CODE, 10), (1, HANDLER, 10)),
         executed("handler", "mine", (0, HANDLER, 10), (1, LOOP, 70)),
@@ -258,7 +267,7 @@ def test_a_function_that_each_call_entered_proves_the_hits() -> None:
     ],
 )
 def test_hits_that_no_function_proves_are_told(
-    by_function: dict[str, int], kprobes: bytes, words: str, hint: str
+    proved: Proved, by_function: dict[str, int], kprobes: bytes, words: str, hint: str
 ) -> None:
     with pytest.raises(EvidenceError) as refused:
         proved(Entries(10, by_function, 0), 10, kprobes)
