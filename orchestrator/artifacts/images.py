@@ -204,19 +204,6 @@ class Image:
     packages: Mapping[str, str]
     tree: str
 
-    @property
-    def packed(self) -> PackedImage:
-        return PackedImage(self.recipe.name, self.key, self.squashfs)
-
-
-@dataclass(frozen=True)
-class PackedImage:
-    """An image's files as a squashfs, with the image's name and key."""
-
-    name: str
-    key: str
-    squashfs: Path
-
 
 def ready_image(context: BuildContext, recipe: ImageRecipe) -> Image:
     """The image of ``recipe``, cached or built now. Raises HostError, BuildError."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS, STEPS, progress, unattended_scripts, write_work
 from orchestrator.artifacts.cache import Artifact, BuildContext
-from orchestrator.artifacts.images import EPOCH, PackedImage, ready_image
+from orchestrator.artifacts.images import EPOCH, Image, ready_image
 from orchestrator.artifacts.kernel_build import PackedSource, build_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
@@ -74,7 +74,7 @@ def _prepared_build(
             guest.boot(_SILENCE_LIMIT, show_progress)
             if guest.get(STATUS) != b"0":
                 output = guest.get(OUTPUT).decode("ascii", errors="replace").splitlines()[-15:]
-                raise BuildError(f"a kernel's build cannot be prepared with image {image.name}", detail=output)
+                raise BuildError(f"a kernel's build cannot be prepared with image {image.recipe.name}", detail=output)
             (folder / _FILE).write_bytes(guest.get(f"{FOLDER}/{_FILE}"))
         finally:
             guest.kill()
@@ -306,7 +306,7 @@ class SystemWork(Work[SystemFigures]):
 class SystemInputs:
     """The inputs of a task, ready before any guest starts: programs, drivers of file systems, and a source."""
 
-    image: PackedImage
+    image: Image
     drivers: Mapping[str, bytes | Path]
     source: PackedSource | None = None
 
@@ -317,13 +317,13 @@ class SystemInputs:
 
 def system_inputs(context: BuildContext, kernel: Kernel, task: SystemTask) -> SystemInputs:
     """Fetch and build what a task needs, without starting a guest. Raises HostError, BuildError."""
-    image = image_recipe(task.image or system_workloads().benchmarks[task.name].images[kernel.spec.arch])
-    packed = ready_image(context, image).packed
+    recipe = image_recipe(task.image or system_workloads().benchmarks[task.name].images[kernel.spec.arch])
+    image = ready_image(context, recipe)
     # The modules that mount a file as a file system, if they are not built in, and the guest's list of them.
     files = with_dependencies(kernel.modules, _DRIVERS)
     contents = {unpacked_name(file): module_content(file) for file in files}
     drivers = {"drivers": "".join(f"{name}\n" for name in contents).encode(), **contents}
-    return SystemInputs(packed, drivers, build_source(context) if task.name == "kernel-build" else None)
+    return SystemInputs(image, drivers, build_source(context) if task.name == "kernel-build" else None)
 
 
 def system_work(
