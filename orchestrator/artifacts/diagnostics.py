@@ -65,15 +65,16 @@ def shown_warnings(target: Path, origins: Mapping[str, Path]) -> tuple[str, ...]
 
 def located(kept: str, origins: Mapping[str, Path]) -> list[str]:
     """Return stored output with places in ``origins``; for a template, lines are those of the rendered file."""
+    return [_PLACE.sub(lambda match: _place(match, origins), line) for line in kept.splitlines()]
 
-    def place(match: re.Match[str]) -> str:
-        line, column = match["line"], match["column"] or ""
-        origin = origins.get(match["file"])
-        if line is None:
-            return str(origin or match["file"])
-        return f"{origin or match['file']}:{line}{column}" if not _is_template(origin) else _rendered(origin, line)
 
-    return [_PLACE.sub(place, line) for line in kept.splitlines()]
+def _place(match: re.Match[str], origins: Mapping[str, Path]) -> str:
+    line, column, origin = match["line"], match["column"] or "", origins.get(match["file"])
+    if line is None:
+        return str(origin or match["file"])
+    if origin is not None and origin.suffix == ".j2":
+        return f"{origin} (line {line} of the rendered file)"
+    return f"{origin or match['file']}:{line}{column}"
 
 
 def error_lines(output: str) -> list[str]:
@@ -124,9 +125,8 @@ def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
 def build_error(what: str, kept: str, origins: Mapping[str, Path], main: Path, hints: Sequence[str]) -> BuildError:
     """A BuildError with the first error of the output, located in ``origins`` or else in ``main``."""
     match, place = _PLACE.match(next(iter(error_lines(kept)), "")), str(main)
-    origin = None if match is None else origins.get(match["file"])
-    if match is not None and origin is not None and match["line"] is not None:
-        place = _rendered(origin, match["line"]) if _is_template(origin) else f"{origin}:{match['line']}"
+    if match is not None and match["file"] in origins and match["line"] is not None:
+        place = _place(match, origins).removesuffix(match["column"] or "")
     detail = error_lines("\n".join(located(kept, origins)))
     hint = "; ".join(filter(None, hints))
     return BuildError(what, where=place, detail=detail, hint=hint)
@@ -144,11 +144,3 @@ def warning_note(module: str, lines: Sequence[str]) -> str:
     warnings = [line for line in lines if _WARNING.search(line)] or list(lines)
     more = f" (and {len(warnings) - 1} more)" if len(warnings) > 1 else ""
     return f"the compiler warns about {module}: {warnings[0]}{more}"
-
-
-def _is_template(origin: Path | None) -> bool:
-    return origin is not None and origin.suffix == ".j2"
-
-
-def _rendered(origin: Path | None, line: str) -> str:
-    return f"{origin} (line {line} of the rendered file)"
