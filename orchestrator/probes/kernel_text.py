@@ -353,10 +353,7 @@ def _near(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _digest(content: Content) -> str:
-    digest = hashlib.sha256()
-    for text in content:
-        digest.update(text)
-    return digest.hexdigest()
+    return hashlib.sha256(b"".join(content)).hexdigest()
 
 
 def text_since(guest: Guest, before: bytes, span: Span) -> TextEvidence:
