@@ -62,7 +62,7 @@ def initramfs(context: BuildContext, kernel: Kernel) -> Path:
     recipe = [_FOLDERS, _DRIVERS, applets, renewal]
     inputs = {"kernel": kernel.key, "busybox": busybox.key, "programs": programs.key, "recipe": recipe}
 
-    def build(folder: Path) -> None:
+    def build(file: Path) -> None:
         drivers = with_dependencies(kernel.modules, _DRIVERS)
         shell = next((p for p in (busybox.path / "bin/busybox", busybox.path / "usr/bin/busybox") if p.is_file()), None)
         if shell is None:
@@ -82,10 +82,9 @@ def initramfs(context: BuildContext, kernel: Kernel) -> Path:
             Entry.file("bin/renew-guest", renewal.encode()),
             *_drivers(drivers, "etc/modules"),
         ]
-        (folder / "initramfs.cpio").write_bytes(archive(entries))
+        file.write_bytes(archive(entries))
 
-    artifact = context.cache.obtain("initramfs", inputs, f"initramfs of {kernel.spec.name}", build)
-    return artifact.path / "initramfs.cpio"
+    return context.cache.obtain_file("initramfs", inputs, f"initramfs of {kernel.spec.name}", "initramfs.cpio", build)
 
 
 def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
@@ -94,7 +93,7 @@ def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
     scripts = {place: (folder / name).read_text() for place, name in _DISK_SCRIPTS.items()}
     inputs = {"kernel": kernel.key, "drivers": _DISK_DRIVERS, "scripts": scripts, "packing": "xz"}
 
-    def build(target: Path) -> None:
+    def build(file: Path) -> None:
         first = with_dependencies(kernel.modules, _DRIVERS)
         drivers = [path for path in with_dependencies(kernel.modules, _DISK_DRIVERS) if path not in first]
         entries = [
@@ -102,9 +101,9 @@ def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
             *_drivers(drivers, "image/modules"),
             *(Entry.file(place, script.encode()) for place, script in scripts.items()),
         ]
-        (target / "disks.cpio").write_bytes(archive(entries))
+        file.write_bytes(archive(entries))
 
-    return context.cache.obtain("initramfs", inputs, f"disk drivers of {kernel.spec.name}", build).path / "disks.cpio"
+    return context.cache.obtain_file("initramfs", inputs, f"disk drivers of {kernel.spec.name}", "disks.cpio", build)
 
 
 def _drivers(files: Sequence[Path], listed: str) -> list[Entry]:

@@ -61,6 +61,7 @@ _HOST_LIBRARIES = Path("/usr/lib", HOST.triplet)
 _LOADER_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static")
 _LIMIT = 120.0
 _LARGEST = 16 << 20
+_OBJECT = "own.bpf.o"
 _ON_FPROBES = ("kprobe.multi", "kprobe.session", "kretprobe.multi")
 
 
@@ -133,11 +134,7 @@ def _kept(context: BuildContext, file: Path) -> Compiled:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
     inputs = {"object": hashlib.sha256(content).hexdigest()}
-
-    def build(target: Path) -> None:
-        (target / "own.bpf.o").write_bytes(content)
-
-    kept = context.cache.obtain("workloads", inputs, file.name, build).path / "own.bpf.o"
+    kept = context.cache.obtain_file("workloads", inputs, file.name, _OBJECT, lambda new: new.write_bytes(content))
     return Compiled(kept, user_source(file))
 
 
@@ -152,12 +149,12 @@ def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
     inputs = {"compiler": version, "flags": [*_CLANG, *flags], "file": source.file, "sources": source.digests}
 
     def build(target: Path) -> None:
-        argv = [*_CLANG, *flags, str(file), "-o", str(target / "own.bpf.o")]
-        finished = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
+        argv = [*_CLANG, *flags, str(file), "-o", str(target)]
+        finished = run(argv, time_limit=_LIMIT, environment=compiling_in(target.parent))
         if finished.status != 0:
             raise compile_error(file.name, finished)
 
-    return Compiled(context.cache.obtain("workloads", inputs, file.name, build).path / "own.bpf.o", source)
+    return Compiled(context.cache.obtain_file("workloads", inputs, file.name, _OBJECT, build), source)
 
 
 def _loader(context: BuildContext) -> Path:
@@ -174,8 +171,8 @@ def _loader(context: BuildContext) -> Path:
 
     def build(target: Path) -> None:
         # It runs outside of measurements, and links the host's libraries, so the host's compiler builds it.
-        argv = ["gcc", *_LOADER_FLAGS, "-o", str(target / "bpfload"), str(source), str(lacking), *libraries]
-        compiled = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
+        argv = ["gcc", *_LOADER_FLAGS, "-o", str(target), str(source), str(lacking), *libraries]
+        compiled = run(argv, time_limit=_LIMIT, environment=compiling_in(target.parent))
         compiled.or_raise(BuildError, "bpfload.c does not compile", where=str(source))
 
-    return context.cache.obtain("programs", inputs, "bpfload", build).path / "bpfload"
+    return context.cache.obtain_file("programs", inputs, "bpfload", "bpfload", build)

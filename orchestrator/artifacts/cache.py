@@ -289,7 +289,7 @@ class Cache:
         self._sound.discard(place)
         self._say(f"{what}: set aside as {aside}")
 
-    def obtain(self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
+    def obtain(self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], object]) -> Artifact:
         """The artifact of these inputs; if missing, ``build`` makes it in an empty folder."""
         with step(f"obtain {kind}: {label}") as obtaining:
             found = self.get(kind, inputs)
@@ -302,10 +302,16 @@ class Cache:
                 obtaining.note("made" if found is None else "made by another process")
                 return found if found is not None else self._build(place, inputs, label, build)
 
+    def obtain_file(
+        self, kind: str, inputs: Mapping[str, object], label: str, name: str, write: Callable[[Path], object]
+    ) -> Path:
+        """The same for an artifact of one file, called ``name``, which ``write`` makes."""
+        return self.obtain(kind, inputs, label, lambda folder: write(folder / name)).path / name
+
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold an inter-process lock; the system releases it when the holder dies."""
-        with self._lock(name, 3600.0) as locked:  # kernels take several minutes to build
+        with self.try_lock(name, 3600.0) as locked:  # kernels take several minutes to build
             if not locked:
                 raise LabError(f"another process has held {self.lock_file(name)} for an hour")
             yield
@@ -313,9 +319,18 @@ class Cache:
     def lock_file(self, name: str) -> Path:
         return self.root / "locks" / f"{name}.lock"
 
-    def try_lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
-        """Hold a lock if it is free; the context's value says whether it was."""
-        return self._lock(name, 0)
+    @contextlib.contextmanager
+    def try_lock(self, name: str, patience: float = 0.0) -> Iterator[bool]:
+        """Hold a lock if it gets free within ``patience`` seconds; the context's value says whether it did."""
+        lock = FileLock(self.lock_file(name))
+        with cache_faults(self.root):
+            (self.root / "locks").mkdir(parents=True, exist_ok=True, mode=0o700)
+            with suppress(Timeout):
+                lock.acquire(timeout=patience)
+            try:
+                yield lock.is_locked
+            finally:
+                lock.release()
 
     def artifacts(self) -> Iterator[Artifact]:
         """All complete artifacts by kind and label, except those set aside. Raises LabError for a damaged one."""
@@ -384,18 +399,6 @@ class Cache:
             shutil.rmtree(place)
         return True
 
-    @contextlib.contextmanager
-    def _lock(self, name: str, patience: float) -> Iterator[bool]:
-        lock = FileLock(self.lock_file(name))
-        with cache_faults(self.root):
-            (self.root / "locks").mkdir(parents=True, exist_ok=True, mode=0o700)
-            with suppress(Timeout):
-                lock.acquire(timeout=patience)
-            try:
-                yield lock.is_locked
-            finally:
-                lock.release()
-
     def _remove(self, place: Path) -> None:
         # No process uses the unfinished name, even if this removal is interrupted.
         unfinished = place.with_name(place.name + _UNFINISHED)
@@ -413,14 +416,14 @@ class Cache:
         except LabError:
             return None
 
-    def _build(self, place: Path, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
+    def _build(self, place: Path, inputs: Mapping[str, object], label: str, make: Callable[[Path], object]) -> Artifact:
         unfinished = place.with_name(place.name + _UNFINISHED)
         # Leftovers of a killed build: a running one would hold the lock. No process uses an entry without a manifest.
         for leftover in (unfinished, place):
             shutil.rmtree(leftover, ignore_errors=True)
         unfinished.mkdir(parents=True)
         with build_faults(self.root, unfinished):
-            build(unfinished)
+            make(unfinished)
             digests.record(unfinished, _MANIFEST)
             manifest = {"label": label, "inputs": inputs, "made": int(time.time())}
             with (unfinished / _MANIFEST).open("w") as file:

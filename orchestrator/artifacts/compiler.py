@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -261,11 +261,8 @@ def bpf_tool(context: BuildContext, arch: str) -> Path:
     """``images/bpf/bpfprobe.c``, which attaches BPF programs in a guest, as a static program for ``arch``."""
     toolchain, folders, files = _lab_files(context, "bpf/bpfprobe.c")
     inputs = {"arch": arch, **_own_inputs(toolchain, _FLAGS, files)}
-
-    def build(target: Path) -> None:
-        _compile(toolchain, arch, files, folders, target / "bpfprobe")
-
-    return context.cache.obtain("programs", inputs, f"bpfprobe, {arch}", build).path / "bpfprobe"
+    compile_it = partial(_compile, toolchain, arch, files, folders)
+    return context.cache.obtain_file("programs", inputs, f"bpfprobe, {arch}", "bpfprobe", compile_it)
 
 
 def _lab_files(context: BuildContext, name: str) -> tuple[Toolchain, list[Path], list[Path]]:
@@ -300,11 +297,9 @@ def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: S
     source, inputs = _source(toolchain, arch, files, folders)
     digests = {str(library): sha256_of(library) for library in libraries}
     inputs = {**inputs, "flags": flags, "libraries": digests}
-
-    def build(target: Path) -> None:
-        _compile(toolchain, arch, files, folders, target / "workload", flags)
-
-    return Compiled(context.cache.obtain("workloads", inputs, f"{file.name}, {arch}", build).path / "workload", source)
+    compile_it = partial(_compile, toolchain, arch, files, folders, flags=flags)
+    made = context.cache.obtain_file("workloads", inputs, f"{file.name}, {arch}", "workload", compile_it)
+    return Compiled(made, source)
 
 
 def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
@@ -314,12 +309,9 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
     files = [file, *(other for other in included(read_c_source(file), folders) if other != file)]
     flags = (*_CODE, "-fPIC", "-shared", f"-Wl,-soname,{name}", "-Wno-error", _KERNEL_HEADERS)
     source, inputs = _source(toolchain, arch, files, folders)
-
-    def build(target: Path) -> None:
-        _compile(toolchain, arch, files, folders, target / name, flags)
-
-    made = context.cache.obtain("workloads", {**inputs, "flags": flags}, f"{name}, {arch}", build)
-    return Compiled(made.path / name, source)
+    compile_it = partial(_compile, toolchain, arch, files, folders, flags=flags)
+    made = context.cache.obtain_file("workloads", {**inputs, "flags": flags}, f"{name}, {arch}", name, compile_it)
+    return Compiled(made, source)
 
 
 def _source(
@@ -374,12 +366,9 @@ def coverage_plugin(context: BuildContext) -> Path:
 
 def _plugin(context: BuildContext, name: str, label: str) -> Path:
     toolchain, folders, files = _lab_files(context, f"plugin/{name}.c")
-
-    def build(target: Path) -> None:
-        _compile(toolchain, HOST.name, files, folders, target / f"{name}.so", _PLUGIN_FLAGS)
-
     inputs = _own_inputs(toolchain, _PLUGIN_FLAGS, files)
-    return context.cache.obtain("plugins", inputs, label, build).path / f"{name}.so"
+    compile_it = partial(_compile, toolchain, HOST.name, files, folders, flags=_PLUGIN_FLAGS)
+    return context.cache.obtain_file("plugins", inputs, label, f"{name}.so", compile_it)
 
 
 # Values of C constants in system calls, such as ``O_RDONLY``, from the host's compiler.
