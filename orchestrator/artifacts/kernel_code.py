@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
+from typing import TypeVar
 
 from elftools.elf.elffile import ELFFile
 
@@ -48,6 +49,18 @@ class Symbol:
     address: int
     type: str
     name: str
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> Mapping[_Key, Sequence[_Value]]:
+    """The values by their keys, in order."""
+    found: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 @dataclass(frozen=True)
@@ -273,17 +286,11 @@ class KernelCode:
 
     @cached_property
     def _by_name(self) -> Mapping[str, Sequence[Symbol]]:
-        found: dict[str, list[Symbol]] = {}
-        for symbol in self.symbols:
-            found.setdefault(symbol.name, []).append(symbol)
-        return found
+        return grouped((symbol.name, symbol) for symbol in self.symbols)
 
     @cached_property
     def _by_address(self) -> Mapping[int, Sequence[str]]:
-        found: dict[int, list[str]] = {}
-        for symbol in self.symbols:
-            found.setdefault(symbol.address, []).append(symbol.name)
-        return found
+        return grouped((symbol.address, symbol.name) for symbol in self.symbols)
 
     @cached_property
     def _addresses(self) -> Sequence[int]:

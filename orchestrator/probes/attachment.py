@@ -135,9 +135,12 @@ class Attachment(ABC):
         UnsupportedError if the probe cannot record.
         """
 
-    @abstractmethod
     def separate_caller(self) -> AbstractContextManager[str | None]:
-        """Count one process's hits separately; yields the guest's file, if any, to which it must write its PID."""
+        """Count one process's hits separately; yields the guest's file, if any, to which it must write its PID.
+
+        The histograms and buffers of tracefs have each hit's thread anyway.
+        """
+        return contextlib.nullcontext()
 
     @abstractmethod
     def counts(self, called: Called) -> tuple[int, int | None]:

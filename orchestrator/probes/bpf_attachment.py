@@ -395,9 +395,7 @@ def _attach(guest: Guest, kind: ProbeKind) -> Sequence[UserBpfProgram]:
         what = f"the verifier refuses {kind.name}: {why[-1]}" if why else f"{kind.name} cannot be attached"
         raise EvidenceError(what, detail=_last(words))
     lines = finished.text.splitlines()
-    found = [
-        match for line in lines if (match := re.fullmatch(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})", line))
-    ]
+    found = [match for line in lines if (match := _ATTACHED_PROGRAM.fullmatch(line))]
     if not found or len(found) != len(lines):
         raise EvidenceError(
             f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))

@@ -79,10 +79,6 @@ class EventAttachment(PlacedAttachment):
         """The event that starts a page of the buffer costs more (some 7 instructions of 20 bytes each)."""
         return self._event.empty if is_recording(self._handler) else None
 
-    def separate_caller(self) -> contextlib.nullcontext[None]:
-        """The histogram and the buffer have each hit's thread."""
-        return contextlib.nullcontext()
-
     def counts(self, called: Called) -> tuple[int, int | None]:
         counts = self._counted
         self._check_none_missed()
@@ -308,10 +304,6 @@ class GraphAttachment(PlacedAttachment):
 
     def renewal(self) -> Callable[[], None] | None:
         return self._graph.empty if self._records else None
-
-    def separate_caller(self) -> contextlib.nullcontext[None]:
-        """The buffer has each hit's thread."""
-        return contextlib.nullcontext()
 
     def counts(self, called: Called) -> tuple[int, int]:
         for call in self._calls:

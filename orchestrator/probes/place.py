@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from orchestrator.arch import CALL, Arch
+from orchestrator.arch import CALL, JMP, Arch
 from orchestrator.artifacts.machine_code import entry_places, tracer_place
 from orchestrator.catalog.data import did_you_mean
 from orchestrator.catalog.probes import Change, KernelFeature, ProbeKind
@@ -37,7 +37,6 @@ _KEY_FIELD = 1
 _TYPE_BITS = 3
 """Low bits of a key's second word, which are not part of the address of its first jump_entry."""
 _MOST_FUNCTIONS = 8
-_JUMP = 0xE9
 _LARGEST_TEXT = 32 << 20
 """Bytes from the kernel's text to its init code; Debian's for i386 has 9 MB."""
 
@@ -86,7 +85,7 @@ class Tracepoint:
         code = guest.read_memory(self.static_call, 5)
         target = self.static_call + len(code) + int.from_bytes(code[1:], "little", signed=True)
         expected = functions[0] if len(functions) == 1 else symbols.address(_ITERATOR + self.name)
-        if code[0] != _JUMP or target != expected:
+        if code[0] != JMP or target != expected:
             raise EvidenceError(
                 f"the static call of the tracepoint {self.name} is {code.hex(' ')} at {self.static_call:#x}, "
                 f"and does not lead to {symbols.at(expected)}"
@@ -132,12 +131,10 @@ def _functions_field(guest: Guest, symbols: Symbols, word: struct.Struct, iterat
 
 
 def _struct_at(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:
-    return symbols.anywhere(f"__tracepoint_{name}") or _searched(guest, symbols, name, iterator)
-
-
-def _searched(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:
-    """The address of the struct, found by its content: kernels without CONFIG_KALLSYMS_ALL list no data."""
-    word = _word_of(iterator)
+    """The address of the struct; found by its content, as kernels without CONFIG_KALLSYMS_ALL list no data."""
+    listed, word = symbols.anywhere(f"__tracepoint_{name}"), _word_of(iterator)
+    if listed:
+        return listed
     start, end = symbols.anywhere("_etext"), symbols.anywhere("_sinittext")
     if start is None or end is None or not 0 < end - start <= _LARGEST_TEXT:
         raise EvidenceError("the guest's kernel does not list where its data is (_etext, _sinittext)")

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
+from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol, grouped
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.artifacts.module_files import module_code
 from orchestrator.catalog.data import did_you_mean
@@ -172,25 +172,18 @@ class Symbols:
 
     @cached_property
     def _by_name(self) -> Mapping[str, Sequence[tuple[int, str]]]:
-        return _grouped((name, (address, kind)) for address, name, kind, module in self._all if not module)
+        return grouped((name, (address, kind)) for address, name, kind, module in self._all if not module)
 
     @cached_property
     def _in_modules(self) -> Mapping[str, Sequence[tuple[int, str]]]:
         functions = ((name, address, _module_of(text)) for address, name, kind, text in self._all if kind in _FUNCTION)
-        return _grouped((name, (address, module)) for name, address, module in functions if module is not None)
+        return grouped((name, (address, module)) for name, address, module in functions if module is not None)
 
     def _nearest(self, symbol: str) -> str:
         """A hint at the most similar function; comparing all would take seconds."""
         names = [name for _, name, kind, module in self._all if kind in _FUNCTION and not module]
         alike = [name for name in names if name[:4] == symbol[:4] or symbol in name]
         return did_you_mean(symbol, alike[:_MOST_GUESSES])
-
-
-def _grouped(pairs: Iterable[tuple[str, tuple[int, str]]]) -> Mapping[str, Sequence[tuple[int, str]]]:
-    found: dict[str, list[tuple[int, str]]] = {}
-    for name, one in pairs:
-        found.setdefault(name, []).append(one)
-    return found
 
 
 def _module_of(text: str) -> str | None:
