@@ -163,7 +163,6 @@ def unattended_scripts() -> Path:
     return data_dir("images") / "unattended"
 
 
-_FILE = "modules.squashfs"
 _DEPMOD = "/usr/sbin/depmod"
 
 
@@ -177,11 +176,11 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
     # The modules in a user's tree may be rebuilt while its kernel stays the same.
     content = {} if kernel.packages else {name: sha256_of(file) for name, file in files.items()}
 
-    def build(place: Path) -> None:
+    def build(squashfs: Path) -> None:
         for name in ("image-packages.txt", "module-packages.txt"):
             check_installed(name, "a guest with its kernel's own modules")
         context.say(f"packing the modules of {kernel.spec.name}")
-        base = place / "base"
+        base = squashfs.with_name("base")
         tree = base / "lib/modules" / kernel.release
         for name, file in files.items():
             copy = tree / "kernel" / name
@@ -192,11 +191,12 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
         what = f"the modules of {kernel.spec.name}"
         depmod = run([_DEPMOD, "-b", str(base), kernel.release], time_limit=1800)
         depmod.or_raise(BuildError, f"{what} cannot be packed")
-        pack(tree, place / _FILE, what)
+        pack(tree, squashfs, what)
         shutil.rmtree(base)
 
     inputs = {"kernel": kernel.key, "content": content, "options": list(OPTIONS)}
-    return context.cache.obtain("kernel-modules", inputs, f"modules of {kernel.spec.name}", build).path / _FILE
+    label = f"modules of {kernel.spec.name}"
+    return context.cache.obtain_file("kernel-modules", inputs, label, "modules.squashfs", build)
 
 
 _DATA = ("CONFIG_VIRTIO_BLK", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4")

@@ -238,8 +238,6 @@ def _image(recipe: ImageRecipe, artifact: Artifact) -> Image:
     return Image(recipe, artifact.key, folder / BASE, folder / ROOT, installed_packages(folder), tree)
 
 
-_FILE = "data.squashfs"
-
 # lz4: an emulated CPU is slow at anything denser. The other options make the bytes depend on the content alone.
 OPTIONS = (
     *("-comp", "lz4", "-noappend", "-no-progress", "-quiet"),
@@ -262,18 +260,17 @@ def data_disk(context: BuildContext, folder: Path) -> Path:
     folder = folder.resolve()
     content = _content(folder)
 
-    def build(place: Path) -> None:
-        place.chmod(0o700)  # who may not read the folder may not read its disk
+    def build(file: Path) -> None:
+        file.parent.chmod(0o700)  # who may not read the folder may not read its disk
         check_installed("image-packages.txt", "making a data disk")
         context.say(f"packing {folder}")
-        file = place / _FILE
         pack(folder, file, str(folder))
         if _content(folder) != content:
             raise LabError(f"{folder} changed while it was packed", hint="retry when nothing writes there")
         file.chmod(0o400)
 
     inputs = {"content": content, "options": list(OPTIONS)}
-    return context.cache.obtain("data-disks", inputs, folder.name or "root", build).path / _FILE
+    return context.cache.obtain_file("data-disks", inputs, folder.name or "root", "data.squashfs", build)
 
 
 def _content(folder: Path) -> str:

@@ -307,15 +307,16 @@ def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str)
 
     def build(target: Path) -> None:
         check_installed("image-packages.txt", "reading a library out of an image")
-        argv = ["unsquashfs", "-quiet", "-no-progress", "-no-xattrs", "-dest", str(target / "tree")]
+        tree = target.with_name("tree")
+        argv = ["unsquashfs", "-quiet", "-no-progress", "-no-xattrs", "-dest", str(tree)]
         finished = run([*argv, str(image.squashfs), path], time_limit=120)
-        if finished.status != 0 or not (target / "tree" / path).is_file():
+        if finished.status != 0 or not (tree / path).is_file():
             raise BuildError(f"{path} cannot be read out of image {image.recipe.name}", detail=finished.complaint())
-        (target / "tree" / path).rename(target / name)
+        (tree / path).rename(target)
 
     inputs = {"image": image.key, "path": path}
-    found = context.cache.obtain("workloads", inputs, f"{name} of {image.recipe.name}", build)
-    return SharedLibrary(name, found.path / name, f"/{path}", is_brought=False)
+    file = context.cache.obtain_file("workloads", inputs, f"{name} of {image.recipe.name}", name, build)
+    return SharedLibrary(name, file, f"/{path}", is_brought=False)
 
 
 def library_path(record: str, arch: Arch, name: str, image: str) -> str:
