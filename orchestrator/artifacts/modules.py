@@ -287,7 +287,7 @@ _VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")  # a make variable's, without 
 
 
 def folder_modules(
-    context: BuildContext, kernel: Kernel, folder: Path, variables: Mapping[str, str | int]
+    context: BuildContext, kernel: Kernel, folder: Path, variables: Mapping[str, Value]
 ) -> Mapping[str, Module]:
     """Every module that a folder's make builds. Raises ConfigError, UsageError, BuildError, UnusableTreeError."""
     sources = read_sources(find_module(str(folder)))
@@ -338,8 +338,10 @@ def _write(sources: Mapping[str, bytes], folder: Path, target: Path) -> None:
         shutil.copymode(folder / name, target / name)  # make may call it as a program
 
 
-def _assignments(variables: Mapping[str, str | int]) -> list[str]:
+def _assignments(variables: Mapping[str, Value]) -> list[str]:
     for name, value in variables.items():
+        if isinstance(value, tuple):
+            raise UsageError(f"{name}: a variable for make is text or a number, not a list")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name) or not _VALUE.fullmatch(str(value)):
             hint = "letters, digits and '_' in its name; letters, digits, spaces and _./+=- in its value"
             raise UsageError(f"found {name}={str(value)!r}; that is not a variable for make", hint=hint)
@@ -394,7 +396,7 @@ def user_modules(
     Raises ConfigError, UsageError for a wrong name or value, BuildError, UnsupportedError for another kernel's .ko.
     """
     if path.is_dir():
-        return _of_folder(context, kernel, path, name, values)
+        return with_needed(folder_modules(context, kernel, path, values), path, name)
     file = find_module(str(path))
     if values and not takes_values(path):
         hint = "values are for templates (.c.j2) and folders; they are not parameters"
@@ -417,16 +419,6 @@ def user_modules(
 def takes_values(path: Path) -> bool:
     """Whether a module's build takes values: a template's, or a folder's make."""
     return path.is_dir() or path.name.endswith(TEMPLATE)
-
-
-def _of_folder(
-    context: BuildContext, kernel: Kernel, folder: Path, name: str | None, values: Mapping[str, Value]
-) -> tuple[Module, ...]:
-    lists = [key for key, value in values.items() if isinstance(value, tuple)]
-    if lists:
-        raise UsageError(f"{lists[0]}: a variable for make is text or a number, not a list")
-    variables = {key: value for key, value in values.items() if not isinstance(value, tuple)}
-    return with_needed(folder_modules(context, kernel, folder, variables), folder, name)
 
 
 def with_needed(
