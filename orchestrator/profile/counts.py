@@ -257,12 +257,8 @@ def batches_of(regions: Sequence[_Counted], timed: Timed) -> tuple[_Counted, Seq
     expected = EMPTY_BATCHES + sum(batches for batches, _ in timed.samples)
     if len(regions) != expected:
         raise EvidenceError(f"QEMU counted in {len(regions)} batches, and {expected} were timed")
-    samples = []
-    at = EMPTY_BATCHES
-    for batches, _ in timed.samples:
-        samples.append(regions[at : at + batches])
-        at += batches
-    return regions[EMPTY_BATCHES - 1], samples
+    of_samples = iter(regions[EMPTY_BATCHES:])
+    return regions[EMPTY_BATCHES - 1], [list(islice(of_samples, batches)) for batches, _ in timed.samples]
 
 
 def rounds_of(regions: Sequence[Region], timed: Sequence[tuple[int, int]]) -> Region:

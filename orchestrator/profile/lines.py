@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import posixpath
@@ -20,7 +21,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.debug_info import NoDebugInfoError, kernel_debug_info, module_debug_info
-from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.artifacts.kernel_code import KernelCode, grouped
 from orchestrator.artifacts.kernels import CODE_HINT, Kernel, ready_kernel
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.artifacts.module_files import module_code
@@ -34,7 +35,7 @@ from orchestrator.profile.difference import not_executed
 from orchestrator.report.lcov import CoveredFunction
 from orchestrator.report.sheet import number as shown_number
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import Boot, BootModule, origin_of
+from orchestrator.results.origin import BootModule, origin_of
 from orchestrator.results.stored_profile import CellProfile, Instruction, Place, SymbolProfile, stem
 
 # Of 1,000 addresses in Debian's vmlinux of 6.1 (633 MB), with inlined frames: drgn 0.3.0 needs 0.6 s, llvm-symbolizer
@@ -153,10 +154,9 @@ class SourceLines:
             finished = run([sys.executable, "-P", str(_READER), str(scratch / "request.json")], time_limit=_LIMIT)
         what = "the debug information cannot be read"
         finished.or_raise(NoDebugInfoError, what, where=str(self.file))
-        try:
+        found: list[list[Frame]] = []
+        with contextlib.suppress(ValidationError):
             found = _ANSWER.validate_json(finished.stdout)
-        except ValidationError:
-            raise NoDebugInfoError(what, where=str(self.file)) from None
         if len(found) != len(addresses):
             raise NoDebugInfoError(what, where=str(self.file))
         return [tuple(frame for frame in frames if frame.line) for frames in found]
@@ -180,13 +180,14 @@ def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spe
         raise NoDebugInfoError(what, where=str(kernel.image), hint="measure the cell again")
     found: dict[str | None, SourceLines] = {}
     failures: list[LabError] = []
-    for name, recorded in {**_modules(boot, cell), None: None}.items():
+    modules = [module for name, module in boot.modules.items() if name.partition(": ")[0] == cell.id]
+    for recorded in (*modules, None):
         try:
             if recorded is None:
                 found[None] = SourceLines.of_kernel(kernel_debug_info(context, kernel), kernel)
             else:
                 module = _measured(context, directory / "modules" / spec.name, recorded)
-                found[name] = SourceLines.of_module(module_debug_info(context, kernel, module), kernel)
+                found[module.name] = SourceLines.of_module(module_debug_info(context, kernel, module), kernel)
         except LabError as error:
             failures.append(error)
     if not found:
@@ -194,10 +195,6 @@ def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spe
     for failure in failures:
         context.say(f"no lines: {failure.what}{f' ({failure.hint})' if failure.hint else ''}")
     return found
-
-
-def _modules(boot: Boot, cell: CellRecord) -> dict[str | None, BootModule | None]:
-    return {module.name: module for name, module in boot.modules.items() if name.partition(": ")[0] == cell.id}
 
 
 def _measured(context: BuildContext, kept: Path, module: BootModule) -> Module:
@@ -245,7 +242,7 @@ def by_line(profile: CellProfile, sources: Sources) -> LineCounts:
     """A cell's instructions by source line. Raises NoDebugInfoError."""
     found: dict[Line, list[Instruction]] = defaultdict(list)
     for symbol, of, located in _located(profile, sources):
-        for one, frames in zip(symbol.instructions, located, strict=True):
+        for one, frames in located:
             line = Line("", 0, "", symbol.title)
             if of is not None and frames:
                 function, path, number = frames[0]
@@ -307,10 +304,7 @@ def same_lines(before: LineCounts, after: LineCounts) -> Mapping[Line, Line]:
 
 
 def _by_function(lines: Iterable[Line]) -> Mapping[tuple[str, str, str], Sequence[Line]]:
-    found: dict[tuple[str, str, str], list[Line]] = defaultdict(list)
-    for line in sorted(lines):
-        found[line.file, stem(line.function), stem(line.symbol)].append(line)
-    return found
+    return grouped(((line.file, stem(line.function), stem(line.symbol)), line) for line in sorted(lines))
 
 
 def annotated_lines(cells: Sequence[tuple[CellProfile, LineCounts]], function: str) -> str:
@@ -367,7 +361,7 @@ def coverage(
         if of is None:
             continue
         whole = [(0, frames) for frames in of.lines_of(*of.parts_of(symbol)).values()]
-        executed = [(one.executed, frames) for one, frames in zip(symbol.instructions, located, strict=True)]
+        executed = [(one.executed, frames) for one, frames in located]
         for inner, count in executed_lines([*whole, *executed]):
             lines[inner.file][inner.line] += count
         start = of.start_of(symbol)
@@ -379,8 +373,8 @@ def coverage(
 
 def _located(
     profile: CellProfile, sources: Sources, *, is_whole: bool = False
-) -> Iterator[tuple[SymbolProfile, SourceLines | None, Sequence[tuple[Frame, ...]]]]:
-    """Each symbol with its source, and the frames of its executed instructions; those of whole functions are read."""
+) -> Iterator[tuple[SymbolProfile, SourceLines | None, Sequence[tuple[Instruction, tuple[Frame, ...]]]]]:
+    """Each symbol with its source, and its executed instructions with their frames; whole functions are read."""
 
     def source(symbol: SymbolProfile) -> SourceLines | None:
         return sources.get(symbol.module) if symbol.place in ("kernel", "module") else None
@@ -393,10 +387,12 @@ def _located(
             one.lines_of(*(part for symbol in symbols for part in one.parts_of(symbol)))
     for symbol in profile.symbols:
         of = source(symbol)
-        start = 0 if of is None else of.start_of(symbol)
-        addresses = [start + one.offset for one in symbol.instructions]
-        found = {} if of is None else of.frames(addresses)
-        yield symbol, of, [found.get(address, ()) for address in addresses]
+        if of is None:
+            yield symbol, of, [(one, ()) for one in symbol.instructions]
+        else:
+            start = of.start_of(symbol)
+            found = of.frames(start + one.offset for one in symbol.instructions)
+            yield symbol, of, [(one, found[start + one.offset]) for one in symbol.instructions]
 
 
 @lru_cache(maxsize=512)
