@@ -17,7 +17,7 @@ from orchestrator.artifacts.machine_code import TRACER_BYTES, Instruction, decod
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
-from orchestrator.guest.channel import kernel_value
+from orchestrator.guest.channel import kernel_value, lab_script
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import OPTIMISATION
 from orchestrator.probes.evidence import JUMP_BYTES, KPROBES_LIST
@@ -86,14 +86,6 @@ TECHNIQUES: tuple[Technique, ...] = get_args(Technique)
 
 _REPEATS = frozenset({0xF2, 0xF3})
 _STRING = frozenset({*range(0x6C, 0x70), *range(0xA4, 0xA8), *range(0xAA, 0xB0)})
-_ASK = """
-while read -r address; do
-	echo $address >$0/place
-	flags=$(sed -n "s/^0*$address [^[]*/listed /p" /sys/kernel/debug/kprobes/list)
-	echo "$address;$flags;$(cat $0/place)"
-done </tmp/places
-"""
-"""Prints for each address the kernel's listing (a kprobe at an endbr moves behind it) and the module's answer."""
 _STEPS = ("single-stepped", "boosted", "emulated")
 
 
@@ -220,7 +212,7 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
     addresses = [f"{function.address + one.offset:x}" for one in function.places]
     guest.put("".join(f"{one}\n" for one in addresses).encode(), "/tmp/places")  # noqa: S108 - in the guest
     load(guest, module.name, module.file)
-    script = ["sh", "-c", _ASK, f"/sys/module/{module.name}/parameters"]
+    script = ["sh", "-c", lab_script("try-places.sh").decode(), "sh", f"/sys/module/{module.name}/parameters"]
     said = guest.succeed(script, time_limit=600.0).text.splitlines()
     unload(guest, module.name)
     answers = [line.split(";", 2) for line in said]
