@@ -418,14 +418,8 @@ def versions(artifact: Artifact) -> Mapping[str, str]:
     return {name: version for name, (version, _) in packages.items()}
 
 
-_LIBRARIES, _LOADER, _OWN = f"usr/lib/{HOST.triplet}", Path(HOST.loader).name, ".own"
-_WITH_OWN_LIBRARIES = f"""\
-#!/bin/sh
-# The program of this name, with the libc of its release, which may be newer than the host's.
-here=$(readlink -f "$0")
-libraries=${{here%%/usr/lib/linux-kbuild-*}}/{_LIBRARIES}
-exec "$libraries/{_LOADER}" --argv0 "$0" --library-path "$libraries" "$here{_OWN}" "$@"
-"""
+_LOADER = Path("usr/lib", HOST.triplet, Path(HOST.loader).name)
+_WITH_OWN_LIBRARIES = Path(__file__).with_name("run-with-own-libraries.sh")
 
 
 def unpacked_packages(
@@ -451,8 +445,8 @@ def _unpack(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
         unpacked.or_raise(HostError, f"cannot unpack {archive.name}")
         archive.unlink()
     archives.rmdir()
-    for program in folder.glob("usr/lib/linux-kbuild-*/**/*") if (folder / _LIBRARIES / _LOADER).exists() else ():
+    for program in folder.glob("usr/lib/linux-kbuild-*/**/*") if (folder / _LOADER).exists() else ():
         if program.is_file() and not program.is_symlink() and program.read_bytes()[:4] == b"\x7fELF":
-            program.rename(program.with_name(f"{program.name}{_OWN}"))
-            program.write_text(_WITH_OWN_LIBRARIES)
+            program.rename(program.with_name(f"{program.name}.own"))
+            program.write_text(_WITH_OWN_LIBRARIES.read_text())
             program.chmod(0o755)
