@@ -42,16 +42,7 @@ _FETCH_ENDED = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
 
 _CONFIG = "lab.config"
 """In the clone's .git: includes the configuration of the user's repository."""
-_SETTINGS = """\
-[include]
-	path = "{}"
-[core]
-	bare = false
-	sparseCheckout = false
-	fsmonitor = false
-[gc]
-	auto = 0
-"""
+_SETTINGS = Path(__file__).with_name("git-tree.conf")
 
 
 @dataclass(frozen=True)
@@ -237,7 +228,7 @@ class GitTree:
         (repository / "objects/info").mkdir(exist_ok=True)
         (repository / "objects/info/alternates").write_text(f"{objects}\n")
         quoted = str(config).replace("\\", "\\\\").replace('"', '\\"')
-        (repository / _CONFIG).write_text(_SETTINGS.format(quoted))
+        (repository / _CONFIG).write_text(_SETTINGS.read_text().format(quoted))
         (repository / "shallow").unlink(missing_ok=True)
         if shallow.is_file():
             shutil.copyfile(shallow, repository / "shallow")
