@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -212,7 +213,9 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Modul
             (folder / "sources").mkdir()
             keep_warnings(folder / "sources", finished.stderr, here)
             if not shown_warnings(folder / "sources", {}):  # an object with warnings is not shared
-                _keep_objects(context, kernel, others, here)
+                for name, inputs in others.items():
+                    keep, title = partial(shutil.copy, here / f"{name}.o"), f"{name}.o for {kernel.spec.name}"
+                    context.cache.obtain_file("module-objects", inputs, title, f"{name}.o", keep)
             source.write(folder / "sources")
 
     label = f"{source.name} for {kernel.spec.name}"
@@ -248,17 +251,6 @@ def _take_objects(
     with (here / "Kbuild").open("a") as kbuild:  # Kbuild's own rule (.o_shipped) matches no object since Linux 6.13
         kbuild.write(rules)
     return others
-
-
-def _keep_objects(
-    context: BuildContext, kernel: Kernel, objects: Mapping[str, Mapping[str, object]], here: Path
-) -> None:
-    for name, inputs in objects.items():
-
-        def keep(folder: Path, file: str = f"{name}.o") -> None:
-            shutil.copy(here / file, folder / file)
-
-        context.cache.obtain("module-objects", inputs, f"{name}.o for {kernel.spec.name}", keep)
 
 
 def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
