@@ -27,6 +27,7 @@ from orchestrator.errors import (
     LabError,
     UnsupportedError,
 )
+from orchestrator.guest.channel import lab_script
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import cut
@@ -458,12 +459,6 @@ def _last(text: str) -> list[str]:
 
 _OUTPUT = "/tmp/bpftrace.out"  # noqa: S108 - in the guest
 _LARGEST_OUTPUT = 8 << 20
-_MOST_KEYS = 4096
-"""Keys of each map: bpftrace's own default, in the variables of its versions before and after 0.20."""
-_START = f"""ulimit -f {_LARGEST_OUTPUT // 512}
-export BPFTRACE_MAP_KEYS_MAX={_MOST_KEYS} BPFTRACE_MAX_MAP_KEYS={_MOST_KEYS}
-setsid bpftrace -e "$1" >"$0" 2>&1 </dev/null & echo $!"""
-"""Prints the process's PID."""
 
 _IDLE_TURNS = 100
 """Pauses of a bpftrace that uses no processor time, after which the lab gives up."""
@@ -485,7 +480,8 @@ class _Process:
 
     def __init__(self, guest: Guest, text: str, time_left: Callable[[], float]) -> None:
         self._guest, self._time_left = guest, time_left
-        started = re.fullmatch(r"(\d{1,7})\n", guest.succeed(["sh", "-c", _START, _OUTPUT, text]).text)
+        script, blocks = lab_script("start-bpftrace.sh").decode(), str(_LARGEST_OUTPUT // 512)
+        started = re.fullmatch(r"(\d{1,7})\n", guest.succeed(["sh", "-c", script, "sh", text, _OUTPUT, blocks]).text)
         if started is None:
             raise EvidenceError("the guest does not say which process bpftrace is")
         self.pid = int(started[1])
