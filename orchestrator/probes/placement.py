@@ -106,6 +106,9 @@ def impossible(reason: str) -> Possibility:
     return Possibility(is_possible=False, reason=reason)
 
 
+_NO_JUMP = impossible("this kernel puts no jump in place of a kprobe's int3 here")
+
+
 @dataclass(frozen=True)
 class ProbePlace:
     """An instruction, and the verdict on each technique.
@@ -221,15 +224,10 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
     places = []
     for place, (_, flags, answer) in zip(function.places, answers, strict=True):
         is_armed = answer in _STEPS and "listed" in flags and "[FTRACE]" not in flags
-        kprobe = (
-            POSSIBLE if is_armed else impossible("the kernel puts it elsewhere" if answer in _STEPS else answer[:200])
-        )
-        optimised = (
-            POSSIBLE
-            if "[OPTIMIZED]" in flags
-            else impossible("this kernel puts no jump in place of a kprobe's int3 here")
-        )
-        found: dict[Technique, Possibility] = {"kprobe": kprobe, "optimised": optimised if is_armed else kprobe}
+        kprobe = optimised = impossible("the kernel puts it elsewhere" if answer in _STEPS else answer[:200])
+        if is_armed:
+            kprobe, optimised = POSSIBLE, POSSIBLE if "[OPTIMIZED]" in flags else _NO_JUMP
+        found: dict[Technique, Possibility] = {"kprobe": kprobe, "optimised": optimised}
         # If the image has excluded a place, its reason is better.
         kept = {technique: one for technique, one in place.verdicts.items() if one.is_possible is not None}
         verdicts = {**place.verdicts, **found, **kept}
