@@ -143,19 +143,14 @@ def build_source_choice() -> BuildSource:
     return BuildSource.model_validate(read("build_source.yaml"))
 
 
-_FILE = "source.squashfs"
+PACKED_SOURCE = "source.squashfs"
 
 
-@dataclass(frozen=True)
-class PackedSource:
-    """A squashfs of a kernel's source, dated at the images' epoch; ``key`` identifies the exact content."""
+def build_source(context: BuildContext) -> Artifact:
+    """The source that a build of the smallest kernels needs, as a squashfs dated at the images' epoch.
 
-    key: str
-    file: Path
-
-
-def build_source(context: BuildContext) -> PackedSource:
-    """The packed source that a build of the smallest kernels needs. Raises HostError, BuildError."""
+    Raises HostError, BuildError.
+    """
     choice = build_source_choice()
     source = kernel_source(context, choice.package)
 
@@ -163,15 +158,14 @@ def build_source(context: BuildContext) -> PackedSource:
         check_installed("image-packages.txt", "packing a kernel's source")
         sound_source(context, choice.package)
         context.say(f"packing what a build needs of {choice.package}")
-        tree, file = folder / "tree", folder / _FILE
+        tree, file = folder / "tree", folder / PACKED_SOURCE
         link_chosen(choice, source.path / "linux", tree)
         pack(tree, file, choice.package)
         shutil.rmtree(tree)
         file.chmod(0o444)
 
     inputs = {"source": source.key, "choice": choice.model_dump(), "options": list(OPTIONS)}
-    found = context.cache.obtain("build-sources", inputs, f"{choice.package}, for builds in guests", build)
-    return PackedSource(found.key, found.path / _FILE)
+    return context.cache.obtain("build-sources", inputs, f"{choice.package}, for builds in guests", build)
 
 
 def link_chosen(choice: BuildSource, source: Path, tree: Path) -> None:

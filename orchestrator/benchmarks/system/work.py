@@ -15,7 +15,7 @@ from typing import TypeVar
 from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS, STEPS, progress, unattended_scripts, write_work
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.images import EPOCH, Image, ready_image
-from orchestrator.artifacts.kernel_build import PackedSource, build_source
+from orchestrator.artifacts.kernel_build import PACKED_SOURCE, build_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
 from orchestrator.benchmarks.system.workloads import system_workloads
@@ -59,7 +59,7 @@ def _prepared_build(
     def make(folder: Path) -> None:
         context.say(f"preparing a kernel's build in a guest ({kernel.spec.arch}): three to six minutes, emulated")
         settings = {"arch": kernel.spec.arch, "date": DATE, "tree_date": TREE_DATE}
-        squashfs = {"root.squashfs": image.squashfs, "source.squashfs": source.file}
+        squashfs = {"root.squashfs": image.squashfs, PACKED_SOURCE: source.path / PACKED_SOURCE}
         files = {**squashfs, **_scripts(*_SHARED), **inputs.drivers}
         whole = folder / "initramfs"
         model = next(model for model in cpus().values() if kernel.spec.unsupported_reason(model) is None)
@@ -308,7 +308,7 @@ class SystemInputs:
 
     image: Image
     drivers: Mapping[str, bytes | Path]
-    source: PackedSource | None = None
+    source: Artifact | None = None
 
     @property
     def keys(self) -> dict[str, str]:
@@ -353,7 +353,7 @@ def system_work(
         files["module.ko"] = loaded.module
     if inputs.source is not None:
         tree = _prepared_build(context, kernel, inputs, watch)
-        tree_files = {"source.squashfs": inputs.source.file, _FILE: tree.path / _FILE}
+        tree_files = {PACKED_SOURCE: inputs.source.path / PACKED_SOURCE, _FILE: tree.path / _FILE}
         files |= {**tree_files, **_scripts("kernel_make.sh")}
         targets = system_workloads().scopes[task.scope].targets
         settings |= {"arch": kernel.spec.arch, "targets": " ".join(targets)}
