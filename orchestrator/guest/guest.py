@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import secrets
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -158,6 +159,7 @@ class Guest:
         self.say: Callable[[str], None] = lambda text: None
         self.console_max = CONSOLE_MAX
         self.core_file: Path | None = None
+        self._writing_core = threading.Lock()
         self.before_command: Callable[[Sequence[str]], None] = lambda argv: None
         self._directory, self._name = directory, name
         self._terminal, self._memory = terminal, memory
@@ -557,14 +559,17 @@ class Guest:
         ``say`` gets a line if that fails, or if debuggers will lack something. From any thread.
         """
         file, monitor = self.core_file, self._qemu.monitor
-        if file is None or monitor is None or self.pid is None or file.exists():
+        if file is None or monitor is None:
             return
-        try:
-            with step("write a vmcore", str(file)):
-                if not write_vmcore(monitor, file):
-                    self.say(f"note: {file}: {LACKS_NOTE}")
-        except (GuestError, OSError) as error:
-            self.say(f"warning: no vmcore of {self._name}: {error}")
+        with self._writing_core:  # QEMU's watch may be at it, and the file incomplete
+            if self.pid is None or file.exists():
+                return
+            try:
+                with step("write a vmcore", str(file)):
+                    if not write_vmcore(monitor, file):
+                        self.say(f"note: {file}: {LACKS_NOTE}")
+            except (GuestError, OSError) as error:
+                self.say(f"warning: no vmcore of {self._name}: {error}")
 
     def stub(self) -> Stub:
         """QEMU's gdb stub. The guest has stopped, until it is detached."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from orchestrator.errors import GuestError
+from orchestrator.errors import GuestError, LabError
 from orchestrator.guest.monitor import Monitor
 from orchestrator.process import run
 
@@ -61,7 +61,7 @@ def write_vmcore(monitor: Monitor, file: Path) -> bool:
         except BaseException:
             file.unlink(missing_ok=True)
             raise
-    with contextlib.suppress(GuestError):  # without holes it only takes more room
+    with contextlib.suppress(LabError):  # without holes it only takes more room
         run(["fallocate", "--dig-holes", str(file)], time_limit=_SPARSE_LIMIT)
     return has_note
 
@@ -103,7 +103,10 @@ def vmcoreinfo(file: IO[bytes], segment: Segment) -> bytes:
     """
     for offset in range(segment.offset, segment.offset + segment.size, _PAGE):
         file.seek(offset)
-        name, size, _ = _NOTE.unpack(file.read(_NOTE.size).ljust(_NOTE.size, b"\0"))
+        head = file.read(_NOTE.size)
+        if len(head) < _NOTE.size:  # the segment is said to be longer than the file
+            break
+        name, size, _ = _NOTE.unpack(head)
         if name == len(_VMCOREINFO) - 1 and 0 < size <= _NOTE_MAX:
             found = _at(file, offset, min(_NOTE.size + len(_VMCOREINFO) + size + -size % 4, segment.size))
             if found[_NOTE.size :].startswith(_VMCOREINFO + b"OSRELEASE="):

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from io import BytesIO
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -12,8 +15,10 @@ from elftools.elf.segments import NoteSegment
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import GuestError
-from orchestrator.guest.vmcore import complete
+from orchestrator.errors import GuestError, HostError
+from orchestrator.guest import vmcore
+from orchestrator.guest.monitor import Monitor
+from orchestrator.guest.vmcore import complete, write_vmcore
 
 PAGE = 4096
 I386, X86_64 = 3, 62
@@ -27,12 +32,12 @@ def note(text: bytes = TEXT, size: int | None = None) -> bytes:
     return body.ljust(PAGE, b"\0")
 
 
-def dump(*pages: bytes, machine: int = X86_64) -> BytesIO:
-    """A dump as QEMU writes it: a header, memory at 0 and the firmware's end below 4 GiB."""
+def dump(*pages: bytes, machine: int = X86_64, more: int = 0) -> BytesIO:
+    """A dump as QEMU writes it: a header, memory at 0 and the firmware's end below 4 GiB, which claims ``more``."""
     memory = b"".join(page.ljust(PAGE, b"\0") for page in pages)
     start = 3 * 64 + 3 * 56  # two section headers are before the segments'
     parts = [(4, start, 0, len(REGISTERS)), (1, start + len(REGISTERS), 0, len(memory))]
-    parts.append((1, parts[1][1] + len(memory), FIRMWARE, 0x40000))
+    parts.append((1, parts[1][1] + len(memory), FIRMWARE, 0x40000 + more))
     header = struct.pack(
         "<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1".ljust(16, b"\0"), 4, machine, 1, 0, 192, 64, 0, 8, 56, len(parts), 0, 0, 0
     )
@@ -98,3 +103,25 @@ def test_a_damaged_dump_is_an_error_or_a_vmcore(place: int, damage: bytes) -> No
 def test_another_file_is_refused(content: bytes) -> None:
     with pytest.raises(GuestError):
         complete(BytesIO(content))
+
+
+def test_a_segment_that_ends_behind_the_file() -> None:
+    assert not complete(dump(b"", more=1 << 60))
+
+
+def test_a_vmcore_where_nothing_makes_it_sparse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **options: object) -> Any:
+        raise HostError("fallocate is not installed")
+
+    class FakeMonitor:
+        def human(self, line: str) -> str:
+            return "RIP=0000000000000000"
+
+        def dump_memory(self, descriptor: int, *, has_mapping: bool) -> None:
+            assert not has_mapping
+            os.write(descriptor, dump(note()).getvalue())
+
+    monkeypatch.setattr(vmcore, "run", refuse)
+    assert write_vmcore(cast(Monitor, FakeMonitor()), tmp_path / "core")
+    with (tmp_path / "core").open("rb") as file:
+        assert "VMCOREINFO" in notes_in(BytesIO(file.read()))
