@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import math
 import shlex
-import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated
@@ -13,19 +13,20 @@ import typer
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
-from orchestrator.cli.compared import find_named
+from orchestrator.cli.compared import find_cell
 from orchestrator.cli.measuring import outcome
 from orchestrator.errors import UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.again import Remeasurer, boot_again
-from orchestrator.run.boot import Ready, prepare
+from orchestrator.run.again import Again
 from orchestrator.run.debugging import Debugging, Place, PlaceStop, check_gdb
 
 _WARM_UP_CALLS = 100  # as in images/guest/bench.c
 _SOUNDING = ["-n", "50", "-b", "1", "-r", "1", "-u", "0"]
 """The end of a command that only finds how large a batch may be (benchmarks/calls/call_programs.py)."""
+_LONGER = 10
+"""Times the most instructions of the cell's calls: none takes as many."""
 
 
 def debug(
@@ -50,38 +51,32 @@ def debug(
     """
     options.check_one({"--at": at is not None, "--instruction": instruction is not None})
     check_gdb()
-    named = find_named(cell)
-    stored = _stored_cell(cell, named.cells)
+    named = find_cell(cell)
+    stored = _checked(named.cell)
     place = Place(instruction or 1) if at is None else _entry(at)
-    if place.symbol is None and len(set(stored.samples)) == 1 and place.number > (stored.value or 0):
-        raise UsageError(f"a call of {stored.id} has {stored.value:g} instructions, not {place.number}")
+    most = max(stored.samples)
+    if place.symbol is None and place.number > most:
+        raise UsageError(f"a call of {stored.id} has {most:g} instructions, not {place.number}")
     with options.printed_steps(verbose=verbose), ScratchFolder("orchestrator-debug-") as folder:
         context = options.open_context(offline=offline)
-        boot = boot_again(context, kinds(), named.run, stored)
-        artifacts = prepare(context, kinds().named(boot.kind), boot)
-        prepared = artifacts.cells[stored.id]
-        modules = prepared.modules if isinstance(prepared, Ready) else ()
-        debugging = Debugging(context, artifacts.kernel, modules, lambda text: _say(text, cell, place))
-        stop = PlaceStop(debugging, place, _untimed_calls)
-        again = Remeasurer(context, kinds(), stop.watch).measure(named.run, stored, folder)
+        again = Again.of(context, kinds(), named.run, stored)
+        debugging = Debugging(context, again.artifacts.kernel, again.modules, lambda text: _say(text, cell, place))
+        stop = PlaceStop(debugging, place, _untimed_calls, math.ceil(_LONGER * most))
+        record = again.measure(folder, stop.watch)
         if stop.error is not None:
             raise stop.error
         if not stop.has_begun:
             raise UsageError(f"{stored.id} makes no timed calls, and has no such place", hint="name a cell of calls")
         if not stop.has_stopped:
             raise UsageError(f"the timed calls of {stored.id} do not come to {place.name}")
-    print(f"{stored.id}: {outcome(again.record)}, as in run {named.run.record.run}")
+    print(f"{stored.id}: {outcome(record)}, as in run {named.run.record.run}")
 
 
-def _stored_cell(name: str, cells: Sequence[CellRecord] | None) -> CellRecord:
-    found = cells or []
-    if len(found) != 1:
-        listed = [one.id for one in found[:20]]
-        raise UsageError(f"{name} names {len(found) or 'no'} cells; expected one", detail=listed, hint="RUN:CELL")
-    if found[0].clock != "instructions" or found[0].value is None:
-        why = "has no number" if found[0].value is None else f"is on clock {found[0].clock}, where no place repeats"
-        raise UsageError(f"{found[0].id} {why}", hint="name a cell with a number on clock instructions")
-    return found[0]
+def _checked(cell: CellRecord) -> CellRecord:
+    if cell.clock != "instructions" or cell.value is None:
+        why = "has no number" if cell.value is None else f"is on clock {cell.clock}, where no place repeats"
+        raise UsageError(f"{cell.id} {why}", hint="name a cell with a number on clock instructions")
+    return cell
 
 
 def _entry(given: str) -> Place:
@@ -100,8 +95,8 @@ def _untimed_calls(argv: Sequence[str]) -> int | None:
 
 
 def _say(text: str, cell: str, place: Place) -> None:
-    print(f"{place.name} of {cell}: {text}", file=sys.stderr, flush=True)
+    options.say(f"{place.name} of {cell}: {text}")
     if place.number > 1:
         before = place.number - 1
         option = f"--instruction {before}" if place.symbol is None else f"--at {place.symbol}:{before}"
-        print(f"to go back: {PROGRAM} debug {shlex.quote(cell)} {option}", file=sys.stderr, flush=True)
+        options.say(f"to go back: {PROGRAM} debug {shlex.quote(cell)} {option}")

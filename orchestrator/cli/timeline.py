@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
 from orchestrator.cli.compared import RunCell, find_cell
@@ -20,7 +20,7 @@ from orchestrator.results.contract import PER_CALL
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.stored_profile import FOLDER, file_name
 from orchestrator.results.timeline import Timeline, file_beside
-from orchestrator.run.again import Remeasurer
+from orchestrator.run.again import BOOT, Again
 
 TimelineForm = StrEnum("TimelineForm", "TEXT TRACE HTML")
 
@@ -49,8 +49,8 @@ def timeline(
     for one in cells:
         _check(one)
     with options.printed_steps(verbose=verbose):
-        remeasurer = Remeasurer(options.open_context(offline=offline), kinds())
-        found = [_measured(remeasurer, one) for one in cells]
+        context = options.open_context(offline=offline)
+        found = [_measured(context, one) for one in cells]
     text = report.text(found[0]) if len(found) == 1 else report.difference_text(*found)
     if form is TimelineForm.TRACE:
         text = report.trace(found)
@@ -77,14 +77,11 @@ def _check(one: RunCell) -> None:
         raise UsageError(what, hint="set clock: instructions")
 
 
-def _measured(remeasurer: Remeasurer, one: RunCell) -> Timeline:
+def _measured(context: BuildContext, one: RunCell) -> Timeline:
     with ScratchFolder("orchestrator-timeline-") as folder:
-        again = remeasurer.measure(one.run, one.cell, folder, ("order",))
-        found = Timeline.stored_in(file_beside(again.directory / FOLDER / file_name(one.cell.id)))
+        Again.of(context, kinds(), one.run, one.cell, ("order",)).measure(folder)
+        found = Timeline.stored_in(file_beside(folder / BOOT / FOLDER / file_name(one.cell.id)))
     if found.instructions != one.cell.value:
-        print(
-            f"{one.cell.id}: this call takes {found.instructions} instructions, and the cell's value is "
-            f"{one.cell.value:.10g}",
-            file=sys.stderr,
-        )
+        calls = f"this call takes {found.instructions} instructions, and the cell's value is {one.cell.value:.10g}"
+        options.say(f"{one.cell.id}: {calls}")
     return found

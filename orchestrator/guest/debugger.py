@@ -21,7 +21,8 @@ _READ_MAX = 1 << 16
 _LONGEST_REPLY = 1 << 20
 _ACKNOWLEDGED, _INTERRUPT = b"+", b"\x03"
 _DETACHING_LIMIT = 10.0
-_WORD = 16  # hexadecimal digits
+_QUOTED = 80
+_WORD = 8  # bytes
 _POINTER = 16
 """The number of RIP among the registers. QEMU's x86_64 emulator has 64-bit ones for i386 guests, too."""
 
@@ -30,6 +31,13 @@ def packed(text: str) -> bytes:
     """A packet of gdb's remote serial protocol."""
     body = text.encode("ascii")
     return b"$%s#%02x" % (body, sum(body) & 0xFF)
+
+
+def _bytes_in(answer: str) -> bytes:
+    try:
+        return bytes.fromhex(answer)
+    except ValueError:
+        raise GuestError(f"QEMU's stub answers {answer[:_QUOTED]!r}; expected hexadecimal digits") from None
 
 
 class Stub:
@@ -87,13 +95,13 @@ class Stub:
 
     def pointer(self) -> int:
         """The address of the next instruction."""
-        registers = self.ask("g")
-        return int.from_bytes(bytes.fromhex(registers[_POINTER * _WORD : (_POINTER + 1) * _WORD]), "little")
+        registers = _bytes_in(self.ask("g"))
+        return int.from_bytes(registers[_POINTER * _WORD : (_POINTER + 1) * _WORD], "little")
 
     def memory(self, address: int, size: int) -> bytes:
         """Memory at a virtual address; empty where the guest has none."""
         answer = self.ask(f"m{address:x},{size:x}")
-        return b"" if answer.startswith("E") else bytes.fromhex(answer)
+        return b"" if answer.startswith("E") else _bytes_in(answer)
 
     def go(self) -> None:
         """Run to the next breakpoint, and not to one at the next instruction itself."""
@@ -165,14 +173,20 @@ _GENERAL = re.compile(r'<reg name="r([abcd]x|[sd]i|[bsi]p)" bitsize="64" type="(
 
 
 def i386_description(of_64_bits: str) -> str:
-    """A description for gdb of an i386 machine whose registers are where QEMU's description for x86_64 has them."""
+    """A description for gdb of an i386 machine whose registers are where QEMU's description for x86_64 has them.
+
+    Raises GuestError for another text.
+    """
 
     def halves(register: re.Match[str]) -> str:
         kind = "int32" if register[2] == "int64" else register[2]
         lower = f'<reg name="e{register[1]}" bitsize="32" type="{kind}"{register[3]}'
         return f'{lower}<reg name="{register[1]}_upper" bitsize="32" type="int32"/>'
 
-    feature = _GENERAL.sub(halves, of_64_bits[of_64_bits.index("<feature") :])
+    _, tag, feature = of_64_bits.partition("<feature")
+    if not tag:
+        raise GuestError(f"QEMU's stub has no description {_REGISTERS} of its registers")
+    feature = _GENERAL.sub(halves, tag + feature)
     return f'<?xml version="1.0"?><target><architecture>i386</architecture>{feature}</target>'
 
 
@@ -199,7 +213,9 @@ class Attachment:
             raise self._error
 
     def wait_until_detached(self) -> None:
+        """Wait for the debugger's end. Raises HostError, GuestError if none could come."""
         self._thread.join()
+        self.wait_until_attached()
 
     def close(self) -> None:
         """Disconnect the debugger; the guest goes on."""

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.experiment.table import KindRegistry
-from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest import Watch
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.plain_text import shown
 from orchestrator.results.contract import CellRecord
@@ -27,6 +28,7 @@ from orchestrator.run.boot import (
     GuestBooted,
     Outcome,
     Progress,
+    Ready,
     Session,
     prepare,
     run_boot,
@@ -36,19 +38,11 @@ from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.run.runner import resolve_in_guests
 
 _SHOWN = 10
-_BOOT = "boot1"
+BOOT = "boot1"
+"""The folder with the files of the guest and the profile."""
 
 
-@dataclass(frozen=True)
-class Again:
-    """A cell's new record, and the ``directory`` of its boot with the files of its guest and its profile."""
-
-    record: CellRecord
-    directory: Path
-    artifacts: BootArtifacts
-
-
-def boot_again(
+def _boot_again(
     context: BuildContext,
     kinds: KindRegistry[BenchmarkKind],
     run: Run,
@@ -76,21 +70,41 @@ def boot_again(
 
 
 @dataclass(frozen=True)
-class Remeasurer:
-    """Measures cells of stored runs again. ``watch`` gets each guest before it runs."""
+class Again:
+    """A cell of a stored run that is ready to be measured again, alone."""
 
     context: BuildContext
-    kinds: KindRegistry[BenchmarkKind]
-    watch: Callable[[Guest], None] = unwatched
+    run: Run
+    stored: CellRecord
+    kind: BenchmarkKind
+    boot: Boot
+    artifacts: BootArtifacts
 
-    def measure(self, run: Run, stored: CellRecord, directory: Path, parts: Sequence[ProfilePart] = ()) -> Again:
-        """Measure a cell alone, with more ``parts`` of a profile; all files go into ``directory``.
+    @classmethod
+    def of(
+        cls,
+        context: BuildContext,
+        kinds: KindRegistry[BenchmarkKind],
+        run: Run,
+        stored: CellRecord,
+        parts: Sequence[ProfilePart] = (),
+    ) -> Again:
+        """Prepare a cell, with more ``parts`` of a profile. Raises UsageError where it cannot be planned."""
+        boot = _boot_again(context, kinds, run, stored, parts)
+        kind = kinds.named(boot.kind)
+        return cls(context, run, stored, kind, boot, prepare(context, kind, boot))
 
-        Raises UsageError where it cannot be planned, LabError where it has no number or another one than the run.
+    @property
+    def modules(self) -> Sequence[Module]:
+        """The cell's modules; none of a cell that is refused."""
+        prepared = self.artifacts.cells[self.stored.id]
+        return prepared.modules if isinstance(prepared, Ready) else ()
+
+    def measure(self, directory: Path, watch: Watch = unwatched) -> CellRecord:
+        """Measure it; all files go into ``directory``. ``watch`` gets each guest before it runs.
+
+        Raises LabError where the cell has no number, or another one than in the run.
         """
-        boot = boot_again(self.context, self.kinds, run, stored, parts)
-        kind = self.kinds.named(boot.kind)
-        artifacts = prepare(self.context, kind, boot)
         provenance = Provenance(directory)
         provenance.session(host_facts(self.context))
         found: list[CellRecord] = []
@@ -100,15 +114,15 @@ class Remeasurer:
                 case Progress(text):
                     self.context.say(text)
                 case GuestBooted():
-                    provenance.boot(event, _BOOT, artifacts)
+                    provenance.boot(event, BOOT, self.artifacts)
                 case Outcome(record):
                     found.append(record)
 
-        task = BootTask(kind, boot, boot.cells, directory / _BOOT)
-        run_boot(Session(task, artifacts, self.context, take, self.watch))
+        task = BootTask(self.kind, self.boot, self.boot.cells, directory / BOOT)
+        run_boot(Session(task, self.artifacts, self.context, take, watch))
         (record,) = found
-        _check_same(run, stored, record, directory)
-        return Again(record, task.directory, artifacts)
+        _check_same(self.run, self.stored, record, directory)
+        return record
 
 
 def _check_same(run: Run, stored: CellRecord, record: CellRecord, directory: Path) -> None:

@@ -25,6 +25,7 @@ from orchestrator.deadline import uncounted
 from orchestrator.errors import EvidenceError, HostError, LabError, UsageError
 from orchestrator.guest.debugger import Attachment, Stub
 from orchestrator.guest.guest import Guest
+from orchestrator.plain_text import counted
 from orchestrator.probes.kernel_text import module_sections
 from orchestrator.probes.symbols import Symbols, code_at
 from orchestrator.process import run
@@ -163,12 +164,13 @@ class PlaceStop:
     """Stops a guest at a place of its timed calls, and offers it to gdb. ``has_stopped``: it came there.
 
     ``untimed`` returns the number of calls that a program makes before its timed ones, by its arguments; None for one
-    that makes no timed calls.
+    that makes no timed calls. None of these executes more than ``longest`` instructions.
     """
 
     debugging: Debugging
     place: Place
     untimed: Callable[[Sequence[str]], int | None]
+    longest: int
     has_begun: bool = False
     has_stopped: bool = False
     error: LabError | None = None
@@ -196,6 +198,7 @@ class PlaceStop:
                     self.debugging.offer(stub, sections, _STEPS).wait_until_detached()
             except LabError as error:
                 self.error = error
+            finally:
                 stub.detach()
 
         threading.Thread(target=work, name="place", daemon=True).start()
@@ -225,15 +228,18 @@ class PlaceStop:
             for _ in range(self.place.number - 1):
                 stub.ask("s")
             return
-        entered = calls = 0
+        entered = calls = steps = 0
         while entered < self.place.number:
             at = stub.step()
             entered += at == address
             calls += at == first
+            steps = 0 if at == first else steps + 1
             if calls == _FRUITLESS_CALLS and not entered:
                 raise UsageError(
                     f"the timed calls do not enter {self.place.symbol}", hint="a profile lists what they do"
                 )
+            if steps > self.longest:  # behind the last call
+                raise UsageError(f"a batch of calls enters {self.place.symbol} only {counted(entered, 'time')}")
 
 
 def first_instructions(program: bytes) -> Mapping[int, bytes]:

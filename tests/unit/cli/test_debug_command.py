@@ -24,8 +24,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["latest"], "latest names no cells; expected one"),
-        (["latest:noop"], "latest:noop names 4 cells; expected one"),
+        (["latest"], "'latest' names 4 cells"),
+        (["latest:noop"], "'latest:noop' names 4 cells"),
         (["latest:djprobe"], "is on clock wall, where no place repeats"),
         (["latest:jprobe"], "has no number"),
         (["latest:kprobe", "--at", ":2"], "--at: found ':2'; expected SYMBOL or SYMBOL:N"),

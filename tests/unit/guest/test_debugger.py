@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import stat
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from orchestrator.errors import GuestConnectionLost, GuestError
+from orchestrator.errors import GuestConnectionLost, GuestError, HostError
 from orchestrator.guest.debugger import Attachment, Stub, i386_description
 from orchestrator.guest.monitor import Monitor
 
@@ -149,6 +150,18 @@ def test_a_debugger_comes_and_goes_in_any_state(qemu: FakeQemu, stub: Stub, last
     assert not announced.place.exists()
 
 
+def test_a_socket_that_cannot_be_made(
+    qemu: FakeQemu, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 100)  # a socket's path has at most 107 bytes
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    attachment = Attachment(stub, Announced())
+    with pytest.raises(HostError, match="no debugger can attach: "):
+        attachment.wait_until_detached()
+    assert not qemu.is_stopped
+
+
 def test_nobody_comes(qemu: FakeQemu, stub: Stub) -> None:
     announced = Announced()
     attachment = Attachment(stub, announced)
@@ -166,6 +179,18 @@ def test_an_attachment_is_closed(qemu: FakeQemu, stub: Stub) -> None:
         attachment.close()
         assert debugger.recv(10) == b""
     assert not qemu.is_stopped
+
+
+@pytest.mark.parametrize("answer", ["E01", "", "0", "xy"])
+def test_an_answer_that_is_no_memory(qemu: FakeQemu, stub: Stub, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    monkeypatch.setattr(qemu, "_reply", lambda packet: answer)
+    if answer in ("E01", ""):
+        assert stub.memory(0, 1) == b""
+    else:
+        with pytest.raises(GuestError, match="expected hexadecimal digits"):
+            stub.memory(0, 1)
+    with pytest.raises(GuestError):
+        i386_description(answer)
 
 
 QEMUS = """<?xml version="1.0"?>
