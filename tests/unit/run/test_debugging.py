@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is a call's first instruction found in the programs that make timed calls?"""
+"""Is a call's first instruction found in the programs that make timed calls, and a place behind it?"""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, UsageError
+from orchestrator.guest.debugger import Stub
 from orchestrator.paths import data_dir
-from orchestrator.run.debugging import first_instructions
+from orchestrator.run.debugging import Debugging, Place, PlaceStop, first_instructions
 
 LOOP = data_dir("images") / "workload" / "workload_loop.S"
 CALLER = "void workload(void) {}\nvoid _start(void) { for (;;); }\n"
@@ -37,3 +42,58 @@ def test_the_first_instruction_of_a_call(tmp_path: Path, option: str) -> None:
 def test_another_program(tmp_path: Path) -> None:
     with pytest.raises(EvidenceError, match="none of the loops that make timed calls"):
         first_instructions(built(tmp_path, "-m64"))
+
+
+FIRST, CODE, ENTRY = 0x1000, b"\xe8", 0xC0001000
+CALL = (FIRST, ENTRY, 1, ENTRY, 2)
+
+
+class FakeStub:
+    """A guest that is at the first call, and comes to these addresses."""
+
+    def __init__(self, addresses: Iterable[int]) -> None:
+        self._addresses, self.at, self.steps = iter(addresses), 0, 0
+
+    @contextmanager
+    def breakpoints(self, addresses: list[int]) -> Iterator[None]:
+        assert addresses == [FIRST]
+        yield
+
+    def go(self) -> None:
+        self.at = next(self._addresses)
+
+    def pointer(self) -> int:
+        return self.at
+
+    def memory(self, address: int, size: int) -> bytes:
+        return CODE
+
+    def step(self) -> int:
+        self.steps += 1
+        return next(self._addresses)
+
+    def ask(self, packet: str) -> str:
+        assert packet == "s"
+        self.step()
+        return "T05"
+
+
+def steps_to(place: Place, addresses: Iterable[int]) -> int:
+    stub, debugging = FakeStub(addresses), cast(Debugging, None)
+    stop: Any = PlaceStop(debugging, place, lambda argv: 1, longest=20)
+    stop._go_to(cast(Stub, stub), {FIRST: CODE}, 0, None if place.symbol is None else ENTRY)
+    return stub.steps
+
+
+@pytest.mark.parametrize(
+    ("place", "steps"), [(Place(), 0), (Place(3), 2), (Place(1, "f"), 1), (Place(2, "f"), 3), (Place(3, "f"), 6)]
+)
+def test_a_place_in_a_call(place: Place, steps: int) -> None:
+    assert steps_to(place, CALL * 5) == steps
+
+
+def test_a_place_behind_the_last_call() -> None:
+    with pytest.raises(UsageError, match="a batch of calls enters f only 10 times"):
+        steps_to(Place(11, "f"), chain(CALL * 5, repeat(3)))
+    with pytest.raises(UsageError, match="the timed calls do not enter f"):
+        steps_to(Place(1, "f"), chain((FIRST, 1) * 5, repeat(3)))
