@@ -162,7 +162,7 @@ def profile(
         return
     if tree or files:
         raise UsageError(f"{', '.join(files) or '--tree'} needs one cell, not two", hint="name one RUN:CELL")
-    options.check_one({"--lines": lines, "--symbol": annotate is not None})
+    options.check_one({"--lines": lines, "--annotate": annotate is not None})
     missing: Sequence[CellRecord] = ()
     if config is None:
         pairs = stored_pairs(first, other)

@@ -14,7 +14,7 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
 from orchestrator.cli.compared import RunCell, find_cell
 from orchestrator.errors import LabError, UsageError
-from orchestrator.files import ScratchFolder, write_whole
+from orchestrator.files import ScratchFolder
 from orchestrator.report import timeline as report
 from orchestrator.results.contract import PER_CALL
 from orchestrator.results.faults import storage_faults
@@ -60,7 +60,7 @@ def timeline(
         typer.echo(text, nl=False)
         return
     with storage_faults(output):
-        write_whole(output, text)
+        output.write_text(text, encoding="utf-8")
 
 
 def _check(one: RunCell) -> None:

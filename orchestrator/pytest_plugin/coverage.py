@@ -165,7 +165,7 @@ class Coverage:
         self._wanted: Sequence[str] = config.getoption("qemu_cover_of")
         if not config.getoption("--qemu"):
             raise pytest.UsageError("--qemu-cover is about what guests execute: it needs --qemu")
-        if not self._file.parent.is_dir() or self._file.is_dir():
+        if not self._file.parent.is_dir() or (self._file.exists() and not self._file.is_file()):
             raise pytest.UsageError(f"--qemu-cover: {self._file} is not a file in a folder that exists")
         self._covered: dict[tuple[str, str], Covered] = {}
         self._found: dict[str, Lines] = defaultdict(Lines)

@@ -39,7 +39,7 @@ def callgrind_text(profile: CellProfile) -> str:
         "fl=???",
     ]
     first = {symbol.title: symbol for symbol in reversed(profile.symbols)}
-    edges = _edges(profile)
+    edges = _edges(profile, first)
     for symbol, found in counted:
         lines += ["", *_function(first, symbol.title)]
         lines += [f"{symbol.address + offset:#x} {' '.join(map(str, counts))}" for offset, counts in found]
@@ -49,7 +49,7 @@ def callgrind_text(profile: CellProfile) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _edges(profile: CellProfile) -> dict[str, list[str]]:
+def _edges(profile: CellProfile, first: Mapping[str, SymbolProfile]) -> dict[str, list[str]]:
     """The lines of the calls of each function."""
     edges: dict[tuple[str, str], list[CallCost]] = defaultdict(list)
 
@@ -60,7 +60,6 @@ def _edges(profile: CellProfile) -> dict[str, list[str]]:
 
     for program in call_tree(profile).called if profile.stacks else ():
         add(program)
-    first = {symbol.title: symbol for symbol in reversed(profile.symbols)}
     lines: dict[str, list[str]] = defaultdict(list)
     for (caller, callee), costs in edges.items():
         place, target = (first[title].address if title in first else 0 for title in (caller, callee))

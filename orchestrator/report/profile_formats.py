@@ -56,12 +56,12 @@ def pprof_bytes(profile: CellProfile) -> bytes:
     """
     functions, stacks = _samples(profile)
     texts = ["", "instructions", "count", f"{profile.cell}: {profile.calls} {profile.unit}s", *functions]
-    names = {number: texts.index(name, 4) for number, name in enumerate(functions, 1)}
+    numbers = range(1, len(functions) + 1)
     parts: list[tuple[int, int | bytes]] = [
         (1, _message((1, 1), (2, 2))),
         *((2, _message(*((1, 1 + one) for one in reversed(stack)), (2, executed))) for stack, executed in stacks),
-        *((4, _message((1, number), (4, _message((1, number))))) for number in names),
-        *((5, _message((1, number), (2, name))) for number, name in names.items()),
+        *((4, _message((1, number), (4, _message((1, number))))) for number in numbers),
+        *((5, _message((1, number), (2, len(texts) - len(functions) + number - 1))) for number in numbers),
         *((6, text.encode()) for text in texts),
         (13, 3),
     ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ import pytest
 from command_line import PATIENCE, CommandLine, qemus_in
 from pseudo_terminals import PSEUDO_TERMINALS
 
-pytestmark = [pytest.mark.qemu, PSEUDO_TERMINALS]
+NO_GDB = pytest.mark.skipif(shutil.which("gdb") is None, reason="no gdb: apt install gdb")
+pytestmark = [pytest.mark.qemu, PSEUDO_TERMINALS, NO_GDB]
 
 PROMPT = "(gdb) "
 COMMAND = r"waits for gdb:\r\n  (gdb [^\r]+)\r\n"

@@ -287,6 +287,7 @@ WRONG = {
     ("--qemu", "--qemu-cover-of=mine"): "--qemu-cover-of needs --qemu-cover FILE",
     ("--qemu", "--qemu-cover=none/out.info"): "--qemu-cover: *none/out.info is not a file in a folder that exists",
     ("--qemu", "--qemu-cover=."): "--qemu-cover: * is not a file in a folder that exists",
+    ("--qemu", "--qemu-cover=/dev/null"): "--qemu-cover: /dev/null is not a file in a folder that exists",
 }
 
 
