@@ -353,7 +353,7 @@ def coverage(
 ) -> tuple[Mapping[str, Mapping[int, int]], Mapping[str, Mapping[str, CoveredFunction]]]:
     """How often each line of the executed functions was executed, 0 for not at all, and the functions.
 
-    By file, as ``lcov_text`` takes them.
+    By file, as ``lcov_text`` takes them. A function that is only jumped into behind its entry is not among them.
     """
     lines: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     functions: dict[str, dict[str, CoveredFunction]] = defaultdict(dict)
@@ -365,9 +365,9 @@ def coverage(
         for inner, count in executed_lines([*whole, *executed]):
             lines[inner.file][inner.line] += count
         start = of.start_of(symbol)
-        for begin in of.frames([start])[start][-1:]:
-            entered = next((one.executed for one in symbol.instructions if one.offset == 0), 0)
-            functions[begin.file][symbol.name] = CoveredFunction(begin.line, entered)
+        entered = [one.executed for one in symbol.instructions if one.offset == 0]  # else it was jumped into
+        for begin in of.frames([start])[start][-1:] if entered else ():
+            functions[begin.file][symbol.name] = CoveredFunction(begin.line, entered[0])
     return lines, functions
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import threading
@@ -34,6 +35,8 @@ _OBJCOPY_LIMIT = 120.0
 _ARCHITECTURES = {"i386": "i386", "x86_64": "i386:x86-64"}
 _DESCRIPTION = "i386.xml"
 _DATA = (".data", ".bss", ".rodata")
+_SYMBOL = re.compile(r"[\w.$]+", re.ASCII)
+"""A name that is no other option in objcopy's file of options."""
 
 
 def check_gdb() -> None:
@@ -60,7 +63,7 @@ def symbol_file(context: BuildContext, kernel: Kernel) -> Path | None:
         lines = []
         for symbol in code.symbols:
             section = next((one for one in parts if symbol.address in one[1]), None)
-            if section is not None:
+            if section is not None and _SYMBOL.fullmatch(symbol.name):
                 place = f"{section[0]}:{symbol.address - section[1].start:#x}"
                 kind = "function" if symbol.type in FUNCTION_TYPES else "object"
                 lines.append(f'--add-symbol "{symbol.name}={place},{kind},global"\n')

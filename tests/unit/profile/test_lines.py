@@ -156,6 +156,9 @@ def test_lines_that_were_not_executed_are_in_the_tracefile(found: SourceLines) -
     assert f"DA:{skipped},0\n" in text
     assert text.startswith(f"TN:\nSF:{file}\n")
 
+    behind = outer.model_copy(update={"instructions": tuple(one for one in kept if one.offset > 0)})
+    assert not coverage(profile.model_copy(update={"symbols": (behind,)}), {"x": found})[1]  # was not called
+
 
 @pytest.mark.parametrize(
     ("flags", "source", "expected"),
