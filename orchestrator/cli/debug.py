@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Sequence
 from itertools import pairwise
@@ -25,6 +26,8 @@ from orchestrator.run.debugging import Debugging, Place, PlaceStop, check_gdb
 _WARM_UP_CALLS = 100  # as in images/guest/bench.c
 _SOUNDING = ["-n", "50", "-b", "1", "-r", "1", "-u", "0"]
 """The end of a command that only finds how large a batch may be (benchmarks/calls/call_programs.py)."""
+_ENTRY = re.compile(r"([\w.$]+)(?::([1-9]\d{0,8}))?", re.ASCII)
+_QUOTED = 80
 _LONGER = 10
 """Times the most instructions of the cell's calls: none takes as many."""
 
@@ -83,10 +86,10 @@ def _checked(cell: CellRecord) -> CellRecord:
 
 
 def _entry(given: str) -> Place:
-    symbol, _, number = given.partition(":")
-    if not symbol or not (number or "1").isdecimal() or int(number or "1") < 1:
-        raise UsageError(f"--at: found {given!r}; expected SYMBOL or SYMBOL:N, N from 1")
-    return Place(int(number or "1"), symbol)
+    found = _ENTRY.fullmatch(given)
+    if found is None:
+        raise UsageError(f"--at: found {given[:_QUOTED]!r}; expected SYMBOL or SYMBOL:N, N from 1")
+    return Place(int(found[2] or 1), found[1])
 
 
 def _untimed_calls(argv: Sequence[str]) -> int | None:

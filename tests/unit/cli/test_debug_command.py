@@ -31,6 +31,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         (["latest:kprobe", "--at", ":2"], "--at: found ':2'; expected SYMBOL or SYMBOL:N"),
         (["latest:kprobe", "--at", "f:0"], "--at: found 'f:0'; expected SYMBOL or SYMBOL:N"),
         (["latest:kprobe", "--at", "f:x"], "--at: found 'f:x'; expected SYMBOL or SYMBOL:N"),
+        (["latest:kprobe", "--at", "f g"], "--at: found 'f g'; expected SYMBOL or SYMBOL:N"),
+        (["latest:kprobe", "--at", f"f:{'9' * 5000}"], "; expected SYMBOL or SYMBOL:N"),
         (["latest:kprobe", "--at", "f", "--instruction", "2"], "--at and --instruction exclude each other"),
         (["latest:kprobe", "--instruction", "1000000"], "instructions, not 1000000"),
         (["latest:kprobe"], "the run has no experiment, so its cells cannot be measured again"),
