@@ -16,7 +16,7 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
 from orchestrator.cli.compared import find_cell
 from orchestrator.cli.measuring import outcome
-from orchestrator.errors import GuestError, LabError, UsageError
+from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
@@ -67,8 +67,8 @@ def debug(
         stop = PlaceStop(debugging, place, _untimed_calls, math.ceil(_LONGER * most))
         try:
             record = again.measure(folder, stop.watch)
-        except LabError as error:  # of a guest that has ended it says more
-            raise error if isinstance(stop.error, GuestError | None) else stop.error from None
+        except LabError as error:
+            raise stop.error or error from None
         if stop.error is not None:
             raise stop.error
         if not stop.has_begun:

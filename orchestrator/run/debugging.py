@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
@@ -22,8 +22,9 @@ from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, VMLINUX
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.artifacts.modules import Module
+from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.deadline import uncounted
-from orchestrator.errors import EvidenceError, HostError, LabError, UsageError
+from orchestrator.errors import EvidenceError, GuestConnectionLost, HostError, LabError, UsageError
 from orchestrator.guest.debugger import Attachment, Stub
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import counted
@@ -195,10 +196,13 @@ class PlaceStop:
 
         def work() -> None:
             try:
+                first = _first_timed_call(stub, firsts, untimed)
                 with uncounted():
-                    self._go_to(stub, firsts, untimed, address)
+                    self._step_from(first, stub, address)
                     self.has_stopped = True
                     self.debugging.offer(stub, sections, _STEPS).wait_until_detached()
+            except GuestConnectionLost:  # the measurement tells why
+                pass
             except LabError as error:
                 self.error = error
             finally:
@@ -220,13 +224,7 @@ class PlaceStop:
         except EvidenceError as error:
             raise UsageError(error.what, hint=error.hint) from None
 
-    def _go_to(self, stub: Stub, firsts: Mapping[int, bytes], untimed: int, address: int | None) -> None:
-        with stub.breakpoints(list(firsts)):
-            while untimed >= 0:
-                stub.go()
-                first = stub.pointer()
-                code = firsts.get(first, b"")
-                untimed -= bool(code) and stub.memory(first, len(code)) == code
+    def _step_from(self, first: int, stub: Stub, address: int | None) -> None:
         if address is None:
             for _ in range(self.place.number - 1):
                 stub.ask("s")
@@ -245,22 +243,38 @@ class PlaceStop:
                 raise UsageError(f"a batch of calls enters {self.place.symbol} only {counted(entered, 'time')}")
 
 
+def _first_timed_call(stub: Stub, firsts: Mapping[int, bytes], untimed: int) -> int:
+    """Run to the first timed call; returns the address where it begins."""
+    with stub.breakpoints(list(firsts)):
+        while True:
+            stub.go()
+            first = stub.pointer()
+            code = firsts.get(first, b"")
+            if code and stub.memory(first, len(code)) == code:
+                if not untimed:
+                    return first
+                untimed -= 1
+
+
 def first_instructions(program: bytes) -> Mapping[int, bytes]:
     """Where a benchmark's program begins a call, and the bytes there. Raises EvidenceError for another program."""
-    elf = ELFFile(BytesIO(program))
-    table, found = elf.get_section_by_name(".symtab"), dict[int, bytes]()
-    symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
-    for loop in (one for one in symbols if one.name in _LOOPS):
-        start = loop["st_value"]
-        code = next(
-            segment.data()[start - segment["p_vaddr"] :]
-            for segment in elf.iter_segments("PT_LOAD")
-            if segment["p_vaddr"] <= start < segment["p_vaddr"] + segment["p_filesz"]
-        )
-        jump = next(one for one in decoded(code[:_LOOP_MAX], start, elf.elfclass // 8) if one.name == "jns")
-        first = jump.operands[0]
-        assert isinstance(first, int)
-        found[first] = code[first - start :][:_COMPARED]
+    try:
+        found = dict(_first_instructions(ELFFile(BytesIO(program))))
+    except DAMAGED:
+        found = {}
     if not found:
         raise EvidenceError("the program has none of the loops that make timed calls")
     return found
+
+
+def _first_instructions(elf: ELFFile) -> Iterator[tuple[int, bytes]]:
+    table = elf.get_section_by_name(".symtab")
+    symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+    for start in (one["st_value"] for one in symbols if one.name in _LOOPS):
+        for segment in elf.iter_segments("PT_LOAD"):
+            inside = start - segment["p_vaddr"]
+            code = segment.data()[inside : inside + _LOOP_MAX] if 0 <= inside < segment["p_filesz"] else b""
+            jumps = (one.operands[0] for one in decoded(code, start, elf.elfclass // 8) if one.name == "jns")
+            first = next(jumps, None)
+            if isinstance(first, int) and start <= first < start + len(code):
+                yield first, code[first - start :][:_COMPARED]

@@ -15,6 +15,7 @@ import pytest
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.guest.debugger import Stub
 from orchestrator.paths import data_dir
+from orchestrator.run import debugging
 from orchestrator.run.debugging import Debugging, Place, PlaceStop, first_instructions
 
 LOOP = data_dir("images") / "workload" / "workload_loop.S"
@@ -40,8 +41,10 @@ def test_the_first_instruction_of_a_call(tmp_path: Path, option: str) -> None:
 
 
 def test_another_program(tmp_path: Path) -> None:
-    with pytest.raises(EvidenceError, match="none of the loops that make timed calls"):
-        first_instructions(built(tmp_path, "-m64"))
+    program = built(tmp_path, "-m64")
+    for content in (program, program[:100], b""):
+        with pytest.raises(EvidenceError, match="none of the loops that make timed calls"):
+            first_instructions(content)
 
 
 FIRST, CODE, ENTRY = 0x1000, b"\xe8", 0xC0001000
@@ -79,9 +82,10 @@ class FakeStub:
 
 
 def steps_to(place: Place, addresses: Iterable[int]) -> int:
-    stub, debugging = FakeStub(addresses), cast(Debugging, None)
-    stop: Any = PlaceStop(debugging, place, lambda argv: 1, longest=20)
-    stop._go_to(cast(Stub, stub), {FIRST: CODE}, 0, None if place.symbol is None else ENTRY)
+    stub = FakeStub(chain((5, FIRST), addresses))
+    stop: Any = PlaceStop(cast(Debugging, None), place, lambda argv: 1, longest=20)
+    first = debugging._first_timed_call(cast(Stub, stub), {FIRST: CODE}, 1)
+    stop._step_from(first, cast(Stub, stub), None if place.symbol is None else ENTRY)
     return stub.steps
 
 
