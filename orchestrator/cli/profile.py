@@ -138,7 +138,7 @@ def profile(
         "--pprof": (pprof, lambda one: pprof_bytes(one.profile())),
         "--speedscope": (speedscope, lambda one: speedscope_text(one.profile())),
         "--firefox": (firefox, lambda one: firefox_text(one.profile())),
-        "--lcov": (lcov, lambda one: lcov_text(*coverage(one.profile(), _sources(context, one)))),
+        "--lcov": (lcov, lambda one: lcov_text(coverage(one.profile(), _sources(context, one)))),
     }
     files = {option: (file, content) for option, (file, content) in given.items() if file is not None}
     others = {"--annotate": annotate is not None, ", ".join(files): bool(files)}

@@ -32,7 +32,6 @@ from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.plain_text import cut, plain_line, plain_text
 from orchestrator.process import run
 from orchestrator.profile.difference import not_executed
-from orchestrator.report.lcov import CoveredFunction
 from orchestrator.report.sheet import number as shown_number
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import BootModule, origin_of
@@ -348,15 +347,9 @@ def executed_lines(executed: Iterable[tuple[int, tuple[Frame, ...]]]) -> Iterato
     return ((frames[0], max(counts.get(frames, 0), calls.get(frames, 0))) for frames in {**counts, **calls})
 
 
-def coverage(
-    profile: CellProfile, sources: Sources
-) -> tuple[Mapping[str, Mapping[int, int]], Mapping[str, Mapping[str, CoveredFunction]]]:
-    """How often each line of the executed functions was executed, 0 for not at all, and the functions.
-
-    By file, as ``lcov_text`` takes them. A function that is only jumped into behind its entry is not among them.
-    """
+def coverage(profile: CellProfile, sources: Sources) -> Mapping[str, Mapping[int, int]]:
+    """How often each line of the executed functions was executed, 0 for not at all; by file and line."""
     lines: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    functions: dict[str, dict[str, CoveredFunction]] = defaultdict(dict)
     for symbol, of, located in _located(profile, sources, is_whole=True):
         if of is None:
             continue
@@ -364,11 +357,7 @@ def coverage(
         executed = [(one.executed, frames) for one, frames in located]
         for inner, count in executed_lines([*whole, *executed]):
             lines[inner.file][inner.line] += count
-        start = of.start_of(symbol)
-        entered = [one.executed for one in symbol.instructions if one.offset == 0]  # else it was jumped into
-        for begin in of.frames([start])[start][-1:] if entered else ():
-            functions[begin.file][symbol.name] = CoveredFunction(begin.line, entered[0])
-    return lines, functions
+    return lines
 
 
 def _located(
