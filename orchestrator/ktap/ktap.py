@@ -508,15 +508,16 @@ _COUNT = re.compile(r"# of (\w{1,20})(?:\(test bug\))?:\s*(\d{1,6})")
 _FIRST = re.compile(r"(?:.*\t)?\[.*|# of .*|\t")
 """The beginnings of the script's lines besides its title; all other lines are a test's output."""
 
-# By the word after a test and the word in the counts; as in the script's KTAP output, indeterminate is not ok.
+# By the word after a test: the word in the counts, and the outcome; as in the script's KTAP output, indeterminate is
+# not ok.
 _OUTCOMES = {
-    ("PASS", "passed"): Outcome.PASSED,
-    ("FAIL", "failed"): Outcome.FAILED,
-    ("UNRESOLVED", "unresolved"): Outcome.FAILED,
-    ("UNTESTED", "untested"): Outcome.SKIPPED,
-    ("UNSUPPORTED", "unsupported"): Outcome.SKIPPED,
-    ("XFAIL", "xfailed"): Outcome.XFAILED,
-    ("UNDEFINED", "undefined"): Outcome.FAILED,
+    "PASS": ("passed", Outcome.PASSED),
+    "FAIL": ("failed", Outcome.FAILED),
+    "UNRESOLVED": ("unresolved", Outcome.FAILED),
+    "UNTESTED": ("untested", Outcome.SKIPPED),
+    "UNSUPPORTED": ("unsupported", Outcome.SKIPPED),
+    "XFAIL": ("xfailed", Outcome.XFAILED),
+    "UNDEFINED": ("undefined", Outcome.FAILED),
 }
 
 
@@ -536,7 +537,7 @@ class _Test:
             reason = "a kernel message cuts its line"
         else:
             reason = "" if self.word in {"PASS", "FAIL", "XFAIL"} else self.word.lower()
-            outcome = next(outcome for (word, _), outcome in _OUTCOMES.items() if word == self.word)
+            outcome = _OUTCOMES[self.word][1]
         return TestResult(self.name, outcome, reason, tuple(self.lines))
 
 
@@ -558,9 +559,10 @@ def parse_ftracetest(text: str) -> TestRun:
                 if len(tests) == RESULTS_MAX:
                     problems.append(f"it has more than {RESULTS_MAX} results; the others were not parsed")
                     break
-                problems += _lost(last, int(begun[1]))
                 tests.append(_begun(begun))
                 tests[-1].is_cut = is_cut
+                number = tests[-1].number
+                problems += [f"the lines of tests {last + 1} to {number - 1} are missing"] if number > last + 1 else []
             elif counted := _COUNT.fullmatch(line):
                 counts[counted[1]] = int(counted[2])
             elif tests:
@@ -599,19 +601,14 @@ def _add(test: _Test, line: str) -> None:
     ending = None if test.word else _ENDING.fullmatch(line)
     if ending:
         test.word, line = ending[2], ending[1]
-    if line and len(test.lines) < KEPT_LINES:
-        test.lines.append(line)
-
-
-def _lost(last: int, number: int) -> list[str]:
-    return [f"the lines of tests {last + 1} to {number - 1} are missing"] if number > last + 1 else []
+    _keep(test.lines, line)
 
 
 def _miscounted(tests: list[_Test], counts: dict[str, int]) -> list[str]:
     if "passed" not in counts:
         return ["the script's counts are missing: the output is truncated"]
     wrong = []
-    for word, name in _OUTCOMES:
+    for word, (name, _) in _OUTCOMES.items():
         found = sum(1 for test in tests if test.word == word)
         if counts.get(name, found) != found:
             wrong.append(f"the script counts {counts[name]} {name}, but printed {found} such results")

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from orchestrator.plain_text import shown
+
 RESULTS_MAX = 20_000
 """Results of one run; all of KUnit in Linux 6.1 has some 3,000."""
 
@@ -105,9 +107,7 @@ def judged(run: TestRun, expected: Mapping[str, str]) -> Verdict:
     missing = [name for name in expected if name not in results]
     if missing:
         complaints.append(f"no test has the name of these expected failures: {_listed(missing)}")
-    more = len(run.problems) - _SHOWN
-    rest = [f"and {more} more problems"] if more > 0 else []
-    return Verdict(results, (*complaints, *run.problems[:_SHOWN], *rest))
+    return Verdict(results, (*complaints, *shown(run.problems, _SHOWN, "and {} more problems")))
 
 
 def _listed(names: Sequence[str]) -> str:
