@@ -88,11 +88,6 @@ def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
     return Time(value, ranges)
 
 
-def published_nanoseconds(table: str, column: str) -> float:
-    """A published overhead in nanoseconds. Raises ConfigError for an unknown table or column."""
-    return reference_table(table).nanoseconds(column)
-
-
 def cycles_of(table: CostTable, name: Input) -> float:
     """A cost in cycles."""
     if name in table.constants:
@@ -176,7 +171,7 @@ class CostFile:
         assert self.table.declared is not None
         cells = self.table.fitted.cells
         if [(one.table, one.column) for one in cells] != list(self.table.declared.cells) or not all(
-            isclose(one.published, published_nanoseconds(one.table, one.column), rel_tol=1e-8) for one in cells
+            isclose(one.published, reference_table(one.table).nanoseconds(one.column), rel_tol=1e-8) for one in cells
         ):
             return f"the cost table of {self.table.cpu} was fitted to figures that differ from the published ones"
         edited = contradiction(self.table, self.table.fitted)

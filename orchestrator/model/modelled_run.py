@@ -32,7 +32,6 @@ from orchestrator.model.cost_file import (
     load_cost_file,
     nanoseconds,
     price,
-    published_nanoseconds,
 )
 from orchestrator.paths import user_path
 from orchestrator.program import PROGRAM
@@ -284,7 +283,7 @@ def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
         calibration_kernel=None if fitted_to == cell.kernel else fitted_to,
         exclusion=None if place is None else declared.reason(*place),
         reference=cell.reference,
-        published=None if place is None else published_nanoseconds(*place),
+        published=None if place is None else reference_tables()[place[0]].nanoseconds(place[1]),
         evidence=ModelEvidence(
             cost_table=costs.table.cpu,
             cost_table_sha256=costs.digest,
@@ -430,7 +429,7 @@ def _counted(run: RunRecord, file: CostFile, declared: Declaration) -> Mapping[_
             others.setdefault(place, (cell.kernel, wanted))
             continue
         counts = {one: float(number) for one, number in overhead.counts.items()}
-        target = Target(*place, counts, _kept(published_nanoseconds(*place)))
+        target = Target(*place, counts, _kept(reference_tables()[place[0]].nanoseconds(place[1])))
         if found.setdefault(place, target) != target:
             what = f"the run has {' '.join(place)} on kernel {wanted} twice, with different counts"
             raise UsageError(what, where=run.run, hint="fit to another run")
