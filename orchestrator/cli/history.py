@@ -18,7 +18,6 @@ from orchestrator.cli.options import no_run_yet, opened_store
 from orchestrator.errors import HostError, UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.report import history_sheets as sheets
-from orchestrator.report.chart import ASCII, BLOCKS
 from orchestrator.report.text import print_sheets
 from orchestrator.results.history import Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
@@ -67,8 +66,7 @@ def history(
         found = _matching(store, metric, quantity, since)
         if len(found) == 1 and form is Form.TABLE:
             newest = _explained(store, found[0], limit or None)[::-1]
-            console, characters = _console()
-            print_sheets(sheets.history_sheets(found[0], newest, limit or None, characters), console)
+            print_sheets(sheets.history_sheets(found[0], newest, limit or None), Console())
         else:
             _print(store, found, form, metric)
 
@@ -113,15 +111,9 @@ def _print(store: Store, histories: Sequence[Steps], form: Form, title: str) -> 
     elif not histories:
         typer.echo(f"No cell has changed in the newest {_RECENT} runs.")
     else:
-        console, characters = _console()
         example = sheets.in_one_line(f"{PROGRAM} history {histories[0].history.metric}")
         sentences = [f"For the steps, causes and runs of the first one: {example}"]
-        print_sheets([sheets.overview_sheet(title, histories, sentences, characters)], console)
-
-
-def _console() -> tuple[Console, str]:
-    console = Console()
-    return console, ASCII if console.options.ascii_only else BLOCKS
+        print_sheets([sheets.overview_sheet(title, histories, sentences)], Console())
 
 
 def _moment(since: datetime | None) -> str:

@@ -121,12 +121,14 @@ BOX_INK = "#111111"
 """Text on a coloured box, in both themes."""
 
 
-BLOCKS = "▁▂▃▄▅▆▇█!"
-ASCII = "_.-~=+*#!"
-"""Levels from low to high, and a last character for a missing figure."""
+_LEVELS = "▁▂▃▄▅▆▇█"
+_MISSING = "!"
+"""A missing figure."""
+IN_ASCII = str.maketrans(f"{_LEVELS}─", "_.-~=+*#-")
+"""Levels from low to high, and the rules of tables, as ASCII."""
 
 
-def sparkline(values: Sequence[float | None], width: int, characters: str = BLOCKS) -> str:
+def sparkline(values: Sequence[float | None], width: int) -> str:
     """The values in their order as at most ``width`` characters, scaled from the lowest to the highest.
 
     With more values than characters, a character is the median of its values, or a missing figure if all are missing.
@@ -139,12 +141,11 @@ def sparkline(values: Sequence[float | None], width: int, characters: str = BLOC
     heights = [median(part) if part else None for part in figures]
     known = [height for height in heights if height is not None]
     if not known:
-        return characters[-1] * columns
-    levels, nothing = characters[:-1], characters[-1]
+        return _MISSING * columns
     low, span = min(known), max(known) - min(known)
-    highest = len(levels) - 1
+    highest = len(_LEVELS) - 1
 
     def level(height: float) -> str:
-        return levels[round((height - low) / span * highest) if span else len(levels) // 2]
+        return _LEVELS[round((height - low) / span * highest) if span else len(_LEVELS) // 2]
 
-    return "".join(nothing if height is None else level(height) for height in heights)
+    return "".join(_MISSING if height is None else level(height) for height in heights)

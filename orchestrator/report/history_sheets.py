@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import command
-from orchestrator.report.chart import BLOCKS, sparkline
+from orchestrator.report.chart import sparkline
 from orchestrator.report.sheet import (
     NOTHING,
     Footnote,
@@ -54,16 +54,14 @@ class ExplainedStep:
         return shown([cause.sentence for cause in self.causes], most, "and {} more")
 
 
-def history_sheets(
-    steps: Steps, newest: Sequence[ExplainedStep], limit: int | None, characters: str = BLOCKS
-) -> Sequence[Sheet]:
+def history_sheets(steps: Steps, newest: Sequence[ExplainedStep], limit: int | None) -> Sequence[Sheet]:
     """A history's ``newest`` steps, newest first, and its runs in at most ``limit`` lines."""
     history = steps.history
     title, runs = str(history.metric), _runs_grid(history, limit)
     what = history.newest.metric if history.quantity == "value" else f"overhead, {history.newest.metric},"
     first, last = (_day(history.points[at]) for at in (0, -1))
     facts = f"{what} in {history.unit}, {counted(len(history.points), 'run')} from {first} to {last}"
-    head = [facts, sparkline([history.of(point) for point in history.points], _LINE, characters)]
+    head = [facts, sparkline([history.of(point) for point in history.points], _LINE)]
     how = [steps.how, *left_out(history)]
     if not newest:
         return [Sheet(title, head, runs, ["There is no step.", *how])]
@@ -81,7 +79,7 @@ def history_sheets(
     return [found, Sheet("Runs, newest first", [], runs, [])]
 
 
-def overview_sheet(title: str, histories: Sequence[Steps], sentences: Sequence[str], characters: str = BLOCKS) -> Sheet:
+def overview_sheet(title: str, histories: Sequence[Steps], sentences: Sequence[str]) -> Sheet:
     """A line per history, of at least one: its course and its last step."""
     names = [(one.history.metric.experiment, *one.history.metric.cell.split("/")) for one in histories]
     alike = shared_parts(names) if len(histories) > 1 else []
@@ -96,7 +94,7 @@ def overview_sheet(title: str, histories: Sequence[Steps], sentences: Sequence[s
         unit, values = one.history.unit, [one.history.of(point) for point in one.history.points]
         last = one.found[-1] if one.found else None
         cells = [
-            sparkline(values, _SHORT_LINE, characters),
+            sparkline(values, _SHORT_LINE),
             "failed" if values[-1] is None else f"{figure(values[-1], unit)} {unit_name(unit)}",
             str(len(one.found)),
             NOTHING if last is None else _day(last.after),

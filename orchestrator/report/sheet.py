@@ -52,7 +52,7 @@ class Grid:
     together: int = 1
     narrowest: int | None = None
 
-    def lines(self, width: int, rule: str) -> Iterator[Text]:
+    def lines(self, width: int, rule: str = "─") -> Iterator[Text]:
         """The grid in ``width`` characters, with rules of the character ``rule``.
 
         Columns that do not fit follow below with the same labels. Each part has at least one column.

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.plain_text import counted, cut, shown
+from orchestrator.report.chart import IN_ASCII
 from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Verdict, assess, decided_claims
 from orchestrator.report.kind import ReportRegistry, run_tables
 from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Sheet, by_reason, shared_key
@@ -170,8 +171,8 @@ def print_sheets(
     gap: str = "\n",
 ) -> None:
     """Print sheets, claims and a summary's sentences with a gap between them."""
-    width, rule = console.width, "-" if console.options.ascii_only else "─"
-    parts = [*(_sheet(sheet, width, rule) for sheet in sheets), *(_claims(part, width, rule) for part in claims)]
+    width = console.width
+    parts = [*(_sheet(sheet, width) for sheet in sheets), *(_claims(part, width) for part in claims)]
     if sentences:
         lines = (_paragraph(f"- {sentence}", min(width, _WIDEST_PROSE), hanging="  ") for sentence in sentences)
         parts.append(chain([Text("Summary", style="bold")], *lines))
@@ -180,18 +181,18 @@ def print_sheets(
             console.print(gap, end="")
         for line in part:
             if console.options.ascii_only:
-                line.plain = line.plain.encode("ascii", "replace").decode("ascii")
+                line.plain = line.plain.translate(IN_ASCII).encode("ascii", "replace").decode("ascii")
             # The terminal wraps long lines; cutting them would lose figures.
             console.print(line, soft_wrap=True)
 
 
-def _sheet(sheet: Sheet, width: int, rule: str) -> Iterator[Text]:
+def _sheet(sheet: Sheet, width: int) -> Iterator[Text]:
     prose = min(width, _WIDEST_PROSE)
     yield from _paragraph(sheet.title, prose, style="bold")
     for fact in sheet.facts:
         yield from _paragraph(fact, prose)
     yield Text()
-    yield from sheet.grid.lines(width, rule)
+    yield from sheet.grid.lines(width)
     yield Text()
     for sentence in sheet.sentences:
         yield from _paragraph(sentence, prose)
@@ -228,7 +229,7 @@ def _evidence(proofs: ProofList, width: int) -> Iterator[Text]:
         yield from _paragraph(f"{start}{proof.live}{GAP}{facts}", width, hanging=" " * hanging)
 
 
-def _claims(part: ClaimsPart, width: int, rule: str) -> Iterator[Text]:
+def _claims(part: ClaimsPart, width: int) -> Iterator[Text]:
     prose = min(width, _WIDEST_PROSE)
     yield from _paragraph(part.title, prose, style="bold")
     gap = True
@@ -238,7 +239,7 @@ def _claims(part: ClaimsPart, width: int, rule: str) -> Iterator[Text]:
         verdict, style = f"{statement.verdict}: {statement.sentence}", _STYLES[statement.verdict]
         yield from _paragraph(verdict, prose, hanging="  ", style=style)
         if statement.grid is not None:
-            for line in statement.grid.lines(max(width - 4, 1), rule):
+            for line in statement.grid.lines(max(width - 4, 1)):
                 yield Text("    ") + line if line.plain else line
         for sentence in statement.remarks:
             yield from _paragraph(f"  {sentence}", prose, hanging="  ")

@@ -20,7 +20,7 @@ from stored_histories import BEGUN, EXPERIMENT, KPROBE, broken, counted, store_d
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import HostError
-from orchestrator.report.chart import ASCII, BLOCKS, sparkline
+from orchestrator.report.chart import sparkline
 from orchestrator.report.html.pictures import bounds, history_picture, levels
 from orchestrator.report.kind import draw_charts
 from orchestrator.results.contract import CellRecord
@@ -121,7 +121,6 @@ def picture(drawn: Steps) -> Element:
 )
 def test_a_sparkline(values: Sequence[float | None], width: int, line: str) -> None:
     assert sparkline(values, width) == line
-    assert sparkline(values, width, ASCII) == line.translate(dict(zip(map(ord, BLOCKS), ASCII, strict=True)))
 
 
 # Charts as files: their names, their bytes, and what is needed to draw them.
