@@ -172,6 +172,7 @@ def overhead_of(cell: CellRecord, baselines: _Baselines, priced: Collection[Inpu
     return Overhead(cell, baseline, difference(counted, without))
 
 
+@cache
 def known_costs() -> Mapping[str, CostFile]:
     """The catalogue's cost tables by CPU."""
     return {one.table.cpu: one for one in map(load_cost_file, priced_cpus().values())}
@@ -220,19 +221,13 @@ def modelled_run(run: RunRecord, costs: Mapping[str, CostFile]) -> ModelledRun:
     )
 
 
-@cache
-def _catalogued(cpu: str) -> CostFile | None:
-    file = priced_cpus().get(cpu)
-    return None if file is None else load_cost_file(file)
-
-
 def modelled_times(run: RunRecord) -> Mapping[str, ModelledCell]:
     """A run's modelled cells by id, by the catalogue's cost tables, if any has a time: what its main tables show."""
     baselines = _baselines(run)
     found = {
         cell.id: _modelled(cell, baselines, costs)
         for cell in run.cells
-        if cell.executed is not None and is_probed(cell) and (costs := _catalogued(cell.cpu)) is not None
+        if cell.executed is not None and is_probed(cell) and (costs := known_costs().get(cell.cpu)) is not None
     }
     return found if any(cell.overhead is not None for cell in found.values()) else {}
 
