@@ -25,7 +25,7 @@ from orchestrator.report.chart import IntervalChart, IntervalRow, Tone
 from orchestrator.report.html.frame import Link, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
 from orchestrator.report.html.run_page import repeat_command
-from orchestrator.report.profile_sheets import change_figures, difference_sheet, others
+from orchestrator.report.profile_sheets import change_figures, difference_sheet, first_and_rest, others
 from orchestrator.report.sheet import (
     COUNTED,
     NOTHING,
@@ -179,7 +179,7 @@ _STYLES = {"dearer": "red", "failed": "red", "vanished": "red", "cheaper": "gree
 
 def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     """The changed cells, the largest relative change first; those after the first ``limit`` share a row."""
-    listed = _listed(compared, limit)
+    listed, _ = first_and_rest(compared.comparison.changed, limit)
     grid, footnotes = _grid(compared, listed, compared.symbols(listed))
     next_command = next_run(compared)
     unchanged = Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0))])
@@ -190,11 +190,6 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
         footnotes=footnotes,
     )
-
-
-def _listed(compared: ComparedRuns, limit: int | None) -> Sequence[CellChange]:
-    changed = compared.comparison.changed
-    return changed if limit is None or len(changed) <= limit + 1 else changed[:limit]
 
 
 def _grid(
@@ -256,7 +251,8 @@ def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
 def comparison_comment(compared: ComparedRuns, limit: int | None = None) -> str:
     """The comparison as a comment of a pull request: see ``github_comment``."""
     mark = BEYOND if compared.comparison.beyond else WITHIN
-    listed, names = _listed(compared, limit), CellNames(compared.comparison)
+    listed, _ = first_and_rest(compared.comparison.changed, limit)
+    names = CellNames(compared.comparison)
     symbols = compared.symbols(listed)
     grid, footnotes = _grid(compared, listed, {})
     parts = [grid_table(grid)] if listed else []
@@ -407,9 +403,8 @@ def comparison_chart(comparison: Comparison) -> IntervalChart | None:
         found = one.value
         if found is None or found.relative is None:
             continue
-        bounds = None
-        if found.interval is not None and found.interval[0] != found.interval[1]:
-            bounds = 100 * found.interval[0] / found.before, 100 * found.interval[1] / found.before
+        low, high = (100 * end / found.before for end in found.interval or (0.0, 0.0))
+        bounds = None if low == high else (low, high)
         label, (_, percent, _) = cut(names.of(one), _LONGEST), difference_figures(found, one.pair.first.unit)
         rows.append(IntervalRow(label, 100 * found.relative, percent, bounds, _TONES.get(one.change, "open")))
     if not rows:

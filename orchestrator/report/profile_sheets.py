@@ -68,7 +68,7 @@ def profile_sheet(
         repeated = per_call(profile.per_call(repetitions) if repetitions else None)
         return Row(name, [*figures, repeated] if all_repetitions else figures, style)
 
-    listed, rest = _split(profile.symbols, limit)
+    listed, rest = first_and_rest(profile.symbols, limit)
     symbols = [row(_symbol_title(one), one.executed, one.repetitions) for one in listed]
     if rest:
         symbols.append(row(others(len(rest)), sum(one.executed for one in rest), sum(one.repetitions for one in rest)))
@@ -95,7 +95,7 @@ def profile_sheet(
 def difference_sheet(difference: ProfileDifference, limit: int | None = None) -> Sheet:
     """The symbols that differ, the largest change first; those after the first ``limit`` share a row."""
     before, after = difference.totals
-    listed, rest = _split(difference.symbols, limit)
+    listed, rest = first_and_rest(difference.symbols, limit)
     rows = [Row(one.title, change_figures(one.before, one.after)) for one in listed]
     if rest:
         sums_before = sum((one.before or ZERO for one in rest), start=ZERO)
@@ -141,7 +141,7 @@ def _equal(difference: ProfileDifference) -> Iterable[str]:
         yield f"{what} as many instructions in both, but different ones: {named}."
 
 
-def _split(items: Sequence[_ItemT], limit: int | None) -> tuple[Sequence[_ItemT], Sequence[_ItemT]]:
+def first_and_rest(items: Sequence[_ItemT], limit: int | None) -> tuple[Sequence[_ItemT], Sequence[_ItemT]]:
     """The first ``limit`` items and the rest; a rest of one is listed, too."""
     if limit is None or len(items) <= limit + 1:
         return items, []
