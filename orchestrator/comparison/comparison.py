@@ -227,14 +227,10 @@ def pairs_by_id(before: Sequence[CellRecord], after: Sequence[CellRecord]) -> Se
 def pairs_by_kernel(cells: Sequence[CellRecord], before: str, after: str) -> Sequence[CellPair]:
     """Pair the cells of one run that differ in their kernel only."""
     first, second = (
-        {id_without_kernel(cell): cell for cell in cells if cell.kernel == name} for name in (before, after)
+        {tuple(part for part in cell.id.split("/") if part != name): cell for cell in cells if cell.kernel == name}
+        for name in (before, after)
     )
     return [CellPair(first.get(key), second.get(key)) for key in {**second, **first}]
-
-
-def id_without_kernel(cell: CellRecord) -> tuple[str, ...]:
-    """The parts of a cell's id without its kernel."""
-    return tuple(part for part in cell.id.split("/") if part != cell.kernel)
 
 
 def compare(
@@ -360,10 +356,8 @@ class ComparedRuns:
         found: dict[str, ProfileDifference] = {}
         for one in changes:
             before, after = one.pair.before, one.pair.after
-            if before is None or after is None or before.profile is None or after.profile is None:
-                continue
-            if one.value is not None and one.value.value:
-                with suppress(LabError):  # a missing or changed file; the comparison does not depend on it
+            if before is not None and after is not None and one.value is not None and one.value.value:
+                with suppress(LabError):  # no profile, or a missing or changed file: there is nothing to explain
                     profiles = load_profile(self.before.directory, before), load_profile(self.after.directory, after)
                     found[one.pair.title] = difference(*profiles)
         return {title: one for title, one in found.items() if one.symbols}

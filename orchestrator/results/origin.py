@@ -200,9 +200,8 @@ def origin_differences(
     ]
     # Earlier versions did not record all of them.
     found = [OriginDifference(what, one, other) for what, one, other in tools if one != other and one and other]
-    named = None if pairs is None else list(pairs)
     return [
-        *_inputs(before, after, named),
+        *_inputs(before, after, pairs),
         *_modules(before, after, same_tools=not found),
         *found,
         *_kernels_and_images(before, after),
@@ -255,7 +254,7 @@ def _machines(before: Origin, after: Origin) -> Iterator[OriginDifference]:
             yield OriginDifference(f"work in {name}", detail=changed)
 
 
-def _inputs(before: Origin, after: Origin, pairs: Sequence[tuple[str, str]] | None) -> Iterator[OriginDifference]:
+def _inputs(before: Origin, after: Origin, pairs: Iterable[tuple[str, str]] | None) -> Iterator[OriginDifference]:
     """The users' files and lines that differ between cells; earlier versions did not record them."""
     first, second = (
         {cell: (boot, inputs) for boot in origin.boots for cell, inputs in boot.inputs.items()}
