@@ -245,14 +245,9 @@ class Baseline:
     since: str
 
 
-def is_baseline_name(name: str) -> bool:
-    """Whether a baseline may have this name. It cannot begin like a run's id, which begins with a year."""
-    return name != LATEST and _NAME.fullmatch(name) is not None
-
-
 def check_baseline_name(name: str) -> None:
-    """Raise UsageError for an invalid name."""
-    if not is_baseline_name(name):
+    """Raise UsageError for an invalid name. No name begins like a run's id, which begins with a year."""
+    if name == LATEST or not _NAME.fullmatch(name):
         short = cut(name, _LONGEST, "...")
         shown = short if short.isprintable() else ascii(short)[1:-1]
         hint = (
