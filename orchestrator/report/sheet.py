@@ -18,7 +18,6 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.plain_text import counted, shown
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.parameters import ACCELERATOR
-from orchestrator.results.statistics import ratio
 
 GAP = "  "
 _HEADING_WIDTHS = (18, 12, 9)
@@ -169,11 +168,8 @@ def published_figure(value: float | None) -> str:
 
 
 def ratio_figure(value: float | None, base: float | None) -> str:
-    """The ratio of ``value`` to ``base`` to two decimals; a dash if meaningless."""
-    if value is None or base is None:
-        return NOTHING
-    times = ratio(value, base)
-    return NOTHING if times is None else f"{times:.2f}"
+    """The ratio to two decimals; a dash unless ``base`` is positive, as some published overheads are not."""
+    return NOTHING if value is None or base is None or base <= 0 else f"{value / base:.2f}"
 
 
 def unit_name(unit: str) -> str:

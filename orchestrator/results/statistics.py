@@ -58,11 +58,6 @@ def spread_without_extremes(samples: Sequence[float]) -> float:
     return inner[-1] - inner[0]
 
 
-def ratio(value: float, base: float) -> float | None:
-    """``value / base``; None unless ``base`` is positive, as some published overheads are not."""
-    return value / base if base > 0 else None
-
-
 _FEWEST = 5
 _NORMAL_95 = 1.959964
 """The standard normal distribution's 97.5 % point."""

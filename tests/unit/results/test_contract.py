@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from record_builders import cell, cells, evidence, failed, fields, many_probes, recorded_build, reference, run
 from report_examples import RUNS
 
+from orchestrator.report.sheet import NOTHING, ratio_figure
 from orchestrator.results.contract import LONGEST_REASON, CellRecord, RunRecord, json_schema, json_text
-from orchestrator.results.statistics import mean, ratio
+from orchestrator.results.statistics import mean
 
 IDENTITY = ["id", "table", "cpu", "smp", "kernel", "probe", "handler", "benchmark", "metric", "clock", "unit"]
 OUTCOME = ["notes", "samples", "value", "overhead", "interval", "parameters", "verdict", "evidence", "reference"]
@@ -190,6 +191,6 @@ def test_the_mean_is_that_of_the_document() -> None:
 
 
 def test_a_ratio_to_zero_or_less_is_a_dash() -> None:
-    assert ratio(627.0, 53.0) == 627 / 53
-    assert ratio(627.0, 0.0) is None
-    assert ratio(627.0, -115.0) is None
+    assert ratio_figure(627.0, 53.0) == "11.83"
+    assert ratio_figure(627.0, 0.0) == NOTHING
+    assert ratio_figure(627.0, -115.0) == NOTHING

@@ -29,7 +29,6 @@ from orchestrator.results.statistics import (
     mean,
     median,
     median_interval,
-    ratio,
     spread_without_extremes,
 )
 
@@ -82,12 +81,6 @@ def test_no_samples_no_figure(figure: Callable[[Sequence[float]], object]) -> No
 
 def test_equal_samples_give_exactly_that_sample() -> None:
     assert mean([0.1] * 10) == 0.1
-
-
-def test_a_ratio_needs_a_positive_base() -> None:
-    assert ratio(3.0, 2.0) == 1.5
-    assert ratio(3.0, 0.0) is None
-    assert ratio(3.0, -1.0) is None
 
 
 # Is a power law found where there is one, and not pulled away by a step out of line?
