@@ -29,7 +29,6 @@ from orchestrator.results.origin import (
     origin_of,
 )
 from orchestrator.results.runs import EXPERIMENT_FILE
-from orchestrator.results.statistics import median as sample_median
 from orchestrator.results.store import Store
 
 # Where the level of a noisy series changes: a penalised fit of steps, by the library ruptures.
@@ -204,7 +203,7 @@ def _steps(history: History, places: Sequence[int]) -> Sequence[Step]:
     """The steps at these indices of the points with a number."""
     numbers = history.numbers
     ends = [0, *places, len(numbers)]
-    levels = [sample_median([value for _, value in numbers[start:end]]) for start, end in pairwise(ends) if places]
+    levels = [median([value for _, value in numbers[start:end]]) for start, end in pairwise(ends) if places]
     index = {point.run: at for at, point in enumerate(history.points)}
     found = []
     for place, (old, new) in zip(places, pairwise(levels), strict=True):
@@ -223,11 +222,7 @@ def _beyond_resolution(numbers: Sequence[tuple[Point, float]]) -> Iterator[int]:
         since = numbers[start:at]
         widths = [point.resolution for point, _ in since if point.resolution is not None]
         own = numbers[at][0].resolution
-        if (
-            own is not None
-            and widths
-            and abs(numbers[at][1] - sample_median([one for _, one in since])) > max(own, *widths)
-        ):
+        if own is not None and widths and abs(numbers[at][1] - median([one for _, one in since])) > max(own, *widths):
             yield at
             start = at
 
