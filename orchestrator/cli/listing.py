@@ -42,21 +42,20 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="For programs: an array of objects.")] = False,
 ) -> None:
     """List names for experiments, runs, baselines, or published tables."""
-    name = what
     lists = all_lists()
-    if name is None:
+    if what is None:
         typer.echo("\n".join(lists))
         return
-    if name not in lists:
-        raise UsageError(unknown("list", name, lists))
-    names, rows = lists[name].columns, lists[name].rows()
+    if what not in lists:
+        raise UsageError(unknown("list", what, lists))
+    names, rows = lists[what].columns, lists[what].rows()
     if as_json:
         objects = [dict(zip(names, row, strict=True)) for row in rows]
         typer.echo(json.dumps(objects, default=datetime.isoformat, indent=1))
         return
     print_columns([name.replace("_", " ") for name in names], ([_text(value) for value in row] for row in rows))
-    if name in _MORE:
-        typer.echo(_MORE[name])
+    if what in _MORE:
+        typer.echo(_MORE[what])
 
 
 def all_lists() -> Mapping[str, Listing]:
