@@ -7,7 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -44,10 +44,10 @@ class CellPart:
     record: CellRecord
     anchor: str
     repeat: str | None
-    links: Sequence[Link] = ()
-    profile: Sheet | None = None
-    flames: Markup | None = None
-    """Its flame graph, or a link to it."""
+    links: Sequence[Link]
+    profile: Sheet | None
+    flames: str | None
+    """Its flame graph as SVG."""
 
     @property
     def interval(self) -> str:
@@ -192,7 +192,6 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
     tables = list(_tables(run, registry, remarks))
     claims = [all_claims(one) for one in assess(run.record, registry)]
     cells: list[CellPart] = []
-    flames: dict[str, str] = {}
     for number, record in enumerate(run.record.cells, 1):
         history = context.history(record.id)
         links = [Link(history, "History")] if history is not None else []
@@ -200,8 +199,8 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
             if boot.has(record):
                 links.append(Link(f"#guest-{guest}", f"Guest {boot.name}"))
                 links += _files_of(run, boot, record, attachments)
-        part = CellPart(record, f"cell-{number}", repeat_command(run.directory, record), links)
-        cells.append(_with_profile(part, run, flames))
+        repeat = repeat_command(run.directory, record)
+        cells.append(CellPart(record, f"cell-{number}", repeat, links, *_profile(run, record)))
 
     def text(beside: PageFolder | None) -> str:
         files = list(attachments.values())
@@ -215,7 +214,8 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
             tables=tables,
             remarks=remarks,
             claims=claims,
-            cells=[_with_flames(cell, flames.get(cell.record.id), beside) for cell in cells],
+            cells=cells,
+            flames=lambda cell: _flames(cell, beside),
             boots=made_with.boots,
             shell=shlex.join,
             figure=figure,
@@ -264,27 +264,23 @@ def _files_of(run: Run, boot: Boot, record: CellRecord, attachments: dict[str, A
             yield Link(f"#{attachments[path].id}", text)
 
 
-def _with_profile(part: CellPart, run: Run, flames: dict[str, str]) -> CellPart:
-    """The cell with its profile, unless the file is missing or changed."""
-    if part.record.profile is None:
-        return part
+def _profile(run: Run, record: CellRecord) -> tuple[Sheet | None, str | None]:
+    """A cell's profile and its flame graph, unless there is none, or the file is missing or changed."""
     try:
-        profile = load_profile(run.directory, part.record)
+        profile = load_profile(run.directory, record)
     except LabError:
-        return part
-    if profile.stacks:
-        flames[part.record.id] = flame_graph(profile)
+        return None, None
     listed = _SYMBOLS if len(run.record.cells) <= _MANY_CELLS else _FEW_SYMBOLS
-    return replace(part, profile=profile_sheet(profile, {}, listed))
+    return profile_sheet(profile, {}, listed), flame_graph(profile) if profile.stacks else None
 
 
-def _with_flames(cell: CellPart, svg: str | None, beside: PageFolder | None) -> CellPart:
-    if svg is None:
-        return cell
+def _flames(cell: CellPart, beside: PageFolder | None) -> Markup:
+    """A cell's flame graph, or a link to it."""
+    assert cell.flames is not None  # the template has checked
     if beside is not None:
-        link = beside.put(f"{cell.anchor}-flames.svg", svg.encode())
-        return replace(cell, flames=Markup('<p><a href="{}">Flame graph</a></p>').format(link))
+        link = beside.put(f"{cell.anchor}-flames.svg", cell.flames.encode())
+        return Markup('<p><a href="{}">Flame graph</a></p>').format(link)
     title = f"Flame graph of {cell.record.id}"
-    picture = inline_picture(svg, f"{cell.anchor}-flames", title, "Instructions per call, by call stack")
+    picture = inline_picture(cell.flames, f"{cell.anchor}-flames", title, "Instructions per call, by call stack")
     region = Markup('<div class="scroll" role="region" aria-label="{}" tabindex="0">{}</div>')
-    return replace(cell, flames=region.format(title, picture))
+    return region.format(title, picture)
