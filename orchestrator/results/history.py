@@ -200,24 +200,19 @@ def _histories(store: Store, quantity: Quantity, runs: str, wanted: str, *values
     found: dict[Metric, list[Point]] = {}
     for row, point in zip(rows, _points(rows, store.path), strict=True):
         found.setdefault(Metric(row["experiment"], row["cell"]), []).append(point)
-    return [_with_boots(store, _history(metric, points, quantity)) for metric, points in sorted(found.items())]
+    return [_history(store, metric, points, quantity) for metric, points in sorted(found.items())]
 
 
-def _history(metric: Metric, points: Sequence[Point], quantity: Quantity) -> History:
-    newest = next((point for point in reversed(points) if point.value is not None), points[-1])
-    alike = [p for p in points if p.value is None or (p.unit, p.metric) == (newest.unit, newest.metric)]
-    return History(metric, alike, quantity, len(points) - len(alike))
-
-
-def _with_boots(store: Store, history: History) -> History:
+def _history(store: Store, metric: Metric, points: Sequence[Point], quantity: Quantity) -> History:
     """The history, with the differences between boots if a whole system's points lack an interval."""
-    if history.newest.metric != PER_RUN or history.newest.clock != "instructions":
+    newest = History(metric, points).newest
+    alike = [p for p in points if p.value is None or (p.unit, p.metric) == (newest.unit, newest.metric)]
+    history = History(metric, alike, quantity, len(points) - len(alike))
+    is_counted_work = newest.metric == PER_RUN and newest.clock == "instructions"
+    if not is_counted_work or all(point.resolution for point, _ in history.numbers):
         return history
-    if all(point.resolution for point, _ in history.numbers):
-        return history
-    apart = between_boots(store, history.metric.experiment, history.metric.cell, history.points[0].started)
-    points = [replace(point, between_boots=apart.get(point.run)) for point in history.points]
-    return replace(history, points=points)
+    apart = between_boots(store, metric.experiment, metric.cell, alike[0].started)
+    return replace(history, points=[replace(point, between_boots=apart.get(point.run)) for point in alike])
 
 
 def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[Point]:
