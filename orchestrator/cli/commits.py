@@ -47,10 +47,9 @@ from orchestrator.profile.difference import with_code
 from orchestrator.report.history_sheets import bisection_json, bisection_sheet
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.results.contract import CellRecord, all_ok
-from orchestrator.results.origin import Commit, Found, Measured, OriginDifference
+from orchestrator.results.origin import Commit, Measured, OriginDifference
 from orchestrator.results.runs import Run, find_run
 from orchestrator.results.statistics import median_interval
-from orchestrator.results.stored_profile import ProfileDifference
 from orchestrator.run.bisection import Bisection, NotMeasured
 
 _MEASURED = Path(".git") / "lab-measured.json"
@@ -350,16 +349,10 @@ def bisect(
         cells = [bisected.measured.get(one) for one in (last_good, newest)]
     profiled = [one for one in cells if one is not None and one.cell.profile]
     by_symbol = [with_code(difference_of(*profiled))] if len(profiled) == 2 else []
-    _print_bisection(found, by_symbol, form, limit or None)
-    raise typer.Exit(0 if len(found.candidates) == 1 else 1)
-
-
-def _print_bisection(
-    found: Found, by_symbol: Sequence[ProfileDifference], form: options.Form, limit: int | None
-) -> None:
     if form is options.Form.JSON:
         differences = [one.as_json() for one in by_symbol]
         typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))
-        return
-    sheets = [bisection_sheet(found), *(difference_sheet(one, limit) for one in by_symbol)]
-    options.print_profiles("Bisection", form, sheets, lambda sheet: [sheet], str)
+    else:
+        sheets = [bisection_sheet(found), *(difference_sheet(one, limit or None) for one in by_symbol)]
+        options.print_profiles("Bisection", form, sheets, lambda sheet: [sheet], str)
+    raise typer.Exit(0 if len(found.candidates) == 1 else 1)
