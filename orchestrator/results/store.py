@@ -41,7 +41,6 @@ from orchestrator.results.faults import damaged, storage_faults
 # is shown as interrupted while it is running.
 
 _FLOCK = "hhqqi0q"  # struct flock of fcntl(2): type, whence, start, length, process
-_TYPE = struct.Struct("h")
 
 
 class Ownership:
@@ -89,7 +88,7 @@ class Ownership:
                 found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _byte(fcntl.F_RDLCK, number))
         finally:
             os.close(descriptor)
-        return bool(_TYPE.unpack_from(found)[0] != fcntl.F_UNLCK)
+        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
 
     def close(self) -> None:
         if self._descriptor is not None:
