@@ -34,7 +34,6 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, is_path, split_member
 from orchestrator.catalog.words import system_calls
 from orchestrator.cli import options
-from orchestrator.cli.options import print_columns
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.paths import cache_dir, user_path
 from orchestrator.probes.point import wrong_point_reason
@@ -57,7 +56,7 @@ def show_cache() -> None:
             unreadable.append(error)
     if sizes:
         rows = sorted([a.kind, a.label, a.key, f"{megabytes:.1f}"] for a, megabytes in sizes)
-        print_columns(["kind", "what", "key", "MB"], rows)
+        options.print_columns(["kind", "what", "key", "MB"], rows)
     typer.echo(f"{sum(megabytes for _, megabytes in sizes):.1f} MB in {cache.root}")
     if len(unreadable) == 1:
         raise unreadable[0]
@@ -102,7 +101,7 @@ def prune(
         date = time.strftime("%Y-%m-%d", time.localtime(one.entry.used)) if one.entry.used else "never"
         rows.append([state, one.entry.kind, one.entry.label, megabytes, date])
     if rows:
-        print_columns(["", "kind", "what", "MB", "last used"], rows)
+        options.print_columns(["", "kind", "what", "MB", "last used"], rows)
     verb = "would be freed" if dry_run else "freed"
     sizes = [one.size for one in removals if one.is_done]
     freed = f"{sum(sizes) / 1e6:.1f} MB {verb} in {cache.root}"
@@ -133,7 +132,7 @@ def verify(
             reported = time.monotonic()
             options.say(f"{number} artifacts verified, now at {artifact.kind}")
     if rows:
-        print_columns(["", "kind", "what", "key", "damage"], rows)
+        options.print_columns(["", "kind", "what", "key", "damage"], rows)
     typer.echo(f"{len(rows)} of {number} artifacts damaged in {cache.root}")
     raise typer.Exit(1 if rows else 0)
 
@@ -190,7 +189,7 @@ def show_kernels(
             if spec.tree is not None:
                 raise
             rows.append([spec.name, "not built", *("" for _ in columns)])
-    print_columns(["kernel", "release", *columns], rows)
+    options.print_columns(["kernel", "release", *columns], rows)
 
 
 def build_image(
@@ -232,7 +231,7 @@ def show_images(
         if found is None:
             hint = f"{PROGRAM} build image {packages}"
             raise HostError(f"image {recipe.name} is not built, so its packages are not known", hint=hint)
-        print_columns(["package", "version"], sorted(found.packages.items()))
+        options.print_columns(["package", "version"], sorted(found.packages.items()))
         return
     rows = []
     for recipe in images().values():
@@ -243,7 +242,7 @@ def show_images(
         else:
             megabytes = found.base.stat().st_blocks * 512 / 1e6
             rows.append([*facts, f"{megabytes:.1f}", str(len(found.packages)), found.tree[:12], recipe.title])
-    print_columns(["image", "arch", "init", "MB", "packages", "files", ""], rows)
+    options.print_columns(["image", "arch", "init", "MB", "packages", "files", ""], rows)
 
 
 _PLACE = re.compile(r"([A-Za-z0-9_.]+)\+(0x[0-9a-fA-F]{1,8}|[1-9][0-9]{0,8}|0)")

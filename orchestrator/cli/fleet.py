@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.options import print_columns
 from orchestrator.errors import LabError, UsageError
 from orchestrator.fleet.hosts import load_hosts
 from orchestrator.fleet.serve import key_from_input, serve
@@ -201,7 +200,7 @@ def print_status(fleet: Target, *, as_json: bool) -> bool:
             f"scheduler {fleet.address}" + (f" ({state.name}, supervised by process {state.keeper})" if state else "")
         )
         gone = [[one, *[""] * (len(_HEADER) - 2), "missing"] for one in missing]
-        print_columns(_HEADER, [*map(_row, workers), *gone])
+        options.print_columns(_HEADER, [*map(_row, workers), *gone])
     if missing and state is not None:
         again = f"{PROGRAM} fleet down, {PROGRAM} fleet up"
         options.say(f"{log_file(state.name)} says why a worker is missing; restart the fleet: {again}")

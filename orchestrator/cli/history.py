@@ -14,7 +14,6 @@ import typer
 from rich.console import Console
 
 from orchestrator.cli import options
-from orchestrator.cli.options import no_run_yet, opened_store
 from orchestrator.errors import HostError, UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.report import history_sheets as sheets
@@ -57,9 +56,9 @@ def history(
     experiment, prints a line per cell.
     """
     quantity: Quantity = "overhead" if overhead else "value"
-    with opened_store() as store:
+    with options.opened_store() as store:
         if store is None:
-            raise no_run_yet()
+            raise options.no_run_yet()
         if metric is None:
             _print(store, _recently_changed(store, quantity, since), form, f"Changed in the newest {_RECENT} runs")
             return

@@ -20,7 +20,6 @@ from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import vocabulary
 from orchestrator.cli import options
-from orchestrator.cli.options import opened_store, print_columns
 from orchestrator.cost.reaching import call_table
 from orchestrator.doctor import examine, exit_status, render
 from orchestrator.errors import UsageError
@@ -53,7 +52,7 @@ def show(
         objects = [dict(zip(names, row, strict=True)) for row in rows]
         typer.echo(json.dumps(objects, default=datetime.isoformat, indent=1))
         return
-    print_columns([name.replace("_", " ") for name in names], ([_text(value) for value in row] for row in rows))
+    options.print_columns([name.replace("_", " ") for name in names], ([_text(value) for value in row] for row in rows))
     if what in _MORE:
         typer.echo(_MORE[what])
 
@@ -79,7 +78,7 @@ def _text(value: object) -> str:
 
 def _runs() -> Sequence[Sequence[object]]:
     rows: list[Sequence[object]] = []
-    with opened_store() as store:
+    with options.opened_store() as store:
         counts = {} if store is None else store.cell_counts()
         for run in () if store is None else store.runs():
             cells = counts.get(run.id, Counter())
@@ -91,7 +90,7 @@ def _runs() -> Sequence[Sequence[object]]:
 
 
 def _baselines() -> Sequence[Sequence[object]]:
-    with opened_store() as store:
+    with options.opened_store() as store:
         known = () if store is None else store.baselines().values()
         runs = [(one, store.entry(one.run)) for one in known] if store is not None else []
     return [(one.name, run.id, run.experiment, run.status, datetime.fromisoformat(one.since)) for one, run in runs]

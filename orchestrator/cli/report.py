@@ -17,7 +17,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli import options
-from orchestrator.cli.options import check_page_file, no_run_yet, opened_store, show_page
 from orchestrator.errors import UsageError
 from orchestrator.model.cost_file import cost_file, cost_sources, write_table
 from orchestrator.model.modelled_run import calibrated, known_costs, modelled_run, own_costs
@@ -83,8 +82,8 @@ def report(
 
     Exits with 1 if a cell failed or has no outcome yet.
     """
-    options = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
-    given = [name for name, value in options.items() if value]
+    wanted = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
+    given = [name for name, value in wanted.items() if value]
     given += ["RUN"] * (run is not None)
     _check(given, form, clock)
     if schema:
@@ -92,7 +91,7 @@ def report(
         typer.echo(json.dumps(made, indent=2))
         return
     if out is not None:
-        check_page_file(out)
+        options.check_page_file(out)
     layout = all_claims if claims else decided_claims
     found = find_run(run or LATEST, lab_dir())
     if clock is ReportClock.MEASURED:
@@ -144,7 +143,7 @@ def print_run(run: Run, form: Format, claims: ClaimsLayout = decided_claims, out
         case Format.BENCHER:
             typer.echo(render_bencher(record), nl=False)
         case Format.HTML:
-            show_page(lambda folder: run_page(run, reports(), folder), out, run.directory / PAGE)
+            options.show_page(lambda folder: run_page(run, reports(), folder), out, run.directory / PAGE)
 
 
 def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: ClaimsLayout, out: Path | None) -> None:
@@ -162,7 +161,7 @@ def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: Claims
             typer.echo(json_text(modelled), nl=False)
         case Format.HTML:
             page = sheets_page(f"{modelled.experiment}, modelled", modelled_sheets(modelled), assessments, sentences)
-            show_page(lambda _: Page(page), out, run.directory / PAGE)
+            options.show_page(lambda _: Page(page), out, run.directory / PAGE)
 
 
 def site(
@@ -178,9 +177,9 @@ def site(
     Each run has a page, and each metric one with its history. Rewrites only pages that changed. Prints the path of the
     first page.
     """
-    with opened_store() as store, _display() as progress:
+    with options.opened_store() as store, _display() as progress:
         if store is None:
-            raise no_run_yet()
+            raise options.no_run_yet()
         built = build_site(store, directory, reports(), runs, progress)
     if built.lacking:
         print(f"warning: {built.lacking}: pip install 'probe-lab[statistics]'", file=sys.stderr)
