@@ -8,22 +8,20 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.results.stored_profile import CellProfile, check_stacks
+from orchestrator.results.stored_profile import CellProfile
 
 
 def folded_text(profile: CellProfile) -> str:
     """Folded stacks: names separated by semicolons, and the last one's instructions in all calls."""
-    check_stacks(profile)
-    return "".join(f"{one.names} {one.executed}\n" for one in profile.stacks)
+    return "".join(f"{one.names} {one.executed}\n" for one in profile.known_stacks())
 
 
 def _samples(profile: CellProfile) -> tuple[Sequence[str], Sequence[tuple[Sequence[int], int]]]:
     """The functions; stacks of their indices, the program first, with the last one's instructions in all calls."""
-    check_stacks(profile)
     indices: dict[str, int] = {}
     stacks = [
         ([indices.setdefault(name, len(indices)) for name in one.names.split(";")], one.executed)
-        for one in profile.stacks
+        for one in profile.known_stacks()
         if one.executed > 0  # others execute less than an empty batch
     ]
     return list(indices), stacks

@@ -232,6 +232,13 @@ class CellProfile(Record):
             raise ValueError("two symbols have the same name and address")
         return self
 
+    def known_stacks(self) -> Sequence[FoldedStack]:
+        """The stacks. Raises UsageError for a profile without any."""
+        if not self.stacks:
+            hint = f"measure stacks: {PROGRAM} run CONFIG --profile stacks"
+            raise UsageError(f"the profile of cell {self.cell} has no stacks", hint=hint)
+        return self.stacks
+
     def per_call(self, count: int) -> Fraction:
         return Fraction(count, self.calls)
 
@@ -376,8 +383,7 @@ def call_tree(profile: CellProfile) -> CallCost:
 
     Raises UsageError for a profile without stacks, LabError for a stack that is too deep.
     """
-    check_stacks(profile)
-    stacks = [(one.names.split(";"), one) for one in profile.stacks]
+    stacks = [(one.names.split(";"), one) for one in profile.known_stacks()]
     longest = max(len(names) for names, _ in stacks)
     if longest > DEEPEST:
         raise LabError(f"a stack of cell {profile.cell} has {longest} calls, more than the possible {DEEPEST}")
@@ -394,13 +400,6 @@ def call_tree(profile: CellProfile) -> CallCost:
         return CallCost(name, own, total, costs, known_sum(one.entered for one in here))
 
     return cost(profile.cell, stacks, 0)
-
-
-def check_stacks(profile: CellProfile) -> None:
-    """Raise UsageError for a profile without stacks."""
-    if not profile.stacks:
-        hint = f"measure stacks: {PROGRAM} run CONFIG --profile stacks"
-        raise UsageError(f"the profile of cell {profile.cell} has no stacks", hint=hint)
 
 
 class _Change:
