@@ -95,20 +95,6 @@ def published_inputs(table: ReferenceTable) -> ClaimInputs:
     )
 
 
-def joined(tables: Mapping[str, ClaimInputs]) -> ClaimInputs:
-    """The overheads of several tables, by probe and table."""
-    return ClaimInputs(
-        overheads={_in(probe, name): value for name, one in tables.items() for probe, value in one.overheads.items()},
-        undecided=frozenset(_in(probe, name) for name, one in tables.items() for probe in one.undecided),
-        fitted=frozenset(_in(probe, name) for name, one in tables.items() for probe in one.fitted),
-        ranges={_in(probe, name): each for name, one in tables.items() for probe, each in one.ranges.items()},
-    )
-
-
-def _in(probe: str, table: str) -> str:
-    return f"{probe} in {table}"
-
-
 def _known(cells: Mapping[str, CellRecord], fact: Callable[[CellRecord], _Fact | None]) -> dict[str, _Fact]:
     return {probe: value for probe, cell in cells.items() if (value := fact(cell)) is not None}
 
@@ -128,25 +114,23 @@ class ClaimFigure:
     is_fit: bool = False
 
 
-def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
-    """The claim's figures, with the same rows for any inputs; a change is of two tables' joined inputs."""
+def compare(claim: Claim, facts: ClaimInputs, later: ClaimInputs | None = None) -> list[ClaimFigure]:
+    """The claim's figures, with the same rows for any inputs; a change is to the inputs of a ``later`` table."""
     match claim:
         case RatioClaim():
             bounds = (claim.at_least, claim.at_most)
-            return [_ratio(f"{probe} / {claim.to}", probe, claim.to, bounds, facts) for probe in claim.of]
+            return [_ratio(f"{probe} / {claim.to}", (probe, facts), (claim.to, facts), bounds) for probe in claim.of]
         case OrderClaim():
             pairs = pairwise(claim.order)
-            figures = [_ratio(f"{more} / {less}", more, less, (1.0, None), facts) for less, more in pairs]
+            figures = [_ratio(f"{more} / {less}", (more, facts), (less, facts), (1.0, None)) for less, more in pairs]
             # A part of an order may refute it, and does not confirm it.
             is_known = all(one.holds is not None for one in figures)
             return [replace(one, holds=None) if one.holds and not is_known else one for one in figures]
         case ChangeClaim():
-            before, after = claim.tables
+            assert later is not None
+            tables = " / ".join(reversed(claim.tables))
             bounds = (claim.at_least, claim.at_most)
-            return [
-                _ratio(f"{probe}: {after} / {before}", _in(probe, after), _in(probe, before), bounds, facts)
-                for probe in claim.of
-            ]
+            return [_ratio(f"{probe}: {tables}", (probe, later), (probe, facts), bounds) for probe in claim.of]
         case TrapsClaim():
             figures = []
             for probe, expected in claim.int3_per_hit.items():
@@ -171,28 +155,33 @@ def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
             return [ClaimFigure(claim.probe, f"{mechanism}, {number(count)} int3", holds)]
 
 
-def _ratio(label: str, of: str, to: str, bounds: tuple[float | None, float | None], facts: ClaimInputs) -> ClaimFigure:
-    lower, upper = bounds
-    value, base = facts.overheads.get(of), facts.overheads.get(to)
+_Probe = tuple[str, ClaimInputs]
+"""A probe with the figures of its table."""
+
+
+def _ratio(label: str, above: _Probe, below: _Probe, bounds: tuple[float | None, float | None]) -> ClaimFigure:
+    (of, facts), (to, others), (lower, upper) = above, below, bounds
+    value, base = facts.overheads.get(of), others.overheads.get(to)
     if value is None or base is None:
         return ClaimFigure(label, NOTHING, None)
-    if {of, to} & facts.undecided:
+    if of in facts.undecided or to in others.undecided:
         return ClaimFigure(label, UNDECIDED, None)
-    if of not in facts.ranges or to not in facts.ranges:
+    if of not in facts.ranges or to not in others.ranges:
         # Unlike the quotient, the product is also correct for a negative base.
         enough = lower is None or value >= lower * base
         small = upper is None or value <= upper * base
         return ClaimFigure(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
     # Decided if the claim holds, or fails, for every CPU within the ranges.
     text = ratio_figure(value, base)
-    if any(facts.overheads[one] + sum(map(min, facts.ranges[one].values())) <= 0 for one in (of, to)):
+    ranges = facts.ranges[of], others.ranges[to]
+    if any(time + sum(map(min, each.values())) <= 0 for time, each in zip((value, base), ranges, strict=True)):
         return ClaimFigure(label, text, None)
-    least, most = (_extreme(value, base, facts.ranges[of], facts.ranges[to], pick) for pick in (min, max))
+    least, most = (_extreme(value, base, *ranges, pick) for pick in (min, max))
     at_least, at_most = lower or 0.0, upper or inf
     holds = True if at_least <= least and most <= at_most else None
     if most < at_least or least > at_most:
         holds = False
-    is_fit = {of, to} <= facts.fitted
+    is_fit = of in facts.fitted and to in others.fitted
     mark = f" {FIT}" if is_fit else ""
     return ClaimFigure(label, f"{text}{mark} ({least:.2f} to {most:.2f})", holds, is_fit=is_fit)
 
@@ -332,13 +321,9 @@ def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> Out
     measured = [one for one in found if one[1].name in claim.tables]
     names = Counter(panel.name for panel, *_ in measured)
     columns = []
-    is_change = isinstance(claim, ChangeClaim)
-    for compared in _pairs(claim.tables, measured) if is_change else ([one] for one in measured):
-        here = {table.name: inputs for _, table, inputs in compared}
-        published = {table.name: published_inputs(table) for _, table, _ in compared}
-        figures, published_figures = (
-            compare(claim, joined(inputs) if is_change else next(iter(inputs.values()))) for inputs in (here, published)
-        )
+    for compared in _pairs(claim.tables, measured) if isinstance(claim, ChangeClaim) else ([one] for one in measured):
+        figures = compare(claim, *(inputs for *_, inputs in compared))
+        published = compare(claim, *(published_inputs(table) for _, table, _ in compared))
         if clock in claim.undecided:
             figures = [replace(one, holds=None) for one in figures]
         # Panels of the same name differ in kernel or machine.
@@ -346,7 +331,7 @@ def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> Out
             panel.name if names[panel.name] == 1 else f"{panel.name} {panel.first.cpu} {panel.kernel}"
             for panel, *_ in compared
         ]
-        columns.append(Column(" to ".join(labels), list(here), figures, published_figures))
+        columns.append(Column(" to ".join(labels), [table.name for _, table, _ in compared], figures, published))
     return Outcome(claim, columns, clock)
 
 

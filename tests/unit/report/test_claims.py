@@ -50,7 +50,6 @@ from orchestrator.report.claims import (
     assess,
     compare,
     decided_claims,
-    joined,
     published_inputs,
 )
 from orchestrator.results.contract import CellRecord
@@ -73,9 +72,9 @@ def changed(one: CellRecord, **changes: Any) -> CellRecord:
 @pytest.mark.parametrize("name", claims())
 def test_a_claim_holds_for_the_figures_it_was_made_of(name: str) -> None:
     claim = claims()[name]
-    tables = {table: published_inputs(reference_table(f"{claim.document}/{table}")) for table in claim.tables}
-    inputs = [joined(tables)] if isinstance(claim, ChangeClaim) else list(tables.values())
-    judged = [comparison.holds for facts in inputs for comparison in compare(claim, facts) if comparison.judged]
+    tables = [published_inputs(reference_table(f"{claim.document}/{table}")) for table in claim.tables]
+    inputs = [tables] if isinstance(claim, ChangeClaim) else [[one] for one in tables]
+    judged = [comparison.holds for facts in inputs for comparison in compare(claim, *facts) if comparison.judged]
     assert judged
     if claim.by == "lab":
         assert None not in judged  # what a count does may be the opposite of what time does
@@ -355,11 +354,9 @@ def test_a_change_of_modelled_times_is_decided_by_their_bands(after: tuple[float
         }
     )
     middle = sum(after) / 2
-    tables = {
-        "old": ClaimInputs({"kprobe": 100.0}, ranges={"kprobe": {"old": (-1.0, 1.0)}}),
-        "new": ClaimInputs({"kprobe": middle}, ranges={"kprobe": {"new": (after[0] - middle, after[1] - middle)}}),
-    }
-    (figure,) = compare(claim, joined(tables))
+    old = ClaimInputs({"kprobe": 100.0}, ranges={"kprobe": {"old": (-1.0, 1.0)}})
+    new = ClaimInputs({"kprobe": middle}, ranges={"kprobe": {"new": (after[0] - middle, after[1] - middle)}})
+    (figure,) = compare(claim, old, new)
     assert figure.holds is holds
     assert figure.label == "kprobe: new / old"
 
