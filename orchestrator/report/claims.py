@@ -293,11 +293,10 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
         table = panel.reference
         if table is None:
             continue
-        if modelled is None and any(panel.time(cell) for cell in panel.cells):
-            cells = [time for cell in panel.cells if (time := panel.time(cell)) is not None]
-            timed.setdefault(table.document_id, []).append((panel, table, modelled_inputs(cells)))
         if modelled is None:
             groups.setdefault((table.document_id, panel.first.clock), []).append((panel, table, measured_inputs(panel)))
+            if cells := [time for cell in panel.cells if (time := panel.time(cell)) is not None]:
+                timed.setdefault(table.document_id, []).append((panel, table, modelled_inputs(cells)))
         elif cells := [times[cell.id] for cell in panel.cells if cell.id in times]:
             groups.setdefault((table.document_id, "modelled"), []).append((panel, table, modelled_inputs(cells)))
     assessments = []
