@@ -11,7 +11,7 @@ import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -113,13 +113,15 @@ class Attachment:
 
 
 @dataclass(frozen=True)
-class PageFolder:
-    """A folder next to a page for its large files; ``put`` returns the relative link."""
+class Page:
+    """A page's text, and its other files by their names in ``folder``, which is next to it."""
 
-    folder: str
+    text: str
+    folder: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
 
     def put(self, name: str, content: bytes) -> str:
+        """Add a large file, and return the relative link to it."""
         unused, number = name, 1
         while self.files.get(unused, content) != content:
             number += 1
@@ -127,15 +129,6 @@ class PageFolder:
             unused = f"{stem}-{number}{dot}{suffix}"
         self.files[unused] = content
         return f"{self.folder}/{unused}"
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page's text, and its other files by their names in ``folder``."""
-
-    text: str
-    folder: str = ""
-    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 PAGE = "report.html"

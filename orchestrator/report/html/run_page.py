@@ -7,7 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +20,7 @@ from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.claims import Assessment, all_claims, assess
 from orchestrator.report.flame_graph import flame_graph
-from orchestrator.report.html.frame import Attachment, Link, Page, PageFolder, render
+from orchestrator.report.html.frame import Attachment, Link, Page, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
 from orchestrator.report.kind import ReportRegistry, published_overhead, run_tables
 from orchestrator.report.profile_sheets import profile_sheet
@@ -202,7 +202,7 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
         repeat = repeat_command(run.directory, record)
         cells.append(CellPart(record, f"cell-{number}", repeat, links, *_profile(run, record)))
 
-    def text(beside: PageFolder | None) -> str:
+    def text(beside: Page | None) -> str:
         files = list(attachments.values())
         there = {"Tables": tables, "Claims": claims, "Cells": cells, "Guests": made_with.boots, "Files": files}
         return render(
@@ -227,8 +227,8 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
     page = text(None)
     if folder is None or len(page.encode()) <= LARGEST_PAGE:
         return Page(page)
-    beside = PageFolder(folder)
-    return Page(text(beside), folder, beside.files)
+    beside = Page("", folder)
+    return replace(beside, text=text(beside))
 
 
 def _tables(run: Run, registry: ReportRegistry, remarks: list[str]) -> Iterator[tuple[Sheet, Sequence[Markup]]]:
@@ -274,7 +274,7 @@ def _profile(run: Run, record: CellRecord) -> tuple[Sheet | None, str | None]:
     return profile_sheet(profile, {}, listed), flame_graph(profile) if profile.stacks else None
 
 
-def _flames(cell: CellPart, beside: PageFolder | None) -> Markup:
+def _flames(cell: CellPart, beside: Page | None) -> Markup:
     """A cell's flame graph, or a link to it."""
     assert cell.flames is not None  # the template has checked
     if beside is not None:
