@@ -149,7 +149,7 @@ def print_run(run: Run, form: Format, claims: ClaimsLayout = decided_claims, out
 def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: ClaimsLayout, out: Path | None) -> None:
     modelled = modelled_run(run.record, {**known_costs(), **own_costs(costs, run)})
     assessments = assess(run.record, reports(), modelled)
-    claims = [layout(one, run.record.run) for one in assessments]
+    claims = list(map(layout, assessments))
     sentences = modelled_summary(modelled, assessments)
     match form:
         case Format.TABLE:

@@ -271,8 +271,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Assessment:
-    """The verdicts on all claims of a document, on one clock."""
+    """The verdicts on all claims of a document, on one clock, by the run with this id."""
 
+    run: str
     title: str
     outcomes: Sequence[Outcome]
 
@@ -312,7 +313,7 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
             is_timed = claim in ratios and "modelled" not in claim.undecided
             its_times = [one for one in by_time if is_timed and one[1].name in claim.tables]
             judged.append(_outcome(claim, its_times, "modelled") if its_times else _outcome(claim, found, clock))
-        assessments.append(Assessment(title, judged))
+        assessments.append(Assessment(run.run, title, judged))
     return assessments
 
 
@@ -370,18 +371,17 @@ class ClaimsPart:
     sentences: Sequence[str]
 
 
-ClaimsLayout = Callable[[Assessment, str], ClaimsPart]
-"""Lays out a document's claims for the run with this id."""
+ClaimsLayout = Callable[[Assessment], ClaimsPart]
+"""Lays out a document's claims."""
 
 
-def all_claims(assessment: Assessment, run: str = "") -> ClaimsPart:
+def all_claims(assessment: Assessment) -> ClaimsPart:
     """All claims with their figures, decided or not."""
-    del run
     statements = [Statement(one.verdict, one.claim.statement, _grid(one), _remarks(one)) for one in assessment.outcomes]
     return ClaimsPart(assessment.title, statements, [])
 
 
-def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
+def decided_claims(assessment: Assessment) -> ClaimsPart:
     """The claims that the run decides, with the figures of failed ones, and how to decide the others."""
     outcomes = assessment.outcomes
     unknown = [one for one in outcomes if one.verdict in (Verdict.UNKNOWN, Verdict.UNDECIDED)]
@@ -398,7 +398,7 @@ def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
         left_out.append(sentence if reason is None else f"{sentence} {reason}")
     if outcomes:
         clock = " --clock modelled" if all(one.clock == "modelled" for one in outcomes) else ""
-        left_out.append(f"For all figures: {PROGRAM} report {run}{clock} --claims")
+        left_out.append(f"For all figures: {PROGRAM} report {assessment.run}{clock} --claims")
     statements = [
         Statement(
             one.verdict,

@@ -159,7 +159,7 @@ def print_table(
     if not run.cells:
         console.print(NO_CELLS, soft_wrap=True)
         return
-    parts = [claims(assessment, run.run) for assessment in assess(run, registry)]
+    parts = list(map(claims, assess(run, registry)))
     print_sheets(sheets(run, registry), console, parts, summary(run, registry), gap="\n\n")
 
 
@@ -265,7 +265,7 @@ _LINKS = re.compile(r"(https?|ftp)://|www\.", re.IGNORECASE)
 def render_markdown(run: RunRecord, registry: ReportRegistry, claims: ClaimsLayout = decided_claims) -> str:
     """A run's summary, tables and claims as Markdown. Text from a guest cannot become markup, a link or a mention."""
     head = [f"Run `{run.run}`.", *([] if run.cells else [NO_CELLS])]
-    parts = [claims(one, run.run) for one in assess(run, registry)]
+    parts = list(map(claims, assess(run, registry)))
     return render_sheets(run.experiment, sheets(run, registry), parts, summary(run, registry), head)
 
 

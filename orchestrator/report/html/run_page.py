@@ -154,7 +154,7 @@ def sheets_page(
     """A page of these tables and claims, below the sentences of ``summary``."""
     links = [Link("#tables", "Tables"), *([Link("#claims", "Claims")] if assessments else [])]
     return render(
-        "sheets.html.j2", title, links, findings=summary, sheets=sheets, claims=[all_claims(one) for one in assessments]
+        "sheets.html.j2", title, links, findings=summary, sheets=sheets, claims=list(map(all_claims, assessments))
     )
 
 
@@ -190,7 +190,7 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
     attachments: dict[str, Attachment] = {}
     remarks: list[str] = []
     tables = list(_tables(run, registry, remarks))
-    claims = [all_claims(one) for one in assess(run.record, registry)]
+    claims = list(map(all_claims, assess(run.record, registry)))
     cells: list[CellPart] = []
     for number, record in enumerate(run.record.cells, 1):
         history = context.history(record.id)

@@ -394,7 +394,7 @@ def test_a_ratio_s_extremes_are_those_of_all_corners_of_the_ranges(
 
 def test_undecided_claims_are_counted_with_their_reasons() -> None:
     (assessment,) = assess(run(*jumped_to(BEFORE, fexit=216), *jumped_to(AFTER, fexit=196)), reports())
-    part = decided_claims(assessment, "any")
+    part = decided_claims(assessment)
     assert [one.verdict for one in part.statements] == [Verdict.HOLDS]
     assert any("1 of 4 claims. The gain is the return stack buffer's" in sentence for sentence in part.sentences)
 

@@ -37,7 +37,7 @@ def printed(*tables: str) -> str:
     file = io.StringIO()
     console = Console(file=file, width=100)
     assessments = assess(record, reports(), modelled)
-    parts = [all_claims(one, record.run) for one in assessments]
+    parts = [all_claims(one) for one in assessments]
     print_sheets(modelled_sheets(modelled), console, parts, modelled_summary(modelled, assessments))
     return file.getvalue()
 
@@ -146,7 +146,7 @@ def _documented(cell: ModelledCell) -> str:
 def test_markdown_has_the_same_words() -> None:
     record, modelled = modelled_tables("list12")
     assessments = assess(record, reports(), modelled)
-    parts = [decided_claims(one, record.run) for one in assessments]
+    parts = [decided_claims(one) for one in assessments]
     text = render_sheets("an experiment", modelled_sheets(modelled), parts, modelled_summary(modelled, assessments))
     check_golden("modelled.md", text)
 

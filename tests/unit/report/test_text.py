@@ -282,7 +282,7 @@ def test_any_run_has_at_most_three_lines(drawn: list[CellRecord]) -> None:
 )
 def test_the_command_that_is_to_decide_claims_measures_all_of_their_tables(record: RunRecord, document: str) -> None:
     (assessment,) = assess(record, reports())
-    (sentence,) = (one for one in decided_claims(assessment, record.run).sentences if "need other tables" in one)
+    (sentence,) = (one for one in decided_claims(assessment).sentences if "need other tables" in one)
     program, command, config, *options = sentence.partition(": ")[2].split()
     assert [program, command] == ["orchestrator", "run"]
     overrides = [option for option in options if option != "--set"]
