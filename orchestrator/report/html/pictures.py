@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 
 from markupsafe import Markup
@@ -176,18 +176,15 @@ class Level:
 
 def levels(steps: Steps) -> Sequence[Level]:
     """The levels of a history between its steps."""
-    numbers, unit = steps.history.numbers, steps.history.unit
-    places = {point.run: at for at, (point, _) in enumerate(numbers)}
-    ends = [0, *(places[step.after.run] for step in steps.found), len(numbers)]
-    texts = ["", *(signed_figure(step.change, unit) for step in steps.found)]
-    found = []
-    for (start, end), text in zip(pairwise(ends), texts, strict=True):
-        between = numbers[start:end]
-        if between:
-            # Extended to the next step, because a gap would look like missing runs.
-            last = numbers[end][0] if end < len(numbers) else between[-1][0]
-            found.append(Level(_when(between[0][0]), _when(last), median([value for _, value in between]), text))
-    return found
+    numbers, found = steps.history.numbers, steps.found
+    if not numbers:
+        return []
+    begins = [_when(numbers[0][0]), *(_when(step.after) for step in found)]
+    # Extended to the next step, because a gap would look like missing runs.
+    ends = [*begins[1:], _when(numbers[-1][0])]
+    values = [found[0].old, *(step.new for step in found)] if found else [median([value for _, value in numbers])]
+    texts = ["", *(signed_figure(step.change, steps.history.unit) for step in found)]
+    return list(map(Level, begins, ends, values, texts))
 
 
 def bounds(history: History, point: Point) -> Interval | None:
