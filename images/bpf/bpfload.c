@@ -5,9 +5,13 @@
 //                                          of this name, and says of each ID NAME SECTION
 //   bpfload stacks OBJECT [NAME]           says of each BYTES[+BYTES...] NAME: the stack of the program and of the functions
 //                                          that it calls, as the verifier has found; attaches none
+//   bpfload lines                          of all loaded programs with type information: "code ADDRESS BYTES" for each
+//                                          function that the kernel has compiled, then "line ADDRESS NUMBER FILE\tTEXT";
+//                                          none where it shows no addresses (kptr_restrict)
 //
 // Removing the folder detaches them. The words of libbpf and of the kernel's verifier go to stderr.
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <limits.h>
@@ -16,11 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { LOG_STATS = 4, STATS_SIZE = 4096 };	// BPF_LOG_STATS of include/linux/bpf_verifier.h
 // print_verification_stats() of kernel/bpf/verifier.c: "stack depth 16+8", on Linux 7.3 "stack depth max 32"
 #define STACK_DEPTH "stack depth "
 #define OF_ALL "max "
+// Of one program: lines and functions, and bytes of a file's path and a line's text.
+enum { MOST_LINES = 1 << 14, MOST_FUNCTIONS = 256, LONGEST_PATH = 1000, LONGEST_TEXT = 200 };
 
 static int say(enum libbpf_print_level level, const char *format, va_list arguments)
 {
@@ -157,6 +164,56 @@ static int show_stacks(const char *file, const char *name)
 	return 0;
 }
 
+static int length_to(const char *text, const char *ends, size_t most)
+{
+	return (int)(strcspn(text, ends) < most ? strcspn(text, ends) : most);
+}
+
+static void show_lines_of(int fd)
+{
+	static struct bpf_line_info lines[MOST_LINES];
+	static __u64 addresses[MOST_LINES], starts[MOST_FUNCTIONS];
+	static __u32 sizes[MOST_FUNCTIONS];
+	struct bpf_prog_info info = {
+		.nr_line_info = MOST_LINES, .line_info_rec_size = sizeof(lines[0]), .line_info = (unsigned long)lines,
+		.nr_jited_line_info = MOST_LINES, .jited_line_info_rec_size = sizeof(addresses[0]),
+		.jited_line_info = (unsigned long)addresses,
+		.nr_jited_ksyms = MOST_FUNCTIONS, .jited_ksyms = (unsigned long)starts,
+		.nr_jited_func_lens = MOST_FUNCTIONS, .jited_func_lens = (unsigned long)sizes,
+	};
+	__u32 size = sizeof(info);
+	struct btf *names;
+
+	// The kernel takes back the places of what it does not show, and says how many there are in all.
+	if (bpf_obj_get_info_by_fd(fd, &info, &size) || !info.jited_line_info || !info.jited_ksyms ||
+	    info.nr_jited_line_info > MOST_LINES || info.nr_jited_ksyms > MOST_FUNCTIONS)
+		return;
+	names = btf__load_from_kernel_by_id(info.btf_id);
+	for (__u32 i = 0; names && i < info.nr_jited_ksyms; i++)
+		printf("code %llu %u\n", starts[i], sizes[i]);
+	for (__u32 i = 0; names && i < info.nr_jited_line_info; i++) {
+		const char *file = btf__name_by_offset(names, lines[i].file_name_off) ?: "";
+		const char *text = btf__name_by_offset(names, lines[i].line_off) ?: "";
+
+		printf("line %llu %u %.*s\t%.*s\n", addresses[i], BPF_LINE_INFO_LINE_NUM(lines[i].line_col),
+		       length_to(file, "\t\n", LONGEST_PATH), file, length_to(text, "\n", LONGEST_TEXT), text);
+	}
+	btf__free(names);
+}
+
+// Of all programs: an attached one may call others (tail calls).
+static int show_lines(void)
+{
+	for (__u32 id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
+		int fd = bpf_prog_get_fd_by_id(id);
+
+		if (fd >= 0)
+			show_lines_of(fd);
+		close(fd);
+	}
+	return 0;
+}
+
 static int attach(const char *folder, const char *file, const char *name)
 {
 	struct bpf_object *object = loaded(file, name, folder);
@@ -192,5 +249,7 @@ int main(int count, char **words)
 		return attach(words[2], words[3], words[4]);
 	if (strcmp(command, "stacks") == 0 && (count == 3 || count == 4))
 		return show_stacks(words[2], words[3]);
-	return fail("attach FOLDER OBJECT [NAME], or stacks OBJECT [NAME]", "", 0);
+	if (strcmp(command, "lines") == 0 && count == 2)
+		return show_lines();
+	return fail("attach FOLDER OBJECT [NAME], stacks OBJECT [NAME], or lines", "", 0);
 }

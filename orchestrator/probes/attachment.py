@@ -26,6 +26,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_same, check_untouched
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.results.stored_profile import CellProfile
 
 
 @contextlib.contextmanager
@@ -169,6 +170,10 @@ class Attachment(ABC):
     def facts(self) -> Mapping[str, int | str]:
         """Parameters of the cell that only the armed probe knows."""
         return {}
+
+    def with_code_lines(self, profile: CellProfile) -> CellProfile:
+        """A profile of calls that hit the probe, with the source lines of the code that the kernel generated for it."""
+        return profile
 
     def detour(self, seen: Observation) -> str | None:
         """The range of the detour buffer that the jump at the probe point leads into; None without one."""

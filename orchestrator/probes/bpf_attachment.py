@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +41,7 @@ from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import BPF_TRAMPOLINE, check_trampoline, event_number
 from orchestrator.results.parameters import ATTACHED, BPF_SECTION, BPF_STACK, BPFTRACE
+from orchestrator.results.stored_profile import CellProfile, CodeLine
 
 
 @contextlib.contextmanager
@@ -273,6 +275,9 @@ _AT_FUNCTION = re.compile(
 _ATTACHED_PROGRAM = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})")
 _STACKS = re.compile(r"^(\d{1,5}(?:\+\d{1,5}){0,300}) ([A-Za-z_]\w{0,127})$", re.MULTILINE)
 _LONGEST_STACKS = 1 << 16
+_CODE = re.compile(r"code (\d{1,20}) (\d{1,7})")
+_LINE = re.compile(r"line (\d{1,20}) (\d{1,7}) ([^\t]{1,1000})\t(.{0,200})", re.DOTALL)
+_LONGEST_LINES = 16 << 20
 _LONGEST_PHRASE = 200
 """Characters of a cell's parameter."""
 _WITHOUT_OTHERS = "bpfload: once more, without the others\n"
@@ -360,6 +365,31 @@ class ObjectAttachment(UserBpfAttachment):
         found = _STACKS.findall(said[:_LONGEST_STACKS])
         stacks = [sum(map(int, one.split("+"))) for one, name in found if name in {own.name for own in self._programs}]
         return {**super().facts(), **({BPF_STACK: max(stacks)} if stacks else {})}
+
+    def with_code_lines(self, profile: CellProfile) -> CellProfile:
+        made = (symbol for symbol in profile.symbols if symbol.place == "generated")
+        executed = [one.offset for symbol in made for one in symbol.instructions]
+        lines = code_lines(self._guest.succeed([_LOADER, "lines"]).stdout, executed) if executed else ()
+        return profile.model_copy(update={"code_lines": tuple(lines)})
+
+
+def code_lines(said: bytes, executed: Collection[int]) -> Sequence[CodeLine]:
+    """The lines of the loaded functions that were ``executed``, if they have any. Raises EvidenceError."""
+    rows = said[:_LONGEST_LINES].decode(errors="ignore").split("\n")
+    codes = [range(int(one[1]), int(one[1]) + int(one[2])) for one in map(_CODE.fullmatch, rows) if one]
+    lines = [CodeLine(int(one[1]), int(one[2]), one[3], one[4].strip()) for one in map(_LINE.fullmatch, rows) if one]
+    is_whole = len(said) <= _LONGEST_LINES and not rows[-1] and len(codes) + len(lines) == len(rows) - 1
+    if not is_whole or any(code.stop >= 1 << 64 for code in codes):
+        raise EvidenceError("the guest does not say the source lines of BPF programs", detail=_last("\n".join(rows)))
+    # Of several lines at an address the last has the instruction: the compiler left out those of the others.
+    places, by_address = sorted(executed), {line.address: line for line in lines}
+    starts, found = sorted(by_address), dict[int, CodeLine]()
+    for code in codes:
+        if bisect_left(places, code.start) < bisect_left(places, code.stop):
+            own = starts[bisect_left(starts, code.start) : bisect_left(starts, code.stop)]
+            found |= {at: by_address[at] for at in own}
+            found.setdefault(code.stop, CodeLine(code.stop))
+    return [found[at] for at in sorted(found)] if any(line.file for line in found.values()) else []
 
 
 def _chosen(kind: ProbeKind) -> Sequence[str]:

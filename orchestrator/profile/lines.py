@@ -9,6 +9,7 @@ import json
 import posixpath
 import re
 import sys
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -32,10 +33,11 @@ from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.plain_text import cut, plain_line, plain_text
 from orchestrator.process import run
 from orchestrator.profile.difference import not_executed
+from orchestrator.profile.places import GENERATED
 from orchestrator.report.sheet import number as shown_number
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import BootModule, origin_of
-from orchestrator.results.stored_profile import CellProfile, Instruction, Place, SymbolProfile, stem
+from orchestrator.results.stored_profile import CellProfile, Instruction, Place, SymbolProfile, load_profile, stem
 
 # Of 1,000 addresses in Debian's vmlinux of 6.1 (633 MB), with inlined frames: drgn 0.3.0 needs 0.6 s, llvm-symbolizer
 # 14 0.5 to 1 s, addr2line 2.40 2 to 5 s, eu-addr2line 0.188 5 s. drgn alone also reads a module's file, in which
@@ -138,6 +140,11 @@ class SourceLines:
             return f"arch/x86/{path.partition('/arch/x86/')[2]}"
         return next((path.removeprefix(root) for root in self._roots if path.startswith(root)), path)
 
+    def text(self, file: str, line: int) -> str:
+        """A line without its indentation; empty if the source is not on this host."""
+        texts = source_text(file)
+        return texts[line - 1].strip() if line <= len(texts) else ""
+
     def _read(self, addresses: Sequence[int]) -> list[tuple[Frame, ...]]:
         if importlib.util.find_spec("drgn") is None:
             raise HostError("source lines need drgn, which is not installed", hint="pip install 'probe-lab[source]'")
@@ -161,8 +168,65 @@ class SourceLines:
         return [tuple(frame for frame in frames if frame.line) for frames in found]
 
 
-Sources = Mapping[str | None, SourceLines]
-"""The lines of a cell's code: by module's name, None for the kernel."""
+class CodeLines:
+    """The source lines of generated code, at its addresses: a user's BPF programs, of which the kernel knows the lines.
+
+    A source file is read only if it has the measured lines: at its path, or the copy in a run's ``kept`` folders.
+    """
+
+    def __init__(self, profile: CellProfile, kept: Sequence[Path] = ()) -> None:
+        self._lines, self._addresses = profile.code_lines, [one.address for one in profile.code_lines]
+        texts: dict[str, dict[int, str]] = defaultdict(dict)
+        for one in self._lines:
+            if one.line:
+                texts[one.file][one.line] = one.text
+        folders = sorted({posixpath.dirname(file) for file in texts if posixpath.isabs(file) and file.endswith(".c")})
+        self._files: dict[str, str] = {}
+        self._titles: dict[str, str] = {}
+        self._texts: dict[str, Mapping[int, str]] = {}
+        for file, own in texts.items():
+            parts = [posixpath.relpath(file, folder) for folder in folders if posixpath.isabs(file)]
+            title = next((part for part in parts if not part.startswith("../")), file)
+            copies = [str(folder / part.replace("..", "_")) for folder in kept for part in parts]
+            found = next((place for place in (file, *copies) if _has_lines(place, own)), title.lstrip("/"))
+            self._files[file], self._titles[found], self._texts[found] = found, title, own
+
+    def frames(self, addresses: Iterable[int]) -> Mapping[int, tuple[Frame, ...]]:
+        """The line of each address, of a function that the symbol names; none if it has no line."""
+        found = {address: self._lines[max(0, bisect_right(self._addresses, address) - 1)] for address in addresses}
+        return {
+            address: (Frame("", self._files[one.file], one.line),) if one.line and one.address <= address else ()
+            for address, one in found.items()
+        }
+
+    def lines_of(self, *parts: range) -> Mapping[int, tuple[Frame, ...]]:
+        """The line of each address at which one begins."""
+        return self.frames(self._addresses)
+
+    def parts_of(self, symbol: SymbolProfile) -> Sequence[range]:
+        """All of the code: a profile has the lines of no function that was not executed."""
+        return [range(self._addresses[0], self._addresses[-1])]
+
+    def start_of(self, symbol: SymbolProfile) -> int:
+        return symbol.address
+
+    def check(self, symbols: Sequence[SymbolProfile]) -> None:
+        """The kernel that executed the code has said its lines."""
+
+    def title(self, file: str) -> str:
+        return self._titles[file]
+
+    def text(self, file: str, line: int) -> str:
+        return self._texts[file].get(line, "")
+
+
+def _has_lines(file: str, texts: Mapping[int, str]) -> bool:
+    lines = dict(enumerate(map(str.strip, source_text(file)), 1))
+    return all(text and lines.get(number, "").startswith(text) for number, text in texts.items())
+
+
+Sources = Mapping[str | None, SourceLines | CodeLines]
+"""The lines of a cell's code: by module's name, None for the kernel, GENERATED for a user's BPF programs."""
 
 
 def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spec: KernelSpec) -> Sources:
@@ -177,8 +241,11 @@ def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spe
     if sha256_of(kernel.image) != boot.kernel.image_sha256:
         what = f"kernel {spec.name} is another build's than that of the run"
         raise NoDebugInfoError(what, where=str(kernel.image), hint="measure the cell again")
-    found: dict[str | None, SourceLines] = {}
+    found: dict[str | None, SourceLines | CodeLines] = {}
     failures: list[LabError] = []
+    if cell.profile is not None and (profile := load_profile(directory, cell)).code_lines:
+        keys = [one.key[:8] for one in boot.inputs.get(cell.id, {}).values() if one.key.isalnum()]
+        found[GENERATED] = CodeLines(profile, [one for key in keys for one in (directory / "sources").glob(f"*-{key}")])
     modules = [module for name, module in boot.modules.items() if name.partition(": ")[0] == cell.id]
     for recorded in (*modules, None):
         try:
@@ -245,9 +312,7 @@ def by_line(profile: CellProfile, sources: Sources) -> LineCounts:
             line = Line("", 0, "", symbol.title)
             if of is not None and frames:
                 function, path, number = frames[0]
-                texts = source_text(path)
-                text = texts[number - 1].strip() if number <= len(texts) else ""
-                line = Line(of.title(path), number, function, symbol.title, path, text)
+                line = Line(of.title(path), number, function or symbol.name, symbol.title, path, of.text(path, number))
             found[line].append(one)
     return found
 
@@ -319,11 +384,11 @@ def annotated_lines(cells: Sequence[tuple[CellProfile, LineCounts]], function: s
             _by_function(lines).items(), key=lambda one: one[0][1] not in one[0][2]
         ):
             of = {line.line: sum(one.executed for one in counts[line]) / profile.calls for line in own}
-            source = source_text(own[0].path)
+            source, known = source_text(own[0].path), {line.line: line.text for line in own}
             texts += ["", f"{name} in {symbol}, {file}" if file else f"{NO_LINE} {symbol}"]
             for number in range(min(of), max(of) + 1) if max(of) <= len(source) else sorted(of):
                 count = shown_number(of[number]) if number in of else ""
-                text = source[number - 1] if 0 < number <= len(source) else ""
+                text = source[number - 1] if 0 < number <= len(source) else known.get(number, "")
                 texts.append(f"{count:>8} {number or '':>6}  {text}".rstrip())
     if not texts:
         raise not_executed([profile for profile, _ in cells], function)
@@ -362,11 +427,12 @@ def coverage(profile: CellProfile, sources: Sources) -> Mapping[str, Mapping[int
 
 def _located(
     profile: CellProfile, sources: Sources, *, is_whole: bool = False
-) -> Iterator[tuple[SymbolProfile, SourceLines | None, Sequence[tuple[Instruction, tuple[Frame, ...]]]]]:
+) -> Iterator[tuple[SymbolProfile, SourceLines | CodeLines | None, Sequence[tuple[Instruction, tuple[Frame, ...]]]]]:
     """Each symbol with its source, and its executed instructions with their frames; whole functions are read."""
 
-    def source(symbol: SymbolProfile) -> SourceLines | None:
-        return sources.get(symbol.module) if symbol.place in ("kernel", "module") else None
+    def source(symbol: SymbolProfile) -> SourceLines | CodeLines | None:
+        key = GENERATED if symbol.place == "generated" else symbol.module
+        return None if symbol.place == "user" else sources.get(key)
 
     for one in sources.values():  # all at once: reading a kernel's file takes a fifth of a second
         symbols = [symbol for symbol in profile.symbols if source(symbol) is one]

@@ -172,6 +172,19 @@ class SymbolProfile(Record):
         return self.title if self.module is None else f"{self.name} [{self.module}+{self.address:#x}]"
 
 
+class CodeLine(NamedTuple):
+    """A source line of generated code, from ``address`` up to the next one's; without a file it ends a function.
+
+    ``file`` is the path in the type information (BTF), ``text`` what the line began with when it was compiled. The
+    compiler leaves some instructions without a line: 0.
+    """
+
+    address: Offset
+    line: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
+    file: Annotated[str, Field(max_length=4096)] = ""
+    text: Annotated[str, Field(max_length=200)] = ""
+
+
 class CellProfile(Record):
     """The instructions of ``calls`` calls of a cell, the largest symbol first.
 
@@ -193,6 +206,8 @@ class CellProfile(Record):
 
     Under a module's name those of its own text, by offset in it; under "" all others.
     """
+    code_lines: tuple[CodeLine, ...] = ()
+    """The source lines of a user's BPF programs, by address."""
 
     @property
     def executed(self) -> int:
@@ -285,7 +300,8 @@ def file_name(cell: str) -> str:
 def write_profile(profile: CellProfile, file: Path) -> str:
     """Write a profile, and return its digest. Raises HostError if the disk is full."""
     # Without the time, equal profiles are equal files.
-    content = gzip.compress(profile.model_dump_json().encode(), mtime=0)
+    text = profile.model_dump_json(exclude=None if profile.code_lines else {"code_lines"})
+    content = gzip.compress(text.encode(), mtime=0)
     with storage_faults(file):
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(content)

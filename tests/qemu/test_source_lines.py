@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,39 @@ static inline void add(int count)
 LINE = "\t\ttotal += i;"
 MISTAKE = "\t\ttotal += total * i / 3;"
 """In the place of ``LINE``, two lines further down."""
+OPENS = """\
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+struct {
+\t__uint(type, BPF_MAP_TYPE_HASH);
+\t__uint(max_entries, 64);
+\t__type(key, __u32);
+\t__type(value, __u64);
+} opens SEC(".maps");
+
+static __attribute__((noinline)) void add_one(__u64 *count)
+{
+\t__sync_fetch_and_add(count, 1);
+}
+
+SEC("fentry/do_sys_openat2")
+int on_open(void *context)
+{
+\t__u32 pid = bpf_get_current_pid_tgid() >> 32;
+\t__u64 first = 1, *count = bpf_map_lookup_elem(&opens, &pid);
+
+\tif (count)
+\t\tadd_one(count);
+\telse
+\t\tbpf_map_update_elem(&opens, &pid, &first, BPF_ANY);
+\treturn 0;
+}
+"""
 HANDLER = "static int kprobe_func(struct kprobe *kp, struct pt_regs *regs)\n{\n"
 
 
@@ -130,3 +164,56 @@ def check_sums(command: CommandLine, folder: Path, kernel: str) -> dict[str, flo
         assert without < 0.05 * float(values[cell] or 0)  # the program, and generated code
     assert any(name.startswith("arch/x86/kernel/kprobes/core.c:") for name in lines)
     return lines
+
+
+@pytest.mark.nightly("a guest of each kernel with a BPF program of the user's, as a source and as an object")
+@pytest.mark.parametrize("kernel", ["debian-amd64", "debian-amd64@7.3"])
+def test_the_lines_of_a_bpf_program(command: CommandLine, tmp_path: Path, kernel: str) -> None:
+    source, compiled = tmp_path / "opens.bpf.c", tmp_path / "built.o"
+    source.write_text(OPENS)
+    clang: list[str | Path] = [
+        "clang",
+        "-g",
+        "-O2",
+        "-target",
+        "bpf",
+        "-I/usr/include/x86_64-linux-gnu",
+        "-c",
+        source,
+        "-o",
+        compiled,
+    ]
+    subprocess.run(clang, check=True)
+    done = command.run("cost", source, compiled, "--kernels", kernel)
+    assert done.returncode == 0, done.stderr
+    numbers = {text.strip(): number for number, text in enumerate(OPENS.splitlines(), 1)}
+
+    for cell in ("latest:*/opens.bpf.c*", "latest:*/built.o*"):
+        (by_symbol,) = as_json(command, cell)
+        (by_line,) = as_json(command, cell, "--lines", "--offline")
+        lines = {one["name"]: one["instructions"] for one in by_line["symbols"]}
+        assert sum(Fraction(str(one)) for one in lines.values()) == Fraction(str(by_symbol["instructions"]))
+        for function in ("BPF program on_open", "BPF program add_one"):
+            own = {name: count for name, count in lines.items() if name.endswith(f" {function}")}
+            (whole,) = (one["instructions"] for one in by_symbol["symbols"] if one["name"] == function)
+            assert sum(Fraction(str(one)) for one in own.values()) == Fraction(str(whole))
+            assert own.pop(f"(no line) {function}", 0) <= 0.2 * whole  # the compiler names none of some instructions
+            assert own.keys() <= {f"opens.bpf.c:{number} {function}" for number in range(1, OPENS.count("\n") + 1)}
+        assert lines[f"opens.bpf.c:{numbers['if (count)']} BPF program on_open"] >= 1
+        assert lines[f"opens.bpf.c:{numbers['__sync_fetch_and_add(count, 1);']} BPF program add_one"] >= 1
+
+        annotated = command.run("profile", cell, "--annotate", "BPF program on_open", "--lines", "--offline")
+        assert annotated.returncode == 0, annotated.stderr
+        assert any(
+            row.split()[1:] == [str(numbers["if (count)"]), "if", "(count)"] for row in annotated.stdout.split("\n")
+        )
+        tracefile = tmp_path / "own.info"
+        assert command.run("profile", cell, "--lcov", tracefile, "--offline").returncode == 0
+        (record,) = (one for one in tracefile.read_text().split("end_of_record\n") if f"SF:{source}\n" in one)
+        assert f"DA:{numbers['bpf_map_update_elem(&opens, &pid, &first, BPF_ANY);']},0\n" in record
+
+    # A source that was changed since is not printed as the measured one: the run's copy is.
+    source.write_text(OPENS.replace("if (count)", "if (first)"))
+    words = ["profile", "latest:*/opens*", "--annotate", "BPF program on_open", "--lines", "--offline"]
+    annotated = command.run_apart(*words)
+    assert "\tif (count)" in annotated.stdout

@@ -69,11 +69,12 @@ class _CountedGuest:
         hits, others = attachment.counts(Called("program", 1, frozenset()))
         return run, hits + (others or 0), ()
 
-    def stored(self, counted: CountedWork) -> ProfileEvidence:
+    def stored(self, counted: CountedWork, attachment: Attachment | None = None) -> ProfileEvidence:
         assert self.work.profile is not None
         calls = len(counted.regions)
         profile = self.counter.profile_work(counted, self.work.cell.id, calls=calls, unit="run")
-        return stored(profile, self.work.profile, counted)
+        lined = profile if attachment is None else attachment.with_code_lines(profile)
+        return stored(lined, self.work.profile, counted)
 
 
 def _entries(run: Region, address: int) -> int:
@@ -101,8 +102,8 @@ def probed_runs(work: Work, program: WholeProgram) -> tuple[Figures, Proof]:
     with armed_probe(work) as armed:
         counted = guest.runs(work.cell.repeats)
         armed.check_same("while the runs were counted")
-        places, profile = guest.counter.places(), guest.stored(counted)
         attachment = armed.attachment
+        places, profile = guest.counter.places(), guest.stored(counted, attachment)
         run, hits, entered = without_skips(lambda: guest.counted_hits(attachment))
         entries = _entries(run, work.point.address)
         int3 = sum(one.executed for code, one in run.counts.items() if code.code == f"{INT3_BYTE:02x}")

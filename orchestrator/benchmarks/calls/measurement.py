@@ -422,13 +422,13 @@ def _counted(work: Work, measured: Measurement, armed: Armed | None) -> Counts:
                 )
                 executed = None if measured.varies else executed_classes(profile)
                 entries = None if module is None else Entries.of(profile.symbols, module, profile.calls)
-                evidence = None if work.profile is None else stored(profile, work.profile)
                 if work.profile is not None and "order" in work.cell.profile:
                     counter.timeline(mark, marked.timed, profile, workload.program).write(work.profile)
             if measured.varies or float(profile.per_call(profile.executed)) == measured.samples[0]:
                 break
-    if evidence is None:
+    if work.profile is None:
         return Counts(executed=executed, entries=entries)
+    evidence = stored(profile if armed is None else armed.attachment.with_code_lines(profile), work.profile)
     if "purposes" in work.cell.profile:
         mechanism = "none" if armed is None else mechanism_seen(work.kind, armed.attachment.point, armed.seen)
         evidence = evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})

@@ -13,6 +13,8 @@ from typing import cast
 
 import pytest
 from guest_with_files import guest_with
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.catalog.probes import probe_kind, probes
 from orchestrator.errors import EvidenceError, GuestHang, HitSkipped
@@ -23,18 +25,21 @@ from orchestrator.probes import bpf_program as module
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_attachment import (
     BpfAttachment,
+    ObjectAttachment,
     UserBpfAttachment,
     UserBpfProgram,
     _attach,
     _placed,
     _Process,
     check_all_kept,
+    code_lines,
     written,
 )
 from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, ProgramInfo, Target, Witness, attached_by
 from orchestrator.probes.place import Place, UserPoint
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.results.stored_profile import CellProfile, CodeLine, Instruction, SymbolProfile
 
 
 def program(printed: bytes) -> BpfProgram:
@@ -452,3 +457,75 @@ def test_the_sections_of_many_programs_are_one_phrase() -> None:
     attached = UserBpfAttachment(guest, probes()["kprobe"], cast("Place", SimpleNamespace(point=POINT)), each)
     sections = str(attached.facts()["bpf_section"])
     assert (len(sections), sections[:36]) == (200, "kprobe/function_0, kprobe/function_1")
+
+
+SAID = (
+    b"code 1000 40\ncode 2000 8\n"
+    b"line 1000 12 /src/x.bpf.c\t  int f(void)\nline 1010 0 /src/x.bpf.c\t\n"
+    b"line 1020 14 /src/a b.h\tx = \xc3\xa9;\t// y\n"
+    b"line 1020 15 /src/x.bpf.c\treturn x;\nline 1040 16 /src/x.bpf.c\tbehind the code\n"
+    b"line 2000 7 /src/x.bpf.c\tg();\n"
+)
+LINES = [
+    CodeLine(1000, 12, "/src/x.bpf.c", "int f(void)"),
+    CodeLine(1010, 0, "/src/x.bpf.c"),
+    CodeLine(1020, 15, "/src/x.bpf.c", "return x;"),
+    CodeLine(1040),
+]
+
+
+def test_the_lines_of_the_functions_that_were_executed() -> None:
+    assert code_lines(SAID, [1039]) == LINES
+    assert code_lines(SAID, [1003, 2007]) == [*LINES, CodeLine(2000, 7, "/src/x.bpf.c", "g();"), CodeLine(2008)]
+    assert code_lines(SAID, [999, 1040]) == []
+    assert code_lines(b"", [1000]) == []
+    assert code_lines(b"code 1000 40\n", [1000]) == []  # a kernel that shows no lines
+    assert code_lines(SAID.replace(b"line 1020 15", b"line 1021 15"), [1000])[2].text == "x = é;\t// y"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        SAID[:-1],
+        SAID + b"\n",
+        SAID + b"code -1 40\n",
+        SAID + b"code 18446744073709551615 40\n",
+        SAID + b"line 1000 12 /src/x.bpf.c\n",
+        SAID + b"line 1000 12 " + b"x" * 1001 + b"\t\n",
+        SAID + b"line 1000 12 x\t" + b"x" * 201 + b"\n",
+        SAID + b"line 1000 12 x\t\n" * (1 << 20),
+    ],
+)
+def test_lines_that_the_loader_cannot_have_said_are_refused(said: bytes) -> None:
+    with pytest.raises(EvidenceError, match=r"^the guest does not say the source lines of BPF programs\b"):
+        code_lines(said, [1000])
+
+
+WORDS = st.sampled_from([b"line", b"code", b" ", b"\t", b"1000", b"40", b"/x.c", b"\xff", b"9" * 20, b"\n"])
+
+
+@given(st.lists(WORDS, max_size=12).map(b"".join) | st.binary(max_size=60), st.lists(st.integers(0, 2000), max_size=4))
+def test_lines_in_any_words_are_refused_or_make_a_profile(said: bytes, executed: list[int]) -> None:
+    with contextlib.suppress(EvidenceError):
+        found = code_lines(SAID + said, executed)
+        symbol = SymbolProfile(name="f", place="generated", address=0, instructions=())
+        made = CellProfile(
+            cell="m/k/p", arch="x86_64", calls=1, has_details=False, symbols=(symbol,), code_lines=tuple(found)
+        )
+        assert CellProfile.model_validate_json(made.model_dump_json()) == made
+
+
+def test_only_generated_code_is_asked_for_its_lines() -> None:
+    kind = probes()["kprobe"]
+    guest = guest_with({}, printed=SAID)
+    attached = ObjectAttachment(guest, kind, cast("Place", SimpleNamespace(point=POINT)), [])
+
+    def lined(place: str) -> tuple[CodeLine, ...]:
+        symbol = SymbolProfile.model_validate(
+            {"name": "f", "place": place, "address": 0, "instructions": (Instruction(1000, "90", 1),)}
+        )
+        profile = CellProfile(cell="m/k/p", arch="x86_64", calls=1, has_details=False, symbols=(symbol,))
+        return attached.with_code_lines(profile).code_lines
+
+    assert lined("generated") == tuple(LINES)
+    assert lined("user") == ()

@@ -26,9 +26,11 @@ from orchestrator.files import sha256_of
 from orchestrator.process import Finished
 from orchestrator.profile import lines as subject
 from orchestrator.profile.lines import (
+    CodeLines,
     Frame,
     Line,
     SourceLines,
+    Sources,
     annotated_lines,
     by_line,
     coverage,
@@ -36,13 +38,18 @@ from orchestrator.profile.lines import (
     stored_sources,
     with_lines,
 )
+from orchestrator.profile.places import GENERATED
 from orchestrator.report.lcov import lcov_text
 from orchestrator.results.stored_profile import (
+    FOLDER,
     CellProfile,
+    CodeLine,
     Instruction,
     ProfileDifference,
     SymbolProfile,
     difference,
+    file_name,
+    write_profile,
 )
 
 SOURCE = """\
@@ -297,3 +304,128 @@ def test_a_reader_that_says_anything(answer: str, status: int) -> None:
 
 
 CODE = KernelCode([], b"", 8, [], {}, is_module=True)
+
+
+BPF = """\
+static __noinline void add(void)
+{
+\ttotal += 1;
+}
+int f(void)
+{
+\tif (total)
+\t\tadd();
+\telse
+\t\ttotal = 9;
+\treturn 0;
+}
+"""
+
+
+def bpf_lines(file: str) -> list[CodeLine]:
+    """The lines of add() at 100 to 110, and of f() at 200 to 240; at 212 the compiler names none."""
+    numbers = {100: 1, 104: 3, 110: None, 200: 5, 208: 7, 212: 0, 216: 8, 224: 10, 232: 11, 240: None}
+    texts = ["", *(text.strip() for text in BPF.splitlines())]
+    return [CodeLine(at) if n is None else CodeLine(at, n, file, texts[n]) for at, n in numbers.items()]
+
+
+def bpf_profile(file: str) -> CellProfile:
+    """Three calls of f(), which call add(), of a trampoline, and of a function of f()'s name that has no lines."""
+
+    def symbol(name: str, *addresses: int) -> SymbolProfile:
+        instructions = tuple(Instruction(at, "90", 3) for at in addresses)
+        return SymbolProfile(name=name, place="generated", address=0, instructions=instructions)
+
+    symbols = (
+        symbol("BPF program f", 50, 200, 204, 208, 212, 216, 220, 232, 236, 240),
+        symbol("BPF trampoline", 150, 151, 300),
+        symbol("BPF program add", 100, 103, 104),
+    )
+    lines = tuple(bpf_lines(file))
+    return CellProfile(cell="m/k/p", arch="x86_64", calls=3, has_details=False, symbols=symbols, code_lines=lines)
+
+
+def test_the_lines_of_bpf_programs(tmp_path: Path) -> None:
+    file = tmp_path / "x.bpf.c"
+    file.write_text(BPF)
+    profile = bpf_profile(str(file))
+    sources: Sources = {GENERATED: CodeLines(profile)}
+    counts = by_line(profile, sources)
+    assert {line.title: sum(one.executed for one in own) for line, own in counts.items()} == {
+        "(no line) BPF program f": 9,
+        "x.bpf.c:5 BPF program f": 6,
+        "x.bpf.c:7 BPF program f": 3,
+        "x.bpf.c:8 BPF program f": 6,
+        "x.bpf.c:11 BPF program f": 6,
+        "(no line) BPF trampoline": 9,
+        "x.bpf.c:1 BPF program add": 6,
+        "x.bpf.c:3 BPF program add": 3,
+    }
+    assert with_lines(profile, counts).executed == profile.executed
+    text = annotated_lines([(profile, counts)], "BPF program f")
+    assert "       2      8  \t\tadd();" in text
+    assert "             10  \t\ttotal = 9;" in text
+    assert {line.title for line in by_line(profile, {})} == {
+        f"(no line) {name}" for name in ("BPF program f", "BPF program add", "BPF trampoline")
+    }
+
+    assert coverage(profile, sources) == {str(file): {1: 3, 3: 3, 5: 3, 7: 3, 8: 3, 10: 0, 11: 3}}
+
+
+def test_the_source_of_bpf_programs_is_the_measured_one(tmp_path: Path) -> None:
+    """A file that was changed since is not printed: the run's copy is, or what the type information has."""
+    file, kept = tmp_path / "own" / "x.bpf.c", tmp_path / "sources" / "x.bpf.c-01234567"
+    file.parent.mkdir()
+    kept.mkdir(parents=True)
+    file.write_text(f"// one more line\n{BPF}")
+    profile = bpf_profile(str(file))
+
+    def shown() -> tuple[str, list[str]]:
+        sources: Sources = {GENERATED: CodeLines(profile, [kept])}
+        text = annotated_lines([(profile, by_line(profile, sources))], "BPF program f")
+        return text, list(coverage(profile, sources))
+
+    text, files = shown()
+    assert "       2      8  add();" in text
+    assert "one more line" not in text
+    assert "if (total)" in text
+    assert files == ["x.bpf.c"]
+    (kept / "x.bpf.c").write_text(BPF)
+    subject.source_text.cache_clear()
+    text, files = shown()
+    assert "       2      8  \t\tadd();" in text
+    assert "f, x.bpf.c\n" in text
+    assert files == [str(kept / "x.bpf.c")]
+
+
+@pytest.mark.parametrize("file", ["/etc/passwd", "../../etc/passwd", "/etc/../etc/passwd", "passwd"])
+def test_lines_from_elsewhere_name_no_file_to_print(file: str) -> None:
+    lines = (CodeLine(200, 1, file), CodeLine(240))
+    profile = bpf_profile(file).model_copy(update={"code_lines": lines})
+    text = annotated_lines([(profile, by_line(profile, {GENERATED: CodeLines(profile)}))], "BPF program f")
+    assert "root" not in text
+
+
+def test_the_bpf_lines_of_a_run(context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = tiny_kernel(tmp_path / "kernel")
+    kernel.image.write_bytes(b"the image")
+    monkeypatch.setattr(subject, "ready_kernel", lambda *_: kernel)
+    kept = tmp_path / "run" / "sources" / f"x.bpf.c-{'0' * 8}"
+    kept.mkdir(parents=True)
+    (cell,) = list5(tmp_path / "run")
+    (kept / "x.bpf.c").write_text(BPF)
+    boot = {
+        "name": "boot1/guest1",
+        "kernel": {"name": kernel.spec.name, "image_sha256": sha256_of(kernel.image)},
+        "inputs": {cell.id: {"probe": {"name": "x.bpf.c", "key": "0" * 24}, "image": {"name": "x", "key": "*"}}},
+        "cells": [cell.id],
+    }
+    (tmp_path / "run" / "provenance.json").write_text(json.dumps({"boots": [boot]}))
+    profile = bpf_profile("/gone/x.bpf.c").model_copy(update={"cell": cell.id})
+    sha = write_profile(profile, tmp_path / "run" / FOLDER / file_name(cell.id))
+    assert cell.profile is not None
+    cell = cell.model_copy(update={"profile": cell.profile.model_copy(update={"sha256": sha})})
+    # The kernel has no debug information here.
+    sources = stored_sources(context, tmp_path / "run", cell, kernel.spec)
+    assert list(sources) == [GENERATED]
+    assert {line.path for line in by_line(profile, sources)} == {"", str(kept / "x.bpf.c")}

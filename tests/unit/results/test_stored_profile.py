@@ -21,6 +21,7 @@ from orchestrator.results.stored_profile import (
     FOLDER,
     CacheProfile,
     CellProfile,
+    CodeLine,
     Instruction,
     InstructionMisses,
     Misses,
@@ -63,6 +64,14 @@ def test_a_profile_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert file.name == "pentium4.debian-686.kprobe.noop.json.gz"
     assert load_profile(tmp_path, profiled("kprobe", sha256=digest)) == written
     assert write_profile(written, tmp_path / "again") == digest
+    assert b"code_lines" not in gzip.decompress(file.read_bytes())  # nor in profiles of earlier versions
+
+
+def test_lines_of_generated_code_are_read_as_they_were_written(tmp_path: Path) -> None:
+    lines = (CodeLine(1 << 63, 12, "/x.c", "add();"), CodeLine((1 << 63) + 8))
+    written = profile(symbol("f", 1)).model_copy(update={"code_lines": lines})
+    digest = write_profile(written, tmp_path / FOLDER / file_name(written.cell))
+    assert load_profile(tmp_path, profiled("kprobe", sha256=digest)) == written
 
 
 CACHES = tuple(
