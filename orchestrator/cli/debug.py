@@ -64,7 +64,8 @@ def debug(
         context = options.open_context(offline=offline)
         again = Again.of(context, kinds(), named.run, stored)
         debugging = Debugging(context, again.artifacts.kernel, again.modules, lambda text: _say(text, cell, place))
-        stop = PlaceStop(debugging, place, _untimed_calls, math.ceil(_LONGER * most))
+        usual = int(most) if most == min(stored.samples) else None
+        stop = PlaceStop(debugging, place, _untimed_calls, math.ceil(_LONGER * most), usual)
         try:
             record = again.measure(folder, stop.watch)
         except LabError as error:

@@ -138,8 +138,9 @@ def _added(file: Path, sections: Mapping[str, int]) -> str:
 
 # A place in timed calls. The loops of a benchmark's program are alike (ROUNDS() of callbench.c, workload_loop.S): they
 # jump to their condition, and from there back to the first instruction of a call. A batch of no calls does not come
-# there, so the timed calls follow the warm-up ones. The one breakpoint moves the clock, so the batch that has it has a
-# timer tick, and is measured again: the cell's value stays as it is. Everything behind it is single steps.
+# there, so the timed calls follow the warm-up ones. The breakpoint moves the clock, so its batch has a timer tick, and
+# is measured again: the cell's value stays as it is. Everything behind it is single steps. The kernel adds
+# up seconds of which no tick has told it (timespec64_add_ns()): the call behind the breakpoint may take another path.
 
 _LOOPS = ("int80_loop", "sysenter_loop", "syscall_loop", "call_again_and_again")
 _LOOP_MAX = 256
@@ -147,6 +148,8 @@ _COMPARED = 16
 """Most bytes that tell a program's code from another's at the same address."""
 _STEPS = 10_000
 """Instructions to a breakpoint that a debugger comes to without moving the clock, in some four seconds."""
+_ATTEMPTS = 20
+"""Breakpoints; of three calls behind one, two are as measured."""
 _FRUITLESS_CALLS = 3
 """Calls that must enter a function at least once."""
 
@@ -168,13 +171,15 @@ class PlaceStop:
     """Stops a guest at a place of its timed calls, and offers it to gdb. ``has_stopped``: it came there.
 
     ``untimed`` returns the number of calls that a program makes before its timed ones, by its arguments; None for one
-    that makes no timed calls. None of these executes more than ``longest`` instructions.
+    that makes no timed calls. None of these executes more than ``longest`` instructions, and each executes ``usual``
+    ones; None for calls that vary.
     """
 
     debugging: Debugging
     place: Place
     untimed: Callable[[Sequence[str]], int | None]
     longest: int
+    usual: int | None
     has_begun: bool = False
     has_stopped: bool = False
     error: LabError | None = None
@@ -196,7 +201,7 @@ class PlaceStop:
 
         def work() -> None:
             try:
-                first = _first_timed_call(stub, firsts, untimed)
+                first = self._usual_call(stub, firsts, untimed)
                 with uncounted():
                     self._step_from(first, stub, address)
                     self.has_stopped = True
@@ -223,6 +228,20 @@ class PlaceStop:
             return Symbols.of_image(code).address(symbol)
         except EvidenceError as error:
             raise UsageError(error.what, hint=error.hint) from None
+
+    def _usual_call(self, stub: Stub, firsts: Mapping[int, bytes], untimed: int) -> int:
+        """Run to a timed call behind one that was as measured; returns the address where it begins."""
+        for _ in range(_ATTEMPTS):
+            first, steps = _first_timed_call(stub, firsts, untimed), 1
+            if self.usual is None:
+                return first
+            with uncounted():
+                while stub.step() != first and steps <= self.longest:
+                    steps += 1
+            if steps == self.usual:
+                return first
+            untimed = 0
+        raise EvidenceError(f"none of {_ATTEMPTS} timed calls behind a breakpoint was as measured")
 
     def _step_from(self, first: int, stub: Stub, address: int | None) -> None:
         if address is None:

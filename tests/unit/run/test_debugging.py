@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain, repeat
+from itertools import chain, cycle, repeat
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,6 @@ import pytest
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.guest.debugger import Stub
 from orchestrator.paths import data_dir
-from orchestrator.run import debugging
 from orchestrator.run.debugging import Debugging, Place, PlaceStop, first_instructions
 
 LOOP = data_dir("images") / "workload" / "workload_loop.S"
@@ -73,7 +72,8 @@ class FakeStub:
 
     def step(self) -> int:
         self.steps += 1
-        return next(self._addresses)
+        self.at = next(self._addresses)
+        return self.at
 
     def ask(self, packet: str) -> str:
         assert packet == "s"
@@ -81,10 +81,14 @@ class FakeStub:
         return "T05"
 
 
+def a_stop(place: Place, usual: int | None = None) -> Any:
+    return PlaceStop(cast(Debugging, None), place, lambda argv: 1, longest=20, usual=usual)
+
+
 def steps_to(place: Place, addresses: Iterable[int]) -> int:
     stub = FakeStub(chain((5, FIRST), addresses))
-    stop: Any = PlaceStop(cast(Debugging, None), place, lambda argv: 1, longest=20)
-    first = debugging._first_timed_call(cast(Stub, stub), {FIRST: CODE}, 1)
+    stop = a_stop(place)
+    first = stop._usual_call(stub, {FIRST: CODE}, 1)
     stop._step_from(first, cast(Stub, stub), None if place.symbol is None else ENTRY)
     return stub.steps
 
@@ -101,3 +105,17 @@ def test_a_place_behind_the_last_call() -> None:
         steps_to(Place(11, "f"), chain(CALL * 5, repeat(3)))
     with pytest.raises(UsageError, match="the timed calls do not enter f"):
         steps_to(Place(1, "f"), chain((FIRST, 1) * 5, repeat(3)))
+
+
+LONGER = (1, 2, 3, 4, 5, 6, FIRST)
+
+
+def test_a_call_that_is_not_as_measured_is_passed() -> None:
+    stub = FakeStub(chain((5, FIRST, FIRST), LONGER, (FIRST,), repeat(3, 21), (FIRST,), CALL[1:], (FIRST,)))
+    assert a_stop(Place(), 5)._usual_call(stub, {FIRST: CODE}, 1) == FIRST
+    assert (stub.steps, stub.at) == (len(LONGER) + 21 + len(CALL), FIRST)
+
+
+def test_calls_that_are_never_as_measured() -> None:
+    with pytest.raises(EvidenceError, match="none of 20 timed calls behind a breakpoint was as measured"):
+        a_stop(Place(), 6)._usual_call(FakeStub(chain((5, FIRST), cycle((FIRST, *LONGER)))), {FIRST: CODE}, 1)
