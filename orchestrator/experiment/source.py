@@ -24,7 +24,6 @@ from orchestrator.catalog.data import CatalogEntry, nearest, read
 from orchestrator.errors import ConfigError
 from orchestrator.results.budgets import KEY, BudgetError, Budgets
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.runs import EXPERIMENT_FILE
 
 
 class Mistake(CatalogEntry):
@@ -287,6 +286,7 @@ class _Builder:
 
 # The budgets of a stored run. Nothing else of its experiment is read.
 
+_FILE = "experiment.yaml"
 _LARGEST_FILE = 16 << 20
 """A resolved experiment may be larger than MAX_BYTES: 100 tables of three machines take 66 KB."""
 _BLOCK = re.compile(rf"^{KEY}:.*\n?(?:[ \t].*\n?|\n)*", re.MULTILINE)
@@ -295,7 +295,7 @@ _BLOCK = re.compile(rf"^{KEY}:.*\n?(?:[ \t].*\n?|\n)*", re.MULTILINE)
 
 def stored_budgets(directory: Path) -> Budgets:
     """The budgets of the run in ``directory``, if any. Raises ConfigError for a damaged file."""
-    path = directory / EXPERIMENT_FILE
+    path = directory / _FILE
     if not path.exists():
         return Budgets()
     with storage_faults(path), path.open("rb") as file:

@@ -24,9 +24,9 @@ from orchestrator.catalog.probes import probe_name
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import sha256_of, write_whole
 from orchestrator.guest.machine import qemu_version
-from orchestrator.results.origin import FILE_NAME
 from orchestrator.run.boot import BootArtifacts, GuestBooted, Prepared
 
+_FILE = "provenance.json"
 _LONGEST_NAME = 100
 """Length of a line in its folder's name; file systems allow 255 bytes."""
 _BEGIN_ANEW = "leave out --resume to start a new run"
@@ -80,7 +80,7 @@ class Provenance:
     """A run's ``provenance.json``, ``modules/`` and ``sources/``, extended by every boot."""
 
     def __init__(self, directory: Path) -> None:
-        self._file = directory / FILE_NAME
+        self._file = directory / _FILE
         self._modules, self._texts = directory / "modules", directory / "sources"
         self._content = _Content()
         if self._file.exists():

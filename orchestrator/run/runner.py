@@ -25,7 +25,7 @@ from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import Durations, durations
-from orchestrator.results.runs import EXPERIMENT_FILE, RunIdentity, prepare_directory, write_results
+from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.boot import (
     EVENTS_FOLDER,
@@ -211,6 +211,8 @@ class RunJournal:
         self._listener.cell_ends(record)
 
 
+_EXPERIMENT_FILE = "experiment.yaml"
+
 ExecutorMaker = Callable[[BuildContext, ProgressListener], AbstractContextManager[Executor]]
 """Makes the executor of one run, which exists as long as the context lasts."""
 
@@ -344,7 +346,7 @@ class Runner:
 def _prepare_directory(entry: RunEntry, experiment: Experiment) -> None:
     """Write what identifies the run and its experiment, if missing: a process may be killed before it has."""
     prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
-    file = entry.directory / EXPERIMENT_FILE
+    file = entry.directory / _EXPERIMENT_FILE
     if not file.exists():
         with storage_faults(file):
             write_whole(file, experiment.resolved_yaml())
@@ -365,7 +367,7 @@ def _collect(job: Job, entry: RunEntry) -> None:
 
 def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> None:
     """Raise UsageError if a run was started with another experiment file or other overrides."""
-    own, digest = entry.directory / EXPERIMENT_FILE, entry.digest
+    own, digest = entry.directory / _EXPERIMENT_FILE, entry.digest
     with suppress(ConfigError):  # in the current spelling
         if digest != experiment.digest():
             digest = load_experiment(own, kinds, (), qemu_cpu_names).digest()
