@@ -52,6 +52,7 @@ class Timeline(Record):
         """Write it beside the cell's profile. Raises HostError if the disk is full."""
         file = file_beside(profile)
         with storage_faults(file):
+            file.parent.mkdir(exist_ok=True)
             write_whole(file, self.model_dump_json())
 
 

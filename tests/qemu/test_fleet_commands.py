@@ -232,6 +232,7 @@ def test_a_killed_worker_costs_a_boot_and_nothing_else(two_workers: CommandLine,
     supervisor = supervisor_of(two_workers)
     with going_on(two_workers, tmp_path, "--fleet", "local") as run:
         run.reach("[1/8]")
+        run.reach("-2 works: ")  # it is the run's worker only once its counts are checked
         (worker,) = run.measures(lambda: measuring_worker(supervisor))
         guests = qemus_of(worker)
         os.kill(worker, signal.SIGKILL)
