@@ -6,12 +6,11 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Annotated
 
 import typer
 
+from orchestrator.benchmarks.calls.call_programs import calls_before_timed
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
 from orchestrator.cli.compared import find_cell
@@ -23,9 +22,6 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.run.again import Again
 from orchestrator.run.debugging import Debugging, Place, PlaceStop, check_gdb
 
-_WARM_UP_CALLS = 100  # as in images/guest/bench.c
-_SOUNDING = ["-n", "50", "-b", "1", "-r", "1", "-u", "0"]
-"""The end of a command that only finds how large a batch may be (benchmarks/calls/call_programs.py)."""
 _ENTRY = re.compile(r"([\w.$]+)(?::([1-9]\d{0,8}))?", re.ASCII)
 _QUOTED = 80
 _LONGER = 10
@@ -65,7 +61,7 @@ def debug(
         again = Again.of(context, kinds(), named.run, stored)
         debugging = Debugging(context, again.artifacts.kernel, again.modules, lambda text: _say(text, cell, place))
         usual = int(most) if most == min(stored.samples) else None
-        stop = PlaceStop(debugging, place, _untimed_calls, math.ceil(_LONGER * most), usual)
+        stop = PlaceStop(debugging, place, calls_before_timed, math.ceil(_LONGER * most), usual)
         try:
             record = again.measure(folder, stop.watch)
         except LabError as error:
@@ -91,14 +87,6 @@ def _entry(given: str) -> Place:
     if found is None:
         raise UsageError(f"--at: found {given[:_QUOTED]!r}; expected SYMBOL or SYMBOL:N, N from 1")
     return Place(int(found[2] or 1), found[1])
-
-
-def _untimed_calls(argv: Sequence[str]) -> int | None:
-    """Calls before the timed ones of a program that makes a cell's, and not only those that size the batches."""
-    given = dict(pairwise(argv))
-    if "-b" not in given or list(argv[-len(_SOUNDING) :]) == _SOUNDING:
-        return None
-    return _WARM_UP_CALLS + int(given.get("-w", "0"))
 
 
 def _say(text: str, cell: str, place: Place) -> None:

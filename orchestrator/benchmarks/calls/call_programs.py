@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from orchestrator.arch import Arch
@@ -48,7 +49,6 @@ for exe in /proc/[0-9]*/exe; do
 done 2>/dev/null
 rm -f "$1"
 """
-_SOUNDING_CALLS = 50
 _MARKED_CALLS = 500
 _MARKED_SAMPLES = 2
 """Samples of a profile, which must execute the same instructions."""
@@ -126,6 +126,18 @@ class Sampling:
         return replace(self, warming=min(_WARMING_CALLS, self.batch // 4))
 
 
+_SOUNDING = Sampling(calls=50, batch=1, repeats=1)
+"""Finds how large a batch may be."""
+
+
+def calls_before_timed(argv: Sequence[str]) -> int | None:
+    """Calls that a program with these arguments makes before its timed ones; None if it makes no samples of a cell."""
+    given, sounding = dict(pairwise(argv)), [*_SOUNDING.options]
+    if "-b" not in given or [*argv[-len(sounding) :]] == sounding:
+        return None
+    return _WARM_UP_CALLS + int(given.get("-w", "0"))
+
+
 @dataclass(frozen=True)
 class Calls:
     """A program in the guest that makes ``calls`` calls a sample; see ``system_call`` and ``user_function``.
@@ -176,7 +188,7 @@ class Calls:
         On the exact clock samples are equal, unless single calls cost different numbers of instructions: then they
         scatter. Raises EvidenceError where samples differ, or depend on the size of the batches, and calls do not.
         """
-        sounding = self._samples(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
+        sounding = self._samples(guest, _SOUNDING, time_limit)
         batch = _between_ticks(ticks_per_second, max(1.0, sounding.samples[0]))
         if batch < 1:
             raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
@@ -271,14 +283,14 @@ class Calls:
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample, in batches that fit between two timer ticks, or smaller ones on a busy host."""
-        sounding = self._undisturbed(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
+        sounding = self._undisturbed(guest, _SOUNDING, time_limit)
         batch = _between_ticks(ticks_per_second, max(1.0, sounding.nanoseconds[0]))
         batch = min(max(1, batch), self.calls)
         return self._undisturbed(guest, Sampling(self.calls, batch, 1, self.calls), time_limit)
 
     def measure_singly(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample on the exact clock, each call alone: ``costs`` has what calls that differ take."""
-        sounding = self._undisturbed(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
+        sounding = self._undisturbed(guest, _SOUNDING, time_limit)
         each = _SINGLE_TOLL + max(1.0, sounding.samples[0])
         batch = _between_ticks(ticks_per_second, each)
         calls = min(self.calls, _MOST_SINGLE)

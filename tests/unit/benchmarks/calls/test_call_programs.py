@@ -31,6 +31,7 @@ from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import (
     Sampling,
     WholeProgram,
+    calls_before_timed,
     parse,
     parse_called,
     parse_runs,
@@ -903,3 +904,14 @@ def test_a_template_may_not_reach_into_the_lab(tmp_path: Path) -> None:
     nosy.write_text("{{ symbol.__class__.__mro__ }}")
     with pytest.raises(ConfigError, match=r"access to attribute .__class__."):
         render_own(nosy, {"symbol": "f"})
+
+
+def test_calls_before_the_timed_ones_are_known_by_the_options() -> None:
+    assert calls_before_timed(["callbench", *Sampling(1000, 250, 2).options]) == 100
+    assert calls_before_timed(["callbench", *Sampling(500, 250, 2, is_marked=True, warming=3).options]) == 103
+    for program in (
+        ["callbench", *call_programs._SOUNDING.options],
+        ["callbench", "-n", "1", "-r", "1"],
+        ["sleep", "1"],
+    ):
+        assert calls_before_timed(program) is None
