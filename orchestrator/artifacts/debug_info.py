@@ -45,7 +45,7 @@ def kernel_debug_info(context: BuildContext, kernel: Kernel) -> Path:
     spec = kernel.spec
     measured = (kernel.code_folder or kernel.headers) / VMLINUX
     if spec.tree is not None:
-        found = spec.tree / VMLINUX
+        found = kernel.headers / VMLINUX
         if not found.is_file() or not has_debug_info(found):
             raise NoDebugInfoError(
                 f"kernel {spec.name} has no debug information",

@@ -3,26 +3,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Self
 
-from orchestrator.arch import ARCHITECTURES, HOST
+from orchestrator.arch import HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext
-from orchestrator.artifacts.compiler import Toolchain, build_environment, compiling_in, guest_toolchain
+from orchestrator.artifacts.compiler import Toolchain, compiling_in, guest_toolchain
 from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
 from orchestrator.artifacts.diagnostics import error_lines
 from orchestrator.artifacts.images import OPTIONS, pack
 from orchestrator.catalog.data import CatalogEntry, read
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernels import SET_OPTION, KernelSpec, read_config
-from orchestrator.errors import BuildError, HostError, UsageError
+from orchestrator.errors import BuildError, HostError
+from orchestrator.files import ScratchFolder
 from orchestrator.paths import AWKWARD, data_dir, kbuild_takes
 from orchestrator.process import run
 from orchestrator.program import check_installed
@@ -192,11 +192,11 @@ _PREEMPTION = {
 
 
 def merged(spec: KernelSpec) -> str:
-    """A kernel's fragments of ``images/kernels``, concatenated; later ones override earlier ones."""
+    """A kernel's fragments of ``images/kernels`` and its own options; later lines override earlier ones."""
     folder = data_dir("images") / "kernels"
     text = "".join((folder / f"{name}.config").read_text() for name in spec.fragments)
     lines = [(line, SET_OPTION.match(line) or _UNSET.match(line)) for line in text.splitlines(keepends=True)]
-    return "".join(line for line, option in lines if option is None or option[1] not in spec.without)
+    return "".join(line for line, option in lines if option is None or option[1] not in spec.without) + spec.options
 
 
 def not_granted(wanted: str, config: Mapping[str, str]) -> list[str]:
@@ -341,7 +341,12 @@ def _build(
     else:
         context.say(f"building {spec.name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
         build.mkdir()
-    compile_kernel(context, spec, source, wanted, build, toolchain)
+    config = compile_kernel(context, spec, source, wanted, build, toolchain)
+    if spec.options:
+        plain = spec.model_copy(update={"options": ""})
+        with ScratchFolder("orchestrator-config-") as other:
+            before = _configured(context, plain, source, merged(plain), other, toolchain)
+        write_implied(folder, spec, before, config)
     if has_types(wanted):
         drop_debug_information(build, toolchain)
 
@@ -354,32 +359,67 @@ def compile_kernel(  # noqa: PLR0913 - a build has these inputs
     build: Path,
     toolchain: Toolchain,
     targets: Sequence[str] = ("bzImage", "modules"),
-) -> None:
-    """Configure and make a kernel in ``build`` as ``wanted``, a merged configuration. Raises BuildError."""
-    (build / "all.config").write_text(wanted)
-    make = ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", *toolchain.for_make(), "HOSTCC=gcc"]
-    environment = {**compiling_in(build), **IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
-    configured = run([*make, "allnoconfig"], time_limit=300, environment=environment)
-    configured.or_raise(BuildError, f"{spec.name} cannot be configured")
-    config = read_config(build / ".config")
-    refused = not_granted(wanted, config)
-    if refused and not spec.is_searched:
-        hint = "an option may depend on another one that is off, or have another name in this version"
-        what = f"the configuration of {spec.name} is not what its fragments say"
-        raise BuildError(what, detail=refused[:20], hint=hint)
-    if refused:
-        # The fragments suit the catalogue's versions: another version may have renamed or dropped an option.
-        context.warn("\n".join([f"{spec.name} is configured differently from its fragments:", *refused]))
+) -> Mapping[str, str]:
+    """Configure and make a kernel in ``build`` as ``wanted``, a merged configuration, and return what it has become.
+
+    Raises BuildError.
+    """
+    config = _configured(context, spec, source, wanted, build, toolchain)
+    make = _make(spec, source, build, toolchain)
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     argv = [*make, jobs, *targets]
     finished = run(
         argv,
         time_limit=4 * 3600.0,
         environment={**compiling_in(build), **IDENTITY},
-        listener=_Progress(context, spec.name).line,
+        listener=Progress(context, spec.name).line,
     )
     if finished.status != 0:
         raise BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
+    return config
+
+
+def _make(spec: KernelSpec, source: Path, build: Path, toolchain: Toolchain) -> Sequence[str]:
+    return ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", *toolchain.for_make(), "HOSTCC=gcc"]
+
+
+def _configured(
+    context: BuildContext, spec: KernelSpec, source: Path, wanted: str, build: Path, toolchain: Toolchain
+) -> Mapping[str, str]:
+    """Configure a kernel in ``build``. Raises BuildError if it is not as ``wanted``."""
+    (build / "all.config").write_text(wanted)
+    environment = {**compiling_in(build), **IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
+    argv = [*_make(spec, source, build, toolchain), "allnoconfig"]
+    run(argv, time_limit=300, environment=environment).or_raise(BuildError, f"{spec.name} cannot be configured")
+    config = read_config(build / ".config")
+    refused = not_granted(wanted, config)
+    own = not_granted(spec.options, config)
+    if own or (refused and not spec.is_searched):
+        hint = "an option may depend on another one that is off, or have another name in this version"
+        what = f"the configuration of {spec.name} is not what its {'options' if own else 'fragments'} say"
+        raise BuildError(what, detail=(own or refused)[:20], hint=hint)
+    if refused:
+        # The fragments suit the catalogue's versions: another version may have renamed or dropped an option.
+        context.warn("\n".join([f"{spec.name} is configured differently from its fragments:", *refused]))
+    return config
+
+
+_IMPLIED = "implied-options.json"
+
+
+def write_implied(folder: Path, spec: KernelSpec, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Write down the options that differ from the plain kernel's, but for those that the variant names."""
+    named = {found[1] for line in spec.options.splitlines() if (found := SET_OPTION.match(line) or _UNSET.match(line))}
+    differing = sorted(option for option in {**before, **after} if before.get(option) != after.get(option))
+    changes = {option: after.get(option, "n") for option in differing if option not in named}
+    (folder / _IMPLIED).write_text(json.dumps(changes))
+
+
+def implied_options(built: Path) -> Mapping[str, str]:
+    """What a variant's own options changed besides themselves, with the new values; empty for other kernels."""
+    file = built / _IMPLIED
+    changes: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+    return changes
 
 
 def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:
@@ -408,7 +448,7 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
     return next(filter(context.cache.is_sound, sorted(candidates, key=shared, reverse=True)), None)
 
 
-class _Progress:
+class Progress:
     """Reports the number of compiled files every 15 seconds."""
 
     def __init__(self, context: BuildContext, name: str) -> None:
@@ -421,53 +461,3 @@ class _Progress:
         if text.strip() and time.monotonic() - self._reported > 15:
             self._reported = time.monotonic()
             self._context.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
-
-
-def is_kernel_source(tree: Path) -> bool:
-    """Whether a folder is a kernel's source tree that can be built for x86."""
-    return (tree / "Kconfig").is_file() and (tree / "arch" / "x86" / "Makefile").is_file()
-
-
-@dataclass(frozen=True)
-class TreeBuild:
-    """How to build a kernel in its tree: the configuration, and variables for make (``CC=gcc-12``)."""
-
-    config: Path
-    variables: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, tree: Path, config: Path | None, variables: Sequence[str]) -> Self:
-        """From ``config`` or the tree's own. Raises UsageError if either is given for a tree that is not a kernel's."""
-        if (config is not None or variables) and not is_kernel_source(tree):
-            what = f"--kconfig and --make are for a kernel's tree, and {tree} is not one"
-            raise UsageError(what, hint="leave them out")
-        return cls((config or tree / ".config").absolute(), tuple(variables))
-
-    def check(self) -> None:
-        for variable in self.variables:
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*", variable):
-                raise UsageError(f"--make: found {variable!r}; expected NAME=VALUE", hint="such as --make CC=gcc-12")
-        if not self.config.is_file():
-            hint = "name one with --kconfig, or create one there: make defconfig"
-            raise UsageError("the kernel has no configuration", where=str(self.config), hint=hint)
-        if not self._arch:
-            raise UsageError("not a configuration of a kernel for x86", where=str(self.config))
-
-    @property
-    def _arch(self) -> str:
-        # An i386 configuration does not say that it is not for 64 bits; make must be told.
-        config = read_config(self.config)
-        return next((name for name, arch in ARCHITECTURES.items() if config.get(arch.option) == "y"), "")
-
-    def build(self, tree: Path, say: Callable[[str], None]) -> None:
-        (tree / ".config").write_bytes(self.config.read_bytes())
-        self._make(tree, ["olddefconfig"], 900.0)
-        say(f"building the kernel in {tree}")
-        self._make(tree, [f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"], 12 * 3600.0)
-
-    def _make(self, tree: Path, what: Sequence[str], time_limit: float) -> None:
-        command = ["make", "-C", str(tree), f"ARCH={self._arch}", *self.variables, *what]
-        finished = run(command, time_limit=time_limit, environment={**build_environment(), **IDENTITY})
-        if finished.status != 0:
-            words = error_lines(finished.stdout + finished.stderr)
-            raise BuildError("the kernel does not build", where=str(tree), detail=words)

@@ -30,13 +30,15 @@ from orchestrator.artifacts.debian import (
     unpacked_packages,
     versions,
 )
-from orchestrator.artifacts.kernel_build import built_kernel
+from orchestrator.artifacts.kernel_build import built_kernel, implied_options
 from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.machine_code import entry_offset
+from orchestrator.artifacts.own_kernel_build import own_variant
 from orchestrator.catalog.images import debian
-from orchestrator.catalog.kernels import BOOT_MARK, NEWEST, RELEASE, KernelSpec, read_config
+from orchestrator.catalog.kernel_variants import parameter_name
+from orchestrator.catalog.kernels import BOOT_MARK, IMAGE, NEWEST, RELEASE, KernelSpec, read_config
 from orchestrator.catalog.user_files import DAMAGED
-from orchestrator.errors import HostError, LabError
+from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.steps import step
 
@@ -144,7 +146,8 @@ class Kernel:
 
     ``make -C HEADERS -f MAKEFILE`` with the ``toolchain`` builds modules for it. ``origin`` has version and suite of
     the packages it comes from. ``code_folder`` has vmlinux and System.map if ``headers`` lacks them; ``packaged`` is
-    the package's own image if ``image`` was derived from it.
+    the package's own image if ``image`` was derived from it. ``implied`` are the options that a variant's own options
+    changed besides themselves.
     """
 
     spec: KernelSpec
@@ -160,6 +163,7 @@ class Kernel:
     origin: Mapping[str, str] = field(default_factory=dict)
     code_folder: Path | None = None
     packaged: Path | None = None
+    implied: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def code(self) -> KernelCode | None:
@@ -192,8 +196,29 @@ def ready_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
     """The kernel of ``spec``, fetched, built, or from the user's tree. Raises HostError, BuildError."""
     with step(f"get kernel {spec.name} ready"):
         if spec.packages is not None:
-            return _debian_kernel(context, spec)
-        return _user_kernel(context, spec) if spec.tree is not None else _lab_kernel(context, spec)
+            kernel = _debian_kernel(context, spec)
+        else:
+            kernel = _user_kernel(context, spec) if spec.tree is not None else _lab_kernel(context, spec)
+        _check_parameters(kernel)
+        return kernel
+
+
+def _check_parameters(kernel: Kernel) -> None:
+    """Raise UsageError for parameters of a variant that its kernel's image does not have, such as misspelt ones.
+
+    A kernel passes a parameter that it does not know on to the first process (init/main.c, unknown_bootoption), so
+    nothing would change. Names lie in the image as texts (include/linux/init.h, __setup_param; moduleparam.h); those
+    that the kernel looks up itself (cmdline_find_option) may be the end of a longer text, where the linker merged them.
+    """
+    vmlinux = (kernel.code_folder or kernel.headers) / VMLINUX
+    if not kernel.spec.parameters or not vmlinux.is_file():
+        return
+    image = vmlinux.read_bytes()
+    for word in kernel.spec.parameters:
+        name = re.escape(parameter_name(word).encode()).replace(b"_", b"[_-]")
+        if re.search(rb"%s=?\0" % name, image) is None:
+            what = f"kernel {kernel.spec.of_catalogue} ({kernel.release}) has no parameter '{word.partition('=')[0]}'"
+            raise UsageError(what, hint="see Documentation/admin-guide/kernel-parameters.txt of its version")
 
 
 def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
@@ -203,7 +228,7 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
     try:
         config = read_config(spec.tree / ".config")
         release = (spec.tree / RELEASE).read_text().strip()
-        image = sha256_of(spec.image)
+        content = sha256_of(spec.image)
     except OSError as error:
         what = f"the kernel in {spec.tree} cannot be read: {error.strerror}"
         raise UnusableTreeError(what, where=str(error.filename or "")) from None
@@ -212,20 +237,28 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         what = f"the kernel in {spec.tree} cannot communicate with the lab: {', '.join(lacking)} must be y, not m"
         hint = "scripts/config -e VIRTIO_MENU -e VIRTIO_PCI -e VIRTIO_CONSOLE, and build it again"
         raise UnusableTreeError(what, hint=hint)
-    key = digest({"image": image, "config": config})
-    is_whole = all((spec.tree / name).is_file() for name in (VMLINUX, SYSTEM_MAP))
+    key, tree, image = digest({"image": content, "config": config}), spec.tree, spec.image
+    implied: Mapping[str, str] = {}
+    toolchain = tree_toolchain(context, config)
+    if spec.options:
+        artifact = own_variant(context, spec, key, toolchain)
+        key, tree, implied = artifact.key, artifact.path / "build", implied_options(artifact.path)
+        config, image = read_config(tree / ".config"), tree / IMAGE
+        release = (tree / RELEASE).read_text().strip()
+    is_whole = all((tree / name).is_file() for name in (VMLINUX, SYSTEM_MAP))
     return Kernel(
         spec=spec,
         release=release,
         key=key,
-        image=spec.image,
-        modules=spec.tree / "no-drivers",  # what a guest needs is built in
-        headers=spec.tree,
-        headers_makefile=spec.tree / "Makefile",
+        image=image,
+        modules=tree / "no-drivers",  # what a guest needs is built in
+        headers=tree,
+        headers_makefile=tree / "Makefile",
         packages={},
         config=config,
-        toolchain=tree_toolchain(context, config),
-        code_folder=None if is_whole else _uncompressed(context, spec.image, key, spec, config),
+        toolchain=toolchain,
+        code_folder=None if is_whole else _uncompressed(context, image, key, spec, config),
+        implied=implied,
     )
 
 
@@ -250,6 +283,7 @@ def _lab_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         origin=origins(context, spec.source or ""),
         config=config,
         toolchain=matching_toolchain(context, release_in(config)),
+        implied=implied_options(artifact.path),
     )
 
 
@@ -280,7 +314,7 @@ def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         headers=headers,
         headers_makefile=common / "Makefile",
         packages=versions(artifact),
-        origin=origins(context, spec.name),
+        origin=origins(context, spec.of_catalogue),
         config=config,
         toolchain=matching_toolchain(context, release_in(config)),
         code_folder=code_folder,
@@ -299,7 +333,7 @@ def _packages(context: BuildContext, spec: KernelSpec) -> Artifact:
         except NoSuchPackageError as error:
             raise HostError(f"no kernel {spec.name}: {error.what}", detail=error.detail, hint=ANOTHER_MIRROR) from None
 
-    return unpacked_packages(context, spec.name, spec.arch, choose)
+    return unpacked_packages(context, spec.of_catalogue, spec.arch, choose)
 
 
 def newest_packages(context: BuildContext, spec: KernelSpec) -> Artifact:
@@ -325,7 +359,7 @@ def newest_packages(context: BuildContext, spec: KernelSpec) -> Artifact:
 
     try:
         places = debian().elsewhere
-        return unpacked_packages(context, spec.name, spec.arch, choose, places=places, is_newest=is_newest)
+        return unpacked_packages(context, spec.of_catalogue, spec.arch, choose, places=places, is_newest=is_newest)
     except NoSuchPackageError:
         what = f"Debian has no kernel {spec.name} available: {'; '.join(available)}{f' ({gone[0]})' if gone else ''}"
         raise HostError(what, hint=ANOTHER_MIRROR) from None

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import Field
 
 from orchestrator.arch import Arch
+from orchestrator.catalog import kernel_variants
 from orchestrator.catalog.cpus import CpuModel
 from orchestrator.catalog.data import CatalogEntry, named, read, unknown
 from orchestrator.errors import ConfigError
@@ -49,7 +50,7 @@ _NEEDED = {
 
 def is_path(name: str) -> bool:
     """Whether a kernel's name is a path: it has a slash, unlike the catalogue's names."""
-    return "/" in name
+    return "/" in kernel_variants.split(name)[0]
 
 
 def named_path(name: str) -> tuple[str | None, str]:
@@ -59,9 +60,12 @@ def named_path(name: str) -> tuple[str | None, str]:
 
 
 def placed(name: str, place: Callable[[str], str]) -> str:
-    """A user's kernel with its path replaced by ``place(path)``."""
-    given, path = named_path(name)
-    return place(path) if given is None else f"{given}={place(path)}"
+    """A kernel with each path, of a user's tree and of files of options, replaced by ``place(path)``."""
+    plain, words = kernel_variants.split(name)
+    if "/" in plain:
+        given, path = named_path(plain)
+        plain = place(path) if given is None else f"{given}={place(path)}"
+    return kernel_variants.joined(plain, kernel_variants.placed(words, place))
 
 
 def find_tree(name: str) -> tuple[Path, Path]:
@@ -188,6 +192,9 @@ class KernelSpec(CatalogEntry):
     ``patched`` are the versions of Linux that its patches apply to, empty without patches.
     ``entry_offset`` is in bytes from the symbol of most functions to the first instruction after any endbr and nop.
     ``kernel_parameters`` are needed besides those of every kernel.
+
+    A variant of a kernel has the ``plain_name`` of that kernel, its own ``words``, and what they mean: ``parameters``,
+    and ``options`` as lines of a .config (see ``kernel_variants``).
     """
 
     name: str
@@ -208,6 +215,15 @@ class KernelSpec(CatalogEntry):
     cpu_family: int = 4
     entry_offset: int
     kernel_parameters: list[str] = Field(default_factory=list)
+    plain_name: str = ""
+    words: list[str] = Field(default_factory=list)
+    parameters: list[str] = Field(default_factory=list)
+    options: str = ""
+
+    @property
+    def of_catalogue(self) -> str:
+        """The name without the words of a variant."""
+        return self.plain_name or self.name
 
     @property
     def needs_long_mode(self) -> bool:
@@ -215,8 +231,9 @@ class KernelSpec(CatalogEntry):
 
     @property
     def argument(self) -> str:
-        """The kernel as a command-line argument: its name, or the path of a user's build tree."""
-        return self.name if self.tree is None else str(self.tree)
+        """The kernel as a command-line argument: its name, or the path of a user's build tree, with its words."""
+        plain = self.of_catalogue if self.tree is None else str(self.tree)
+        return kernel_variants.joined(plain, self.words)
 
     @property
     def origin(self) -> str:
@@ -265,7 +282,35 @@ def _patches_for(version: str, names: list[str]) -> list[str]:
 
 
 def kernel(name: str) -> KernelSpec:
-    """The catalogue's kernel ``name``, or a user's by ``PATH`` or ``NAME=PATH``. Raises ConfigError."""
+    """The catalogue's kernel ``name``, or a user's by ``PATH`` or ``NAME=PATH``; words (``+WORD``) may follow.
+
+    Raises ConfigError.
+    """
+    plain, words = kernel_variants.split(name)
+    return _varied(_kernel(plain), words) if words else _kernel(plain)
+
+
+def _varied(plain: KernelSpec, words: Sequence[str]) -> KernelSpec:
+    meant = kernel_variants.variant(words)
+    if meant.options and plain.packages is not None:
+        what = f"found {kernel_variants.joined(plain.name, words)!r}; {plain.name} is Debian's package, already built"
+        raise ConfigError(
+            what, hint="set options of a kernel that the lab builds, such as lab-i386-up, or of your tree"
+        )
+    return plain.model_copy(
+        update={
+            "name": kernel_variants.joined(plain.name, [meant.title]),
+            "title": f"{plain.title}, {', '.join(words)}",
+            "plain_name": plain.name,
+            "words": list(words),
+            "parameters": list(meant.parameters),
+            "kernel_parameters": [*plain.kernel_parameters, *meant.parameters],
+            "options": meant.options,
+        }
+    )
+
+
+def _kernel(name: str) -> KernelSpec:
     if is_path(name):
         own = KernelSpec.model_validate(describe(name))
         if own.name in kernels():

@@ -17,8 +17,8 @@ from rich.console import Console
 from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, find_revision
-from orchestrator.artifacts.kernel_build import TreeBuild
 from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.own_kernel_build import TreeBuild
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.probes import BASELINE, is_module_folder, is_one_liner, split_path
 from orchestrator.cli import options

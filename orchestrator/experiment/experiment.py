@@ -12,8 +12,8 @@ import yaml
 from pydantic import BeforeValidator, Field
 
 from orchestrator.catalog.data import choices_sentence
-from orchestrator.catalog.kernels import is_path, placed
 from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.words import ProfilePartWanted
 from orchestrator.errors import UsageError
 from orchestrator.experiment import fields
@@ -146,7 +146,7 @@ def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
 
 def kernel_name(name: str) -> str:
     """A kernel's name as in tables: a path, relative to the current folder, becomes absolute."""
-    return placed(name, lambda path: str(user_path(path))) if is_path(name) else name
+    return placed(name, lambda path: str(user_path(path)))
 
 
 KEY = "profile"

@@ -18,6 +18,7 @@ from pydantic import (
     ValidationInfo,
 )
 
+from orchestrator.catalog import kernel_variants
 from orchestrator.catalog import probes as user_probe
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.data import choices_sentence, nearest
@@ -38,6 +39,9 @@ QemuCpuNames = Callable[[], Collection[str]]
 MAX_ENTRIES = 1000
 EXECUTED = "executed"
 """The value of ``points`` for all functions that the calls enter."""
+DEFAULT = "default"
+"""The kernel command line without parameters of the experiment's own."""
+NO_OPTIONS = "{}"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _FILE = rf"(?:{PROGRAM}|{LIBRARY_NAME}):"
@@ -169,19 +173,58 @@ def cpu(value: object, info: ValidationInfo) -> object:
 def kernel(value: object) -> object:
     """A kernel of ``./lab list kernels``, or a path with a slash to your own, which ``NAME=PATH`` names.
 
-    Paths become absolute.
+    ``KERNEL+WORD`` has a parameter (``+mitigations=auto``), an option (``+CONFIG_KFENCE=y``) or a file of options
+    (``+./mine.config``) of its own. Paths become absolute.
     """
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a kernel's name")
-    if not is_path(value) and value.partition("@")[0] not in kernels():
+    plain = kernel_variants.split(value)[0]
+    if not is_path(value) and plain.partition("@")[0] not in kernels():
         path = "./linux/build, a build tree of your own or an image in it"
-        raise mismatch(value, f"{choices_sentence(value, kernels())}; all: {CALLED} list kernels; or a path: {path}")
+        raise mismatch(value, f"{choices_sentence(plain, kernels())}; all: {CALLED} list kernels; or a path: {path}")
     try:
-        named = placed(value, lambda path: str(user_path(path))) if is_path(value) else value
+        named = placed(value, lambda path: str(user_path(path)))
         spec = kernel_spec(named)
     except ConfigError as error:
         raise refused(error) from None
-    return named if is_path(value) else spec.name
+    return named if is_path(value) else spec.argument
+
+
+def parameters(value: object) -> object:
+    """A kernel command line: parameters with spaces between them, or ``default``, none besides the lab's own.
+
+    Parameters that would break the exact clock, the proofs or the channel are refused.
+    """
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected kernel parameters, such as mitigations=auto, or default")
+    words = [] if value == DEFAULT else value.split()
+    try:
+        checked = [kernel_variants.checked_parameter(word) for word in words]
+    except ConfigError as error:
+        raise refused(error) from None
+    return " ".join(checked) or DEFAULT
+
+
+def options(value: object) -> object:
+    """A mapping of options (``{CONFIG_KFENCE: y}``), one option, the path of a file of options, or ``{}``, none."""
+    if isinstance(value, dict):
+        words = [f"{key}={one}" for key, one in value.items()]
+    else:
+        words = (
+            [str(user_path(value)) if value.endswith(kernel_variants.SUFFIX) else value]
+            if isinstance(value, str)
+            else [""]
+        )
+    is_option = all(word.startswith("CONFIG_") or word.endswith(kernel_variants.SUFFIX) for word in words)
+    joined = kernel_variants.MARK.join(words)
+    if not is_option or not joined.isprintable() or joined.count(kernel_variants.MARK) != max(len(words) - 1, 0):
+        form = "expected options, such as {CONFIG_KFENCE: y}, or the path of a file of them, ./NAME.config"
+        raise mismatch(value, form)
+    try:
+        kernel_variants.variant(words)
+    except ConfigError as error:
+        raise refused(error) from None
+    return joined or NO_OPTIONS
 
 
 def image(value: object) -> object:

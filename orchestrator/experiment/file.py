@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.images import WrittenRecipe
-from orchestrator.catalog.kernels import is_path as is_kernel_path
+from orchestrator.catalog.kernel_variants import SUFFIX
 from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.probes import is_path, split_path, with_path
 from orchestrator.errors import ConfigError
@@ -124,6 +124,9 @@ def _make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: 
             probes[:] = [paths.of_name(name, (*path, "probes", index)) for index, name in enumerate(probes)]
         if "kernels" in table:
             table["kernels"] = paths.of_kernels(table["kernels"], (*path, "kernels"))
+        options = table.get("options")
+        if isinstance(options, list):
+            options[:] = [paths.of_options(one, (*path, "options", index)) for index, one in enumerate(options)]
         if "image" in table:
             table["image"] = paths.of_name(table["image"], (*path, "image"))
         kernel_for, benchmark = table.get("kernel_for"), table.get(_BENCHMARK)
@@ -162,8 +165,11 @@ class _Paths:
         file, parameters = split_path(name)
         return with_path(str(self.of_file(file, path)), parameters)
 
+    def of_options(self, one: Data, path: KeyPath) -> Data:
+        return self.of_file(one, path) if isinstance(one, str) and one.endswith(SUFFIX) else one
+
     def of_kernel(self, name: Data, path: KeyPath) -> Data:
-        if not isinstance(name, str) or not is_kernel_path(name):
+        if not isinstance(name, str) or "/" not in name:
             return name
         return placed(name, lambda file: str(self.of_file(file, path)))
 
@@ -298,7 +304,7 @@ class _Loader:
     def _table(self, source: _TableSource, problems: list[Problem]) -> NamedTable | None:
         table, found = self._checked(source.kind.table, source.data, lambda path: self._unknown_in(source, path))
         problems += map(source.origin.placed, found)
-        return None if table is None else NamedTable(source.name, source.kind, table, source.origin)
+        return None if table is None else NamedTable(source.name, source.kind, table.with_variants(), source.origin)
 
     def _unknown_in(self, source: _TableSource, path: KeyPath) -> str:
         keys = source.kind.table.model_fields

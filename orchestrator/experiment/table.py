@@ -7,18 +7,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from orchestrator.artifacts.boot_files import GuestDisks, unsupported_reason
+from orchestrator.catalog import kernel_variants
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, Handler, probe_name
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import ProfilePart
+from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields
 from orchestrator.experiment.cell import Cell, Machine, kernel_conflicts, machine_id, rows_on
 from orchestrator.experiment.fields import Entries, Strict, one_of, whole
@@ -54,6 +57,14 @@ def _no_modelled_clock(value: object) -> object:
         what = "a report computes modelled time; set clock: instructions and profile: [symbols]"
         raise mismatch(value, f"{what}, then {PROGRAM} report --clock modelled")
     return value
+
+
+_AXES = {"options": (fields.NO_OPTIONS,), "parameters": (fields.DEFAULT,)}
+"""The keys that make several kernels of each one, with the values that make none."""
+
+
+def _words(options: str) -> Sequence[str]:
+    return [] if options == fields.NO_OPTIONS else options.split(kernel_variants.MARK)
 
 
 @dataclass(frozen=True)
@@ -118,6 +129,10 @@ class Table(Strict):
     """The machines to measure."""
     probes: Entries[Row]
     """The probes, or the benchmark's own rows. ``none`` is the baseline, which each overhead is the difference to."""
+    parameters: Entries[Annotated[str, BeforeValidator(fields.parameters)]] = (fields.DEFAULT,)
+    """Kernel command lines, each a kernel of its own: ``[default, mitigations=auto]``. They follow the lab's."""
+    options: Entries[Annotated[str, BeforeValidator(fields.options)]] = (fields.NO_OPTIONS,)
+    """Options on top of each kernel's, which is built with them: ``[{}, {CONFIG_KFENCE: y}, ./mine.config]``."""
     kernel_for: Annotated[dict[Row, Kernel], BeforeValidator(mapping_of_kernels)] = Field(default_factory=dict)
     """Another kernel for single probes, with its own baseline. The other probes are measured on ``kernels``."""
 
@@ -164,9 +179,31 @@ class Table(Strict):
         )
 
     def resolved(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")
+        return self.model_dump(mode="json", exclude={*_AXES})
+
+    def with_variants(self) -> Self:
+        """The table with a kernel for each combination of its kernels, options and parameters."""
+        kernels = [kernel_variants.joined(*one) for one in product(self.kernels, self._variants())]
+        return self.model_copy(update={"kernels": tuple(kernels), **_AXES})
+
+    def _variants(self) -> Iterator[Sequence[str]]:
+        """The words of each combination of options and parameters."""
+        for options, parameters in product(self.options, self.parameters):
+            own = [] if parameters == fields.DEFAULT else parameters.split()
+            yield [*_words(options), *own]
+
+    def _conflicts_of_variants(self) -> Iterator[Problem]:
+        for key, none in _AXES.items():
+            if self.kernel_for and getattr(self, key) != none:
+                yield Problem((key,), "kernel_for names its kernels whole: write KERNEL+WORD there, and in kernels")
+        for kernel, (index, options) in product(self.kernels, enumerate(self.options)):
+            try:
+                kernel_spec(kernel_variants.joined(kernel, _words(options)))
+            except ConfigError as error:
+                yield Problem(("options", index), f"{error.what}; {error.hint}", other=("kernels",))
 
     def conflicts(self) -> Iterator[Problem]:
+        yield from self._conflicts_of_variants()
         for index, machine in enumerate(self.machines):
             if self.clock == "instructions" and machine.smp != 1:
                 why = "QEMU counts the instructions of one virtual CPU only; clock 'wall' takes more"

@@ -374,8 +374,10 @@ def kernel_command_line(machine: Machine) -> str:
     image = facts.own_init if machine.root is not None and machine.root.start == "own" else []
     # A console with a user's shell or a channel on it must not prompt for a login as well.
     quiet = facts.own_init_without_login if image and machine.channel != "serial" else []
-    extra = map(_whole_parameter, machine.extra_parameters)
-    return " ".join([*facts.kernel_parameters, *start, *clock, *alone, *image, *quiet, *extra])
+    extra = list(map(_whole_parameter, machine.extra_parameters))
+    replaced = {word.partition("=")[0] for word in extra}
+    usual = [word for word in facts.kernel_parameters if word.partition("=")[0] not in replaced]
+    return " ".join([*usual, *start, *clock, *alone, *image, *quiet, *extra])
 
 
 def _whole_parameter(word: str) -> str:

@@ -54,6 +54,8 @@ class CellFilter:
                 key, pattern = "", key
             if not pattern:
                 raise FilterError("expected PATTERN or KEY=PATTERN", example="probe=djprobe,cpu=pentium4")
+            if equals and "+" in key:  # a kernel with a parameter of its own
+                key, equals, pattern = "", "", part.strip()
             if equals and key not in KEYS:
                 raise FilterError(unknown("key", key, KEYS), hint=_ABOUT_COMMAS if "," in text else "")
             terms.append(((key,) if equals else KEYS, pattern))

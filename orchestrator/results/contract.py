@@ -53,7 +53,7 @@ def centre_of(clock: Clock, metric: str) -> Callable[[Sequence[float]], float]:
     return mean if clock == "instructions" and metric != PER_RUN else median
 
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@-]*$", max_length=200)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@=,-]*$", max_length=200)]
 CellId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@=,/-]*$", max_length=400)]
 Phrase = Annotated[str, StringConstraints(pattern=r"^[ -~]*$", max_length=200)]
 HexBytes = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){0,64}$")]

@@ -41,6 +41,9 @@ class NumberParameter(str):
 
 # Of all kinds of benchmark.
 KERNEL_RELEASE = TextParameter("kernel_release")
+USUAL_PARAMETERS, IMPLIED_OPTIONS = TextParameter("usual_parameters"), TextParameter("implied_options")
+"""Of a kernel with parameters or options of its own: the command line without those parameters, and what else its
+options have changed."""
 ACCELERATOR = TextParameter("accelerator")
 """``kvm`` or ``tcg``: who executed the guest's instructions."""
 IMAGE = TextParameter("image")

@@ -50,13 +50,13 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.experiment.table import TableKind
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import remove_leftovers
-from orchestrator.guest.machine import Machine
+from orchestrator.guest.machine import Machine, machine_facts
 from orchestrator.probes.kernel_text import KernelText
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results import stored_profile
 from orchestrator.results.contract import UNITS, CellId, CellRecord, Status, valid_result
 from orchestrator.results.faults import check_room, storage_faults
-from orchestrator.results.parameters import KERNEL_RELEASE
+from orchestrator.results.parameters import IMPLIED_OPTIONS, KERNEL_RELEASE, USUAL_PARAMETERS
 from orchestrator.run.guests import check_cpus, load_kernel_modules, started, unwatched, wait_for_clocksource
 from orchestrator.run.machines import counting, machine_of
 from orchestrator.run.plan_check import wrong_points
@@ -291,6 +291,8 @@ class BootArtifacts:
     def keys(self) -> dict[str, str]:
         """Keys of the exact content of everything: kernel, initramfs, image, and for each cell modules and the rest."""
         keys = {"kernel": self.kernel.key, "initramfs": self.machine.initramfs.parent.name}
+        if self.kernel.spec.parameters:
+            keys["parameters"] = " ".join(self.kernel.spec.parameters)
         if self.machine.root is not None:
             keys["image"] = self.machine.root.key
         if self.machine.counter is not None:
@@ -356,6 +358,16 @@ def identity(cell: Cell[Any]) -> dict[str, Any]:
     }
 
 
+def kernel_facts(kernel: Kernel) -> dict[str, str]:
+    """What records say of their kernel."""
+    facts: dict[str, str] = {KERNEL_RELEASE: kernel.release}
+    if kernel.spec.parameters:
+        facts[USUAL_PARAMETERS] = " ".join(machine_facts().kernel_parameters)
+    if kernel.implied:
+        facts[IMPLIED_OPTIONS] = ", ".join(f"{option}={value}" for option, value in kernel.implied.items())
+    return facts
+
+
 def changed(record: CellRecord, **fields: object) -> CellRecord:
     """The record with some fields replaced, validated again. Raises EvidenceError if it violates the contract."""
     with valid_result():
@@ -401,7 +413,7 @@ class GuestBooted:
     fleet's worker that runs it; empty here.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@-]{0,249}$")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@=,-]{0,249}$")]
     command_line: tuple[str, ...]
     work: Mapping[str, str] = field(default_factory=dict)
     restored_from: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")] | None = None

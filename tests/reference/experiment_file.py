@@ -31,6 +31,8 @@ _ORDER = (
         "clock",
         "profile",
         "reference",
+        "parameters",
+        "options",
         "kernel_for",
     ),
     *("image", "channel", "kernel_modules", "time_limit"),
@@ -133,6 +135,8 @@ _MORE: Mapping[str, str] = {
     "file: tables": "[several tables](../experiments.md#several-tables)",
     "benchmark": "[benchmarks](../experiments.md#benchmarks)",
     "kernels": "[kernels](../kernels.md)",
+    "parameters": "[parameters and options](../kernels.md#parameters-and-options)",
+    "options": "[parameters and options](../kernels.md#parameters-and-options)",
     "probes": "[probes](../probes.md), [rows](../experiments.md#rows), "
     "[modules of your own](../experiments.md#modules-of-your-own)",
     "points": "[points](../experiments.md#points), [probes in a program](../probes.md#probes-in-a-program), "

@@ -431,7 +431,10 @@ def kernels_sheet(panels: Sequence[Panel]) -> Sheet:
     """A panel of each kernel, side by side."""
     first, parts = panels[0].first, [panel.cells for panel in panels]
     layout = Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
-    others = [text for panel in panels[1:] for text in (panel.kernel, "difference", "")]
+    # The words alone where they tell a kernel from the first one.
+    names = [panel.kernel.removeprefix(first.kernel if "+" not in first.kernel else "") for panel in panels[1:]]
+    headings = [name if name.startswith("+") else panel.kernel for name, panel in zip(names, panels[1:], strict=True)]
+    others = [text for heading in headings for text in (heading, "difference", "")]
     return layout.sheet(
         f"Overhead of probes on {cpu(first.cpu).title}, on {len(panels)} kernels",
         list(_conditions_on_kernels(panels)),
@@ -451,6 +454,13 @@ def _conditions_on_kernels(panels: Sequence[Panel]) -> Iterator[str]:
     yield f"{table}{first.cpu}, {processors(first)}, handler {first.handler}, {what}, {first.metric} in {first.unit}"
     releases = {panel.kernel: parameters.KERNEL_RELEASE.of(panel.first) for panel in panels}
     yield from (f"{kernel}: linux-{release}" for kernel, release in releases.items() if release)
+    usual = next(filter(None, (parameters.USUAL_PARAMETERS.of(panel.first) for panel in panels)), None)
+    if usual is not None:
+        yield f"every kernel boots with {usual}; parameters of its own follow, and replace those of the same name"
+    for panel in panels:
+        implied = parameters.IMPLIED_OPTIONS.of(panel.first)
+        if implied is not None:
+            yield f"{panel.kernel}: its options also set {implied}"
 
 
 def _kernel_blocks(panels: Sequence[Panel], footnotes: Footnotes) -> Iterator[Sequence[Row]]:

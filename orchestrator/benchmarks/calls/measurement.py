@@ -58,11 +58,10 @@ from orchestrator.results.parameters import (
     ACCELERATOR,
     ENTERED,
     ENTRY,
-    KERNEL_RELEASE,
     PROBE_BYTES_EXTRA,
     PROBE_BYTES_PLAIN,
 )
-from orchestrator.run.boot import Ready, ReadyGuest, identity
+from orchestrator.run.boot import Ready, ReadyGuest, identity, kernel_facts
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
 
@@ -599,7 +598,7 @@ def _profile_notes(counts: Counts) -> Iterator[str]:
 def _parameters(work: Work, figures: Figures, proof: Proof) -> dict[str, str | float]:
     parameters: dict[str, str | float] = {
         **work.cell.parameters,
-        KERNEL_RELEASE: work.ready.artifacts.kernel.release,
+        **kernel_facts(work.ready.artifacts.kernel),
         ENTRY: figures.entry,
         "calls": figures.calls,
         "point": proof.point.name,

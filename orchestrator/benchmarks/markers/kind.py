@@ -31,7 +31,7 @@ from orchestrator.probes.loading import load
 from orchestrator.profile.difference import executed_classes
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import PER_LOOP, CellRecord, Evidence, valid_result
-from orchestrator.results.parameters import KERNEL_RELEASE, ROUNDS
+from orchestrator.results.parameters import ROUNDS
 from orchestrator.results.statistics import mean
 from orchestrator.results.stored_profile import CellProfile
 from orchestrator.run.boot import (
@@ -41,6 +41,7 @@ from orchestrator.run.boot import (
     Session,
     changed,
     identity,
+    kernel_facts,
     measure_in_one_guest,
     template_outcome,
 )
@@ -197,7 +198,7 @@ def measure_marker(
     guest.check_console(mark)
     check_clocksource(guest)
     evidence = None if profile is None or profiled is None else stored(profiled, profile)
-    facts = {KERNEL_RELEASE: ready.artifacts.kernel.release, ROUNDS: row.rounds, **armed}
+    facts = {**kernel_facts(ready.artifacts.kernel), ROUNDS: row.rounds, **armed}
     with valid_result():
         return CellRecord(
             **identity(cell),

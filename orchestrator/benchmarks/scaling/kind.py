@@ -44,10 +44,10 @@ from orchestrator.guest.guest import paused
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
-from orchestrator.results.parameters import CACHE_BYTES, HASH_BITS, KERNEL_RELEASE, KPROBE_CACHE, PROBES, SEED
+from orchestrator.results.parameters import CACHE_BYTES, HASH_BITS, KPROBE_CACHE, PROBES, SEED
 from orchestrator.results.statistics import mean
 from orchestrator.results.stored_profile import CellProfile
-from orchestrator.run.boot import BenchmarkKind, Prepared, Session, identity, template_outcome
+from orchestrator.run.boot import BenchmarkKind, Prepared, Session, identity, kernel_facts, template_outcome
 from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functions
 from orchestrator.run.unattended import Ending, Work, collect_proof, output_of, unattended_guest
 from orchestrator.steps import step
@@ -184,7 +184,7 @@ def _kernel_facts(kernel: Kernel, symbols: bytes) -> dict[str, str | int | bool]
     # The per-CPU object of images/patches/kprobe-cache.patch.
     cache = Symbols(symbols).object_size("kpcache") if has_cache else None
     return {
-        KERNEL_RELEASE: kernel.release,
+        **kernel_facts(kernel),
         HASH_BITS: int(bits) if re.fullmatch(r"\d{1,2}", bits) else 0,
         KPROBE_CACHE: has_cache,
         **({} if cache is None else {CACHE_BYTES: cache}),

@@ -46,6 +46,7 @@ from orchestrator.run.boot import (
     compiler_note,
     failed,
     identity,
+    kernel_facts,
     module_outcomes,
     own_module,
     parameters_note,
@@ -341,7 +342,7 @@ def _facts(
     artifacts: BootArtifacts, figures: SystemFigures, recorded: Recorded | None, own: Sequence[float]
 ) -> dict[str, str | int | float]:
     facts: dict[str, str | int | float] = {
-        parameters.KERNEL_RELEASE: artifacts.kernel.release,
+        **kernel_facts(artifacts.kernel),
         parameters.ACCELERATOR: "kvm" if artifacts.machine.timing == "kvm" else "tcg",
         parameters.USER: median([run.user for run in figures.warm]),
         parameters.SYSTEM: median([run.system for run in figures.warm]),

@@ -98,7 +98,7 @@ SitePath = Annotated[
     str,
     StringConstraints(
         pattern=rf"^((index|runs)\.html|(runs|experiments)/{_NAME}\.html|metrics/{_NAME}/{_NAME}\.(html|csv)"
-        rf"|runs/{_NAME}\.html\.files/[A-Za-z0-9_+-][A-Za-z0-9._+@-]*)$",
+        rf"|runs/{_NAME}\.html\.files/[A-Za-z0-9_+-][A-Za-z0-9._+@=,-]*)$",
         max_length=1000,
     ),
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.kernel_build import TreeBuild, is_kernel_source
+from orchestrator.artifacts.own_kernel_build import TreeBuild, is_kernel_source
 from orchestrator.errors import BuildError, UsageError
 
 MAKEFILE = """\

@@ -11,8 +11,8 @@ from record_builders import cell
 from stored_profiles import store_run
 
 from orchestrator.artifacts.git_tree import GitTree
-from orchestrator.artifacts.kernel_build import TreeBuild
 from orchestrator.artifacts.kernels import UnusableTreeError
+from orchestrator.artifacts.own_kernel_build import TreeBuild
 from orchestrator.cli.commits import BisectedCell, CommitRuns, _stamps
 from orchestrator.cli.measuring import Measurer
 from orchestrator.errors import BuildError, HostError, LabError, UsageError

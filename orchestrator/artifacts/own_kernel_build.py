@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Kernels of users' source trees: built in the tree at a commit, or in a copy of it with options of one's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from orchestrator.arch import ARCHITECTURES
+from orchestrator.artifacts.cache import Artifact, BuildContext
+from orchestrator.artifacts.compiler import Toolchain, build_environment
+from orchestrator.artifacts.diagnostics import error_lines
+from orchestrator.artifacts.kernel_build import IDENTITY, Progress, not_granted, relocate, write_implied
+from orchestrator.catalog.kernels import KernelSpec, read_config
+from orchestrator.errors import BuildError, UsageError
+from orchestrator.process import run
+
+
+def is_kernel_source(tree: Path) -> bool:
+    """Whether a folder is a kernel's source tree that can be built for x86."""
+    return (tree / "Kconfig").is_file() and (tree / "arch" / "x86" / "Makefile").is_file()
+
+
+@dataclass(frozen=True)
+class TreeBuild:
+    """How to build a kernel in its tree: the configuration, and variables for make (``CC=gcc-12``)."""
+
+    config: Path
+    variables: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, tree: Path, config: Path | None, variables: Sequence[str]) -> Self:
+        """From ``config`` or the tree's own. Raises UsageError if either is given for a tree that is not a kernel's."""
+        if (config is not None or variables) and not is_kernel_source(tree):
+            what = f"--kconfig and --make are for a kernel's tree, and {tree} is not one"
+            raise UsageError(what, hint="leave them out")
+        return cls((config or tree / ".config").absolute(), tuple(variables))
+
+    def check(self) -> None:
+        for variable in self.variables:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*", variable):
+                raise UsageError(f"--make: found {variable!r}; expected NAME=VALUE", hint="such as --make CC=gcc-12")
+        if not self.config.is_file():
+            hint = "name one with --kconfig, or create one there: make defconfig"
+            raise UsageError("the kernel has no configuration", where=str(self.config), hint=hint)
+        if not self._arch:
+            raise UsageError("not a configuration of a kernel for x86", where=str(self.config))
+
+    @property
+    def _arch(self) -> str:
+        # An i386 configuration does not say that it is not for 64 bits; make must be told.
+        config = read_config(self.config)
+        return next((name for name, arch in ARCHITECTURES.items() if config.get(arch.option) == "y"), "")
+
+    def build(self, tree: Path, say: Callable[[str], None]) -> None:
+        (tree / ".config").write_bytes(self.config.read_bytes())
+        self._make(tree, ["olddefconfig"], 900.0)
+        say(f"building the kernel in {tree}")
+        self._make(tree, [f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"], 12 * 3600.0)
+
+    def _make(self, tree: Path, what: Sequence[str], time_limit: float) -> None:
+        command = ["make", "-C", str(tree), f"ARCH={self._arch}", *self.variables, *what]
+        finished = run(command, time_limit=time_limit, environment={**build_environment(), **IDENTITY})
+        if finished.status != 0:
+            words = error_lines(finished.stdout + finished.stderr)
+            raise BuildError("the kernel does not build", where=str(tree), detail=words)
+
+
+_SOURCES = (".c", ".h", ".S")
+_GENERATED = ("include/generated", "arch/x86/include/generated", "arch/x86/boot", "scripts", "tools", "certs")
+
+
+def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: Toolchain) -> Artifact:
+    """A user's tree ``key``, copied and built with the variant's options, in ``build/``. Raises BuildError, HostError.
+
+    The tree itself is only read. Objects that the options do not concern are not compiled again.
+    """
+    assert spec.tree is not None
+    assert spec.image is not None
+    tree, image = spec.tree, spec.image
+    source = (tree / "source").resolve() if (tree / "source").is_dir() else tree
+    inputs = {"tree": key, "options": spec.options, "compiler": toolchain.version}
+
+    def build(folder: Path) -> None:
+        newer = _newer_source(source, image)
+        if newer is not None:
+            raise BuildError(f"changed since the kernel in {tree} was built", where=str(newer), hint="build it again")
+        context.say(f"copying {tree} and building it with {', '.join(spec.options.splitlines())}")
+        copy = folder / "build"
+        shutil.copytree(tree, copy, symlinks=True, ignore=lambda at, _: [".git"] if Path(at) == tree else [])
+        own_source = copy if source == tree else source
+        relocate(copy, tree, source, source)
+        before = read_config(copy / ".config")
+        with (copy / ".config").open("a") as file:
+            file.write(spec.options)
+        place = [f"O={copy}"] if own_source != copy else []
+        make = ["make", "-C", str(own_source), *place, f"ARCH={spec.arch}", *toolchain.for_make()]
+        environment = {**build_environment(), **IDENTITY}
+        run([*make, "olddefconfig"], time_limit=900, environment=environment).or_raise(BuildError, "not configured")
+        config = read_config(copy / ".config")
+        refused = not_granted(spec.options, config)
+        if refused:
+            hint = "an option may depend on another one that is off, or have another name in this version"
+            raise BuildError(f"the configuration of {spec.name} is not what its options say", detail=refused, hint=hint)
+        argv = [*make, f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"]
+        made = run(argv, time_limit=4 * 3600.0, environment=environment, listener=Progress(context, spec.name).line)
+        if made.status != 0:
+            raise BuildError(f"{spec.name} does not build", detail=error_lines(made.stdout + made.stderr))
+        write_implied(folder, spec, before, config)
+
+    return context.cache.obtain("own-kernels", inputs, spec.name, build)
+
+
+def _newer_source(source: Path, image: Path) -> Path | None:
+    built = image.stat().st_mtime
+    for folder, names, files in os.walk(source):
+        below = Path(folder).relative_to(source).as_posix()
+        names[:] = [name for name in names if f"{below}/{name}".removeprefix("./") not in (*_GENERATED, ".git")]
+        for name in files:
+            if name.endswith(_SOURCES) and not name.endswith(".mod.c") and Path(folder, name).stat().st_mtime > built:
+                return Path(folder, name)
+    return None

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Kernels with parameters and options of one's own: ``KERNEL+WORD+WORD``.
+
+A word is a kernel parameter (``mitigations=auto``), an option (``CONFIG_KFENCE=y``) or the path of a file of options
+(``./kasan.config``). Two variants of one kernel with equal options share its build.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+
+from orchestrator.catalog.data import read
+from orchestrator.errors import ConfigError
+from orchestrator.paths import user_path
+
+MARK = "+"
+SUFFIX = ".config"
+OPTION = re.compile(r'(CONFIG_[A-Za-z0-9_]+)=([ynm]|-?[0-9]+|0x[0-9a-fA-F]+|"[^"+\n]*")', re.ASCII)
+UNSET = re.compile(r"# (CONFIG_[A-Za-z0-9_]+) is not set", re.ASCII)
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(=[A-Za-z0-9_.,:-]+)?", re.ASCII)
+_LARGEST_FILE = 64 << 10
+_LONGEST_TITLE = 80
+
+_PARAMETER_FORM = "a parameter is NAME or NAME=VALUE, of letters, digits and . , : _ -, such as mitigations=auto"
+_OPTION_FORM = "an option is CONFIG_NAME=y, =n, a number or a text in double quotes, such as CONFIG_KFENCE=y"
+
+
+def split(name: str) -> tuple[str, Sequence[str]]:
+    """A kernel without its words, and the words. The path of an existing file or folder has none."""
+    parts = name.split(MARK)
+    first = len(parts)
+    while first > 1 and _is_word(parts[first - 1]):
+        first -= 1
+    if first == len(parts) or ("/" in parts[0] and user_path(name).exists()):
+        return name, ()
+    return MARK.join(parts[:first]), parts[first:]
+
+
+def _is_word(text: str) -> bool:
+    return text.endswith(SUFFIX) or text.startswith("CONFIG_") or _PARAMETER.fullmatch(text) is not None
+
+
+def joined(name: str, words: Sequence[str]) -> str:
+    """A kernel with its words: the inverse of ``split``."""
+    return MARK.join([name, *words])
+
+
+def placed(words: Sequence[str], place: Callable[[str], str]) -> Sequence[str]:
+    """The words with each path of a file of options replaced by ``place(path)``."""
+    return [place(word) if word.endswith(SUFFIX) else word for word in words]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What the words mean: the kernel's ``parameters``, and ``options`` as lines of a .config."""
+
+    title: str
+    parameters: Sequence[str]
+    options: str
+
+
+def variant(words: Sequence[str]) -> Variant:
+    """Read the words. Raises ConfigError for one that is malformed, or that the lab's measurements do not allow."""
+    parameters, lines, titles = list[str](), list[str](), list[str]()
+    for word in words:
+        if word.endswith(SUFFIX):
+            lines += _file(word)
+            titles.append(user_path(word).stem)
+        elif word.startswith("CONFIG_"):
+            lines.append(option_line(word))
+            titles.append(word)
+        else:
+            parameters.append(checked_parameter(word))
+            titles.append(word)
+    return Variant(_title(titles), parameters, "".join(f"{line}\n" for line in lines))
+
+
+def _title(words: Sequence[str]) -> str:
+    """A short name of the words, of characters that cells' names may have."""
+    text = MARK.join(words)
+    plain = re.sub(r"[^A-Za-z0-9._+=,-]", "-", text)
+    return (
+        plain
+        if len(text) <= _LONGEST_TITLE
+        else f"{plain[: _LONGEST_TITLE - 9]}-{sha256(text.encode()).hexdigest()[:8]}"
+    )
+
+
+def option_line(word: str) -> str:
+    """The line of a .config for ``CONFIG_NAME=VALUE``. Raises ConfigError."""
+    found = OPTION.fullmatch(word)
+    if found is None:
+        raise ConfigError(f"found {word!r}; {_OPTION_FORM}")
+    if found[2] == "m":
+        raise ConfigError(f"found {word!r}; the lab's guests have no module of it: set it to y")
+    return f"# {found[1]} is not set" if found[2] == "n" else word
+
+
+def _file(name: str) -> Sequence[str]:
+    path = user_path(name)
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_LARGEST_FILE + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigError(f"found {name!r}; this file of options cannot be read: {why}") from None
+    if len(text) > _LARGEST_FILE:
+        what = f"it has more than {_LARGEST_FILE >> 10} KiB: name only the options that differ from the kernel's"
+        raise ConfigError(f"found {name!r}; {what}")
+    lines = [line.strip() for line in text.splitlines()]
+    for number, line in enumerate(lines, 1):
+        if line and not (OPTION.fullmatch(line) or UNSET.fullmatch(line) or line.startswith("# ") or line == "#"):
+            raise ConfigError(f"found {line[:80]!r}; {_OPTION_FORM}", where=f"{path}:{number}")
+    found = [option_line(line) for line in lines if OPTION.fullmatch(line)]
+    return [*found, *(line for line in lines if UNSET.fullmatch(line))]
+
+
+def checked_parameter(word: str) -> str:
+    """A kernel parameter that leaves the lab's clock, proofs and channel alone. Raises ConfigError."""
+    if not _PARAMETER.fullmatch(word):
+        raise ConfigError(f"found {word!r}; {_PARAMETER_FORM}")
+    name = parameter_name(word)
+    reason = next((why for why, names in reserved_parameters().items() if name in names), None)
+    if reason is not None:
+        raise ConfigError(f"found {word!r}; the lab sets it or leaves it out: {reason}")
+    return word
+
+
+def parameter_name(word: str) -> str:
+    """A parameter's name as the kernel compares names: a hyphen is an underscore (kernel/params.c, parameqn)."""
+    return word.partition("=")[0].replace("-", "_")
+
+
+@lru_cache(maxsize=1)
+def reserved_parameters() -> Mapping[str, Sequence[str]]:
+    """The names of parameters that no experiment sets, by the reason."""
+    reserved: Mapping[str, Sequence[str]] = read("kernel_parameters.yaml")["reserved"]
+    return reserved
