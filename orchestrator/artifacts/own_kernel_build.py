@@ -58,13 +58,15 @@ class TreeBuild:
         return next((name for name, arch in ARCHITECTURES.items() if config.get(arch.option) == "y"), "")
 
     def build(self, tree: Path, say: Callable[[str], None]) -> None:
-        (tree / ".config").write_bytes(self.config.read_bytes())
+        # Without a name of its own, a commit that changes no code builds the same image (scripts/setlocalversion).
+        unnamed = b"\n# CONFIG_LOCALVERSION_AUTO is not set\n"
+        (tree / ".config").write_bytes(self.config.read_bytes() + unnamed)
         self._make(tree, ["olddefconfig"], 900.0)
         say(f"building the kernel in {tree}")
         self._make(tree, [f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"], 12 * 3600.0)
 
     def _make(self, tree: Path, what: Sequence[str], time_limit: float) -> None:
-        command = ["make", "-C", str(tree), f"ARCH={self._arch}", *self.variables, *what]
+        command = ["make", "-C", str(tree), f"ARCH={self._arch}", "LOCALVERSION=", *self.variables, *what]
         finished = run(command, time_limit=time_limit, environment={**build_environment(), **IDENTITY})
         if finished.status != 0:
             words = error_lines(finished.stdout + finished.stderr)

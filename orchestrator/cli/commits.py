@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,7 +55,7 @@ from orchestrator.run.bisection import Bisection, NotMeasured
 _MEASURED = Path(".git") / "lab-measured.json"
 
 
-@dataclass(frozen=True)
+@dataclass
 class CommitRuns:
     """The runs of the experiment ``config`` with ``overrides`` at commits of ``tree``.
 
@@ -72,6 +72,8 @@ class CommitRuns:
     suffix: str
     outside: set[str] = field(default_factory=set)
     """Paths of the experiment outside the tree."""
+    is_on_tree: bool = False
+    """Whether all cells are measured on the tree's kernel, and the experiment names nothing in the tree."""
 
     def planned(self, commit: Commit) -> tuple[Experiment, Plan]:
         """Build the checked-out kernel tree, and plan the experiment with profiles by symbol where possible.
@@ -90,18 +92,40 @@ class CommitRuns:
     def run(self, commit: Commit, experiment: Experiment, planned: Plan) -> Run:
         """The stored run of the commit, or a new one."""
         key = self._key(experiment, planned)
-        stored = self._measured().get(key, {}).get(commit.hash)
+        stored = _stored_run(self._measured().get(key, {}).get(commit.hash))
         if stored is not None:
-            try:
-                return find_run(stored, lab_dir())
-            except LabError:  # it was removed
-                pass
+            return stored
         entry, record = self.measurer.run(lambda runner: runner.run(experiment, planned, None))
         if all_ok(record):
-            measured = self._measured()
-            measured.setdefault(key, {})[commit.hash] = entry.id
-            write_whole(self.tree.folder / _MEASURED, json.dumps(measured))
+            self._remember({key: {commit.hash: entry.id}})
         return Run(record, entry.directory)
+
+    def known(self, commit: Commit, asked: str) -> Run | str | None:
+        """What ``remember`` noted of a commit, without building it; None if files outside the tree have changed."""
+        measured = self._measured()
+        files = measured.get(f"{asked} outside", {})
+        if any(_digest(_stamps(Path(path))) != stamps for path, stamps in files.items()):
+            return None
+        reason = measured.get(f"{asked} broken", {}).get(commit.hash)
+        return reason or _stored_run(measured.get(asked, {}).get(commit.hash))
+
+    def remember(self, commit: Commit, asked: str, outcome: Run | str) -> None:
+        """Note the run of a commit, or why it does not build, for the request ``asked``."""
+        files = {path: _digest(_stamps(Path(path))) for path in self.outside}
+        noted = (asked, outcome.record.run) if isinstance(outcome, Run) else (f"{asked} broken", outcome)
+        self._remember({noted[0]: {commit.hash: noted[1]}, f"{asked} outside": files})
+
+    def asked(self, only: Sequence[str]) -> str:
+        """A key of everything that a measurement of a commit is asked for by."""
+        texts = [self.config.read_text(), *self.overrides, "only", *only, "make", *self.build.variables]
+        config = self.build.config.read_bytes().hex() if self.build.config.is_file() else ""
+        return _digest([*texts, config, __version__, qemu_version()])
+
+    def _remember(self, new: Mapping[str, Mapping[str, str]]) -> None:
+        measured = self._measured()
+        for key, values in new.items():
+            measured[key] = {**measured.get(key, {}), **values}
+        write_whole(self.tree.folder / _MEASURED, json.dumps(measured))
 
     def _experiment(self) -> Experiment:
         moved: list[str] = []
@@ -121,6 +145,7 @@ class CommitRuns:
         if moved:
             return experiment
         if is_kernel_source(self.tree.folder):
+            self.is_on_tree = True
             return on_kernels(experiment, [str(self.tree.folder)])
         what = f"the experiment names nothing in {self.tree.top}, so all commits would cost the same"
         hint = "name a kernel, a module or a workload by its path in the tree"
@@ -142,7 +167,7 @@ class CommitRuns:
         cells = [cell.id for cell in planned.cells]
         files = [stamp for path in sorted(self.outside) for stamp in _stamps(Path(path))]
         parts = [plain.digest(), *cells, config.hex(), *self.build.variables, *files, __version__, qemu_version()]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return _digest(parts)
 
     def _measured(self) -> dict[str, dict[str, str]]:
         """Run ids by experiment key and commit."""
@@ -151,6 +176,19 @@ class CommitRuns:
         except (OSError, ValueError):
             return {}
         return measured if isinstance(measured, dict) else {}
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _stored_run(run: str | None) -> Run | None:
+    if run is None:
+        return None
+    try:
+        return find_run(run, lab_dir())
+    except LabError:  # it was removed
+        return None
 
 
 def _stamps(path: Path) -> Iterator[str]:

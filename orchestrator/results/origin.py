@@ -343,6 +343,23 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class SeriesCommit:
+    """A commit with its author's address; ``reverts`` is the hash that its message names."""
+
+    commit: Commit
+    email: str = ""
+    is_merge: bool = False
+    reverts: str = ""
+
+    @property
+    def remark(self) -> str:
+        """What kind of commit it is; empty for a usual one."""
+        if self.is_merge:
+            return "merge of all that it brings"
+        return f"reverts {self.reverts[:12]}" if self.reverts else ""
+
+
+@dataclass(frozen=True)
 class Tried:
     """A commit of a bisection: its cost, or why it was skipped."""
 

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator series``: every commit of a patch series, built and measured."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.git_tree import GitTree
+from orchestrator.artifacts.kernels import UnusableTreeError
+from orchestrator.artifacts.own_kernel_build import TreeBuild
+from orchestrator.catalog.kernels import IMAGE
+from orchestrator.cli import options
+from orchestrator.cli.commits import CommitRuns
+from orchestrator.cli.measuring import Measurer
+from orchestrator.comparison.series import (
+    MeasuredCommit,
+    MeasuredSeries,
+    cover_letter,
+    mail,
+    series_json,
+    series_sheets,
+)
+from orchestrator.errors import BuildError, LabError, UsageError
+from orchestrator.experiment.plan import select
+from orchestrator.experiment.source import read_source
+from orchestrator.files import sha256_of
+from orchestrator.paths import cache_dir
+from orchestrator.results.budgets import BudgetError, Budgets
+from orchestrator.results.origin import SeriesCommit
+from orchestrator.results.runs import Run
+from orchestrator.run.series import ends_of, series
+
+
+class Form(StrEnum):
+    """How a series is printed."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    COVER = "cover"
+    MAIL = "mail"
+    JSON = "json"
+
+
+@dataclass
+class _Measuring:
+    """Measures the commits one after the other. ``built`` has the commit that first built each kernel's image."""
+
+    runs: CommitRuns
+    only: Sequence[str]
+    built: dict[str, MeasuredCommit] = field(default_factory=dict)
+
+    def measure(self, one: SeriesCommit) -> MeasuredCommit:
+        """The run of a commit, or why it has none. Raises UsageError for a wrong experiment, HostError."""
+        commit, asked = one.commit, self.runs.asked(self.only)
+        known = self.runs.known(commit, asked)
+        if isinstance(known, Run):
+            return MeasuredCommit(one, known)
+        if known is not None:
+            return MeasuredCommit(one, None, known)
+        options.say(f"measuring {commit.short} {commit.subject}")
+        self.runs.tree.check_out(commit.hash)
+        try:
+            experiment, planned = self.runs.planned(commit)
+        except (BuildError, UnusableTreeError) as error:
+            reason = "\n".join([error.what, *error.detail])
+            self.runs.remember(commit, asked, reason)
+            return MeasuredCommit(one, None, reason)
+        same = self._builds_the_same()
+        if same is not None and same.run is not None:
+            self.runs.remember(commit, asked, same.run)
+            return MeasuredCommit(one, same.run, same_as=same.one.commit.short)
+        run = self.runs.run(commit, experiment, select(planned, self.only))
+        options.say(f"run {run.record.run}: {run.directory}")
+        self.runs.remember(commit, asked, run)
+        found = MeasuredCommit(one, run)
+        if self.runs.is_on_tree:
+            self.built.setdefault(self._image(), found)
+        return found
+
+    def _image(self) -> str:
+        return sha256_of(self.runs.tree.folder / IMAGE)
+
+    def _builds_the_same(self) -> MeasuredCommit | None:
+        return self.built.get(self._image()) if self.runs.is_on_tree else None
+
+
+def series_command(
+    span: Annotated[str, typer.Argument(metavar="[TREE@]BASE..TOPIC", help="The commits of TOPIC that BASE lacks.")],
+    experiment: Annotated[Path, typer.Option("--experiment", readable=False, metavar="FILE", help="What to measure.")],
+    tree: Annotated[str, typer.Option("--tree", metavar="DIR", help="The repository, if SPAN names none.")] = "./",
+    overrides: options.Overrides = None,
+    only: options.Only = None,
+    kconfig: options.KernelConfig = None,
+    make: options.MakeVariables = None,
+    at_most: Annotated[
+        str | None,
+        typer.Option(
+            "--at-most", metavar="N|N%", help="Exit with 1 if a commit adds more than this to a cell of BASE."
+        ),
+    ] = None,
+    form: Annotated[
+        Form,
+        typer.Option(
+            "--format",
+            help="table, markdown; cover: for a cover letter; mail: to the author of what became dearer; json.",
+        ),
+    ] = Form.TABLE,
+    limit: options.Limit = 20,
+    fleet: options.Fleet = None,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Measure every commit of a patch series, and explain each change by symbol.
+
+    Commits that do not build or boot are rows with their reason. An interrupted series goes on where it was. Exits
+    with 1 if a commit is beyond --at-most, does not build, or a cell of it fails.
+    """
+    budgets = _budgets(at_most)
+    read_source(experiment)  # report an unreadable file before cloning and building
+    base, topic = ends_of(span, tree)
+    build, measurer = (
+        TreeBuild.of(base.top, kconfig, make or ()),
+        Measurer(offline=offline, verbose=verbose, fleet=fleet),
+    )
+    measurer.check()
+    with GitTree.open(Cache(cache_dir()), base.top, offline=offline) as clone:
+        commits = series(clone, base, topic)
+        clone.check_out(commits[0].commit.hash, commits[-1].commit.hash)
+        runs = CommitRuns(clone, experiment, tuple(overrides or ()), build, measurer, "-series")
+        measuring = _Measuring(runs, only or ())
+        found = [measuring.measure(one) for one in commits]
+    if found[0].run is None:
+        what = f"the base, {commits[0].commit.short} {commits[0].commit.subject}, has no numbers to compare with"
+        raise LabError(what, detail=found[0].reason.splitlines(), hint="choose a base that builds")
+    measured = MeasuredSeries(found, budgets, experiment, clone.folder)
+    _print(measured, form, limit)
+    raise typer.Exit(1 if measured.is_wrong else 0)
+
+
+def _budgets(at_most: str | None) -> Budgets | None:
+    if at_most is None:
+        return None
+    try:
+        return Budgets.of({"*": f"+{at_most.removeprefix('+')}"})
+    except BudgetError:
+        what = f"--at-most: found {at_most!r}; expected an increase in the cell's unit, or in percent"
+        raise UsageError(what, hint="such as --at-most 5, or --at-most 1%") from None
+
+
+def _print(measured: MeasuredSeries, form: Form, limit: int) -> None:
+    match form:
+        case Form.JSON:
+            typer.echo(series_json(measured))
+        case Form.COVER:
+            typer.echo(cover_letter(measured))
+        case Form.MAIL:
+            text = mail(measured)
+            if text is None:
+                print("no commit of the series made a cell dearer: there is nothing to write", file=sys.stderr)
+            else:
+                typer.echo(text)
+        case _:
+            shown = options.Form.MARKDOWN if form is Form.MARKDOWN else options.Form.TABLE
+            options.print_profiles("Series", shown, series_sheets(measured, limit or None), lambda sheet: [sheet], str)
