@@ -441,11 +441,11 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
     ]
     lines = set(wanted.splitlines())
 
-    def shared(artifact: Artifact) -> int:
-        return len(lines & set(str(artifact.inputs["config"]).splitlines()))
+    def differing(artifact: Artifact) -> int:
+        return len(lines ^ set(str(artifact.inputs["config"]).splitlines()))
 
     # Copied files get recorded as sound, so the tree must be sound.
-    return next(filter(context.cache.is_sound, sorted(candidates, key=shared, reverse=True)), None)
+    return next(filter(context.cache.is_sound, sorted(candidates, key=differing)), None)
 
 
 class Progress:

@@ -118,9 +118,9 @@ def series_command(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Measure every commit of a patch series, and explain each change by symbol.
+    """Measure each commit of a patch series.
 
-    Commits that do not build or boot are rows with their reason. An interrupted series goes on where it was. Exits
+    Changes are explained by symbol. Commits that do not build or boot are rows with their reason. An interrupted series goes on where it was. Exits
     with 1 if a commit is beyond --at-most, does not build, or a cell of it fails.
     """
     budgets = _budgets(at_most)

@@ -326,7 +326,7 @@ this counts the same again:
 """,
         cte="8bit",
     )
-    return f"From {commit.hash} Mon Sep 17 00:00:00 2001\n{message.as_string()}"
+    return f"From {commit.hash} Mon Sep 17 00:00:00 2001\n{message.as_bytes().decode()}"
 
 
 def _mail_rows(measured: MeasuredSeries, compared: ComparedRuns, change: CellChange) -> Iterator[Row]:

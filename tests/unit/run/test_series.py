@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which commits does a series have, and what do their messages say of themselves?"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.git_tree import GitTree
+from orchestrator.errors import UsageError
+from orchestrator.run.series import ends_of, series
+
+
+def git(folder: Path, *arguments: str) -> str:
+    named = ("-c", "user.name=A Person", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", "-C", folder, *named, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """Two commits on main; on topic a commit, its revert, and a merge of a branch with two."""
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    git(folder, "init", "--quiet")
+    for name in ("one", "two"):
+        git(folder, "commit", "--quiet", "--allow-empty", "--message", name)
+    git(folder, "checkout", "--quiet", "-b", "side")
+    for name in ("side one", "side two"):
+        git(folder, "commit", "--quiet", "--allow-empty", "--message", name)
+    git(folder, "checkout", "--quiet", "-b", "topic", "main")
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", "add")
+    added = git(folder, "rev-parse", "HEAD")
+    message = f'Revert "add"\n\nThis reverts commit {added}.'
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", message)
+    git(folder, "merge", "--quiet", "--no-ff", "--message", "merge side", "side")
+    git(folder, "checkout", "--quiet", "main")
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", "later")
+    return folder
+
+
+def test_a_series_begins_where_it_branched_off(top: Path, tmp_path: Path) -> None:
+    base, topic = ends_of("main..topic", f"{top}/")
+    with GitTree.open(Cache(tmp_path / "cache"), top) as tree:
+        found = series(tree, base, topic)
+    assert [one.commit.subject for one in found] == ["two", "add", 'Revert "add"', "merge side"]
+    add = found[1].commit.short
+    assert [one.remark for one in found] == ["", "", f"reverts {add}", "merge of all that it brings"]
+    assert {one.email for one in found} == {"a@example.org"}
+
+
+def test_a_tree_may_stand_before_the_series(top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, topic = ends_of(f"{top}@main..topic", "./")
+    assert (base.top, base.name, topic.name) == (top, "main", "topic")
+    monkeypatch.chdir(top)
+    git(top, "checkout", "--quiet", "topic")
+    assert ends_of("main..", "./")[1].commit == topic.commit
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("topic", "expected [TREE@]BASE..TOPIC"),
+        ("main...topic", "expected [TREE@]BASE..TOPIC"),
+        ("main..topik", "did you mean"),
+        ("nothing..topic", "has no commit 'nothing'"),
+    ],
+)
+def test_what_is_no_series_is_refused(top: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ends_of(text, f"{top}/")
+    assert message in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(("text", "message"), [("topic..topic~1", "no commit that"), ("main..lonely", "in common")])
+def test_a_series_without_commits_or_history_is_refused(top: Path, tmp_path: Path, text: str, message: str) -> None:
+    git(top, "checkout", "--quiet", "--orphan", "lonely")
+    git(top, "commit", "--quiet", "--allow-empty", "--message", "alone")
+    base, topic = ends_of(text, f"{top}/")
+    with GitTree.open(Cache(tmp_path / "cache"), top) as tree, pytest.raises(UsageError) as caught:
+        series(tree, base, topic)
+    assert message in str(caught.value)
