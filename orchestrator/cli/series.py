@@ -120,8 +120,8 @@ def series_command(
 ) -> None:
     """Measure each commit of a patch series.
 
-    Changes are explained by symbol. Commits that do not build or boot are rows with their reason. An interrupted series goes on where it was. Exits
-    with 1 if a commit is beyond --at-most, does not build, or a cell of it fails.
+    Changes are explained by symbol. Commits that do not build or boot are rows with their reason. An interrupted
+    series goes on where it was. Exits with 1 if a commit is beyond --at-most, does not build, or a cell of it fails.
     """
     budgets = _budgets(at_most)
     read_source(experiment)  # report an unreadable file before cloning and building
