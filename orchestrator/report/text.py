@@ -21,6 +21,7 @@ from orchestrator.report.kind import ReportRegistry, run_tables
 from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Sheet, by_reason, shared_key
 from orchestrator.results.contract import RunRecord
 from orchestrator.results.origin import origin_of
+from orchestrator.results.parameters import IMPLIED_OPTIONS, USUAL_PARAMETERS
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 
 _LONG = 150
@@ -65,6 +66,14 @@ def measured_by(run: RunRecord) -> str | None:
     return f"Measured by a fleet: {', '.join([*shown(named, _NAMED, '{} more workers'), *own])}."
 
 
+def of_kernels(run: RunRecord) -> Iterator[str]:
+    """Sentences on kernels with parameters and options of their own: what the lab passes, and what came along."""
+    usual = dict.fromkeys(filter(None, map(USUAL_PARAMETERS.of, run.cells)))
+    yield from (f"Every kernel boots with {one}; its own parameters replace those of the same name." for one in usual)
+    implied = {cell.kernel: found for cell in run.cells if (found := IMPLIED_OPTIONS.of(cell)) is not None}
+    yield from (f"The options of {kernel} also set {found}." for kernel, found in implied.items())
+
+
 # The summary has the first sentence of each rank, in the order of the ranks: failed cells, failed claims, differences
 # between kernels, the largest overhead, the comparison with published figures, undecided differences. If fewer than
 # three ranks have a sentence, their next ones follow.
@@ -75,7 +84,7 @@ _LONGEST_REASON = 160
 
 
 def summary(run: RunRecord, registry: ReportRegistry) -> list[str]:
-    """At most three sentences on a run, the most important first, and one on the workers of a fleet."""
+    """At most three sentences on a run, the most important first, then those on its kernels and a fleet's workers."""
     workers = measured_by(run)
     sentences = most_important(
         [
@@ -84,7 +93,7 @@ def summary(run: RunRecord, registry: ReportRegistry) -> list[str]:
             *(finding for kind, panels in run_tables(run, registry) for finding in kind.findings(panels)),
         ]
     )
-    return sentences if workers is None else [*sentences, workers]
+    return [*sentences, *of_kernels(run), *([] if workers is None else [workers])]
 
 
 def most_important(findings: Iterable[Finding]) -> list[str]:

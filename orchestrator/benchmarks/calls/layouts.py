@@ -454,13 +454,6 @@ def _conditions_on_kernels(panels: Sequence[Panel]) -> Iterator[str]:
     yield f"{table}{first.cpu}, {processors(first)}, handler {first.handler}, {what}, {first.metric} in {first.unit}"
     releases = {panel.kernel: parameters.KERNEL_RELEASE.of(panel.first) for panel in panels}
     yield from (f"{kernel}: linux-{release}" for kernel, release in releases.items() if release)
-    usual = next(filter(None, (parameters.USUAL_PARAMETERS.of(panel.first) for panel in panels)), None)
-    if usual is not None:
-        yield f"every kernel boots with {usual}; parameters of its own follow, and replace those of the same name"
-    for panel in panels:
-        implied = parameters.IMPLIED_OPTIONS.of(panel.first)
-        if implied is not None:
-            yield f"{panel.kernel}: its options also set {implied}"
 
 
 def _kernel_blocks(panels: Sequence[Panel], footnotes: Footnotes) -> Iterator[Sequence[Row]]:

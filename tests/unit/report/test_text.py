@@ -41,6 +41,7 @@ from orchestrator.report.text import (
     escaped,
     github_comment,
     most_important,
+    of_kernels,
     render_markdown,
     summary,
 )
@@ -339,3 +340,13 @@ def test_the_largest_difference_of_kernels_has_its_table_and_handler() -> None:
         "Largest difference from debian-686 to debian-amd64, mine, handler noop",
         "Largest difference from debian-686 to debian-amd64, mine, handler count",
     ]
+
+
+def test_kernels_with_words_say_what_the_lab_passes_and_what_came_along() -> None:
+    own = {"kernel_release": "7.3-lab", "usual_parameters": "mitigations=off", "implied_options": "CONFIG_STACKTRACE=y"}
+    cells = [cell("none"), cell("kprobe", kernel="lab-i386-up+CONFIG_KFENCE=y+nopti", parameters=own)]
+    assert list(of_kernels(run(*cells))) == [
+        "Every kernel boots with mitigations=off; its own parameters replace those of the same name.",
+        "The options of lab-i386-up+CONFIG_KFENCE=y+nopti also set CONFIG_STACKTRACE=y.",
+    ]
+    assert list(of_kernels(run(cell("none")))) == []
