@@ -162,7 +162,11 @@ def build_kernel(
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         for spec in specs:
-            typer.echo(ready_kernel(context, spec).image)
+            built = ready_kernel(context, spec)
+            if built.implied:
+                implied = ", ".join(f"{option}={value}" for option, value in built.implied.items())
+                options.say(f"the options of {spec.name} also set {implied}")
+            typer.echo(built.image)
 
 
 def show_kernels(

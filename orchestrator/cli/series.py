@@ -34,7 +34,8 @@ from orchestrator.experiment.source import read_source
 from orchestrator.files import sha256_of
 from orchestrator.paths import cache_dir
 from orchestrator.results.budgets import BudgetError, Budgets
-from orchestrator.results.origin import SeriesCommit
+from orchestrator.results.contract import all_ok
+from orchestrator.results.origin import Commit, SeriesCommit
 from orchestrator.results.runs import Run
 from orchestrator.run.series import ends_of, series
 
@@ -51,20 +52,26 @@ class Form(StrEnum):
 
 @dataclass
 class _Measuring:
-    """Measures the commits one after the other. ``built`` has the commit that first built each kernel's image."""
+    """Measures the commits one after the other. ``built`` has the run of each kernel's image, ``first`` its commit."""
 
     runs: CommitRuns
     only: Sequence[str]
-    built: dict[str, MeasuredCommit] = field(default_factory=dict)
+    built: dict[str, Run] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
 
     def measure(self, one: SeriesCommit) -> MeasuredCommit:
         """The run of a commit, or why it has none. Raises UsageError for a wrong experiment, HostError."""
-        commit, asked = one.commit, self.runs.asked(self.only)
+        outcome = self._outcome(one.commit)
+        if not isinstance(outcome, Run):
+            return MeasuredCommit(one, None, outcome)
+        first = self.first.setdefault(outcome.record.run, one.commit.short)
+        return MeasuredCommit(one, outcome, same_as="" if first == one.commit.short else first)
+
+    def _outcome(self, commit: Commit) -> Run | str:
+        asked = self.runs.asked(self.only)
         known = self.runs.known(commit, asked)
-        if isinstance(known, Run):
-            return MeasuredCommit(one, known)
         if known is not None:
-            return MeasuredCommit(one, None, known)
+            return known
         options.say(f"measuring {commit.short} {commit.subject}")
         self.runs.tree.check_out(commit.hash)
         try:
@@ -72,24 +79,16 @@ class _Measuring:
         except (BuildError, UnusableTreeError) as error:
             reason = "\n".join([error.what, *error.detail])
             self.runs.remember(commit, asked, reason)
-            return MeasuredCommit(one, None, reason)
-        same = self._builds_the_same()
-        if same is not None and same.run is not None:
-            self.runs.remember(commit, asked, same.run)
-            return MeasuredCommit(one, same.run, same_as=same.one.commit.short)
-        run = self.runs.run(commit, experiment, select(planned, self.only))
-        options.say(f"run {run.record.run}: {run.directory}")
-        self.runs.remember(commit, asked, run)
-        found = MeasuredCommit(one, run)
-        if self.runs.is_on_tree:
-            self.built.setdefault(self._image(), found)
-        return found
-
-    def _image(self) -> str:
-        return sha256_of(self.runs.tree.folder / IMAGE)
-
-    def _builds_the_same(self) -> MeasuredCommit | None:
-        return self.built.get(self._image()) if self.runs.is_on_tree else None
+            return reason
+        image = sha256_of(self.runs.tree.folder / IMAGE) if self.runs.is_on_tree else commit.hash
+        run = self.built.get(image)
+        if run is None:
+            run = self.runs.run(commit, experiment, select(planned, self.only))
+            options.say(f"run {run.record.run}: {run.directory}")
+        if all_ok(run.record):  # a guest may fail because the host was too busy
+            self.built[image] = run
+            self.runs.remember(commit, asked, run)
+        return run
 
 
 def series_command(

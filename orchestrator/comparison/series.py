@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -87,8 +88,8 @@ class MeasuredSeries:
     clone: Path
 
     def plain(self, text: str) -> str:
-        """A text of a build or a guest, with the paths of the lab's clone made relative to the tree."""
-        return text.replace(f"{self.clone}/", "")
+        """A text of a build or a guest, with the paths of the lab's clone made relative, and no console's path."""
+        return re.sub(r"^/\S+\.console: ", "", text.replace(f"{self.clone}/", ""))
 
     @cached_property
     def steps(self) -> Sequence[Step]:
@@ -182,7 +183,7 @@ def _rows(measured: MeasuredSeries, step: Step, cell: CellRecord, limit: int | N
     by_now = "" if value is None or cell.value is None else signed_figure(value - cell.value, unit)
     difference = signed_figure(change.value.value, unit) if moved and change is not None and change.value else ""
     failed = now.first_line if now is not None and now.value is None and now.reason else ""
-    remark = "; ".join(filter(None, [step.commit.remark, failed]))
+    remark = "; ".join(filter(None, [step.commit.remark, measured.plain(failed)]))
     style = "red" if any(one.pair.first.id == cell.id for one in step.beyond) or step.commit.run is None else ""
     yield Row(
         _label(step.number, len(measured.steps), step.commit),
@@ -252,10 +253,13 @@ def _explained(measured: MeasuredSeries, step: Step) -> Iterator[str]:
     place = f"{step.number}/{len(measured.steps)}"
     if step.commit.remark:
         yield f"{place}: {cut(measured.plain(step.commit.remark), 200)}."
+    reasons: dict[str, list[str]] = {}
     for cell in measured.cells:
         now = step.commit.cell(cell.id)
         if now is not None and now.value is None:
-            yield f"{place}, {measured.name(cell.id)}: {now.status}: {cut(measured.plain(now.first_line), 200)}."
+            sentence = f"{now.status}: {cut(measured.plain(now.first_line), 200)}"
+            reasons.setdefault(sentence, []).append(measured.name(cell.id))
+    yield from (f"{place}, {', '.join(names)}: {sentence}." for sentence, names in reasons.items())
     if step.from_before is None:
         return
     for change in step.from_before.comparison.changed:

@@ -51,6 +51,7 @@ from orchestrator.experiment.table import TableKind
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import remove_leftovers
 from orchestrator.guest.machine import Machine, machine_facts
+from orchestrator.plain_text import shown
 from orchestrator.probes.kernel_text import KernelText
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results import stored_profile
@@ -358,13 +359,18 @@ def identity(cell: Cell[Any]) -> dict[str, Any]:
     }
 
 
+_NAMED_OPTIONS = 4
+"""A record's text has at most 200 characters; lockdep brings twenty options."""
+
+
 def kernel_facts(kernel: Kernel) -> dict[str, str]:
     """What records say of their kernel."""
     facts: dict[str, str] = {KERNEL_RELEASE: kernel.release}
     if kernel.spec.parameters:
         facts[USUAL_PARAMETERS] = " ".join(machine_facts().kernel_parameters)
     if kernel.implied:
-        facts[IMPLIED_OPTIONS] = ", ".join(f"{option}={value}" for option, value in kernel.implied.items())
+        implied = [f"{option}={value}" for option, value in kernel.implied.items()]
+        facts[IMPLIED_OPTIONS] = ", ".join(shown(implied, _NAMED_OPTIONS, "{} more (build kernel lists them)"))
     return facts
 
 

@@ -212,6 +212,8 @@ def _made_of(booted: GuestBooted, artifacts: BootArtifacts) -> dict[str, object]
             "packages": dict(kernel.packages),
             "origin": dict(kernel.origin),
             "image_sha256": sha256_of(kernel.image),
+            **({} if not kernel.spec.options else {"options": kernel.spec.options.splitlines()}),
+            **({} if not kernel.implied else {"implied_options": dict(kernel.implied)}),
             **({} if kernel.packaged is None else {"packaged_image_sha256": sha256_of(kernel.packaged)}),
         },
         "initramfs_sha256": sha256_of(artifacts.machine.initramfs),
