@@ -40,6 +40,7 @@ from orchestrator.catalog.kernels import BOOT_MARK, IMAGE, NEWEST, RELEASE, Kern
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import sha256_of
+from orchestrator.guest.machine import machine_facts
 from orchestrator.steps import step
 
 # A 32-bit kernel as a bzImage that need not decompress itself.
@@ -207,16 +208,18 @@ def _check_parameters(kernel: Kernel) -> None:
     """Raise UsageError for parameters of a variant that its kernel's image does not have, such as misspelt ones.
 
     A kernel passes a parameter that it does not know on to the first process (init/main.c, unknown_bootoption), so
-    nothing would change. Names lie in the image as texts (include/linux/init.h, __setup_param; moduleparam.h); those
-    that the kernel looks up itself (cmdline_find_option) may be the end of a longer text, where the linker merged them.
+    nothing would change. Names lie in the image as texts (include/linux/init.h, __setup_param; moduleparam.h). One that
+    the kernel looks up itself (cmdline_find_option) may be the end of another, as pti is of nopti: the linker merges.
     """
     vmlinux = (kernel.code_folder or kernel.headers) / VMLINUX
     if not kernel.spec.parameters or not vmlinux.is_file():
         return
-    image = vmlinux.read_bytes()
+    image, usual = vmlinux.read_bytes(), {parameter_name(word) for word in machine_facts().kernel_parameters}
     for word in kernel.spec.parameters:
+        if parameter_name(word) in usual:  # nokaslr is in the decompressor only
+            continue
         name = re.escape(parameter_name(word).encode()).replace(b"_", b"[_-]")
-        if re.search(rb"%s=?\0" % name, image) is None:
+        if re.search(rb"\0(no)?%s=?\0" % name, image) is None:
             what = f"kernel {kernel.spec.of_catalogue} ({kernel.release}) has no parameter '{word.partition('=')[0]}'"
             raise UsageError(what, hint="see Documentation/admin-guide/kernel-parameters.txt of its version")
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from orchestrator.arch import ARCHITECTURES
-from orchestrator.artifacts.cache import Artifact, BuildContext
+from orchestrator.artifacts.cache import Artifact, BuildContext, digest
 from orchestrator.artifacts.compiler import Toolchain, build_environment
 from orchestrator.artifacts.diagnostics import error_lines
 from orchestrator.artifacts.kernel_build import IDENTITY, Progress, not_granted, relocate, write_implied
@@ -86,12 +86,16 @@ def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: To
     assert spec.image is not None
     tree, image = spec.tree, spec.image
     source = (tree / "source").resolve() if (tree / "source").is_dir() else tree
-    inputs = {"tree": key, "options": spec.options, "compiler": toolchain.version}
+    files = dict(_source_files(source))
+    built = image.stat().st_mtime_ns
+    newer = next((file for file, (time, _) in files.items() if time > built and _is_compiled(source, tree, file)), None)
+    if newer is not None:
+        raise BuildError(f"changed since the kernel in {tree} was built", where=str(newer), hint="build it again")
+    # The options may compile files that the tree's own kernel has not.
+    stamps = digest({str(file.relative_to(source)): stamp for file, stamp in files.items()})
+    inputs = {"tree": key, "sources": stamps, "options": spec.options, "compiler": toolchain.version}
 
     def build(folder: Path) -> None:
-        newer = _newer_source(source, image)
-        if newer is not None:
-            raise BuildError(f"changed since the kernel in {tree} was built", where=str(newer), hint="build it again")
         context.say(f"copying {tree} and building it with {', '.join(spec.options.splitlines())}")
         copy = folder / "build"
         shutil.copytree(tree, copy, symlinks=True, ignore=lambda at, _: [".git"] if Path(at) == tree else [])
@@ -118,12 +122,17 @@ def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: To
     return context.cache.obtain("own-kernels", inputs, spec.name, build)
 
 
-def _newer_source(source: Path, image: Path) -> Path | None:
-    built = image.stat().st_mtime
+def _source_files(source: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
+    """The source files of a tree that no build generates, each with its time in ns and its size."""
     for folder, names, files in os.walk(source):
         below = Path(folder).relative_to(source).as_posix()
-        names[:] = [name for name in names if f"{below}/{name}".removeprefix("./") not in (*_GENERATED, ".git")]
-        for name in files:
-            if name.endswith(_SOURCES) and not name.endswith(".mod.c") and Path(folder, name).stat().st_mtime > built:
-                return Path(folder, name)
-    return None
+        names[:] = sorted(name for name in names if f"{below}/{name}".removeprefix("./") not in (*_GENERATED, ".git"))
+        for name in sorted(files):
+            if name.endswith(_SOURCES) and not name.endswith(".mod.c"):
+                status = Path(folder, name).lstat()
+                yield Path(folder, name), (status.st_mtime_ns, status.st_size)
+
+
+def _is_compiled(source: Path, tree: Path, file: Path) -> bool:
+    """Whether the kernel in ``tree`` was compiled from a file; a header may be in any object."""
+    return file.suffix == ".h" or (tree / file.relative_to(source)).with_suffix(".o").exists()

@@ -29,15 +29,23 @@ _PARAMETER_FORM = "a parameter is NAME or NAME=VALUE, of letters, digits and . ,
 _OPTION_FORM = "an option is CONFIG_NAME=y, =n, a number or a text in double quotes, such as CONFIG_KFENCE=y"
 
 
-def split(name: str) -> tuple[str, Sequence[str]]:
-    """A kernel without its words, and the words. The path of an existing file or folder has none."""
+def split(name: str) -> tuple[str, tuple[str, ...]]:
+    """A kernel without its words, and the words. The longest existing path of a user's tree has none in it."""
     parts = name.split(MARK)
     first = len(parts)
     while first > 1 and _is_word(parts[first - 1]):
         first -= 1
-    if first == len(parts) or ("/" in parts[0] and user_path(name).exists()):
-        return name, ()
-    return MARK.join(parts[:first]), parts[first:]
+    if "/" in parts[0]:
+        first = next((end for end in range(len(parts), first, -1) if _exists(MARK.join(parts[:end]))), first)
+    return MARK.join(parts[:first]), tuple(parts[first:])
+
+
+def _exists(name: str) -> bool:
+    """Whether ``PATH`` or ``NAME=PATH`` is there."""
+    try:
+        return any(user_path(path).exists() for path in (name, name.partition("=")[2]) if "/" in path)
+    except (OSError, ConfigError):  # too long, or of an unknown user
+        return False
 
 
 def _is_word(text: str) -> bool:
@@ -69,7 +77,7 @@ def variant(words: Sequence[str]) -> Variant:
     for word in words:
         if word.endswith(SUFFIX):
             lines += _file(word)
-            titles.append(user_path(word).stem)
+            titles.append(user_path(word).name)
         elif word.startswith("CONFIG_"):
             lines.append(option_line(word))
             titles.append(word)

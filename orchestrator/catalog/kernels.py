@@ -297,6 +297,13 @@ def _varied(plain: KernelSpec, words: Sequence[str]) -> KernelSpec:
         raise ConfigError(
             what, hint="set options of a kernel that the lab builds, such as lab-i386-up, or of your tree"
         )
+    lines = meant.options.splitlines()
+    lost = [f"{option} ({why})" for option, why in _NEEDED.items() if f"# {option} is not set" in lines]
+    if lost:
+        raise ConfigError(f"found {kernel_variants.joined(plain.name, words)!r}; the lab needs {', '.join(lost)}")
+    if any(re.match(r"(# )?CONFIG_(64BIT|X86_64|X86_32|X86_PAE)\b", line) for line in lines):
+        what = f"found {kernel_variants.joined(plain.name, words)!r}; an option cannot change the architecture"
+        raise ConfigError(what, hint=f"choose a kernel of it: {PROGRAM} list kernels")
     return plain.model_copy(
         update={
             "name": kernel_variants.joined(plain.name, [meant.title]),

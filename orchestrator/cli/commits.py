@@ -21,6 +21,8 @@ from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.own_kernel_build import TreeBuild, is_kernel_source
 from orchestrator.artifacts.sources import included, read_c_source
 from orchestrator.benchmarks.registry import kinds
+from orchestrator.catalog.kernel_variants import joined, split
+from orchestrator.catalog.kernels import IMAGE
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import split_member
 from orchestrator.cli import options
@@ -40,7 +42,7 @@ from orchestrator.experiment.experiment import (
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Plan, plan, select
 from orchestrator.experiment.source import read_source
-from orchestrator.files import write_whole
+from orchestrator.files import sha256_of, write_whole
 from orchestrator.guest.machine import qemu_cpu_names, qemu_version
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.profile.difference import with_code
@@ -53,6 +55,8 @@ from orchestrator.results.statistics import median_interval
 from orchestrator.run.bisection import Bisection, NotMeasured
 
 _MEASURED = Path(".git") / "lab-measured.json"
+_BROKEN = "broken: "
+"""Begins what is noted of a commit that does not build."""
 
 
 @dataclass
@@ -103,17 +107,31 @@ class CommitRuns:
     def known(self, commit: Commit, asked: str) -> Run | str | None:
         """What ``remember`` noted of a commit, without building it; None if files outside the tree have changed."""
         measured = self._measured()
-        files = measured.get(f"{asked} outside", {})
-        if any(_digest(_stamps(Path(path))) != stamps for path, stamps in files.items()):
-            return None
-        reason = measured.get(f"{asked} broken", {}).get(commit.hash)
-        return reason or _stored_run(measured.get(asked, {}).get(commit.hash))
+        stamps = _digest(stamp for path in measured.get(f"{asked} outside", {}) for stamp in _stamps(Path(path)))
+        noted = measured.get(f"{asked} {stamps}", {}).get(commit.hash)
+        broken = None if noted is None else noted.removeprefix(_BROKEN)
+        return broken if noted != broken else _stored_run(noted)
 
     def remember(self, commit: Commit, asked: str, outcome: Run | str) -> None:
         """Note the run of a commit, or why it does not build, for the request ``asked``."""
-        files = {path: _digest(_stamps(Path(path))) for path in self.outside}
-        noted = (asked, outcome.record.run) if isinstance(outcome, Run) else (f"{asked} broken", outcome)
-        self._remember({noted[0]: {commit.hash: noted[1]}, f"{asked} outside": files})
+        outside = dict.fromkeys(sorted(self.outside), "")
+        stamps = _digest(stamp for path in outside for stamp in _stamps(Path(path)))
+        noted = outcome.record.run if isinstance(outcome, Run) else f"{_BROKEN}{outcome}"
+        self._remember({f"{asked} outside": outside, f"{asked} {stamps}": {commit.hash: noted}})
+
+    def same_code(self, commit: Commit, asked: str) -> str:
+        """A key of the code that is measured: of the kernel's image, and of the headers that modules include."""
+        if not self.is_on_tree:
+            return f"{asked} commit {commit.hash}"
+        headers = self.tree.succeed("rev-parse", *(f"{commit.hash}:{folder}" for folder in ("include", "arch/x86")))
+        return _digest([asked, sha256_of(self.tree.folder / IMAGE), headers])
+
+    def built(self, code: str) -> Run | None:
+        """The run of a commit with the same code."""
+        return _stored_run(self._measured().get("code", {}).get(code))
+
+    def remember_built(self, code: str, run: Run) -> None:
+        self._remember({"code": {code: run.record.run}})
 
     def asked(self, only: Sequence[str]) -> str:
         """A key of everything that a measurement of a commit is asked for by."""
@@ -146,7 +164,8 @@ class CommitRuns:
             return experiment
         if is_kernel_source(self.tree.folder):
             self.is_on_tree = True
-            return on_kernels(experiment, [str(self.tree.folder)])
+            words = {split(kernel)[1]: None for one in experiment.tables for kernel in one.table.all_kernels}
+            return on_kernels(experiment, [joined(str(self.tree.folder), one) for one in words])
         what = f"the experiment names nothing in {self.tree.top}, so all commits would cost the same"
         hint = "name a kernel, a module or a workload by its path in the tree"
         raise UsageError(what, where=str(self.config), hint=hint)
@@ -247,19 +266,21 @@ class ExperimentRequest:
                 found.append(runs.run(commit, experiment, select(planned, self.only)))
                 print(f"run {found[-1].record.run}: {found[-1].directory}", file=sys.stderr, flush=True)
         compared = compared_runs(*found)
-        given = {
-            "--set": self.overrides,
-            "--only": self.only,
-            "--kconfig": [kconfig] if kconfig else [],
-            "--make": make,
-        }
-        again = [str(word) for option, values in given.items() for value in values for word in (option, value)]
+        again = given(self.overrides, self.only, kconfig, make)
         one, other = (f"{commit.short} {commit.subject}" for commit in commits)
         return replace(
             compared,
             origin=[OriginDifference("commit", one, other), *compared.origin],
             again=["compare", "--config", str(self.config), *names, *again],
         )
+
+
+def given(
+    overrides: Sequence[str] | None, only: Sequence[str] | None, kconfig: Path | None, make: Sequence[str] | None
+) -> Sequence[str]:
+    """The options of a command that measures the same again."""
+    values = {"--set": overrides, "--only": only, "--kconfig": [kconfig] if kconfig else [], "--make": make}
+    return [str(word) for option, words in values.items() for one in words or () for word in (option, one)]
 
 
 def measure_and_compare(
@@ -320,14 +341,14 @@ class BisectedCell:
             wanted = self._cell(whole.cells).id
         except UsageError as error:
             if self.measured:  # the experiment was right before: this commit lacks something that it names
-                raise _skipping(error) from None
+                raise skipping(error) from None
             raise
         except LabError as error:
-            raise _skipping(error) from None
+            raise skipping(error) from None
         try:
             run = self.runs.run(commit, experiment, select(whole, [f"id={wanted}"]))
         except LabError as error:
-            raise _skipping(error) from None
+            raise skipping(error) from None
         return RunCell(run, next(cell for cell in run.record.cells if cell.id == wanted))
 
     def _cell(self, cells: Sequence[Cell[Any]]) -> Cell[Any]:
@@ -346,7 +367,7 @@ class BisectedCell:
         raise UsageError(what, where=str(self.runs.config), detail=shown, hint=hint)
 
 
-def _skipping(error: LabError) -> LabError:
+def skipping(error: LabError) -> LabError:
     """NotMeasured, which skips the commit; an error of the host, such as a full disk, is returned unchanged."""
     if isinstance(error, HostError) and not isinstance(error, UnusableTreeError):
         return error

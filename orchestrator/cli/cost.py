@@ -113,7 +113,7 @@ def cost(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Measure what a hit of a BPF program, a bpftrace line or a module costs.
+    """Measure a hit of a BPF program, a bpftrace line or a module.
 
     Exits with 1 if a cost could not be measured or is beyond what is allowed.
     """

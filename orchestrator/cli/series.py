@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,11 +15,9 @@ import typer
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree
-from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.own_kernel_build import TreeBuild
-from orchestrator.catalog.kernels import IMAGE
 from orchestrator.cli import options
-from orchestrator.cli.commits import CommitRuns
+from orchestrator.cli.commits import CommitRuns, given, skipping
 from orchestrator.cli.measuring import Measurer
 from orchestrator.comparison.series import (
     MeasuredCommit,
@@ -31,12 +30,12 @@ from orchestrator.comparison.series import (
 from orchestrator.errors import BuildError, LabError, UsageError
 from orchestrator.experiment.plan import select
 from orchestrator.experiment.source import read_source
-from orchestrator.files import sha256_of
 from orchestrator.paths import cache_dir
 from orchestrator.results.budgets import BudgetError, Budgets
 from orchestrator.results.contract import all_ok
 from orchestrator.results.origin import Commit, SeriesCommit
 from orchestrator.results.runs import Run
+from orchestrator.run.bisection import NotMeasured
 from orchestrator.run.series import ends_of, series
 
 
@@ -52,22 +51,30 @@ class Form(StrEnum):
 
 @dataclass
 class _Measuring:
-    """Measures the commits one after the other. ``built`` has the run of each kernel's image, ``first`` its commit."""
+    """Measures the commits one after the other; ``first`` has the commit of each run."""
 
     runs: CommitRuns
     only: Sequence[str]
-    built: dict[str, Run] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
 
     def measure(self, one: SeriesCommit) -> MeasuredCommit:
         """The run of a commit, or why it has none. Raises UsageError for a wrong experiment, HostError."""
-        outcome = self._outcome(one.commit)
-        if not isinstance(outcome, Run):
-            return MeasuredCommit(one, None, outcome)
-        first = self.first.setdefault(outcome.record.run, one.commit.short)
-        return MeasuredCommit(one, outcome, same_as="" if first == one.commit.short else first)
+        try:
+            run = self._run(one.commit)
+        except UsageError as error:
+            if not self.first:
+                raise
+            return MeasuredCommit(one, None, _reason(error))
+        except LabError as error:
+            if not isinstance(skipping(error), NotMeasured):
+                raise
+            return MeasuredCommit(one, None, _reason(error))
+        if isinstance(run, str):
+            return MeasuredCommit(one, None, run)
+        first = self.first.setdefault(run.record.run, one.commit.short)
+        return MeasuredCommit(one, run, same_as="" if first == one.commit.short else first)
 
-    def _outcome(self, commit: Commit) -> Run | str:
+    def _run(self, commit: Commit) -> Run | str:
         asked = self.runs.asked(self.only)
         known = self.runs.known(commit, asked)
         if known is not None:
@@ -76,25 +83,35 @@ class _Measuring:
         self.runs.tree.check_out(commit.hash)
         try:
             experiment, planned = self.runs.planned(commit)
-        except (BuildError, UnusableTreeError) as error:
-            reason = "\n".join([error.what, *error.detail])
-            self.runs.remember(commit, asked, reason)
-            return reason
-        image = sha256_of(self.runs.tree.folder / IMAGE) if self.runs.is_on_tree else commit.hash
-        run = self.built.get(image)
+        except BuildError as error:
+            if any(_COMPILERS_ERROR.search(line) for line in error.detail):
+                self.runs.remember(commit, asked, _reason(error))
+            raise
+        code = self.runs.same_code(commit, asked)
+        run = self.runs.built(code)
         if run is None:
             run = self.runs.run(commit, experiment, select(planned, self.only))
             options.say(f"run {run.record.run}: {run.directory}")
         if all_ok(run.record):  # a guest may fail because the host was too busy
-            self.built[image] = run
+            self.runs.remember_built(code, run)
             self.runs.remember(commit, asked, run)
         return run
+
+
+_COMPILERS_ERROR = re.compile(r":\d+: error: ")
+"""Of the code, unlike a missing header of the host's (``fatal error``), a full disk or a killed compiler."""
+
+
+def _reason(error: LabError) -> str:
+    return "\n".join([error.what, *error.detail])
 
 
 def series_command(
     span: Annotated[str, typer.Argument(metavar="[TREE@]BASE..TOPIC", help="The commits of TOPIC that BASE lacks.")],
     experiment: Annotated[Path, typer.Option("--experiment", readable=False, metavar="FILE", help="What to measure.")],
-    tree: Annotated[str, typer.Option("--tree", metavar="DIR", help="The repository, if SPAN names none.")] = "./",
+    tree: Annotated[
+        str, typer.Option("--tree", metavar="DIR", help="The repository, if none stands before BASE.")
+    ] = "./",
     overrides: options.Overrides = None,
     only: options.Only = None,
     kconfig: options.KernelConfig = None,
@@ -137,11 +154,20 @@ def series_command(
         measuring = _Measuring(runs, only or ())
         found = [measuring.measure(one) for one in commits]
     if found[0].run is None:
-        what = f"the base, {commits[0].commit.short} {commits[0].commit.subject}, has no numbers to compare with"
-        raise LabError(what, detail=found[0].reason.splitlines(), hint="choose a base that builds")
-    measured = MeasuredSeries(found, budgets, experiment, clone.folder)
+        raise _no_base(found[0])
+    again = ["--experiment", str(experiment), "--tree", str(base.top), *given(overrides, only, kconfig, make)]
+    measured = MeasuredSeries(found, budgets, experiment, clone.folder, again)
+    if not measured.cells:
+        raise _no_base(found[0])
     _print(measured, form, limit)
     raise typer.Exit(1 if measured.is_wrong else 0)
+
+
+def _no_base(base: MeasuredCommit) -> LabError:
+    what = f"the base, {base.one.commit.short} {base.one.commit.subject}, has no numbers to compare with"
+    failed = () if base.run is None else base.run.record.cells
+    detail = base.reason.splitlines() or [f"{cell.id}: {cell.first_line}" for cell in failed]
+    return LabError(what, detail=detail[:20], hint="choose a base that builds and boots")
 
 
 def _budgets(at_most: str | None) -> Budgets | None:

@@ -9,31 +9,32 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from email.headerregistry import Address
 from email.message import EmailMessage
-from email.utils import formataddr
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from orchestrator.comparison.comparison import CellChange, ComparedRuns, Comparison, compare, pairs_by_id
-from orchestrator.comparison.forms import CellNames, value_or_status
+from orchestrator.comparison.comparison import CellChange, ComparedRuns, compare, pairs_by_id
+from orchestrator.comparison.forms import value_or_status
 from orchestrator.plain_text import counted, cut
 from orchestrator.program import command
-from orchestrator.report.profile_sheets import change_figures, others
-from orchestrator.report.sheet import COUNTED, NOTHING, Grid, Row, Sheet, signed_figure, unit_name
+from orchestrator.report.profile_sheets import change_figures, first_and_rest, others
+from orchestrator.report.sheet import COUNTED, NOTHING, Grid, Row, Sheet, shared_parts, signed_figure, unit_name
 from orchestrator.report.text import made_with, print_sheets
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import SeriesCommit
 from orchestrator.results.runs import Run
+from orchestrator.results.stored_profile import ProfileDifference
 
 _SUBJECT = 50
 _SYMBOLS = 5
 _MAIL_WIDTH = 72
 _NO_BUDGETS = Budgets()
+_ADDRESS = re.compile(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,190}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -58,34 +59,48 @@ class MeasuredCommit:
 
 @dataclass(frozen=True)
 class Step:
-    """A commit of the series compared with the last measured one before it, and with the base."""
+    """A commit of the series: each cell compared with the last commit where it has a number, and with the base.
+
+    ``compared`` are runs by the cell that alone is compared; ``before`` has the commits of those before.
+    """
 
     number: int
     commit: MeasuredCommit
-    from_before: ComparedRuns | None
+    compared: Mapping[str, ComparedRuns]
+    before: Mapping[str, MeasuredCommit]
     beyond: Sequence[CellChange]
 
     def change(self, cell: str) -> CellChange | None:
-        changes = () if self.from_before is None else self.from_before.comparison.cells
-        return next((one for one in changes if one.pair.first.id == cell), None)
+        """A cell's change; None without a run."""
+        found = self.compared.get(cell)
+        return None if found is None else found.comparison.cells[0]
+
+    def symbols(self, cell: str) -> ProfileDifference | None:
+        """A cell's change by symbol."""
+        found = self.compared.get(cell)
+        return None if found is None else next(iter(found.symbols(found.comparison.cells).values()), None)
+
+    @property
+    def changes(self) -> Sequence[CellChange]:
+        return [change for found in self.compared.values() for change in found.comparison.cells]
 
     @property
     def dearer(self) -> Sequence[CellChange]:
-        changes = () if self.from_before is None else self.from_before.comparison.cells
-        return [one for one in changes if one.change == "dearer"]
+        return [one for one in self.changes if one.change == "dearer"]
 
 
 @dataclass(frozen=True)
 class MeasuredSeries:
     """The base, then the commits of a series; ``budgets`` are of cells compared with the base.
 
-    ``clone`` is the checked-out tree that was built.
+    ``clone`` is the checked-out tree that was built; ``again`` are the options that measure the same again.
     """
 
     commits: Sequence[MeasuredCommit]
     budgets: Budgets | None
     config: Path
     clone: Path
+    again: Sequence[str] = ()
 
     def plain(self, text: str) -> str:
         """A text of a build or a guest, with the paths of the lab's clone made relative, and no console's path."""
@@ -94,16 +109,21 @@ class MeasuredSeries:
     @cached_property
     def steps(self) -> Sequence[Step]:
         """A step for each commit after the base."""
-        found = []
-        base = before = self.commits[0].run
-        assert base is not None
+        found, base = [], self.commits[0]
+        assert base.run is not None
+        last = {cell.id: base for cell in self.cells}
         for number, commit in enumerate(self.commits[1:], start=1):
-            run, compared, beyond = commit.run, None, list[CellChange]()
-            if run is not None and before is not None:
-                compared = ComparedRuns(before, run, _compared(before, run, _NO_BUDGETS))
-                beyond = [] if self.budgets is None else [*_compared(base, run, self.budgets).beyond]
-                before = run
-            found.append(Step(number, commit, compared, beyond))
+            compared, beyond, before = dict[str, ComparedRuns](), list[CellChange](), dict(last)
+            for cell, earlier in before.items():
+                now = commit.cell(cell)
+                if commit.run is None or earlier.run is None or now is None:
+                    continue
+                compared[cell] = _compared(earlier.run, commit.run, cell, _NO_BUDGETS)
+                if self.budgets is not None:
+                    beyond += _compared(base.run, commit.run, cell, self.budgets).comparison.beyond
+                if now.value is not None:
+                    last[cell] = commit
+            found.append(Step(number, commit, compared, before, beyond))
         return found
 
     @property
@@ -113,12 +133,17 @@ class MeasuredSeries:
         return [] if run is None else [cell for cell in run.record.cells if cell.value is not None]
 
     @property
+    def failed(self) -> Sequence[CellRecord]:
+        """The base's cells that failed: they cannot be compared."""
+        run = self.commits[0].run
+        return [] if run is None else [cell for cell in run.record.cells if cell.status == "failed"]
+
+    @property
     def is_wrong(self) -> bool:
-        """Whether a commit is beyond its budget, has no run, or a cell failed."""
-        lost = any(
-            change.is_lost for step in self.steps if step.from_before for change in step.from_before.comparison.cells
-        )
-        return lost or any(step.beyond or step.commit.run is None for step in self.steps)
+        """Whether a commit is beyond its budget, has no run, or a cell failed or vanished."""
+        lost = any(change.is_lost or change.failed_in_both for step in self.steps for change in step.changes)
+        absent = any(step.commit.run is None or not step.compared for step in self.steps)
+        return lost or absent or bool(self.failed) or any(step.beyond for step in self.steps)
 
     def name(self, cell: str) -> str:
         """A cell's id without the parts that all share."""
@@ -126,16 +151,21 @@ class MeasuredSeries:
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
-        run = self.commits[0].run
-        assert run is not None
-        comparison = _compared(run, run, _NO_BUDGETS)
-        names = CellNames(comparison)
-        return {one.pair.first.id: names.of(one) for one in comparison.cells}
+        ids = [cell.id.split("/") for cell in self.cells]
+        alike = shared_parts(ids) if len(ids) > 1 else [False] * len(ids[0])
+        return {
+            "/".join(one): "/".join(part for part, is_shared in zip(one, alike, strict=True) if not is_shared)
+            for one in ids
+            if len(one) == len(alike)
+        }
 
 
-def _compared(before: Run, after: Run, budgets: Budgets) -> Comparison:
-    one, other = before.record.cells, after.record.cells
-    return compare(pairs_by_id(one, other), budgets, one, other)
+def _compared(before: Run, after: Run, cell: str, budgets: Budgets) -> ComparedRuns:
+    """One cell of two runs, compared."""
+    one, other = ([cell_ for cell_ in run.record.cells if cell_.id == cell] for run in (before, after))
+    return ComparedRuns(
+        before, after, compare(pairs_by_id(one, other), budgets, before.record.cells, after.record.cells)
+    )
 
 
 def _label(number: int, total: int, commit: MeasuredCommit) -> str:
@@ -157,15 +187,13 @@ def series_sheets(measured: MeasuredSeries, limit: int | None = None) -> Sequenc
 
 
 def _is_other(step: Step, cell: CellRecord) -> bool:
-    """Whether a commit has another value of a cell than the base."""
-    now = step.commit.cell(cell.id)
-    return now is not None and now.value != cell.value
+    """Whether a cell has changed at a commit, or has no number."""
+    change = step.change(cell.id)
+    return change is not None and change.change != "unchanged"
 
 
 def _cell_sheet(measured: MeasuredSeries, cell: CellRecord, limit: int | None) -> Sheet:
-    base, *_ = measured.commits
-    total = len(measured.steps)
-    rows = [Row(_label(0, total, base), [value_or_status(cell), "", "", ""])]
+    rows = [Row(_label(0, len(measured.steps), measured.commits[0]), [value_or_status(cell), "", "", ""])]
     for step in measured.steps:
         rows += _rows(measured, step, cell, limit)
     return Sheet(
@@ -177,31 +205,27 @@ def _cell_sheet(measured: MeasuredSeries, cell: CellRecord, limit: int | None) -
 
 
 def _rows(measured: MeasuredSeries, step: Step, cell: CellRecord, limit: int | None) -> Iterator[Row]:
-    now, change = step.commit.cell(cell.id), step.change(cell.id)
-    unit, value = cell.unit, None if now is None else now.value
-    moved = change is not None and change.value is not None and change.value.value
-    by_now = "" if value is None or cell.value is None else signed_figure(value - cell.value, unit)
-    difference = signed_figure(change.value.value, unit) if moved and change is not None and change.value else ""
+    now = step.commit.cell(cell.id)
+    of_base = "" if now is None or now.value is None else signed_figure(now.value - (cell.value or 0), cell.unit)
     failed = now.first_line if now is not None and now.value is None and now.reason else ""
-    remark = "; ".join(filter(None, [step.commit.remark, measured.plain(failed)]))
-    style = "red" if any(one.pair.first.id == cell.id for one in step.beyond) or step.commit.run is None else ""
-    yield Row(
-        _label(step.number, len(measured.steps), step.commit),
-        [value_or_status(now), difference, by_now, cut(measured.plain(remark), 60, "...")],
-        style,
-    )
-    if not moved or step.from_before is None or change is None:
-        return
-    for found in step.from_before.symbols([change]).values():
-        listed = found.symbols[: limit or None]
-        for one in listed:
-            *_, by, kind = change_figures(one.before, one.after)
-            yield Row(one.title, ["", by, "", kind], depth=2)
-        if len(found.symbols) > len(listed):
-            rest = found.symbols[len(listed) :]
-            yield Row(
-                others(len(rest)), ["", signed_figure(float(sum(one.change for one in rest)), COUNTED), "", ""], depth=2
-            )
+    remark = measured.plain("; ".join(filter(None, [step.commit.remark, measured.plain(failed)])))
+    figures = [value_or_status(now), _moved(step, cell), of_base, cut(remark, 60, "...")]
+    is_wrong = step.commit.run is None or any(one.pair.first.id == cell.id for one in step.beyond)
+    yield Row(_label(step.number, len(measured.steps), step.commit), figures, "red" if is_wrong else "")
+    symbols = step.symbols(cell.id)
+    listed, rest = first_and_rest([] if symbols is None else symbols.symbols, limit)
+    for one in listed:
+        *_, by, kind = change_figures(one.before, one.after)
+        yield Row(one.title, ["", by, "", kind], depth=2)
+    if rest:
+        together = signed_figure(float(sum(one.change for one in rest)), COUNTED)
+        yield Row(others(len(rest)), ["", together, "", ""], depth=2)
+
+
+def _moved(step: Step, cell: CellRecord) -> str:
+    change = step.change(cell.id)
+    value = None if change is None or change.value is None else change.value.value
+    return signed_figure(value, cell.unit) if value else ""
 
 
 def _sentences(measured: MeasuredSeries) -> Iterator[str]:
@@ -209,6 +233,7 @@ def _sentences(measured: MeasuredSeries) -> Iterator[str]:
         if step.commit.run is None:
             lines = " / ".join(step.commit.reason.splitlines()[:3])
             yield f"{step.commit.one.commit.short} has no number: {cut(measured.plain(lines), 300)}"
+    yield from (f"The base has no number of {one.id}: {measured.plain(one.first_line)}." for one in measured.failed)
 
 
 def _beyond(measured: MeasuredSeries, cell: str) -> Iterator[str]:
@@ -220,31 +245,22 @@ def _beyond(measured: MeasuredSeries, cell: str) -> Iterator[str]:
 
 def cover_letter(measured: MeasuredSeries) -> str:
     """A table of all cells and commits in plain ASCII, 72 columns wide, for the cover letter of the series."""
-    total = len(measured.steps)
-    columns = [cell.id for cell in measured.cells]
-    rows = [Row("base", [text for cell in measured.cells for text in (value_or_status(cell), "")])]
-    explained = []
+    cells, total, last = measured.cells, len(measured.steps), measured.commits[-1]
+    rows = [Row("base", [text for cell in cells for text in (value_or_status(cell), "")])]
     for step in measured.steps:
-        figures = []
-        for cell in measured.cells:
-            change, now = step.change(cell.id), step.commit.cell(cell.id)
-            moved = change.value.value if change is not None and change.value is not None else 0
-            figures += [value_or_status(now), signed_figure(moved, cell.unit) if moved else ""]
+        figures = [text for cell in cells for text in (value_or_status(step.commit.cell(cell.id)), _moved(step, cell))]
         rows.append(Row(f"{step.number}/{total}", figures))
-        explained += list(_explained(measured, step))
-    last = [
-        signed_figure((now.value if now and now.value is not None else 0) - (cell.value or 0), cell.unit)
-        if (now := measured.commits[-1].cell(cell.id)) and now.value is not None
-        else NOTHING
-        for cell in measured.cells
-    ]
-    rows.append(Row("all", [text for figure in last for text in ("", figure)]))
-    unit = unit_name(measured.cells[0].unit) if measured.cells else ""
+    sums = []
+    for cell in cells:
+        now = last.cell(cell.id)
+        is_known = now is not None and now.value is not None
+        sums += ["", signed_figure((now.value or 0) - (cell.value or 0), cell.unit) if now and is_known else NOTHING]
+    rows.append(Row("all", sums))
     sheet = Sheet(
-        title=f"Cost of each patch, {unit}, by experiment {measured.config.name}:",
+        title=f"Cost of each patch, {unit_name(cells[0].unit)}, by experiment {measured.config.name}:",
         facts=[],
-        grid=Grid([text for cell in columns for text in (measured.name(cell), "")], [rows], together=2),
-        sentences=explained,
+        grid=Grid([text for cell in cells for text in (measured.name(cell.id), "")], [rows], together=2),
+        sentences=[sentence for step in measured.steps for sentence in _explained(measured, step)],
     )
     return _in_ascii([sheet])
 
@@ -260,14 +276,13 @@ def _explained(measured: MeasuredSeries, step: Step) -> Iterator[str]:
             sentence = f"{now.status}: {cut(measured.plain(now.first_line), 200)}"
             reasons.setdefault(sentence, []).append(measured.name(cell.id))
     yield from (f"{place}, {', '.join(names)}: {sentence}." for sentence, names in reasons.items())
-    if step.from_before is None:
-        return
-    for change in step.from_before.comparison.changed:
-        for found in step.from_before.symbols([change]).values():
-            parts = [f"{one.title} {signed_figure(float(one.change), COUNTED)}" for one in found.symbols[:_SYMBOLS]]
-            rest = len(found.symbols) - len(parts)
-            parts += [others(rest)] if rest else []
-            yield f"{place}, {measured.name(change.pair.first.id)}: {', '.join(parts)}."
+    for cell in measured.cells:
+        symbols = step.symbols(cell.id)
+        if symbols is not None:
+            listed, rest = first_and_rest(symbols.symbols, _SYMBOLS)
+            parts = [f"{one.title} {signed_figure(float(one.change), COUNTED)}" for one in listed]
+            parts += [others(len(rest))] if rest else []
+            yield f"{place}, {measured.name(cell.id)}: {', '.join(parts)}."
 
 
 def _in_ascii(sheets: Sequence[Sheet]) -> str:
@@ -282,47 +297,42 @@ def mail(measured: MeasuredSeries) -> str | None:
 
     The form is that of the reports that the kernel's test robots send.
     """
-    total = len(measured.steps)
-    found = [_mail(measured, step, total) for step in measured.steps if step.dearer]
+    found = [_mail(measured, step) for step in measured.steps if step.dearer]
     return "\n".join(found) if found else None
 
 
-def _mail(measured: MeasuredSeries, step: Step, total: int) -> str:
-    commit, compared = step.commit.one.commit, step.from_before
-    assert compared is not None
-    worst = step.dearer[0]
-    unit, value = worst.pair.first.unit, worst.value
+def _mail(measured: MeasuredSeries, step: Step) -> str:
+    commit, worst, message = step.commit.one.commit, step.dearer[0], EmailMessage()
+    value, unit, cell = worst.value, worst.pair.first.unit, worst.pair.first.id
     assert value is not None
     share = "" if value.relative is None else f" ({100 * value.relative:+.2f} %)"
-    title = f"{signed_figure(value.value, unit)} {unit}{share} in {measured.name(worst.pair.first.id)}"
-    before = next(one for one in reversed(measured.commits[: step.number]) if one.run is not None)
-    rows = list(chain.from_iterable(_mail_rows(measured, compared, one) for one in step.dearer))
-    sheet = Sheet(
-        title="",
-        facts=[],
-        grid=Grid(["before", "after", "change", ""], [rows], together=4),
-        sentences=[],
-    )
-    message = EmailMessage()
-    message["To"] = formataddr((commit.author, step.commit.one.email)) if step.commit.one.email else commit.author
-    message["Subject"] = f"[probe-lab] {commit.short}: {title}"
-    cells, table = counted(len(step.dearer), "cell"), _in_ascii([sheet]).strip("\n")
+    title = f"{signed_figure(value.value, unit)} {unit}{share} in {measured.name(cell)}"
+    before, compared = step.before[cell].one.commit, step.compared[cell]
+    rows = [row for one in step.dearer for row in _mail_rows(measured, step, one)]
+    table = _in_ascii([Sheet("", [], Grid(["before", "after", "change", ""], [rows], together=4), [])]).strip("\n")
+    again = command("series", f"{before.short}..{commit.short}", *measured.again)
+    is_counted = worst.pair.first.clock == "instructions"
+    certainty = "counts of executed instructions, equal in each run" if is_counted else "medians of times"
     made = textwrap.fill(f"Measured by: {made_with(compared.before, compared.after)}", _MAIL_WIDTH)
-    again = command("series", f"{commit.short}~..{commit.short}", "--experiment", str(measured.config))
+    if _ADDRESS.fullmatch(step.commit.one.email):
+        # A name that looks like an encoded word would be decoded.
+        name = "" if "=?" in commit.author or not commit.author.isprintable() else commit.author
+        message["To"] = Address(name, addr_spec=step.commit.one.email)
+    message["Subject"] = f"[probe-lab] {commit.short}: {title}"
     message.set_content(
         f"""\
 Hello {commit.author},
 
-your commit makes {cells} of {measured.config.name} dearer:
+your commit makes {counted(len(step.dearer), "cell")} of {measured.config.name} dearer:
 {title}.
 
 commit: {commit.hash} ("{commit.subject}")
-place:  {step.number}/{total} of a series; compared with {before.one.commit.short}
+place:  {step.number}/{len(measured.steps)} of a series; compared with {before.short}
 
 {table}
 
-The figures are counts of executed instructions: they do not scatter, and
-this counts the same again:
+The figures are {certainty}.
+The same is measured again by:
 
     {again}
 
@@ -333,15 +343,13 @@ this counts the same again:
     return f"From {commit.hash} Mon Sep 17 00:00:00 2001\n{message.as_bytes().decode()}"
 
 
-def _mail_rows(measured: MeasuredSeries, compared: ComparedRuns, change: CellChange) -> Iterator[Row]:
-    unit, value = change.pair.first.unit, change.value
-    figures = [value_or_status(change.pair.before), value_or_status(change.pair.after)]
-    yield Row(
-        measured.name(change.pair.first.id), [*figures, "" if value is None else signed_figure(value.value, unit), ""]
-    )
-    for found in compared.symbols([change]).values():
-        for one in found.symbols[:_SYMBOLS]:
-            yield Row(one.title, change_figures(one.before, one.after), depth=2)
+def _mail_rows(measured: MeasuredSeries, step: Step, change: CellChange) -> Iterator[Row]:
+    cell = change.pair.first
+    figures = [value_or_status(change.pair.before), value_or_status(change.pair.after), _moved(step, cell), ""]
+    yield Row(measured.name(cell.id), figures)
+    symbols = step.symbols(cell.id)
+    for one in [] if symbols is None else symbols.symbols[:_SYMBOLS]:
+        yield Row(one.title, change_figures(one.before, one.after), depth=2)
 
 
 def series_json(measured: MeasuredSeries) -> str:
@@ -370,16 +378,16 @@ def _plain(commit: MeasuredCommit, step: Step | None) -> dict[str, Any]:
 
 
 def _plain_cell(cell: CellRecord, step: Step | None) -> dict[str, Any]:
-    change = None if step is None else step.change(cell.id)
-    explained = {} if change is None or step is None or step.from_before is None else step.from_before.symbols([change])
+    change, symbols = (None, None) if step is None else (step.change(cell.id), step.symbols(cell.id))
+    beyond = (
+        [] if step is None else [text for one in step.beyond if one.pair.first.id == cell.id for text in one.beyond]
+    )
     return {
         "id": cell.id,
         "status": cell.status,
         "value": cell.value,
         "unit": cell.unit,
         "change": None if change is None or change.value is None else change.value.value,
-        "symbols": [one.as_json() for found in explained.values() for one in found.symbols],
-        "beyond": [
-            text for one in (step.beyond if step else ()) if one.pair.first.id == cell.id for text in one.beyond
-        ],
+        "symbols": [] if symbols is None else [one.as_json() for one in symbols.symbols],
+        "beyond": beyond,
     }

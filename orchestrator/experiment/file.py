@@ -169,7 +169,7 @@ class _Paths:
         return self.of_file(one, path) if isinstance(one, str) and one.endswith(SUFFIX) else one
 
     def of_kernel(self, name: Data, path: KeyPath) -> Data:
-        if not isinstance(name, str) or "/" not in name:
+        if not isinstance(name, str):
             return name
         return placed(name, lambda file: str(self.of_file(file, path)))
 

@@ -471,7 +471,7 @@ class ProbeCosts:
         described: dict[str, Any] = {
             "image": self._image,
             "benchmark": {"name": "syscall" if "call" in benchmark else "gtodbench", **benchmark},
-            "kernels": [self._kernel.spec.name],
+            "kernels": [self._kernel.spec.argument],
             "machines": [{"cpu": machine.cpu.name, "smp": machine.smp, "memory": f"{machine.memory_mib}M"}],
             "probes": [BASELINE, own],
             "handlers": [handler],

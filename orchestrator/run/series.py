@@ -21,6 +21,7 @@ def ends_of(text: str, tree: str) -> tuple[Revision, Revision]:
     place, mark, span = text.partition("@")
     if not mark or not user_path(place).is_dir():
         place, span = tree, text
+    place = f"{place.rstrip('/')}/"
     base, dots, topic = span.partition("..")
     if not dots or topic.startswith("."):
         raise UsageError(f"found {text!r}; expected {_FORM}")
@@ -37,19 +38,19 @@ def series(tree: GitTree, base: Revision, topic: Revision) -> Sequence[SeriesCom
         is_cut = is_shallow(tree.folder)
         hint = unshallowing(str(tree.top), whole=False) if is_cut else "name two commits of one history"
         raise UsageError(f"{base.name} and {topic.name} have no history in common", hint=hint)
-    start = common.stdout.strip()
-    listed = tree.succeed("rev-list", "--reverse", "--first-parent", f"{start}..{topic.commit}", "--").split()
+    span = f"{common.stdout.strip()}..{topic.commit}"
+    listed = tree.succeed("rev-list", "--reverse", "--first-parent", span, "--").split()
     if not listed:
         raise UsageError(f"{topic.name} has no commit that {base.name} lacks", hint=f"the form is {_FORM}")
     if len(listed) > MOST_COMMITS:
         what = f"{base.name}..{topic.name} has {len(listed)} commits, and a series has at most {MOST_COMMITS}"
         raise UsageError(what, hint="bisect finds the commit that changed a cost")
-    return [_read(tree, commit) for commit in (start, *listed)]
+    # A topic that has merged the base since begins before the merge base.
+    return [_read(tree, commit) for commit in (tree.parent(listed[0]), *listed)]
 
 
 def _read(tree: GitTree, commit: str) -> SeriesCommit:
     text = tree.succeed("log", "-1", "--no-show-signature", "--format=%P%n%ae%n%B", commit, "--")
     parents, email, body = text.split("\n", 2)
     reverts = _REVERTS.search(body)
-    plain = email if re.fullmatch(r"[!-~]{1,200}", email) else ""
-    return SeriesCommit(tree.commit(commit), plain, len(parents.split()) > 1, reverts[1] if reverts else "")
+    return SeriesCommit(tree.commit(commit), email, len(parents.split()) > 1, reverts[1] if reverts else "")

@@ -122,7 +122,7 @@ def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
         return f"this kernel is for one CPU, and the machine has {cell.smp}"
     sentence = None if kind is None else recorder.unsupported_reason(kernel, kind)
     if sentence is not None and kind is not None and kind.module == "marker":
-        base, at, version = kernel.spec.name.partition("@")
+        base, at, version = kernel.spec.of_catalogue.partition("@")
         own = f"{base}-markers{at}{version}"
         other = own if own in kernels() else _WITH_MARKERS[kernel.spec.arch]
         return f"{sentence}: hooks are in kernels that have markers, such as {other}"

@@ -9,6 +9,7 @@ from typing import Literal
 
 from orchestrator.arch import Arch
 from orchestrator.catalog.data import CatalogEntry, named, read
+from orchestrator.catalog.kernel_variants import MARK
 from orchestrator.catalog.probes import BASELINE
 
 
@@ -89,7 +90,7 @@ class PublishedSystem(CatalogEntry):
     def row(self, kernel: str, probe: str) -> PublishedWork | None:
         if self.by == "probe":
             return self.rows.get(probe)
-        variant = "markers" if kernel.endswith("-markers") else "plain"
+        variant = "markers" if kernel.partition(MARK)[0].endswith("-markers") else "plain"
         return self.rows.get(variant) if probe == BASELINE else None
 
 

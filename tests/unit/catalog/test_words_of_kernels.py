@@ -21,15 +21,17 @@ PLAIN = st.sampled_from(["debian-686", "debian-amd64@6.12", "lab-i386-up@7.3", "
 @given(PLAIN, st.lists(WORDS, max_size=4))
 def test_a_kernel_and_its_words_are_told_apart(plain: str, words: list[str]) -> None:
     name = joined(plain, words)
-    assert split(name) == (plain, words or ())
+    assert split(name) == (plain, tuple(words))
     assert is_path(name) == ("/" in plain)
 
 
 def test_an_existing_path_has_no_words(tmp_path: Path) -> None:
     tree = tmp_path / "linux+next"
-    assert split(f"{tree}") == (str(tmp_path / "linux"), ["next"])
+    assert split(f"{tree}") == (str(tmp_path / "linux"), ("next",))
     tree.mkdir()
     assert split(f"{tree}") == (str(tree), ())
+    assert split(f"mine={tree}+nopti") == (f"mine={tree}", ("nopti",))
+    assert split(f"{tree}+{'x' * 300}+nopti") == (str(tree), ("x" * 300, "nopti"))
 
 
 def test_paths_in_a_name_are_placed() -> None:
@@ -49,7 +51,7 @@ def test_a_file_of_options_is_named_by_its_stem(tmp_path: Path) -> None:
     file = tmp_path / "kasan.config"
     file.write_text("# for 64 bits\nCONFIG_KASAN=y\n\n# CONFIG_KFENCE is not set\nCONFIG_NR_CPUS=4\n")
     own = kernel(f"lab-i386-up+{file}")
-    assert own.name == "lab-i386-up+kasan"
+    assert own.name == "lab-i386-up+kasan.config"
     assert own.options == "CONFIG_KASAN=y\nCONFIG_NR_CPUS=4\n# CONFIG_KFENCE is not set\n"
 
 
@@ -70,6 +72,8 @@ def test_names_of_cells_can_have_every_title() -> None:
         ("lab-i386-up+tsc=unstable", "the exact clock depends on it"),
         ("lab-i386-up+randomize-kstack-offset=on", "the counts"),
         ("lab-i386-up+maxcpus=2", "(smp)"),
+        ("lab-i386-up+CONFIG_KPROBES=n", "the lab needs CONFIG_KPROBES (probes are kprobes"),
+        ("lab-i386-up+CONFIG_64BIT=y", "cannot change the architecture"),
         ("lab-i386-up+/nowhere/x.config", "No such file or directory"),
     ],
 )

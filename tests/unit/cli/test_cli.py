@@ -54,7 +54,20 @@ from orchestrator.run import boot
 pytestmark = pytest.mark.usefixtures("lab")
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
-COMMANDS = ["", "cost", "debug", "run", "report", "profile", "timeline", "compare", "bisect", "history", "site"]
+COMMANDS = [
+    "",
+    "cost",
+    "debug",
+    "run",
+    "report",
+    "profile",
+    "timeline",
+    "compare",
+    "bisect",
+    "series",
+    "history",
+    "site",
+]
 COMMANDS += [
     "nightly",
     "list",

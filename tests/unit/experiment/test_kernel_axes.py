@@ -37,7 +37,7 @@ def test_every_combination_is_a_kernel(tmp_path: Path) -> None:
     experiment = load(tmp_path)
     cells = plan(experiment).cells
     names = list(dict.fromkeys(cell.spec.name for cell in cells))
-    own = ["", "+CONFIG_KFENCE=y+CONFIG_SWAP=n", "+mine"]
+    own = ["", "+CONFIG_KFENCE=y+CONFIG_SWAP=n", "+mine.config"]
     parts = [f"{options}{parameters}" for options in own for parameters in ("", "+mitigations=auto+nopti")]
     assert names == [f"{kernel}{part}" for kernel in ("lab-i386-up", "lab-i386-up@7.3") for part in parts]
     assert len({cell.id for cell in cells}) == len(cells) == 2 * 12

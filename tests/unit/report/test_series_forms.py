@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from email import message_from_string, policy
 from pathlib import Path
 
@@ -90,6 +91,31 @@ def test_each_author_of_a_dearer_commit_gets_a_mail(measured: MeasuredSeries) ->
 
 def test_without_a_dearer_commit_there_is_no_mail(measured: MeasuredSeries) -> None:
     assert mail(MeasuredSeries(measured.commits[:2], None, Path("my.yaml"), Path("/clone"))) is None
+
+
+@pytest.mark.parametrize("email", ["", "a@b,other@c", "a@b>,<other@c"])
+def test_an_author_s_odd_address_is_no_recipient(measured: MeasuredSeries, email: str) -> None:
+    odd = SeriesCommit(replace(measured.commits[2].one.commit, author="=?utf-8?q?x=0ABcc:_b?= ,"), email)
+    commits = [*measured.commits[:2], replace(measured.commits[2], one=odd)]
+    text = mail(replace(measured, commits=commits))
+    assert text is not None
+    message = message_from_string(text.partition("\n")[2], policy=policy.default)
+    assert message["To"] is None
+    assert message["Bcc"] is None
+    named = SeriesCommit(odd.commit, "a@example.org")
+    text = mail(replace(measured, commits=[*measured.commits[:2], replace(measured.commits[2], one=named)]))
+    assert text is not None
+    message = message_from_string(text.partition("\n")[2], policy=policy.default)
+    assert [one.addr_spec for one in message["To"].addresses] == ["a@example.org"]
+    assert message["Bcc"] is None
+
+
+def test_a_base_without_one_of_its_numbers_is_wrong(measured: MeasuredSeries) -> None:
+    broken = measured.commits[4]
+    found = replace(measured, commits=[broken, *measured.commits[1:3]], budgets=None)
+    assert [cell.id for cell in found.failed] == ["t/kprobe/noop"]
+    assert found.is_wrong
+    assert "The base has no number of t/kprobe/noop" in " ".join(series_sheets(found)[-1].sentences)
 
 
 def test_json_has_each_commit_with_its_changes(measured: MeasuredSeries) -> None:

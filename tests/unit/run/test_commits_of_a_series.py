@@ -52,12 +52,24 @@ def test_a_series_begins_where_it_branched_off(top: Path, tmp_path: Path) -> Non
     assert {one.email for one in found} == {"a@example.org"}
 
 
+def test_a_topic_that_has_merged_the_base_begins_where_it_began(top: Path, tmp_path: Path) -> None:
+    git(top, "checkout", "--quiet", "topic")
+    git(top, "merge", "--quiet", "--no-ff", "--message", "merge main", "main")
+    git(top, "commit", "--quiet", "--allow-empty", "--message", "last")
+    base, topic = ends_of("main..topic", str(top))
+    with GitTree.open(Cache(tmp_path / "cache"), top) as tree:
+        found = series(tree, base, topic)
+    assert [one.commit.subject for one in found][::5] == ["two", "last"]
+
+
 def test_a_tree_may_stand_before_the_series(top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base, topic = ends_of(f"{top}@main..topic", "./")
     assert (base.top, base.name, topic.name) == (top, "main", "topic")
     monkeypatch.chdir(top)
     git(top, "checkout", "--quiet", "topic")
-    assert ends_of("main..", "./")[1].commit == topic.commit
+    assert ends_of("main..", ".")[1].commit == topic.commit
+    monkeypatch.chdir(top.parent)
+    assert ends_of("tree@main..topic", ".")[1].commit == topic.commit
 
 
 @pytest.mark.parametrize(
