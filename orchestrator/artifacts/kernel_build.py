@@ -372,7 +372,7 @@ def compile_kernel(  # noqa: PLR0913 - a build has these inputs
         argv,
         time_limit=4 * 3600.0,
         environment={**compiling_in(build), **IDENTITY},
-        listener=Progress(context, spec.name).line,
+        listener=Progress(context.say, spec.name).line,
     )
     if finished.status != 0:
         raise BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
@@ -451,8 +451,8 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
 class Progress:
     """Reports the number of compiled files every 15 seconds."""
 
-    def __init__(self, context: BuildContext, name: str) -> None:
-        self._context, self._name, self._steps = context, name, 0
+    def __init__(self, say: Callable[[str], None], name: str) -> None:
+        self._say, self._name, self._steps = say, name, 0
         self._reported = time.monotonic()
 
     def line(self, text: str) -> None:
@@ -460,4 +460,4 @@ class Progress:
             self._steps += 1
         if text.strip() and time.monotonic() - self._reported > 15:
             self._reported = time.monotonic()
-            self._context.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
+            self._say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")

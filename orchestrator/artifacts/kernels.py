@@ -130,7 +130,8 @@ def unpacked(packed: bytes, most: int) -> bytes | None:
     return None
 
 
-_DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
+DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
+"""The options of what a user's kernel must have built in."""
 _FLAT = "flat-bzImage"
 
 CODE_HINT = "your own build tree needs vmlinux and System.map, or a bzImage compressed by gzip, xz or zstd"
@@ -172,7 +173,7 @@ class Kernel:
 
     @property
     def drivers_built_in(self) -> bool:
-        return all(self.config.get(option) == "y" for option in _DRIVERS)
+        return all(self.config.get(option) == "y" for option in DRIVERS)
 
     def entry_offset(self, symbol: str) -> int:
         """Bytes from a function's symbol to its own first instruction; the kernel's usual value without its code."""
@@ -235,7 +236,7 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
     except OSError as error:
         what = f"the kernel in {spec.tree} cannot be read: {error.strerror}"
         raise UnusableTreeError(what, where=str(error.filename or "")) from None
-    lacking = [option for option in _DRIVERS if config.get(option) != "y"]
+    lacking = [option for option in DRIVERS if config.get(option) != "y"]
     if lacking:
         what = f"the kernel in {spec.tree} cannot communicate with the lab: {', '.join(lacking)} must be y, not m"
         hint = "scripts/config -e VIRTIO_MENU -e VIRTIO_PCI -e VIRTIO_CONSOLE, and build it again"

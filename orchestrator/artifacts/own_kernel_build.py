@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels of users' source trees: built in the tree at a commit, or in a copy of it with options of one's own."""
+"""Kernels of users' source trees: built in the tree, at a commit, or in a copy of it with options of one's own."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -15,9 +15,10 @@ from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.cache import Artifact, BuildContext, digest
 from orchestrator.artifacts.compiler import Toolchain, build_environment
 from orchestrator.artifacts.diagnostics import error_lines
-from orchestrator.artifacts.kernel_build import IDENTITY, Progress, not_granted, relocate, write_implied
-from orchestrator.catalog.kernels import KernelSpec, read_config
+from orchestrator.artifacts.kernel_build import IDENTITY, Progress, merged, not_granted, relocate, write_implied
+from orchestrator.catalog.kernels import SET_OPTION, KernelSpec, kernel, read_config
 from orchestrator.errors import BuildError, UsageError
+from orchestrator.files import ScratchFolder
 from orchestrator.process import run
 
 
@@ -42,14 +43,18 @@ class TreeBuild:
         return cls((config or tree / ".config").absolute(), tuple(variables))
 
     def check(self) -> None:
-        for variable in self.variables:
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*", variable):
-                raise UsageError(f"--make: found {variable!r}; expected NAME=VALUE", hint="such as --make CC=gcc-12")
+        """Raise UsageError for a wrong variable, and for a configuration that is missing or not for x86."""
+        self._check_variables()
         if not self.config.is_file():
             hint = "name one with --kconfig, or create one there: make defconfig"
             raise UsageError("the kernel has no configuration", where=str(self.config), hint=hint)
         if not self._arch:
             raise UsageError("not a configuration of a kernel for x86", where=str(self.config))
+
+    def _check_variables(self) -> None:
+        for variable in self.variables:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*", variable):
+                raise UsageError(f"--make: found {variable!r}; expected NAME=VALUE", hint="such as --make CC=gcc-12")
 
     @property
     def _arch(self) -> str:
@@ -57,20 +62,68 @@ class TreeBuild:
         config = read_config(self.config)
         return next((name for name, arch in ARCHITECTURES.items() if config.get(arch.option) == "y"), "")
 
-    def build(self, tree: Path, say: Callable[[str], None]) -> None:
-        # Without a name of its own, a commit that changes no code builds the same image (scripts/setlocalversion).
-        unnamed = b"\n# CONFIG_LOCALVERSION_AUTO is not set\n"
-        (tree / ".config").write_bytes(self.config.read_bytes() + unnamed)
-        self._make(tree, ["olddefconfig"], 900.0)
-        say(f"building the kernel in {tree}")
-        self._make(tree, [f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"], 12 * 3600.0)
+    def configure(self, tree: Path, say: Callable[[str], None]) -> None:
+        """Write a tree's configuration: the options of a lab kernel over the tree's own defaults.
 
-    def _make(self, tree: Path, what: Sequence[str], time_limit: float) -> None:
-        command = ["make", "-C", str(tree), f"ARCH={self._arch}", "LOCALVERSION=", *self.variables, *what]
-        finished = run(command, time_limit=time_limit, environment={**build_environment(), **IDENTITY})
-        if finished.status != 0:
-            words = error_lines(finished.stdout + finished.stderr)
-            raise BuildError("the kernel does not build", where=str(tree), detail=words)
+        Options that the tree does not have are ignored. With the lab's options alone (allnoconfig) it would hardly be
+        the tree's kernel; x86_64_defconfig has half as many options again, of drivers that no guest has.
+
+        Raises UsageError for a wrong variable, BuildError.
+        """
+        self._check_variables()
+        say(f"configuring {tree}: the lab's options over the tree's own defaults")
+        with ScratchFolder("orchestrator-config-") as folder:
+            wanted = folder / "lab.config"
+            wanted.write_text(merged(kernel(ALL_MECHANISMS)))
+            environment = {"KCONFIG_ALLCONFIG": str(wanted)}
+            _make(tree, "x86_64", [*self.variables, "alldefconfig"], 300.0, environment=environment)
+
+    def build(self, tree: Path, say: Callable[[str], None]) -> None:
+        variables = list(self.variables)
+        if self.config != tree / ".config":
+            # Without a name of its own, a commit that changes no code builds the same image (scripts/setlocalversion).
+            unnamed = b"\n# CONFIG_LOCALVERSION_AUTO is not set\n"
+            (tree / ".config").write_bytes(self.config.read_bytes() + unnamed)
+            variables.insert(0, "LOCALVERSION=")
+        _make(tree, self._arch, [*variables, "olddefconfig"], 900.0)
+        say(f"building the kernel in {tree}")
+        words = [*variables, f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"]
+        _make(tree, self._arch, words, 12 * 3600.0, listener=Progress(say, tree.name).line)
+
+
+def _make(
+    tree: Path,
+    arch: str,
+    words: Sequence[str],
+    time_limit: float,
+    *,
+    environment: Mapping[str, str] | None = None,
+    listener: Callable[[str], None] | None = None,
+) -> None:
+    own = {**build_environment(), **IDENTITY, **(environment or {})}
+    command = ["make", "-C", str(tree), f"ARCH={arch}", *words]
+    finished = run(command, time_limit=time_limit, environment=own, listener=listener)
+    if finished.status != 0:
+        words = error_lines(finished.stdout + finished.stderr)
+        raise BuildError("the kernel does not build", where=str(tree), detail=words)
+
+
+ALL_MECHANISMS = "lab-x86_64-smp-bpf@7.3"
+"""The kernel of the lab whose options a tree without a configuration gets."""
+_BESIDES = ("FTRACE", "KALLSYMS_ALL", "KPROBE_EVENTS", "PERF_EVENTS", "UPROBE_EVENTS")
+_KCONFIG = ("arch/Kconfig", "init/Kconfig*", "kernel/**/Kconfig*", "lib/Kconfig*", "security/Kconfig*")
+
+
+def lacking_for_mechanisms(source: Path, config: Mapping[str, str]) -> Sequence[str]:
+    """The options, known to a kernel's ``source``, without which some mechanism cannot be measured on its kernel."""
+    fragments = kernel(ALL_MECHANISMS).model_copy(update={"fragments": ["ftrace", "bpf"]})
+    set_to_y = (option for option, value in SET_OPTION.findall(merged(fragments)) if value == "y")
+    wanted = [*(f"CONFIG_{name}" for name in _BESIDES), *set_to_y]
+    given = {"CONFIG_DEBUG_INFO_DWARF5"} if config.get("CONFIG_DEBUG_INFO") == "y" else set()
+    files = [file for pattern in _KCONFIG for file in source.glob(pattern)]
+    texts = "".join(file.read_text(encoding="utf-8", errors="replace") for file in files)
+    known = {f"CONFIG_{name}" for name in re.findall(r"^\s*(?:menu)?config (\w+)", texts, re.MULTILINE)}
+    return [option for option in wanted if option in known - given and option not in config]
 
 
 _SOURCES = (".c", ".h", ".S")
@@ -114,7 +167,7 @@ def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: To
             hint = "an option may depend on another one that is off, or have another name in this version"
             raise BuildError(f"the configuration of {spec.name} is not what its options say", detail=refused, hint=hint)
         argv = [*make, f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"]
-        made = run(argv, time_limit=4 * 3600.0, environment=environment, listener=Progress(context, spec.name).line)
+        made = run(argv, time_limit=4 * 3600.0, environment=environment, listener=Progress(context.say, spec.name).line)
         if made.status != 0:
             raise BuildError(f"{spec.name} does not build", detail=error_lines(made.stdout + made.stderr))
         write_implied(folder, spec, before, config)

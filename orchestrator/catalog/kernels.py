@@ -17,7 +17,7 @@ from orchestrator.catalog.cpus import CpuModel
 from orchestrator.catalog.data import CatalogEntry, named, read, unknown
 from orchestrator.errors import ConfigError
 from orchestrator.paths import AWKWARD, data_dir, kbuild_takes, user_path
-from orchestrator.program import PROGRAM
+from orchestrator.program import PROGRAM, command
 
 SET_OPTION = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
 
@@ -87,7 +87,9 @@ def find_tree(name: str) -> tuple[Path, Path]:
         raise ConfigError(f"found {name!r}; {what}", hint="move or rename the tree")
     for file, what in ((tree / ".config", "the configuration"), (tree / RELEASE, "the release"), (image, "the image")):
         if not file.is_file():
-            hint = f"build it first: {_MAKE if what != 'the configuration' else f'make menuconfig, then {_MAKE}'}"
+            own = f"make menuconfig, then {_MAKE}" if what == "the configuration" else _MAKE
+            is_source = (tree / "Kconfig").is_file()
+            hint = f"build it first: {command('build', '--tree', str(tree)) if is_source else own}"
             lacking = f"{what} ({file.relative_to(tree)}) is missing"
             raise ConfigError(f"found {name!r}; its build tree {tree} is incomplete: {lacking}", hint=hint)
     return tree, image
@@ -105,7 +107,13 @@ def _hint_of_installed(path: Path) -> str:
 def setting_options(tree: Path, options: Iterable[str]) -> str:
     """The hint for options that the kernel of a build tree lacks."""
     enabled = " ".join(f"-e {option.removeprefix('CONFIG_')}" for option in options)
-    return f"in {tree}: scripts/config {enabled}, and build it again"
+    script = "source/scripts/config" if (tree / "source").is_dir() else "scripts/config"
+    return f"in {tree}: {script} {enabled}, and build it again"
+
+
+def lacking_options(config: Mapping[str, str]) -> dict[str, str]:
+    """The options without which a guest cannot run a kernel or the lab cannot use it, with the reasons."""
+    return {option: why for option, why in _NEEDED.items() if config.get(option) != "y"}
 
 
 def describe(name: str) -> dict[str, object]:
@@ -121,7 +129,7 @@ def describe(name: str) -> dict[str, object]:
         file = f"{error.filename} " if error.filename and Path(error.filename) != path else "it "
         hint = _hint_of_installed(path)
         raise ConfigError(f"found {name!r}; {file}cannot be read: {error.strerror}", hint=hint) from None
-    lacking = {option: why for option, why in _NEEDED.items() if config.get(option) != "y"}
+    lacking = lacking_options(config)
     if "CONFIG_X86" not in config:
         raise ConfigError(f"found {name!r}; it is not a kernel for x86")
     if lacking:

@@ -21,7 +21,7 @@ from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.own_kernel_build import TreeBuild
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.probes import BASELINE, is_module_folder, is_one_liner, split_path
-from orchestrator.cli import options
+from orchestrator.cli import in_the_tree, options
 from orchestrator.cli.commits import CommitRuns
 from orchestrator.cli.compared import compared_runs
 from orchestrator.cli.measuring import Measurer
@@ -80,8 +80,14 @@ def cost(
         ),
     ],
     on: Annotated[
-        str, typer.Option("--kernels", metavar="LIST", help="Kernels, or versions of Linux: 6.1,6.12,7.3.")
-    ] = DEFAULT_KERNEL,
+        str | None,
+        typer.Option(
+            "--kernels",
+            metavar="LIST",
+            help=f"Kernels, or versions of Linux: 6.1,6.12,7.3; default: a tree's, else {DEFAULT_KERNEL}.",
+        ),
+    ] = None,
+    tree: options.Tree = None,
     call: Annotated[str | None, typer.Option(metavar="CALL", help="The call to make; see: list calls.")] = None,
     workload: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Calls of your own: a C file with a function workload().")
@@ -128,7 +134,9 @@ def cost(
     measurer = Measurer(jobs, offline=offline, verbose=verbose, fleet=fleet)
     measurer.check()
     given = Calls(call, None if workload is None else user_path(str(workload)), point, hits)
-    kernels = list(dict.fromkeys(cost_kernel(name.strip()).argument for name in on.split(",") if name.strip()))
+    of_tree = in_the_tree.tree_kernel(tree, on, "--kernels")
+    named = [of_tree or DEFAULT_KERNEL] if on is None else on.split(",")
+    kernels = list(dict.fromkeys(cost_kernel(name.strip()).argument for name in named if name.strip()))
     if not kernels:
         raise UsageError("names no kernel", where="--kernels", hint="for example --kernels 6.1,7.3")
     check_possible(cost_kernel(kernels[0]), known_cpu(cpu), GuestDisks())

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.artifacts.saved_guests import kept_guest
-from orchestrator.cli import one_guest, options
+from orchestrator.cli import in_the_tree, one_guest, options
 from orchestrator.cli.main import TypersError, WithExamples
 from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
 from orchestrator.files import ScratchFolder
@@ -29,6 +29,7 @@ from orchestrator.run.guests import started
 
 def shell(
     kernel: one_guest.KernelOption = None,
+    tree: options.Tree = None,
     image: one_guest.Image = None,
     data: one_guest.Data = None,
     kernel_modules: one_guest.KernelModules = False,
@@ -61,7 +62,7 @@ def shell(
     one_guest.check_log_folder(console)
     one_guest.check_core(core)
     if saved is not None:
-        others = (kernel, image, data, kernel_modules, cpu, module, param, set_values, fresh, core, gdb)
+        others = (kernel, tree, image, data, kernel_modules, cpu, module, param, set_values, fresh, core, gdb)
         if any(others) or (smp, memory) != (1, one_guest.USUAL_MIB):
             raise UsageError("--saved restores the machine as it was saved", hint="leave out the other options")
         with options.printed_steps(verbose=verbose), one_guest.log_folder(console) as directory:
@@ -69,7 +70,7 @@ def shell(
         raise typer.Exit(0)
     wanted = one_guest.GuestModules(module or [], param or [], set_values or [])
     choice = one_guest.GuestChoice(
-        *(kernel, cpu, smp, memory, accel, wanted),
+        *(in_the_tree.tree_kernel(tree, kernel), cpu, smp, memory, accel, wanted),
         image=image,
         data=data or [],
         expected=expected,
@@ -238,6 +239,7 @@ class WithGuestCommand(WithExamples):
 def execute(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run in the guest.")],
     kernel: one_guest.KernelOption = None,
+    tree: options.Tree = None,
     image: one_guest.Image = None,
     data: one_guest.Data = None,
     kernel_modules: one_guest.KernelModules = False,
@@ -291,7 +293,7 @@ def execute(
     """
     wanted = one_guest.GuestModules(module or [], param or [], set_values or [])
     choice = one_guest.GuestChoice(
-        *(kernel, cpu, smp, memory, accel, wanted),
+        *(in_the_tree.tree_kernel(tree, kernel), cpu, smp, memory, accel, wanted),
         image=image,
         data=data or [],
         channel=channel,

@@ -70,6 +70,15 @@ def _with_present_name(words: list[str]) -> list[str]:
     return words
 
 
+def _with_lone_command(words: list[str]) -> list[str]:
+    """``build`` in a kernel's tree, or before options, is ``build tree``."""
+    alone = _listed().get(words[0], {}).get("alone") if words else None
+    if alone is None or any(not word.startswith("-") or word in ("-h", "--help") for word in words[1:2]):
+        return words
+    is_called = len(words) > 1 or loaded("cli.in_the_tree:tree_around")() is not None
+    return [words[0], alone, *words[1:]] if is_called else words
+
+
 class _Loaded(Mapping[str, Any]):
     """Typer's commands by name, each made on first use: all 36 together take 80 ms."""
 
@@ -121,7 +130,7 @@ class Commands(TyperGroup):
         return listing
 
     def main(self, args: Sequence[str] | None = None, *names: Any, standalone_mode: bool = True, **others: Any) -> Any:
-        words = _with_present_name(list(sys.argv[1:] if args is None else args))
+        words = _with_lone_command(_with_present_name(list(sys.argv[1:] if args is None else args)))
         called = functools.partial(super().main, words, *names, **others)
         if not standalone_mode:
             return called(standalone_mode=False)

@@ -97,6 +97,12 @@ MakeVariables = Annotated[
     list[str] | None,
     typer.Option("--make", metavar="NAME=VALUE", help="A make variable for the kernel tree: CC=gcc-12."),
 ]
+Tree = Annotated[
+    Path | None,
+    typer.Option(
+        "--tree", readable=False, metavar="DIR", help="A kernel's tree; default: the one around the current folder."
+    ),
+]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as run does.")
 ]

@@ -18,7 +18,7 @@ from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
-from orchestrator.cli import options
+from orchestrator.cli import in_the_tree, options
 from orchestrator.cli.measuring import Measurer
 from orchestrator.cli.options import write_page_to
 from orchestrator.cli.report import Format, print_run
@@ -44,10 +44,16 @@ from orchestrator.run.runner import Runner, check_resumable, check_same_cells, r
 
 
 def run(
-    configs: Annotated[list[Path], typer.Argument(readable=False, metavar="CONFIG...", help="Experiment files.")],
+    configs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            readable=False, metavar="[CONFIG...]", help="Experiment files; default in a kernel's tree: all mechanisms."
+        ),
+    ] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value: machines.0.cpu=athlon.")
     ] = None,
+    tree: options.Tree = None,
     only: options.Only = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run's directory; for several files, their parent folder.")
@@ -78,11 +84,13 @@ def run(
 ) -> None:
     """Run experiments, one after the other, and print their tables.
 
-    Exits with 1 if a cell failed.
+    In a kernel's tree, a file that names no kernel is measured on the tree's. Exits with 1 if a cell failed.
     """
+    files = in_the_tree.experiments(configs or [], overrides or [], tree)
+    configs = [config for config, _ in files]
     _check_form(form, configs)
     # Check all files before the first one runs.
-    experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
+    experiments = [load_experiment(config, kinds(), own, qemu_cpu_names) for config, own in files]
     if profile:
         without = [sentence for experiment in experiments for sentence in unprofiled(experiment, profile)]
         experiments = [with_profile(experiment, profile) for experiment in experiments]

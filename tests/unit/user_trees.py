@@ -33,6 +33,39 @@ def build_tree(folder: Path, *options: str, without: str = "") -> Path:
     return folder
 
 
+MAKEFILE = """\
+alldefconfig:
+\t@cp "$$KCONFIG_ALLCONFIG" .config
+\t@printf 'CONFIG_X86=y\\nCONFIG_X86_64=y\\nCONFIG_NOTE="the tree'"'"'s own"\\n' >> .config
+olddefconfig:
+\t@echo "$(ARCH) $(CC)" >> made
+bzImage: modules
+\t@mkdir -p arch/x86/boot include/config
+\t@cp image arch/x86/boot/bzImage
+\t@echo 7.3.0-mine > include/config/kernel.release
+modules:
+\t@echo "  CC      kernel/fork.o"
+"""
+KCONFIG = """\
+config FPROBE
+\tbool "Fprobe"
+menuconfig FTRACE
+\tbool "Tracers"
+"""
+
+
+def kernel_source(folder: Path) -> Path:
+    """A kernel's source tree, which make configures and builds in no time. It knows two of the mechanisms' options."""
+    (folder / "arch/x86").mkdir(parents=True, exist_ok=True)
+    (folder / "arch/x86/Makefile").touch()
+    (folder / "kernel/trace").mkdir(parents=True, exist_ok=True)
+    (folder / "kernel/trace/Kconfig").write_text(KCONFIG)
+    (folder / "Kconfig").touch()
+    (folder / "Makefile").write_text(MAKEFILE)
+    (folder / "image").write_bytes(IMAGE)
+    return folder
+
+
 def git(folder: Path, *arguments: str) -> str:
     """What git prints, by an author of the tests' own."""
     named = ("-c", "user.name=A Person", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")

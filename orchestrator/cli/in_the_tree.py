@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator build`` in a kernel tree, and that tree's kernel as the default of other commands."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.artifacts.compiler import tree_toolchain
+from orchestrator.artifacts.kernel_build import has_types
+from orchestrator.artifacts.kernels import DRIVERS, ready_kernel
+from orchestrator.artifacts.own_kernel_build import TreeBuild, is_kernel_source, lacking_for_mechanisms
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.kernels import lacking_options, read_config, setting_options
+from orchestrator.cli import options
+from orchestrator.errors import ConfigError, UsageError
+from orchestrator.experiment.source import read_source
+from orchestrator.paths import AWKWARD, data_dir, kbuild_takes, user_path
+from orchestrator.program import PROGRAM, check_installed
+
+
+def _source(folder: Path) -> Path | None:
+    """The kernel source of its own folder, or of a build folder (O=), where kbuild leaves a link to it."""
+    return next((one for one in (folder, folder / "source") if is_kernel_source(one)), None)
+
+
+def tree_around() -> Path | None:
+    """The kernel tree, or its build folder, that the current folder is, or is in; None elsewhere."""
+    try:
+        folder = Path.cwd()
+        return next((one for one in (folder, *folder.parents) if _source(one) is not None), None)
+    except OSError:  # it was removed, or a folder above is not for this user
+        return None
+
+
+def _tree(given: Path | None) -> Path | None:
+    if given is None:
+        return tree_around()
+    folder = user_path(str(given)).resolve()
+    if _source(folder) is None:
+        what = "this is not a kernel's tree: it has no Kconfig and arch/x86/Makefile"
+        raise UsageError(what, where=str(folder), hint="name the top of a tree, or its build folder (O=)")
+    return folder
+
+
+def tree_kernel(tree: Path | None, given: str | None = None, option: str = "--kernel") -> str | None:
+    """The kernel that ``option`` names, else the path of the tree given or around; None outside a tree.
+
+    Says on stderr which tree it is. Raises UsageError for a wrong ``--tree``, ConfigError for a tree that is not built.
+    """
+    options.check_one({"--tree": tree is not None, option: given is not None})
+    found = _tree(tree) if given is None else None
+    if found is None:
+        return given
+    try:
+        kernel_spec(str(found))
+    except ConfigError as error:
+        other = f"; or name another kernel: {option}" if tree is None and option else ""
+        raise ConfigError(error.what, hint=f"{error.hint}{other}") from None
+    options.say(f"kernel: {'this tree' if tree is None else '--tree'}, {found}")
+    return str(found)
+
+
+_KERNEL_KEYS = {"kernels", "kernel_for"}
+_MECHANISMS = "today"
+
+
+def experiments(
+    configs: Sequence[Path], overrides: Sequence[str], tree: Path | None
+) -> Sequence[tuple[Path, Sequence[str]]]:
+    """The experiment files to run, each with its overrides: a file that names no kernel gets that of a tree.
+
+    Without files, all mechanisms on that kernel. Raises UsageError, ConfigError.
+    """
+    set_keys = {step for text in overrides for step in text.partition("=")[0].strip().split(".")}
+    naming = [config for config in configs if not _KERNEL_KEYS.isdisjoint(set_keys | _keys(config))]
+    if naming and tree is not None:
+        hint = f"leave out --tree, or replace them: --set 'kernels=[{_tree(tree)}]'"
+        raise UsageError("the experiment names kernels of its own", where=str(naming[0]), hint=hint)
+    if not configs and set_keys & _KERNEL_KEYS:
+        raise UsageError("--set names kernels, and CONFIG... is missing", hint="name the experiment file, too")
+    name = tree_kernel(tree, option="") if len(naming) < len(configs) or not configs else None
+    if name is None:
+        if not configs:
+            hint = f"for example {PROGRAM} run configs/quickstart.yaml; see: {PROGRAM} run -h"
+            raise UsageError("CONFIG... is missing", hint=hint)
+        return [(config, overrides) for config in configs]
+    on_it = [f"kernels=[{json.dumps(name, ensure_ascii=False)}]", *overrides]
+    if configs:
+        return [(config, overrides if config in naming else on_it) for config in configs]
+    # A name of its own: its runs have no cell in common with those of other kernels.
+    own = re.sub(r"[^a-z0-9]+", "-", f"{_MECHANISMS}-{kernel_spec(name).name}".lower())
+    return [(data_dir("configs") / f"{_MECHANISMS}.yaml", [f"name={own}", *on_it])]
+
+
+def _keys(config: Path) -> set[str | int]:
+    """The keys of an experiment file and of its tables."""
+    return {path[-1] for path in read_source(config).lines if len(path) in (1, 3)}
+
+
+def build(
+    tree: options.Tree = None,
+    make: options.MakeVariables = None,
+    offline: options.Offline = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each step and its duration.")] = False,
+) -> None:
+    """Build the kernel of a tree for the lab, and print the path of its image.
+
+    A tree without a configuration gets one: the lab's options over the tree's own defaults. Another configuration stays
+    as it is; the lab says what it lacks. In a tree, `build` alone is this command.
+    """
+    folder = _tree(tree)
+    if folder is None:
+        raise UsageError("the current folder is in no kernel tree", hint="change into one, or name it: --tree DIR")
+    if not kbuild_takes(folder):
+        raise UsageError(f"a kernel cannot be built in {folder}: its path has {AWKWARD}", hint="move or rename it")
+    config, is_new = folder / ".config", not (folder / ".config").is_file()
+    check_installed("kernel-packages.txt", "building a kernel")
+    if is_new or has_types(config.read_text(errors="replace")):
+        # Without pahole the configuration silently loses the option.
+        check_installed("type-packages.txt", "building a kernel with type information (BTF)")
+    with options.printed_steps(verbose=verbose):
+        context = options.open_context(offline=offline)
+        if is_new:
+            TreeBuild(config, make or ()).configure(folder, options.say)
+        TreeBuild(config, make or ()).check()
+        _check_options(folder)
+        # As it was configured: make would take another compiler for a change of everything.
+        variables = make or tree_toolchain(context, read_config(config)).for_make()
+        TreeBuild(config, tuple(variables)).build(folder, options.say)
+        kernel = ready_kernel(context, kernel_spec(str(folder)))
+    options.say(f"built {kernel.release}; measure all mechanisms on it, in the tree: {PROGRAM} run")
+    typer.echo(kernel.image)
+
+
+def _check_options(folder: Path) -> None:
+    """Raise UsageError for a kernel that a guest could not run; say which options mechanisms lack."""
+    config = read_config(folder / ".config")
+    needed = lacking_options(config) | {one: "the lab's channel" for one in DRIVERS if config.get(one) != "y"}
+    more = lacking_for_mechanisms(_source(folder) or folder, config)
+    if needed:
+        detail = [f"{option}: {why}" for option, why in needed.items()]
+        detail += [f"for all mechanisms: {', '.join(more)}"] if more else []
+        hint = setting_options(folder, dict.fromkeys([*needed, *more]))
+        raise UsageError("the lab cannot use this configuration", where=f"{folder}/.config", detail=detail, hint=hint)
+    if more:
+        options.say(f"some mechanisms cannot be measured without {', '.join(more)}")
+        options.say(f"to have them, {setting_options(folder, more)}")
