@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -107,7 +106,7 @@ def build(
     tree: options.Tree = None,
     make: options.MakeVariables = None,
     offline: options.Offline = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each step and its duration.")] = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Build the kernel of a tree for the lab, and print the path of its image.
 

@@ -206,8 +206,8 @@ def _memory_mib(value: str | int) -> int:
 KernelOption = Annotated[
     str | None,
     typer.Option(
-        help=f"Kernel name ({PROGRAM} list kernels), or the path of your own build tree; default: debian-686, or "
-        "debian-amd64 for a 64-bit image.",
+        help=f"Kernel name ({PROGRAM} list kernels), or the path of your own build tree; default: that of the tree "
+        "around the current folder, else debian-686, or debian-amd64 for a 64-bit image.",
         autocompletion=options.kernels,
     ),
 ]

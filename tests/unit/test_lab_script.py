@@ -26,7 +26,7 @@ from orchestrator.benchmarks.system.workloads import system_workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = (
-    *("cat", "chmod", "cp", "df", "env", "flock", "grep", "id", "mkdir"),
+    *("cat", "chmod", "cp", "df", "env", "flock", "grep", "id", "ln", "mkdir"),
     *("readlink", "rm", "sh", "sha256sum", "sleep", "tail"),
 )
 CONSTRAINTS = "orchestrator-needs-nothing==1\n"
@@ -242,6 +242,14 @@ def test_through_a_symlink(ready: Checkout, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (7, "")
 
 
+def test_one_line_installs_it(ready: Checkout, tmp_path: Path) -> None:
+    installed = 'mkdir -p ~/.local/bin && ln -s "$PWD/lab" ~/.local/bin/lab'
+    used = 'cd / && PATH="$HOME/.local/bin:$PATH" && lab "called as"'
+    done = ready.run(["sh", "-c", f'cd "$1" && {installed} && {used}', "-", str(ready.folder)], {"HOME": str(tmp_path)})
+    assert (done.returncode, done.stderr) == (7, "")
+    assert [line.strip() for line in done.stdout.splitlines()[1:]] == ["lab"]
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -294,6 +302,11 @@ ALL_LISTS = "kernel type header bpf bpf-compiler image module test"
         ("exec -- echo --kernel-modules", ""),
         ("image", "image"),
         ("kernel", "kernel type"),
+        ("build", ""),
+        ("build --help", ""),
+        ("build kernels", ""),
+        ("build --tree linux", "kernel type"),
+        ("build tree", "kernel type"),
         ("nightly", "kernel type header bpf bpf-compiler image"),
         ("test", ALL_LISTS),
         ("exec --kernel-modules -- true", "image module"),

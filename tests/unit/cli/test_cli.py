@@ -74,6 +74,7 @@ COMMANDS += [
     "disasm",
     "exec",
     "build",
+    "build tree",
     "build kernel",
     "build kernels",
     "build image",

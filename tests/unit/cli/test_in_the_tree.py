@@ -192,7 +192,8 @@ def test_commands_take_it(built: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("command", "option"), [("exec --kernel debian-686 -- true", "--kernel"), ("cost kprobe --kernels 6.1", "--kernels")]
+    ("command", "option"),
+    [("exec --kernel debian-686 -- true", "--kernel"), ("cost kprobe --kernels 6.1", "--kernels")],
 )
 def test_a_kernel_and_a_tree_exclude_each_other(built: Path, command: str, option: str) -> None:
     name, *words = command.split()
@@ -234,14 +235,14 @@ def test_kernels_that_are_set_stay(built: Path, mine: Path, key: str, capsys: py
     assert capsys.readouterr().err == ""
     with pytest.raises(UsageError, match="names kernels of its own"):
         experiments([mine], overrides, built)
-    with pytest.raises(UsageError, match="CONFIG... is missing"):
+    with pytest.raises(UsageError, match=r"CONFIG\.\.\. is missing"):
         experiments([], overrides, None)
 
 
 def test_outside_a_tree_files_are_as_they_were(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert list(experiments([mine], (), None)) == [(mine, ())]
-    with pytest.raises(UsageError, match="CONFIG... is missing"):
+    with pytest.raises(UsageError, match=r"CONFIG\.\.\. is missing"):
         experiments([], (), None)
 
 
