@@ -88,7 +88,7 @@ class TreeBuild:
         _make(tree, self._arch, [*variables, "olddefconfig"], 900.0)
         say(f"building the kernel in {tree}")
         words = [*variables, f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"]
-        _make(tree, self._arch, words, 12 * 3600.0, listener=Progress(say, tree.name).line)
+        _make(tree, self._arch, words, 12 * 3600.0, listener=Progress(say, "the kernel").line)
 
 
 def _make(
