@@ -76,6 +76,8 @@ def experiments(
 
     Without files, all mechanisms on that kernel. Raises UsageError, ConfigError.
     """
+    if configs and tree is None and tree_around() is None:
+        return [(config, overrides) for config in configs]
     set_keys = {step for text in overrides for step in text.partition("=")[0].strip().split(".")}
     naming = [config for config in configs if not _KERNEL_KEYS.isdisjoint(set_keys | _keys(config))]
     if naming and tree is not None:
@@ -83,12 +85,12 @@ def experiments(
         raise UsageError("the experiment names kernels of its own", where=str(naming[0]), hint=hint)
     if not configs and set_keys & _KERNEL_KEYS:
         raise UsageError("--set names kernels, and CONFIG... is missing", hint="name the experiment file, too")
-    name = tree_kernel(tree, option="") if len(naming) < len(configs) or not configs else None
-    if name is None:
-        if not configs:
-            hint = f"for example {PROGRAM} run configs/quickstart.yaml; see: {PROGRAM} run -h"
-            raise UsageError("CONFIG... is missing", hint=hint)
+    if configs and len(naming) == len(configs):
         return [(config, overrides) for config in configs]
+    name = tree_kernel(tree, option="")
+    if name is None:
+        hint = f"for example {PROGRAM} run configs/quickstart.yaml; see: {PROGRAM} run -h"
+        raise UsageError("CONFIG... is missing", hint=hint)
     on_it = [f"kernels=[{json.dumps(name, ensure_ascii=False)}]", *overrides]
     if configs:
         return [(config, overrides if config in naming else on_it) for config in configs]
