@@ -78,6 +78,10 @@ class TreeBuild:
             environment = {"KCONFIG_ALLCONFIG": str(wanted)}
             _make(tree, "x86_64", [*self.variables, "alldefconfig"], 300.0, environment=environment)
 
+    def complete(self, tree: Path) -> None:
+        """Drop options of a tree's configuration that others do not allow, and give new ones their defaults."""
+        _make(tree, self._arch, [*self.variables, "olddefconfig"], 900.0)
+
     def build(self, tree: Path, say: Callable[[str], None]) -> None:
         variables = list(self.variables)
         if self.config != tree / ".config":
@@ -85,7 +89,7 @@ class TreeBuild:
             unnamed = b"\n# CONFIG_LOCALVERSION_AUTO is not set\n"
             (tree / ".config").write_bytes(self.config.read_bytes() + unnamed)
             variables.insert(0, "LOCALVERSION=")
-        _make(tree, self._arch, [*variables, "olddefconfig"], 900.0)
+        self.complete(tree)
         say(f"building the kernel in {tree}")
         words = [*variables, f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"]
         _make(tree, self._arch, words, 12 * 3600.0, listener=Progress(say, "the kernel").line)

@@ -88,7 +88,7 @@ def find_tree(name: str) -> tuple[Path, Path]:
     for file, what in ((tree / ".config", "the configuration"), (tree / RELEASE, "the release"), (image, "the image")):
         if not file.is_file():
             own = f"make menuconfig, then {_MAKE}" if what == "the configuration" else _MAKE
-            is_source = (tree / "Kconfig").is_file()
+            is_source = any((folder / "Kconfig").is_file() for folder in (tree, tree / "source"))
             hint = f"build it first: {command('build', '--tree', str(tree)) if is_source else own}"
             lacking = f"{what} ({file.relative_to(tree)}) is missing"
             raise ConfigError(f"found {name!r}; its build tree {tree} is incomplete: {lacking}", hint=hint)

@@ -133,22 +133,31 @@ def build(
         _check_options(folder)
         # As it was configured: make would take another compiler for a change of everything.
         variables = make or tree_toolchain(context, read_config(config)).for_make()
-        TreeBuild(config, tuple(variables)).build(folder, options.say)
+        wanted = TreeBuild(config, tuple(variables))
+        wanted.complete(folder)
+        lacking = _check_options(folder)  # what others do not allow is gone now, not after the build
+        if lacking:
+            options.say(f"some mechanisms cannot be measured without {', '.join(lacking)}")
+            options.say(f"to have them, {setting_options(folder, lacking)}")
+        wanted.build(folder, options.say)
         kernel = ready_kernel(context, kernel_spec(str(folder)))
     options.say(f"built {kernel.release}; measure all mechanisms on it, in the tree: {PROGRAM} run")
     typer.echo(kernel.image)
 
 
-def _check_options(folder: Path) -> None:
-    """Raise UsageError for a kernel that a guest could not run; say which options mechanisms lack."""
+_BENEATH = ("MULTIUSER", "SYSFS", "PROC_FS", "PRINTK", "TTY", "SERIAL_8250", "PCI", "VIRTIO_MENU", "DEBUG_KERNEL")
+"""What the options that the lab needs depend on, and a very small configuration lacks."""
+
+
+def _check_options(folder: Path) -> Sequence[str]:
+    """The options that mechanisms lack. Raises UsageError for a kernel that no guest could run."""
     config = read_config(folder / ".config")
     needed = lacking_options(config) | {one: "the lab's channel" for one in DRIVERS if config.get(one) != "y"}
     more = lacking_for_mechanisms(_source(folder) or folder, config)
     if needed:
         detail = [f"{option}: {why}" for option, why in needed.items()]
-        detail += [f"for all mechanisms: {', '.join(more)}"] if more else []
-        hint = setting_options(folder, dict.fromkeys([*needed, *more]))
+        beneath = [f"CONFIG_{name}" for name in _BENEATH if f"CONFIG_{name}" not in config]
+        setting = setting_options(folder, [*beneath, *needed, *more])
+        hint = f"remove it to get the lab's; or, for all mechanisms, {setting}"
         raise UsageError("the lab cannot use this configuration", where=f"{folder}/.config", detail=detail, hint=hint)
-    if more:
-        options.say(f"some mechanisms cannot be measured without {', '.join(more)}")
-        options.say(f"to have them, {setting_options(folder, more)}")
+    return more
