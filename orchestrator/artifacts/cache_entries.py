@@ -42,6 +42,7 @@ class Kind(StrEnum):
     INITRAMFS = "initramfs"
     KERNEL_SOURCE = "kernel-source"
     KERNELS = "kernels"
+    OWN_KERNELS = "own-kernels"
     MODULE_OBJECTS = "module-objects"
     MODULES = "modules"
     MODULE_FOLDERS = "module-folders"
