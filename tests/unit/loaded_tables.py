@@ -10,6 +10,9 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.table import Table
 
+QEMU_CPUS = frozenset({"Skylake-Client-IBRS", "EPYC-Milan"})
+"""QEMU's own CPU models that the lab's experiments name."""
+
 TableT = TypeVar("TableT", bound=Table)
 
 

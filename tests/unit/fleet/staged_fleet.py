@@ -21,6 +21,7 @@ from record_builders import cell as a_record
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.registry import kinds
+from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError, LabError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Plan, plan
@@ -75,7 +76,9 @@ def jobs_of(folder: Path, number: int, *, memory_mib: int = 256, clock: str = "i
 
 
 def _artifacts(cells: Sequence[Cell[Any]], memory_mib: int) -> BootArtifacts:
-    kernel = SimpleNamespace(key="k", release="6.1.0", code_folder=None, headers=Path("/nowhere"))
+    kernel = SimpleNamespace(
+        spec=kernel_spec("lab-i386-up"), key="k", release="6.1.0", code_folder=None, headers=Path("/nowhere")
+    )
     machine = SimpleNamespace(initramfs=Path("i/initramfs"), root=None, counter=None, memory_mib=memory_mib)
     return BootArtifacts(cast(Kernel, kernel), cast(Machine, machine), {cell.id: Ready(None) for cell in cells})
 

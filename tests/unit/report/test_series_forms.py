@@ -38,7 +38,7 @@ def measured(tmp_path: Path) -> MeasuredSeries:
     """Five commits: none changes the baseline, one makes the probe dearer, one is its revert, one does not build."""
     lab = tmp_path / "lab"
 
-    def run(name: str, probed: Mapping[str, int] | None) -> Run:
+    def stored(name: str, probed: Mapping[str, int] | None) -> Run:
         folder = tmp_path / name
         plain = record(profile("t/none/noop", PLAIN), "none", folder)
         if probed is None:
@@ -52,7 +52,7 @@ def measured(tmp_path: Path) -> MeasuredSeries:
             Commit(f"{number:x}" * 40, subject, "Zoë Person", "2026-11-26"), "zoe@example.org", reverts=reverts
         )
 
-    base, dearer = run("base", PROBED), run("dearer", {**PROBED, "kprobe_int3_handler": 47, "new_check": 4})
+    base, dearer = stored("base", PROBED), stored("dearer", {**PROBED, "kprobe_int3_handler": 47, "new_check": 4})
     found = [
         MeasuredCommit(commit(1, "the base"), base),
         MeasuredCommit(commit(2, "Documentation: say more"), base, same_as="1" * 12),
@@ -60,8 +60,8 @@ def measured(tmp_path: Path) -> MeasuredSeries:
         MeasuredCommit(
             commit(4, "kprobes: " + "a long subject " * 5), None, "the kernel does not build\nk.c:1: error: no"
         ),
-        MeasuredCommit(commit(5, "kprobes: break a module"), run("broken", None)),
-        MeasuredCommit(commit(6, 'Revert "kprobes: check each hit"', reverts="3" * 40), run("back", PROBED)),
+        MeasuredCommit(commit(5, "kprobes: break a module"), stored("broken", None)),
+        MeasuredCommit(commit(6, 'Revert "kprobes: check each hit"', reverts="3" * 40), stored("back", PROBED)),
     ]
     return MeasuredSeries(found, Budgets.of({"*": "+5"}), Path("my.yaml"), Path("/clone"))
 

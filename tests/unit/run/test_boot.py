@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 from full_disk import room
-from loaded_tables import calls_experiment
+from loaded_tables import QEMU_CPUS, calls_experiment
 from namespaces import OWN_MOUNTS, call_with_mount
 from record_builders import cell as a_record
 
@@ -316,7 +316,7 @@ EXPERIMENTS = sorted(data_dir("configs").glob("*.yaml"))
 
 @pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda config: config.stem)
 def test_its_boots_survive_pickling(config: Path, tmp_path: Path) -> None:
-    boots = plan(load_experiment(config, kinds())).boots
+    boots = plan(load_experiment(config, kinds(), (), lambda: QEMU_CPUS)).boots
     assert boots
     for number, boot in enumerate(boots, start=1):
         task = BootTask(kinds().named(boot.kind), boot, boot.cells, tmp_path / f"boot{number}")
@@ -328,7 +328,9 @@ def test_its_boots_survive_pickling(config: Path, tmp_path: Path) -> None:
 
 
 def test_all_kinds_are_among_them() -> None:
-    boots = [boot for config in EXPERIMENTS for boot in plan(load_experiment(config, kinds())).boots]
+    boots = [
+        boot for config in EXPERIMENTS for boot in plan(load_experiment(config, kinds(), (), lambda: QEMU_CPUS)).boots
+    ]
     assert {boot.kind for boot in boots} == {kind.name for kind in kinds()}
 
 

@@ -33,6 +33,7 @@ from orchestrator.benchmarks.calls.kind import (
 from orchestrator.benchmarks.calls.report import REPORT
 from orchestrator.benchmarks.calls.table import CallCell, CallsTable, FoundPoint, call_cells
 from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import NotEntered
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plan import plan
@@ -407,19 +408,21 @@ def test_what_calls_execute_is_kept_for_each_machine() -> None:
         asked.append(inputs)
 
     plain = cpus()["pentium4"]
-    for cpu, memory, loaded in (
-        (plain, 256, ()),
-        (plain, 512, ()),
-        (cpus()["athlon64"], 256, ()),
-        (plain.model_copy(update={"qemu": "qemu32"}), 256, ()),
-        (plain, 256, ("loop",)),
-        (plain, 256, ("fat", "vfat")),
-        (plain, 256, ("fat",)),
+    for name, cpu, memory, loaded in (
+        ("lab-i386-up", plain, 256, ()),
+        ("lab-i386-up+nopti", plain, 256, ()),
+        ("lab-i386-up", plain, 512, ()),
+        ("lab-i386-up", cpus()["athlon64"], 256, ()),
+        ("lab-i386-up", plain.model_copy(update={"qemu": "qemu32"}), 256, ()),
+        ("lab-i386-up", plain, 256, ("loop",)),
+        ("lab-i386-up", plain, 256, ("fat", "vfat")),
+        ("lab-i386-up", plain, 256, ("fat",)),
     ):
         machine = SimpleNamespace(
             cpu=cpu, memory_mib=memory, initramfs=Path("key/initramfs"), root=None, counter=None, data=()
         )
-        kernel, context, workload = (cast(Any, one) for one in (SimpleNamespace(key="kernel"), None, "calls"))
+        named = SimpleNamespace(spec=kernel_spec(name), key="kernel")
+        kernel, context, workload = (cast(Any, one) for one in (named, None, "calls"))
         artifacts = BootArtifacts(kernel, cast(Any, machine), {}, {name: Path(name) for name in loaded})
         assert executed_by(context, nothing, artifacts, workload, 1.0) is None
     assert all(one != other for one, other in combinations(asked, 2))
