@@ -163,19 +163,16 @@ def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: To
         before = read_config(copy / ".config")
         with (copy / ".config").open("a") as file:
             file.write(spec.options)
-        place = [f"O={copy}"] if own_source != copy else []
-        make = ["make", "-C", str(own_source), *place, f"ARCH={spec.arch}", *toolchain.for_make()]
-        environment = {**build_environment(), **IDENTITY}
-        run([*make, "olddefconfig"], time_limit=900, environment=environment).or_raise(BuildError, "not configured")
+        words = [*([f"O={copy}"] if own_source != copy else []), *toolchain.for_make()]
+        _make(own_source, spec.arch, [*words, "olddefconfig"], 900.0)
         config = read_config(copy / ".config")
         refused = not_granted(spec.options, config)
         if refused:
             hint = "an option may depend on another one that is off, or have another name in this version"
             raise BuildError(f"the configuration of {spec.name} is not what its options say", detail=refused, hint=hint)
-        argv = [*make, f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"]
-        made = run(argv, time_limit=4 * 3600.0, environment=environment, listener=Progress(context.say, spec.name).line)
-        if made.status != 0:
-            raise BuildError(f"{spec.name} does not build", detail=error_lines(made.stdout + made.stderr))
+        jobs = f"-j{len(os.sched_getaffinity(0))}"
+        listener = Progress(context.say, spec.name).line
+        _make(own_source, spec.arch, [*words, jobs, "bzImage", "modules"], 12 * 3600.0, listener=listener)
         write_implied(folder, spec, before, config)
 
     return context.cache.obtain("own-kernels", inputs, spec.name, build)

@@ -197,6 +197,8 @@ class Table(Strict):
             if self.kernel_for and getattr(self, key) != none:
                 yield Problem((key,), "kernel_for names its kernels whole: write KERNEL+WORD there, and in kernels")
         for kernel, (index, options) in product(self.kernels, enumerate(self.options)):
+            if options == fields.NO_OPTIONS:
+                continue
             try:
                 kernel_spec(kernel_variants.joined(kernel, _words(options)))
             except ConfigError as error:
