@@ -18,6 +18,7 @@ def tree(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "probes")
 
 
+@pytest.mark.nightly("measures a history: eight seconds; a series of commits is measured every day")
 def test_the_commit_that_made_a_probe_dearer(tree: Path, tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab")
     ends = ("--good", f"{tree}@HEAD~6", "--bad", f"{tree}@HEAD", tree / "own.yaml")

@@ -99,6 +99,7 @@ def test_the_plan_of_found_points(lab: Path) -> None:
     assert command.run("run", file, "--only", "point=vfs_read").returncode == 2
 
 
+@pytest.mark.nightly("five seconds; test_interruption.py goes on with a stopped run every day")
 def test_a_run_that_was_stopped_goes_on_with_the_same_points(tmp_path: Path) -> None:
     # The cells behind the one that is waited for take seconds: some are left on a host that delivers a signal late.
     file = experiment(tmp_path, benchmark="{name: gtodbench, calls: 2000, repeats: 2}")

@@ -204,6 +204,7 @@ def test_more_probes_than_the_kernel_has_functions_are_unsupported(command: Comm
     assert "functions that take a kprobe, not 50000" in reason
 
 
+@pytest.mark.nightly("what the driver refuses: five seconds")
 @pytest.mark.kernels("lab-i386-up")
 @pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="instructions")
 def test_the_driver_refuses_what_makes_no_sense_and_cleans_up(ready: ReadyGuest, modules: ModuleMaker) -> None:

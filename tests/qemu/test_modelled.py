@@ -59,6 +59,7 @@ def test_times_follow_from_what_guests_count_and_costs_from_published_times(tmp_
     assert again.stdout == command.run("report", "--clock", "modelled", "--format", "json").stdout
 
 
+@pytest.mark.nightly("profiles by class: five seconds; the times are those of counts every day")
 def test_the_classes_are_those_of_a_profile_and_the_main_table_has_their_times(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)
     records = []

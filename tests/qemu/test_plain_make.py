@@ -76,6 +76,7 @@ def passed(guest: Guest, connected: str) -> int:
     return int(guest.get(f"{folder}/sum"))
 
 
+@pytest.mark.nightly("builds all modules by make alone: ten seconds")
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_djprobe_built_by_make_alone_is_hit(
     kernel: str, shared_guest: Guest, guest_kernel: Kernel, tmp_path: Path

@@ -155,6 +155,7 @@ def test_what_is_no_function(tmp_path: Path, function: str, sentence: str) -> No
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly("on the command line: ten seconds; what it prints is tested without a guest")
 @pytest.mark.kernels("debian-686")
 def test_a_function_in_each_form(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)

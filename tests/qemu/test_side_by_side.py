@@ -46,6 +46,7 @@ def test_each_cell_is_proved(alone: FinishedRun) -> None:
         assert cell.evidence.recorded == (1000 if cell.table == "recorded" and cell.probe != "none" else None)
 
 
+@pytest.mark.nightly("seven seconds; test_interruption.py stops a run again and again every day")
 def test_an_interruption_ends_all_guests_and_the_run_goes_on_to_the_same_values(
     alone: FinishedRun, tmp_path: Path
 ) -> None:
