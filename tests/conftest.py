@@ -41,8 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One worker more than there are processors: on two, with as many workers, a fifth of their time was idle."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two workers more than there are processors: many tests wait, for a time limit or a guest that stands still."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 @pytest.hookimpl(wrapper=True)
