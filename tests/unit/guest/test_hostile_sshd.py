@@ -62,11 +62,16 @@ def sshd(serve: Serve) -> Iterator[SshChannel]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def accept() -> None:
-            connection, _ = listening.accept()
-            transport = paramiko.Transport(connection)
-            transport.add_server_key(KEY)
-            with contextlib.suppress(EOFError, ConnectionError, paramiko.SSHException):
-                transport.start_server(server=_Server(serve))
+            # A client on a slow host gives a connection up after paramiko's 15 s for a banner, and comes again.
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:  # it was closed
+                    return
+                transport = paramiko.Transport(connection)
+                transport.add_server_key(KEY)
+                with contextlib.suppress(EOFError, ConnectionError, paramiko.SSHException):
+                    transport.start_server(server=_Server(serve))
 
         threading.Thread(target=accept, daemon=True).start()
         channel = SshChannel.connect(listening.getsockname()[1], KEY, KEY, Deadline(LIMIT))
