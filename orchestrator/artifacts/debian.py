@@ -115,6 +115,10 @@ _NAMED = 6  # up to so many packages are reported one by one
 
 # Messages of apt 2.6 and 3.0: signed by an unknown key, a suite without signature, an HTTP status of the mirror.
 _NO_KEY = re.compile(r"NO_PUBKEY|Missing key|couldn't be verified|signature verification failed", re.IGNORECASE)
+# E: Release file for http://HOST/debian/dists/sid/InRelease is expired (invalid since 20d 18h 52min 13s). Updates ...
+_EXPIRED = re.compile(r"E: Release file for \S+ is expired \((invalid since [^)]+)\)")
+TAKE_EXPIRED = "Acquire::Check-Valid-Until"
+"""apt's setting for repositories whose Release file has expired."""
 
 _SETTINGS = Path(__file__).with_name("apt.conf")
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,120}")
@@ -302,7 +306,11 @@ def numbers_in(version: str) -> tuple[int, ...]:
 def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> HostError:
     title, printed = suites.title, finished.stdout + finished.stderr
     answers = set(re.findall(r"\b([345]\d\d)  [A-Z]", printed))
-    if answers - {"404"}:
+    if expired := _EXPIRED.search(printed):
+        what = f"the Release file of {title} ({suites.suites[0]}) on {mirror.shown} is expired ({expired[1]})"
+        hint = f"check the host's date, or {ANOTHER_MIRROR}; to take such old packages all the same, write a file in "
+        hint += f'/etc/apt/apt.conf.d: {TAKE_EXPIRED} "false";'
+    elif answers - {"404"}:
         what = f"the mirror {mirror.shown} refuses {title}: it answers {', '.join(sorted(answers))}"
         hint = f"check the host's proxy and its /etc/apt/auth.conf, or {ANOTHER_MIRROR}"
     elif _NO_KEY.search(printed):

@@ -19,13 +19,16 @@ from host_pip import pip_settings
 from package_pool import lent
 from readme import TwoCommands, promised_table, two_commands
 
-from orchestrator.artifacts.debian import archive_keyring
+from orchestrator.artifacts.debian import ANOTHER_MIRROR, TAKE_EXPIRED, archive_keyring
 from orchestrator.errors import HostError, LabError
 from orchestrator.paths import cache_dir
 from orchestrator.process import Finished, run
 
 RELEASES = ("bookworm", "trixie", "sid")
 """Debian 12, 13, and unstable, which has the newest QEMU, Python and compiler."""
+
+EXPIRED = "--expired"
+"""The tests' option for releases whose Release file has expired."""
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -64,8 +67,11 @@ class Network:
     apt: Sequence[Setting]
 
 
-def host_network(release: str) -> Network:
-    """The host's way to a release. Raises HostError, with what to do, where a fresh machine of it cannot be made."""
+def host_network(release: str, *, takes_expired: bool = False) -> Network:
+    """The host's way to a release. Raises HostError, with what to do, where a fresh machine of it cannot be made.
+
+    A release whose Release file has expired takes ``takes_expired``, or apt's setting for that on the host.
+    """
     if Path(_MARK).exists():
         raise HostError("this is a fresh machine already; the one that made it is tested by its host")
     if not (CHECKOUT / ".git").exists() or shutil.which("git") is None:
@@ -73,9 +79,13 @@ def host_network(release: str) -> Network:
     check_contained()
     found = suites(release)
     settings = acquire_settings(found[0].uri)
-    if found[0].is_expired:
-        print(f"this host's mirror stands still: Debian {release} was valid until {found[0].valid_until}")
-        settings.append(Setting("Acquire::Check-Valid-Until", "false"))
+    taking = Setting(TAKE_EXPIRED, "false")
+    if found[0].is_expired and taking not in settings:
+        what = f"the Release file of Debian {release} on this host's mirror has expired: {found[0].valid_until}"
+        if not takes_expired:
+            raise HostError(what, hint=f"to take such old packages all the same: {EXPIRED}; or {ANOTHER_MIRROR}")
+        print(what)
+        settings.append(taking)
     return Network(release, found, settings)
 
 

@@ -18,7 +18,7 @@ from bare_root import Account, BareRoot
 from contained import OFFLINE
 from first_run import run_first, succeed
 from first_table import FirstTable
-from fresh_machine import Clone, Network, add_user, clone, fresh_machine, host_network, package_pool
+from fresh_machine import EXPIRED, Clone, Network, add_user, clone, fresh_machine, host_network, package_pool
 from host_apt import Setting
 from logging_proxy import logging_proxy
 
@@ -39,7 +39,7 @@ def network(pytestconfig: pytest.Config) -> Network:
     if release is None:
         pytest.skip("takes half an hour and longer; ./lab test --fresh bookworm (or trixie, sid) runs it")
     try:
-        return host_network(release)
+        return host_network(release, takes_expired=pytestconfig.getoption(EXPIRED))
     except HostError as error:
         lacking = error
     # Not skipped: --fresh asked for it.

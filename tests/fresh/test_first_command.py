@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from first_run import run_first
 from first_table import FirstTable
-from fresh_machine import RELEASES, Clone, clone, fresh_machine, host_network, package_pool
+from fresh_machine import EXPIRED, RELEASES, Clone, clone, fresh_machine, host_network, package_pool
 
 from orchestrator.errors import HostError
 
@@ -39,7 +39,8 @@ def fresh_clone(request: pytest.FixtureRequest) -> Iterator[tuple[str, Clone]]:
         pytest.skip("boots a guest in QEMU; pytest --qemu runs it")
     with contextlib.ExitStack() as stack:
         try:
-            root = stack.enter_context(fresh_machine(host_network(release), pool=package_pool(release)))
+            network = host_network(release, takes_expired=request.config.getoption(EXPIRED))
+            root = stack.enter_context(fresh_machine(network, pool=package_pool(release)))
         except HostError as lacking:
             pytest.skip(f"no fresh machine of {release}: {lacking}")
         yield release, clone(root, "/root/probe-lab")

@@ -100,13 +100,13 @@ class DebianArchive:
         """The suite's list of packages of an architecture."""
         return self._dists / f"main/binary-{architecture}/Packages"
 
-    def sign(self) -> None:
-        """Sign the lists as they are now."""
+    def sign(self, more: str = "") -> None:
+        """Sign the lists as they are now; ``more`` are lines of the Release file."""
         for architecture in ARCHITECTURES:
             self.lists(architecture).parent.mkdir(parents=True, exist_ok=True)
             self.lists(architecture).touch()
         text = f"Origin: Tests\nSuite: {self.suite}\nCodename: {self.suite}\nArchitectures: {' '.join(ARCHITECTURES)}\n"
-        text += "Components: main\nDate: Wed, 13 Jul 2005 00:00:00 UTC\nSHA256:\n"
+        text += f"Components: main\nDate: Wed, 13 Jul 2005 00:00:00 UTC\n{more}SHA256:\n"
         for architecture in ARCHITECTURES:
             content = self.lists(architecture).read_bytes()
             name = self.lists(architecture).relative_to(self._dists)

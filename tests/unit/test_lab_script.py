@@ -578,7 +578,8 @@ def test_apt_installs_though_its_update_fails(bare: Checkout, root: bool) -> Non
         f"""\
         echo "apt-get $*; $DEBIAN_FRONTEND" >>"$LOG"
         case $* in
-            *update) exit 100 ;;
+            *update) echo "E: Release file for http://a.invalid/dists/sid/InRelease is expired (since 1d)." >&2
+                exit 100 ;;
             *install*) echo output of apt; echo >{bare.tools}/gcc; chmod +x {bare.tools}/gcc ;;
         esac
         """,
@@ -586,6 +587,7 @@ def test_apt_installs_though_its_update_fails(bare: Checkout, root: bool) -> Non
     log = bare.cache.parent / "log"
     done = bare.lab(LOG=str(log))
     assert (done.stdout, "output of apt" in done.stderr) == ("", True)
+    assert "Release file is expired: http://a.invalid/dists/sid/InRelease; check this host's date" in done.stderr
     # It went on: the next thing to fail is this Python, which makes no environment.
     assert "could not install the Python packages" in done.stderr
     calls = [line for line in log.read_text().splitlines() if line.startswith("apt-get")]

@@ -290,6 +290,23 @@ def check_partial_mirror(folder: str, home: str) -> None:
     assert "ORCHESTRATOR_DEBIAN_MIRROR=" in caught.value.hint
 
 
+def check_expired(folder: str, home: str) -> None:
+    archive_in(Path(folder), SigningKey(Path(home))).sign("Valid-Until: Wed, 20 Jul 2005 00:00:00 UTC\n")
+    _, root, _ = bench(folder, home)
+    with pytest.raises(
+        HostError, match=r"Release file of Debian 12 \(bookworm\) .* is expired \(invalid since"
+    ) as caught:
+        root.refresh()
+    assert "ORCHESTRATOR_DEBIAN_MIRROR=" in caught.value.hint
+    # What the hint says of apt's settings is right.
+    settings = Path("/etc/apt/apt.conf.d")
+    settings.mkdir()
+    (settings / "90expired").write_text(caught.value.hint.partition("apt.conf.d: ")[2])
+    root.refresh()
+    shutil.rmtree(settings)
+    assert root.show("lab-tool", "i386").version == "1.10-1"
+
+
 SUITES = ("bookworm", "bookworm-updates", "bookworm-security")
 
 
@@ -303,6 +320,10 @@ SUITES = ("bookworm", "bookworm-updates", "bookworm-security")
             ["bookworm-updates"],
         ),
         ("E: The repository 'http://a.invalid bookworm-security Release' is not signed.", ["bookworm-security"]),
+        (
+            "E: Release file for http://a.invalid/d/dists/bookworm/InRelease is expired (invalid since 1d).",
+            ["bookworm"],
+        ),
         ("W: GPG error: http://a.invalid/d bookworm InRelease: NO_PUBKEY 6ED0E7B82643E131", ["bookworm"]),
         ("W: http://a.invalid/d/dists/bookworm/InRelease: Policy will reject signature within a year", []),
         ("Get:1 http://a.invalid/debian bookworm InRelease [151 kB]\nE: Some index files failed to download.", []),
@@ -351,6 +372,7 @@ CHECKS = (
     check_unsigned,
     check_changed_lists,
     check_partial_mirror,
+    check_expired,
 )
 
 

@@ -30,6 +30,7 @@ from orchestrator.program import Requirement, load_requirements, parse_requireme
         ("QEMU emulator version 7.0.0", Status.OK),
         ("QEMU emulator version 6.2.0", Status.MISSING),
         ("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)", Status.OK),
+        ("QEMU emulator version 11.1.3 (Debian 1:11.1.3+ds-1)", Status.OK),
         ("QEMU emulator version 9.2.0", Status.WARNING),
         ("", Status.MISSING),
     ],
