@@ -35,6 +35,14 @@ def is_open_file(path: Path, descriptor: int) -> bool:
         return False
 
 
+def is_file(path: Path) -> bool:
+    """Whether ``path`` is a file. Raises OSError if nobody can tell, which Path.is_file has not since Python 3.14."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL in it
+        return False
+
+
 class ScratchFolder:
     """A temporary folder named ``prefix`` and some letters, in ``parent`` or the host's temporary folder.
 

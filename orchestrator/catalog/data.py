@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.errors import ConfigError
+from orchestrator.files import is_file
 from orchestrator.paths import user_path
 
 # libyaml parses some ten times faster; a PyYAML built without it has only the pure Python loader.
@@ -89,7 +90,7 @@ def unknown(kind: str, word: str, choices: Iterable[str]) -> str:
 def existing_file(name: str, suffixes: tuple[str, ...]) -> Path:
     """The file at a path. Raises ConfigError if there is none, with a similar one of these suffixes as the hint."""
     path = user_path(name)
-    if not path.is_file():
+    if not is_file(path):
         what = "this is a folder" if path.is_dir() else "this file does not exist"
         raise ConfigError(f"found {name!r}; {what}", hint=similar_file(path, suffixes))
     return path

@@ -16,6 +16,7 @@ from orchestrator.catalog import kernel_variants
 from orchestrator.catalog.cpus import CpuModel
 from orchestrator.catalog.data import CatalogEntry, named, read, unknown
 from orchestrator.errors import ConfigError
+from orchestrator.files import is_file
 from orchestrator.paths import AWKWARD, data_dir, kbuild_takes, user_path
 from orchestrator.program import PROGRAM, command
 
@@ -73,7 +74,7 @@ def find_tree(name: str) -> tuple[Path, Path]:
     path = user_path(named_path(name)[1])
     if path.is_dir():
         tree, image = path, path / IMAGE
-    elif path.is_file():
+    elif is_file(path):
         tree = next((folder for folder in path.parents if (folder / ".config").is_file()), path.parent)
         image = path
     else:

@@ -92,7 +92,7 @@ def steps_of_times(values: Sequence[float]) -> Sequence[int]:
         import numpy
         from ruptures import KernelCPD
     except ImportError as error:
-        hint = "install it: pip install 'probe-lab[statistics]'; exact counts need no library"
+        hint = "install it: pip install 'probe-lab[statistics]' (up to Python 3.13); exact counts need no library"
         raise HostError("steps in a history of times need the library ruptures", hint=hint) from error
     # How many times larger autocorrelation makes the variance of a mean.
     one, two = (_mean_square_difference(values, lag) for lag in (1, 2))

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from orchestrator.catalog.data import nearest
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.files import write_whole
+from orchestrator.files import is_file, write_whole
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Name, Record, RunRecord, json_text
@@ -81,7 +81,7 @@ def find_run(name: str, lab: Path) -> Run:
     """
     directory = Path(name)
     try:
-        is_run = (directory / RUN_FILE).is_file()
+        is_run = is_file(directory / RUN_FILE)
     except OSError as error:  # such as a name that is too long
         raise UsageError(f"not readable: {(error.strerror or str(error)).lower()}", where=name) from error
     if is_run:

@@ -12,8 +12,9 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.results.origin import Commit, Found, Measured, Tried
 
-_FIRST_BAD = re.compile(r"^# first bad commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
-_POSSIBLE = re.compile(r"^# possible first bad commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
+# The quotes: since git 2.54 or 2.55.
+_FIRST_BAD = re.compile(r"^# first '?bad'? commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
+_POSSIBLE = re.compile(r"^# possible first '?bad'? commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
 
 
 class NotMeasured(LabError):

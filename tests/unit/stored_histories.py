@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from record_builders import cell, failed
 
 from orchestrator.results.contract import CellRecord
@@ -19,6 +21,8 @@ BEGUN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BASE = 409.0
 EXPERIMENT = "quickstart"
 KPROBE = "pentium4/debian-686/kprobe/noop"
+
+NEEDS_RUPTURES = pytest.mark.skipif(find_spec("ruptures") is None, reason="ruptures has no wheel for this Python")
 
 
 def counted(value: float, **changes: Any) -> CellRecord:

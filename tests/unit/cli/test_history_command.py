@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from stored_histories import KPROBE, broken, counted, store_days, timed
+from stored_histories import KPROBE, NEEDS_RUPTURES, broken, counted, store_days, timed
 from typer.testing import CliRunner, Result
 
 from orchestrator.cli.main import app
@@ -136,6 +136,7 @@ def test_csv_has_a_row_for_each_run(runs: list[str]) -> None:
     ]
 
 
+@NEEDS_RUPTURES
 def test_times(lab: Path) -> None:
     chance = random.Random(3)
     store_days(lab, [timed(round(chance.gauss(1000 + 60 * (day >= 15), 8), 1)) for day in range(30)])

@@ -16,7 +16,7 @@ from html_checks import Element, parsed
 from hypothesis import example, given
 from hypothesis import strategies as st
 from record_builders import COUNTS, cell, noop_list, recording_list, run
-from stored_histories import BEGUN, EXPERIMENT, KPROBE, broken, counted, store_days, timed
+from stored_histories import BEGUN, EXPERIMENT, KPROBE, NEEDS_RUPTURES, broken, counted, store_days, timed
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import HostError
@@ -65,6 +65,7 @@ def test_a_picture_says_each_step_and_stays_small(tmp_path: Path) -> None:
     assert len(history_picture(drawn, "x")) < 5000
 
 
+@NEEDS_RUPTURES
 def test_a_picture_of_times_with_failures(tmp_path: Path) -> None:
     chance = random.Random(3)
     days = [timed(round(chance.gauss(1000 + 60 * (day >= 15), 8), 1)) if day % 7 else broken() for day in range(30)]

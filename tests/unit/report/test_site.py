@@ -16,7 +16,7 @@ import pytest
 from html_checks import Element
 from record_builders import cell
 from report_text import check_golden
-from stored_histories import KPROBE, counted, store_days, timed
+from stored_histories import KPROBE, NEEDS_RUPTURES, counted, store_days, timed
 from stored_sites import checked, files, one_more_day, outline, site_of, six_days
 from test_html_page import HOSTILE, kept_run
 
@@ -120,6 +120,7 @@ def test_only_the_newest_runs_have_a_page_where_that_is_asked_for(lab: Path, sit
     assert runs[0] in links(pages[KPROBE_PAGE])
 
 
+@NEEDS_RUPTURES
 def test_times_have_their_steps(lab: Path, site: Path) -> None:
     chance = random.Random(3)
     store_days(lab, [timed(round(chance.gauss(1000 + 60 * (day >= 15), 8), 1)) for day in range(30)])
@@ -128,6 +129,7 @@ def test_times_have_their_steps(lab: Path, site: Path) -> None:
     assert [title.split(":")[0] for title in titles] == ["2026-03-16"]
 
 
+@NEEDS_RUPTURES
 def test_times_without_the_library_say_what_is_missing_until_it_is_there(
     lab: Path, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

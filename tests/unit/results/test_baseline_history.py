@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from record_builders import whole_system
-from stored_histories import EXPERIMENT, KPROBE, counted, store_days
+from stored_histories import EXPERIMENT, KPROBE, NEEDS_RUPTURES, counted, store_days
 
 from orchestrator.errors import HostError
 from orchestrator.results import history_steps
@@ -198,12 +198,14 @@ def false_rate(series: Callable[[random.Random], Sequence[float]]) -> float:
     return sum(bool(steps_of_times(series(chance))) for _ in range(SERIES)) / SERIES
 
 
+@NEEDS_RUPTURES
 @pytest.mark.parametrize("count", [FEWEST_POINTS, 30, 100])
 @pytest.mark.parametrize("noise", [normal, heavy_tailed, with_outliers, skewed, coarse])
 def test_noise_has_no_steps(noise: Callable[[random.Random], float], count: int) -> None:
     assert false_rate(lambda chance: independent(noise, chance, count)) <= 0.05
 
 
+@NEEDS_RUPTURES
 @pytest.mark.parametrize(("strength", "most"), [(0.3, 0.05), (0.5, 0.05), (0.7, 0.06), (0.95, 0.13)])
 @pytest.mark.parametrize("count", [30, 100, 300])
 def test_a_slow_drift_seldom_has_steps(strength: float, most: float, count: int) -> None:
@@ -229,6 +231,7 @@ def swinging(chance: random.Random, count: int) -> Sequence[float]:
     return [LEVEL + 3 * SCATTER * math.sin(2 * math.pi * at / 60) + normal(chance) for at in range(count)]
 
 
+@NEEDS_RUPTURES
 @pytest.mark.parametrize("count", [100, 300])
 @pytest.mark.parametrize("series", [walking, rising, swinging])
 def test_a_level_that_moves_all_the_time_seldom_has_steps(
@@ -237,6 +240,7 @@ def test_a_level_that_moves_all_the_time_seldom_has_steps(
     assert false_rate(lambda chance: series(chance, count)) <= 0.12
 
 
+@NEEDS_RUPTURES
 # A short series has few places to compare with, and a step has to stand out from a possible drift.
 @pytest.mark.parametrize(
     ("count", "place", "least"), [(300, 200, 0.9), (100, 50, 0.9), (100, 80, 0.9), (60, 30, 0.75), (40, 20, 0.6)]
@@ -250,6 +254,7 @@ def test_a_step_of_three_deviations_is_found_within_one_point(count: int, place:
     assert found / SERIES >= least
 
 
+@NEEDS_RUPTURES
 def test_several_steps_up_and_down_with_outliers() -> None:
     chance = random.Random(22)
     levels = [0.0] * 40 + [30.0] * 30 + [10.0] * 50 + [40.0] * 25
@@ -259,6 +264,7 @@ def test_several_steps_up_and_down_with_outliers() -> None:
     assert all(abs(place - known) <= 1 for place, known in zip(places, (40, 70, 120), strict=True))
 
 
+@NEEDS_RUPTURES
 def test_one_slow_run_is_no_step_wherever_it_is() -> None:
     chance = random.Random(23)
     quiet = independent(normal, chance, 40)
@@ -279,6 +285,7 @@ def test_the_noise_is_that_around_the_steps() -> None:
     assert noise_of(values) == pytest.approx(SCATTER, rel=0.15)
 
 
+@NEEDS_RUPTURES
 def test_the_library_is_asked_wherever_it_may_find_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its import takes half a second: a series without an abrupt place does not pay it, and loses no step by that."""
     asked = 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from record_builders import cell, whole_system
-from stored_histories import BEGUN, EXPERIMENT, KPROBE, broken, counted, store_days, timed
+from stored_histories import BEGUN, EXPERIMENT, KPROBE, NEEDS_RUPTURES, broken, counted, store_days, timed
 
 from orchestrator.errors import LabError, UsageError
 from orchestrator.results.contract import PER_RUN, CellRecord
@@ -71,6 +71,7 @@ def test_a_history_without_any_number_has_no_step(tmp_path: Path) -> None:
     assert changes(steps_of(read(tmp_path, [broken(), broken()]))) == []
 
 
+@NEEDS_RUPTURES
 def test_a_step_of_times_needs_runs_on_both_sides(tmp_path: Path) -> None:
     chance = random.Random(3)
     days = [timed(round(chance.gauss(1000 + 60 * (day >= 15), 8), 1)) for day in range(30)]
