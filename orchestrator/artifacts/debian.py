@@ -25,6 +25,7 @@ ANOTHER_MIRROR = f"name another mirror: {MIRROR_VARIABLE}=http://HOST/debian"
 KEYRING_HINT = "as root: apt-get install -y debian-archive-keyring"
 
 _ARCHIVE, _SECURITY_ARCHIVE = "debian", "debian-security"
+_DEFAULT_MIRROR = re.compile(r"""\bmirror *= *["'](https?://[A-Za-z0-9./:-]+)["']""")
 _SECURITY_SUITE = re.compile(r"(.+)(?:-security|/updates)")
 
 
@@ -62,7 +63,10 @@ def archive_keyring(root: Path = Path("/")) -> Path:
 
 
 def debian_mirror() -> DebianMirror:
-    """The mirror that the user has named, else that of the host's apt sources. Raises HostError, UsageError."""
+    """The mirror that the user has named, else that of the host's apt sources, else mmdebstrap's default one.
+
+    Raises HostError, UsageError.
+    """
     named = os.environ.get(MIRROR_VARIABLE, "")
     if named:
         if not re.fullmatch(r"[a-z][a-z+]*:[!-~]+", named):
@@ -72,19 +76,31 @@ def debian_mirror() -> DebianMirror:
     wanted = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
     listed = run(["apt-get", "indextargets", *wanted], time_limit=60.0, environment={"LC_ALL": "C"})
     listed.or_raise(HostError, "the host's apt sources cannot be read", hint="apt-get check")
-    return mirror_in(listed.stdout)
+    if found := mirror_in(listed.stdout):
+        return found
+    if default := default_mirror():
+        return DebianMirror(default, _security_beside(default))
+    what = f"guests are made of {debian().title}, and this host's apt sources name no Debian mirror"
+    hint = f"as root: apt-get install -y debian-archive-keyring mmdebstrap, which knows one, or {ANOTHER_MIRROR}"
+    raise HostError(what, hint=hint)
 
 
-def mirror_in(rows: str) -> DebianMirror:
-    """The mirror in rows of address, suite and component. Raises HostError if none is a mirror of Debian."""
+def default_mirror() -> str | None:
+    """The mirror of Debian that mmdebstrap, a script, takes where none is named; None without mmdebstrap."""
+    program = shutil.which("mmdebstrap")
+    found = _DEFAULT_MIRROR.search(Path(program).read_text(errors="replace")) if program else None
+    return found[1] if found else None
+
+
+def mirror_in(rows: str) -> DebianMirror | None:
+    """The mirror in rows of address, suite and component; None if none is a mirror of Debian."""
     known = [debian().release, *debian().other_releases]
     words = [row.split() for row in rows.splitlines()]
     pairs = [(row[0], row[1].rstrip("/")) for row in words if len(row) == 3 and row[2] == "main"]
     # Other projects publish for Debian under the same suite names, but only Debian has a release's updates beside it.
     candidates = dict.fromkeys(uri for suite in known for uri, found in pairs if found == suite)
     if not candidates:
-        what = f"guests are made of {debian().title}, and this host's apt sources name no Debian mirror"
-        raise HostError(what, hint=f"{ANOTHER_MIRROR} ({KEYRING_HINT})")
+        return None
     with_updates = {uri for uri, suite in pairs if (uri, f"{suite}-updates") in pairs}
     # Of equal candidates, max() takes the first.
     archive = max(candidates, key=lambda uri: (uri in with_updates, _name(uri) == _ARCHIVE))

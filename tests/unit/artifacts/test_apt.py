@@ -353,11 +353,21 @@ def check_password(folder: str, home: str) -> None:
 
 
 def check_no_mirror(folder: str, home: str) -> None:
+    """What mmdebstrap takes by default is taken, and without mmdebstrap there is a hint."""
     _, root, _ = bench(folder, home)
-    with pytest.raises(HostError, match="apt sources name no Debian mirror") as caught:
-        root.refresh()
+    assert apt.default_mirror() is not None or shutil.which("mmdebstrap") is None
+    patch = pytest.MonkeyPatch()  # of a process that ends with the check
+    with patch.context() as without:
+        without.setattr(shutil, "which", lambda name: None)
+        with pytest.raises(HostError, match="apt sources name no Debian mirror") as caught:
+            root.refresh()
     assert "ORCHESTRATOR_DEBIAN_MIRROR=" in caught.value.hint
     assert "debian-archive-keyring" in caught.value.hint
+    script = Path(folder) / "mmdebstrap"
+    script.write_text("    my $mirror    = 'http://127.0.0.1:9/debian';\n")
+    patch.setattr(shutil, "which", lambda name: str(script))
+    with pytest.raises(HostError, match=r"cannot be fetched from http://127\.0\.0\.1:9/debian"):
+        root.refresh()
 
 
 CHECKS = (
@@ -401,7 +411,7 @@ def test_a_host_that_has_newer_suites_gets_the_guests_release(tmp_path: Path, ke
     with_sources("check_show_and_download", tmp_path, key, "deb [trusted=yes] {uri} trixie main contrib\n")
 
 
-def test_a_host_of_another_distribution_gets_a_hint(tmp_path: Path, key: SigningKey) -> None:
+def test_a_host_of_another_distribution_gets_the_default_mirror(tmp_path: Path, key: SigningKey) -> None:
     with_sources("check_no_mirror", tmp_path, key, "deb file:{folder}/ubuntu noble main universe\n")
 
 

@@ -146,18 +146,13 @@ def test_the_mirror_of_a_host(rows: str, archive: str, security: str | None) -> 
     ],
 )
 def test_a_host_without_one(rows: str) -> None:
-    with pytest.raises(HostError, match="apt sources name no Debian mirror") as caught:
-        mirror_in(rows)
-    assert "ORCHESTRATOR_DEBIAN_MIRROR=http://HOST/debian" in caught.value.hint
+    assert mirror_in(rows) is None
 
 
 @given(st.text())
 def test_any_rows_name_a_mirror_or_are_refused(rows: str) -> None:
-    try:
-        found = mirror_in(rows)
-    except LabError:
-        return
-    assert found.archive in rows
+    found = mirror_in(rows)
+    assert found is None or found.archive in rows
 
 
 def test_the_users_own_mirror_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
