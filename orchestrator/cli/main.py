@@ -302,7 +302,9 @@ app = typer.Typer(
     name=NAME,
     cls=Commands,
     help="A lab for the cost of kernel probes: QEMU guests with named CPUs, real modules, proved numbers.",
-    epilog=f"`{PROGRAM} test` runs the checkout's tests; see: {PROGRAM} test -h" if CHECKOUT_SCRIPT else None,
+    epilog=f"`{PROGRAM} test -h`: the checkout's tests. `{PROGRAM} container -h`: without apt."
+    if CHECKOUT_SCRIPT
+    else None,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -126,7 +126,11 @@ class Checkout:
     environment: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.environment = {"PATH": str(self.tools), "ORCHESTRATOR_CACHE": str(self.cache)}
+        self.environment = {
+            "PATH": str(self.tools),
+            "ORCHESTRATOR_CACHE": str(self.cache),
+            "LAB_OS_RELEASE": "/nowhere",
+        }
 
     def lab(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         return self.run([str(self.folder / "lab"), *arguments], settings)
@@ -331,6 +335,75 @@ def test_what_only_some_commands_need_is_asked_of_them_alone(bare: Checkout, com
     missing, packages = (line.partition(": ")[2].partition(": ")[2].split() for line in done.stderr.splitlines())
     assert missing == [f"no-such-{name}" for name in ("host", *listed.split())]
     assert packages == [f"its-{name}" for name in ("host", *listed.split())]
+
+
+@pytest.mark.parametrize(("version", "package"), [("24.04", "linux-tools-generic"), ("26.04", "bpftool")])
+def test_ubuntu_needs_mmdebstrap_and_has_bpftool_elsewhere(
+    bare: Checkout, tmp_path: Path, version: str, package: str
+) -> None:
+    (tmp_path / "os-release").write_text(f'NAME="Ubuntu"\nVERSION_ID="{version}"\nID=ubuntu\nID_LIKE=debian\n')
+    (bare.folder / "images/image-packages.txt").write_text("no-such-mmdebstrap  mmdebstrap  knows a mirror\n")
+    (bare.folder / "images/host-packages.txt").write_text("no-such-bpftool  bpftool  lists\n")
+    done = bare.lab("run", LAB_OS_RELEASE=str(tmp_path / "os-release"))
+    assert done.stderr.rstrip().endswith(f"Debian's packages are called: {package} mmdebstrap")
+
+
+ENGINE = """\
+    printf '%s|' "$@" >>"$LOG"
+    echo >>"$LOG"
+    case $1 in
+        inspect) [ -n "${built-}" ] ;;
+        from) echo container-1 ;;
+        run) exit 5 ;;
+    esac
+"""
+
+
+def in_engine(checkout: Checkout, folder: Path, *arguments: str, **settings: str) -> list[str]:
+    """What engines were asked for by a command in a container, called in ``folder``; its status is theirs."""
+    log = folder / "log"
+    log.unlink(missing_ok=True)
+    command = ["sh", "-c", 'cd "$1" && shift && "$@"', "-", str(folder), str(checkout.folder / "lab"), "container"]
+    done = checkout.run([*command, *arguments], {"LOG": str(log), "PATH": str(checkout.tools), **settings})
+    assert done.returncode == 5, done.stderr
+    asked = log.read_text().replace(str(checkout.folder), "LAB").replace(str(folder), "HERE")
+    return [line.rstrip("|") for line in asked.splitlines()]
+
+
+def test_a_container_has_the_checkout_the_callers_folder_and_a_volume(bare: Checkout, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Containerfile", bare.folder)
+    bare.tool("podman", ENGINE)
+    version, inspect, build, run = in_engine(bare, tmp_path, "run", "my file.yaml", ORCHESTRATOR_CONTAINER_BASE="mine")
+    image = inspect.rpartition("|")[2]
+    assert (version, inspect) == ("version", f"inspect|--type|image|{image}")
+    assert build == f"build|--build-arg|BASE=mine|-t|{image}|-f|LAB/Containerfile|LAB/images"
+    assert run.startswith("run|-v|LAB:LAB|-v|HERE:HERE|")
+    assert "|-v|probe-lab:/var/lib/probe-lab|--workdir|HERE|" in run
+    assert run.endswith(f"|{image}|tini|-s|-g|--|env|ORCHESTRATOR_CONTAINER=LAB/lab|LAB/lab|run|my file.yaml")
+    assert not {"--privileged", "--cap-add"} & set(run.split("|"))
+    # Built once, it is there; another package list makes another.
+    options = {"built": "yes", "ORCHESTRATOR_CONTAINER_OPTIONS": "--network host"}
+    again = in_engine(bare, bare.folder / "images", "doctor", **options)
+    assert again[-1].startswith("run|--network|host|-v|LAB:LAB|")
+    assert "|-v|LAB/images:" not in again[-1]
+    assert len(again) == 3
+    (bare.folder / "images/test-packages.txt").write_text("x its-x makes it\n")
+    assert image not in in_engine(bare, tmp_path, "doctor")[1]
+
+
+def test_buildah_runs_a_container_that_is_removed(bare: Checkout, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Containerfile", bare.folder)
+    bare.tool("docker", "exit 1")  # without its daemon
+    bare.tool("buildah", ENGINE)
+    *_, run, removed = in_engine(bare, tmp_path, "doctor", built="yes")
+    assert f"|-v|{bare.cache}/container:/var/lib/probe-lab|--workingdir|HERE|container-1|--|tini|" in run
+    assert removed == "rm|container-1"
+
+
+def test_without_an_engine_those_that_would_do_are_named(bare: Checkout) -> None:
+    done = bare.lab("container", "doctor")
+    assert (done.returncode, done.stderr) == (3, "lab: no container engine works here: podman, docker or buildah\n")
+    assert bare.lab("container", "--help").stdout.startswith(f"Usage: {bare.folder}/lab container [ARGUMENTS")
 
 
 SYSTEM_WORKLOADS = list(system_workloads().benchmarks)

@@ -105,7 +105,7 @@ def test_a_shell_that_was_named_before_it(tmp_path: Path) -> None:
 
 
 def test_the_checkouts_script_alone_has_tests_to_run() -> None:
-    said = "`./lab test` runs the checkout's tests; see: ./lab test -h"
+    said = "`./lab test -h`: the checkout's tests. `./lab container -h`: without apt."
     assert said in called("./lab", "-h").stdout
     assert "test -h" not in called("", "-h").stdout
 
