@@ -48,7 +48,10 @@ class Finding:
 
 
 def render(findings: Sequence[Finding], console: Console) -> None:
-    """Print one line per finding and its remedy below; no colour and no wrapping where ``console`` is a pipe."""
+    """Print one line per finding and its remedy below, and last what installs all missing packages.
+
+    No colour and no wrapping where ``console`` is a pipe.
+    """
     width = max((len(finding.name) for finding in findings), default=0)
     for finding in findings:
         line = Text(f"{finding.status:<7}", style=STYLES[finding.status])
@@ -56,6 +59,11 @@ def render(findings: Sequence[Finding], console: Console) -> None:
         console.print(line, soft_wrap=True)
         if finding.remedy:
             console.print(Text(" " * (width + 11) + f"→ {finding.remedy}"), soft_wrap=True)
+    start = f"as root: {INSTALL_COMMAND} "
+    packages = dict.fromkeys(it.remedy.removeprefix(start) for it in findings if it.remedy.startswith(start))
+    if packages:
+        text = f"\nAll that is missing, as root: apt-get update && {INSTALL_COMMAND} {' '.join(packages)}"
+        console.print(Text(text), soft_wrap=True)
 
 
 def exit_status(findings: Sequence[Finding]) -> int:

@@ -65,6 +65,12 @@ def tree_kernel(tree: Path | None, given: str | None = None, option: str = "--ke
     return str(found)
 
 
+def _own(config: Path) -> Path:
+    """The lab's own file for a ``configs/NAME.yaml`` that the caller's folder lacks, as without a checkout."""
+    own = data_dir("configs") / config.name
+    return own if config.parent == Path("configs") and not config.exists() and own.is_file() else config
+
+
 _KERNEL_KEYS = {"kernels", "kernel_for"}
 _MECHANISMS = "today"
 
@@ -76,6 +82,7 @@ def experiments(
 
     Without files, all mechanisms on that kernel. Raises UsageError, ConfigError.
     """
+    configs = [_own(config) for config in configs]
     if configs and tree is None and tree_around() is None:
         return [(config, overrides) for config in configs]
     set_keys = {step for text in overrides for step in text.partition("=")[0].strip().split(".")}

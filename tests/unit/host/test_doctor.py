@@ -19,7 +19,7 @@ from orchestrator.catalog.images import debian
 from orchestrator.doctor import Finding, Status, exit_status, render
 from orchestrator.errors import HostError
 from orchestrator.guest.accelerator import KvmSpeed
-from orchestrator.program import Requirement, load_requirements, parse_requirements
+from orchestrator.program import INSTALL_COMMAND, Requirement, load_requirements, parse_requirements
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,15 @@ def test_rendered_in_a_pipe_it_is_plain_and_unwrapped() -> None:
     assert lines[0] == "ok       gcc                 gcc 12 [Debian]"
     assert lines[2].strip() == "→ as root: apt-get install it"
     assert "\x1b" not in "".join(lines)
+
+
+def test_what_installs_all_packages_comes_last() -> None:
+    remedies = (f"as root: {INSTALL_COMMAND} {name}" for name in ("gcc", "make", "gcc"))
+    console = Console(file=io.StringIO(), width=40)
+    render([Finding("one", Status.MISSING, "not found", remedy) for remedy in remedies], console)
+    assert isinstance(console.file, io.StringIO)
+    last = console.file.getvalue().splitlines()[-1]
+    assert last == f"All that is missing, as root: apt-get update && {INSTALL_COMMAND} gcc make"
 
 
 def test_rendered_on_a_terminal_it_has_colours() -> None:
