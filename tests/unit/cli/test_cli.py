@@ -433,6 +433,17 @@ def test_the_option_prints_steps_on_stderr(option: str) -> None:
     assert "  get kernel debian-686 ready FAILED (" in verbose.stderr
 
 
+def test_without_a_checkout_the_labs_own_experiments_have_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = orchestrator("run", "configs/quickstart.yaml", "--dry-run", "--offline")
+    assert "djprobe" in own.stdout
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/quickstart.yaml").write_text("name: [mine]\n")
+    assert "configs/quickstart.yaml:1" in orchestrator("run", "configs/quickstart.yaml", "--dry-run").stderr
+
+
 def test_a_dry_run_prints_cells_and_command_lines_and_does_nothing(tmp_path: Path) -> None:
     result = orchestrator("run", str(QUICKSTART), "--dry-run")
     assert (result.exit_code, result.stderr) == (0, "")
