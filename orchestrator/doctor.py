@@ -48,7 +48,7 @@ class Finding:
 
 
 def render(findings: Sequence[Finding], console: Console) -> None:
-    """Print one line per finding and its remedy below, and last what installs all missing packages.
+    """Print one line per finding and its remedy below, and last what installs all missing programs.
 
     No colour and no wrapping where ``console`` is a pipe.
     """
@@ -62,7 +62,7 @@ def render(findings: Sequence[Finding], console: Console) -> None:
     start = f"as root: {INSTALL_COMMAND} "
     packages = dict.fromkeys(it.remedy.removeprefix(start) for it in findings if it.remedy.startswith(start))
     if packages:
-        text = f"\nAll that is missing, as root: apt-get update && {INSTALL_COMMAND} {' '.join(packages)}"
+        text = f"\nAll missing programs and files, as root: apt-get update && {INSTALL_COMMAND} {' '.join(packages)}"
         console.print(Text(text), soft_wrap=True)
 
 
@@ -172,7 +172,8 @@ def guest_packages() -> Finding:
         mirror, _ = debian_mirror(), archive_keyring()
     except LabError as error:
         return Finding(name, Status.MISSING, "; ".join([error.what, *error.detail[1:]]), error.hint)
-    return Finding(name, Status.OK, f"{debian().title} from {mirror.shown} (not checked online)")
+    whose = "mmdebstrap's default, " if mirror.is_default else ""
+    return Finding(name, Status.OK, f"{debian().title} from {mirror.shown} ({whose}not checked online)")
 
 
 def kvm(speed: KvmSpeed) -> Finding:

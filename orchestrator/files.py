@@ -39,8 +39,12 @@ def is_file(path: Path) -> bool:
     """Whether ``path`` is a file. Raises OSError if nobody can tell, which Path.is_file has not since Python 3.14."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL in it
+    except ValueError:  # a NUL in it
         return False
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise
 
 
 class ScratchFolder:

@@ -26,15 +26,17 @@ KEYRING_HINT = "as root: apt-get install -y debian-archive-keyring"
 
 _ARCHIVE, _SECURITY_ARCHIVE = "debian", "debian-security"
 _DEFAULT_MIRROR = re.compile(r"""\bmirror *= *["'](https?://[A-Za-z0-9./:-]+)["']""")
+_LARGEST_SCRIPT = 1 << 20  # characters: mmdebstrap has a third
 _SECURITY_SUITE = re.compile(r"(.+)(?:-security|/updates)")
 
 
 @dataclass(frozen=True)
 class DebianMirror:
-    """The addresses of Debian's archive and, if known, of its security archive."""
+    """The addresses of Debian's archive and, if known, of its security archive; ``is_default``: mmdebstrap's."""
 
     archive: str
     security: str | None
+    is_default: bool = False
 
     @property
     def shown(self) -> str:
@@ -79,7 +81,7 @@ def debian_mirror() -> DebianMirror:
     if found := mirror_in(listed.stdout):
         return found
     if default := default_mirror():
-        return DebianMirror(default, _security_beside(default))
+        return DebianMirror(default, _security_beside(default), is_default=True)
     what = f"guests are made of {debian().title}, and this host's apt sources name no Debian mirror"
     hint = f"as root: apt-get install -y debian-archive-keyring mmdebstrap, which knows one, or {ANOTHER_MIRROR}"
     raise HostError(what, hint=hint)
@@ -87,8 +89,9 @@ def debian_mirror() -> DebianMirror:
 
 def default_mirror() -> str | None:
     """The mirror of Debian that mmdebstrap, a script, takes where none is named; None without mmdebstrap."""
-    program = shutil.which("mmdebstrap")
-    found = _DEFAULT_MIRROR.search(Path(program).read_text(errors="replace")) if program else None
+    found = None
+    with contextlib.suppress(OSError), Path(shutil.which("mmdebstrap") or "").open(errors="replace") as script:
+        found = _DEFAULT_MIRROR.search(script.read(_LARGEST_SCRIPT))
     return found[1] if found else None
 
 
@@ -131,8 +134,6 @@ _NAMED = 6  # up to so many packages are reported one by one
 
 # Messages of apt 2.6 and 3.0: signed by an unknown key, a suite without signature, an HTTP status of the mirror.
 _NO_KEY = re.compile(r"NO_PUBKEY|Missing key|couldn't be verified|signature verification failed", re.IGNORECASE)
-# E: Release file for http://HOST/debian/dists/sid/InRelease is expired (invalid since 20d 18h 52min 13s). Updates ...
-_EXPIRED = re.compile(r"E: Release file for \S+ is expired \((invalid since [^)]+)\)")
 TAKE_EXPIRED = "Acquire::Check-Valid-Until"
 """apt's setting for repositories whose Release file has expired."""
 
@@ -192,6 +193,8 @@ class AptRoot:
         sources = mirror.sources(self.suites)
         if self._is_fresh(sources):
             return
+        if mirror.is_default:
+            self.context.say(f"this host's apt names no Debian mirror; taking mmdebstrap's default, {mirror.shown}")
         self.context.say(f"fetching the package lists of {title} ({', '.join(self._architectures)})")
         self._prepare("".join(sources.values()))
         for attempt in range(2):
@@ -322,7 +325,9 @@ def numbers_in(version: str) -> tuple[int, ...]:
 def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> HostError:
     title, printed = suites.title, finished.stdout + finished.stderr
     answers = set(re.findall(r"\b([345]\d\d)  [A-Z]", printed))
-    if expired := _EXPIRED.search(printed):
+    # E: Release file for http://HOST/debian/dists/sid/InRelease is expired (invalid since 20d 18h 52min 13s). ...
+    in_main = rf"/dists/{re.escape(suites.suites[0])}/\S+"
+    if expired := re.search(rf"E: Release file for \S+{in_main} is expired \((invalid since [^)]+)\)", printed):
         what = f"the Release file of {title} ({suites.suites[0]}) on {mirror.shown} is expired ({expired[1]})"
         hint = f"check the host's date, or {ANOTHER_MIRROR}; to take such old packages all the same, write a file in "
         hint += f'/etc/apt/apt.conf.d: {TAKE_EXPIRED} "false";'

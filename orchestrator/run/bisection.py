@@ -12,7 +12,7 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.results.origin import Commit, Found, Measured, Tried
 
-# The quotes: since git 2.54 or 2.55.
+# git 2.39 prints the word as it is, git 2.55 in quotes.
 _FIRST_BAD = re.compile(r"^# first '?bad'? commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
 _POSSIBLE = re.compile(r"^# possible first '?bad'? commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
 

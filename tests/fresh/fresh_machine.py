@@ -32,6 +32,9 @@ EXPIRED = "--expired"
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
+_FALSE = ("0", "no", "false", "without", "off", "disable")
+"""What apt takes for false."""
+
 _MARK = "/etc/fresh-machine"
 _ARCHIVE = "/var/cache/apt/archives"
 _PIP_CACHE = "/var/cache/pip"
@@ -79,13 +82,16 @@ def host_network(release: str, *, takes_expired: bool = False) -> Network:
     check_contained()
     found = suites(release)
     settings = acquire_settings(found[0].uri)
-    taking = Setting(TAKE_EXPIRED, "false")
-    if found[0].is_expired and taking not in settings:
-        what = f"the Release file of Debian {release} on this host's mirror has expired: {found[0].valid_until}"
+    taken = any(it.name.lower() == TAKE_EXPIRED.lower() and it.value.lower() in _FALSE for it in settings)
+    expired = [suite for suite in found if suite.is_expired]
+    if expired and not taken:
+        what = (
+            f"the Release file of Debian {expired[0].name} on this host's mirror has expired: {expired[0].valid_until}"
+        )
         if not takes_expired:
             raise HostError(what, hint=f"to take such old packages all the same: {EXPIRED}; or {ANOTHER_MIRROR}")
         print(what)
-        settings.append(taking)
+        settings.append(Setting(TAKE_EXPIRED, "false"))
     return Network(release, found, settings)
 
 

@@ -24,7 +24,7 @@ pytestmark = [
 
 _LIMIT = 1800.0
 _PROGRAM = "/root/.local/bin/orchestrator"
-_ALL = "All missing packages, as root: "
+_ALL = "All missing programs and files, as root: "
 
 
 def _built(folder: Path) -> Path:

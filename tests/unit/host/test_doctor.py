@@ -57,9 +57,15 @@ def test_a_mirror_and_keys_are_what_guests_need(monkeypatch: pytest.MonkeyPatch,
 def test_a_host_without_a_mirror_of_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "apt.conf").write_text('Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "/dev/null";\n')
     monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
+    monkeypatch.delenv("ORCHESTRATOR_DEBIAN_MIRROR", raising=False)
+    monkeypatch.setattr(debian_mirror, "default_mirror", lambda: None)
     finding = doctor.guest_packages()
     assert finding.status is Status.MISSING
     assert "ORCHESTRATOR_DEBIAN_MIRROR=" in finding.remedy
+    monkeypatch.setattr(debian_mirror, "default_mirror", lambda: "http://mirror.invalid/debian")
+    monkeypatch.setattr(doctor, "archive_keyring", lambda: tmp_path)
+    text = "Debian 12 from http://mirror.invalid/debian (mmdebstrap's default, not checked online)"
+    assert doctor.guest_packages() == Finding("guests' packages", Status.OK, text)
 
 
 def test_a_slow_kvm_is_a_warning_that_keeps_its_reason() -> None:
@@ -152,7 +158,7 @@ def test_what_installs_all_packages_comes_last() -> None:
     render([Finding("one", Status.MISSING, "not found", remedy) for remedy in remedies], console)
     assert isinstance(console.file, io.StringIO)
     last = console.file.getvalue().splitlines()[-1]
-    assert last == f"All that is missing, as root: apt-get update && {INSTALL_COMMAND} gcc make"
+    assert last == f"All missing programs and files, as root: apt-get update && {INSTALL_COMMAND} gcc make"
 
 
 def test_rendered_on_a_terminal_it_has_colours() -> None:
