@@ -18,10 +18,11 @@ NAME = "orchestrator"
 CHECKOUT_SCRIPT = "ORCHESTRATOR_CALLED_AS" in os.environ
 """Whether the script ``lab`` of a checkout, which has the command ``test``, started this process."""
 
-_WORDS = [os.environ.get("ORCHESTRATOR_CALLED_BY"), os.environ.get("ORCHESTRATOR_CALLED_AS") or NAME]
+_CALLED = [os.environ.get(f"ORCHESTRATOR_CALLED_{how}") for how in ("BY", "AS", "WITH")]
+_WORDS = [_CALLED[0], _CALLED[1] or NAME, _CALLED[2]]
 
 PROGRAM = shlex.join(word for word in _WORDS if word)
-"""The command as the user typed it, such as ``./lab`` or ``sh lab``, which the script passes in the environment."""
+"""The command as the user typed it, such as ``./lab``, ``sh lab`` or ``./lab container``; the script passes it."""
 
 
 def command(*words: str) -> str:

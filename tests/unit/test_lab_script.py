@@ -377,9 +377,10 @@ def test_a_container_has_the_checkout_the_callers_folder_and_a_volume(bare: Chec
     image = inspect.rpartition("|")[2]
     assert (version, inspect) == ("version", f"inspect|--type|image|{image}")
     assert build == f"build|--build-arg|BASE=mine|-t|{image}|-f|LAB/Containerfile|LAB/images"
-    assert run.startswith("run|-v|LAB:LAB|-v|HERE:HERE|")
+    assert run.startswith("run|-v|LAB:LAB|-e|ORCHESTRATOR_DEBIAN_MIRROR|")
+    assert "|-v|HERE:HERE|" in run
     assert "|-v|probe-lab:/var/lib/probe-lab|--workdir|HERE|" in run
-    assert run.endswith(f"|{image}|tini|-s|-g|--|env|ORCHESTRATOR_CONTAINER=LAB/lab|LAB/lab|run|my file.yaml")
+    assert run.endswith(f"|{image}|tini|-s|-g|--|LAB/lab|inside-container||LAB/lab|run|my file.yaml")
     assert not {"--privileged", "--cap-add"} & set(run.split("|"))
     # Built once, it is there; another package list makes another.
     options = {"built": "yes", "ORCHESTRATOR_CONTAINER_OPTIONS": "--network host"}
