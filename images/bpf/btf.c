@@ -4,7 +4,8 @@
 
 enum { ROOM = 32 << 20, ENOENT = 2, EINVAL = 22, EFBIG = 27, MAGIC = 0xeb9f };
 enum {
-	INT = 1, PTR, ARRAY, STRUCT, UNION, ENUM, TYPEDEF = 8, FUNC = 12, FUNC_PROTO, VAR, DATASEC, DECL_TAG = 17, ENUM64 = 19
+	INT = 1, PTR, ARRAY, STRUCT, UNION, ENUM, TYPEDEF = 8, VOLATILE, CONST, RESTRICT, FUNC, FUNC_PROTO, VAR, DATASEC,
+	FLOAT, DECL_TAG, TYPE_TAG, ENUM64
 };
 
 struct header {
@@ -153,4 +154,87 @@ long name_function(uint32_t id, char *to, size_t room)
 		return -EFBIG;
 	memcpy(to, name, length + 1);
 	return 0;
+}
+
+long list_types(struct btf_types *types)
+{
+	const struct header *header = read_types();
+	const char *at, *end;
+	const void **all;
+	uint32_t count = 1;
+
+	if (is_error(header))
+		return (long)header;
+	at = (const char *)header + header->size + header->types;
+	end = at + header->types_size;
+	// A type takes its three words at least.
+	all = map_memory(-1, (header->types_size / sizeof(struct type) + 1) * sizeof(*all), 0, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS);
+	if (is_error(all))
+		return (long)all;
+	for (; at < end; at += size_of((const struct type *)at))
+		all[count++] = at;
+	*types = (struct btf_types){header, all, count};
+	return 0;
+}
+
+const char *function_name(const struct btf_types *types, uint32_t id)
+{
+	const struct header *header = types->header;
+	const struct type *type = types->all[id];
+
+	return kind(type) == FUNC ? (const char *)header + header->size + header->strings + type->name : NULL;
+}
+
+// The type behind qualifiers and other names; NULL for void, and for a number that there is not.
+static const struct type *plain(const struct btf_types *types, uint32_t id)
+{
+	while (id && id < types->count) {
+		const struct type *type = types->all[id];
+
+		if (kind(type) != TYPEDEF && kind(type) != VOLATILE && kind(type) != CONST && kind(type) != RESTRICT &&
+		    kind(type) != TYPE_TAG)
+			return type;
+		id = type->other;
+	}
+	return NULL;
+}
+
+static uint32_t bytes_of(const struct type *type)
+{
+	switch (type ? kind(type) : 0) {
+	case PTR:
+		return sizeof(void *);
+	case INT:
+	case STRUCT:
+	case UNION:
+	case ENUM:
+	case ENUM64:
+	case FLOAT:
+		return type->other;
+	default:
+		return 0;
+	}
+}
+
+int takes_trampoline(const struct btf_types *types, uint32_t id, uint32_t most, uint32_t largest, uint32_t result)
+{
+	const struct type *prototype = plain(types, ((const struct type *)types->all[id])->other), *returned;
+	uint32_t words = 0;
+
+	if (!prototype || kind(prototype) != FUNC_PROTO || members(prototype) > most)
+		return 0;
+	returned = plain(types, prototype->other);
+	if (returned && (kind(returned) == STRUCT || kind(returned) == UNION || !bytes_of(returned) ||
+			 bytes_of(returned) > result))
+		return 0;
+	for (uint32_t i = 0; i < members(prototype); i++) {
+		const uint32_t *parameter = (const uint32_t *)(prototype + 1) + 2 * i;	// name and type
+		uint32_t size = bytes_of(plain(types, parameter[1]));
+
+		if (!size || size > largest)
+			return 0;
+		words += (size + 7) / 8;
+	}
+	return words <= most;
 }

@@ -257,12 +257,12 @@ def guest_programs(context: BuildContext, arch: str) -> Artifact:
     return context.cache.obtain("programs", inputs, f"guest programs, {arch}", build)
 
 
-def bpf_tool(context: BuildContext, arch: str) -> Path:
-    """``images/bpf/bpfprobe.c``, which attaches BPF programs in a guest, as a static program for ``arch``."""
-    toolchain, folders, files = _lab_files(context, "bpf/bpfprobe.c")
+def bpf_tool(context: BuildContext, arch: str, name: str = "bpfprobe") -> Path:
+    """``images/bpf/NAME.c``, which attaches BPF programs in a guest, as a static program for ``arch``."""
+    toolchain, folders, files = _lab_files(context, f"bpf/{name}.c")
     inputs = {"arch": arch, **_own_inputs(toolchain, _FLAGS, files)}
     compile_it = partial(_compile, toolchain, arch, files, folders)
-    return context.cache.obtain_file("programs", inputs, f"bpfprobe, {arch}", "bpfprobe", compile_it)
+    return context.cache.obtain_file("programs", inputs, f"{name}, {arch}", name, compile_it)
 
 
 def _lab_files(context: BuildContext, name: str) -> tuple[Toolchain, list[Path], list[Path]]:

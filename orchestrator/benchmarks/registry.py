@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # guest code
     from orchestrator.experiment.table import KindRegistry
     from orchestrator.run.boot import BenchmarkKind
 
-NAMES = ("calls", "markers", "scaling", "system")
+NAMES = ("calls", "attaching", "markers", "scaling", "system")
 
 
 @cache

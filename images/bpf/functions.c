@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// See functions.h.
+#include "functions.h"
+#include "btf.h"
+
+enum { ROOM = 64 << 20, TABLE = 1 << 20, MOST = 1 << 18, NONE = 2, TOO_MANY = 7 };
+enum { MOST_ARGUMENTS = 12, LARGEST_ARGUMENT = 16, LARGEST_RESULT = 8 };	// MAX_BPF_FUNC_ARGS, btf_distill_func_proto()
+
+// A name of the kernel's list of symbols, and what is known of it.
+struct name {
+	const char *text;
+	unsigned long address;
+	uint32_t symbols, types, id;
+};
+
+static struct name *names;
+
+// What BPF never attaches to: btf_id_deny of kernel/bpf/verifier.c; of the rest what does not return, noreturn_deny.
+static const char *const denied[] = {
+	"migrate_disable", "migrate_enable", "___migrate_enable", "__rcu_read_lock", "__rcu_read_unlock",
+	"rcu_read_unlock_strict", "preempt_count_add", "preempt_count_sub",
+};
+static const char *const endless[] = {
+	"__ia32_sys_exit", "__ia32_sys_exit_group", "__kunit_abort", "kunit_try_catch_throw",
+	"__module_put_and_kthread_exit", "__x64_sys_exit", "__x64_sys_exit_group", "do_exit", "do_group_exit",
+	"kthread_complete_and_exit", "kthread_exit", "make_task_dead",
+};
+
+static int is_among(const char *name, const char *const *list, size_t count)
+{
+	while (count--)
+		if (text_equal(name, list[count]))
+			return 1;
+	return 0;
+}
+
+static void *room_for(size_t size)
+{
+	return map_memory(-1, size, 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+}
+
+// FNV-1a.
+static uint64_t hash_of(const char *text, uint64_t seed)
+{
+	uint64_t hash = 0xcbf29ce484222325 ^ seed;
+
+	for (; *text; text++)
+		hash = (hash ^ (unsigned char)*text) * 0x100000001b3;
+	return hash;
+}
+
+static struct name *name_at(const char *text, int makes)
+{
+	for (uint64_t at = hash_of(text, 0);; at++) {
+		struct name *name = &names[at & (TABLE - 1)];
+
+		if (!name->text) {
+			if (!makes)
+				return NULL;
+			name->text = text;
+			return name;
+		}
+		if (text_equal(name->text, text))
+			return name;
+	}
+}
+
+static unsigned long hexadecimal(char **at)
+{
+	unsigned long value = 0;
+
+	for (; (**at >= '0' && **at <= '9') || (**at >= 'a' && **at <= 'f'); (*at)++)
+		value = value << 4 | (unsigned long)(**at <= '9' ? **at - '0' : **at - 'a' + 10);
+	return value;
+}
+
+// The next word of a text, ended by a zero, and what was behind it.
+static char *word(char **at, char *end)
+{
+	char *first = *at;
+
+	while (**at && **at != ' ' && **at != '\t' && **at != '\n')
+		(*at)++;
+	*end = **at;
+	if (**at)
+		*(*at)++ = 0;
+	return first;
+}
+
+// The content of a file, with a zero behind it; a negative errno as an address.
+static char *read_all(const char *path)
+{
+	char *text = room_for(ROOM);
+	long size = is_error(text) ? (long)text : file_content(path, text, ROOM);
+
+	if (size == ROOM)
+		size = -TOO_MANY;
+	return size < 0 ? (char *)size : text;
+}
+
+long count_lines(const char *path)
+{
+	static char *text;
+	long size, lines = 0;
+
+	if (!text)
+		text = room_for(ROOM);
+	size = is_error(text) ? (long)text : file_content(path, text, ROOM);
+	if (size < 0)
+		return size;
+	for (long at = 0; at < size; at++)
+		lines += (!at || text[at - 1] == '\n') && text[at] != '\t';
+	return lines;
+}
+
+static long read_symbols(struct functions *found)
+{
+	char *at = read_all("/proc/kallsyms"), end;
+
+	names = room_for(TABLE * sizeof(*names));
+	if (is_error(at) || is_error(names))
+		return is_error(at) ? (long)at : (long)names;
+	while (*at) {
+		unsigned long address = hexadecimal(&at);
+		struct name *name;
+		const char *text;
+
+		at += 3;	// the type between two spaces
+		text = word(&at, &end);
+		if (end == '\t') {	// of a module
+			word(&at, &end);
+			continue;
+		}
+		name = name_at(text, 1);
+		name->symbols++;
+		name->address = address;
+	}
+	found->text_start = name_at("_stext", 1)->address;
+	found->text_end = name_at("_etext", 1)->address;
+	return found->text_start && found->text_start < found->text_end ? 0 : -NONE;
+}
+
+static long read_types(int returns)
+{
+	struct btf_types types;
+	long error = list_types(&types);
+
+	if (error)
+		return error;
+	for (uint32_t id = 1; id < types.count; id++) {
+		const char *text = function_name(&types, id);
+		struct name *name = text ? name_at(text, 0) : NULL;
+
+		if (!name)
+			continue;
+		name->types++;
+		if (takes_trampoline(&types, id, MOST_ARGUMENTS, LARGEST_ARGUMENT, LARGEST_RESULT) &&
+		    !is_among(text, denied, sizeof(denied) / sizeof(*denied)) &&
+		    !(returns && is_among(text, endless, sizeof(endless) / sizeof(*endless))))
+			name->id = id;
+	}
+	return 0;
+}
+
+struct range {
+	unsigned long start, end;
+};
+
+static struct range *forbidden;
+static uint32_t forbidden_count;
+
+static long read_blacklist(void)
+{
+	char *at = read_all("/sys/kernel/debug/kprobes/blacklist"), end;
+
+	forbidden = room_for(MOST * sizeof(*forbidden));
+	if (is_error(at) || is_error(forbidden))
+		return is_error(at) ? (long)at : (long)forbidden;
+	while (*at && forbidden_count < MOST) {
+		struct range *range = &forbidden[forbidden_count++];
+
+		at += 2;
+		range->start = hexadecimal(&at);
+		at += 3;	// -0x
+		range->end = hexadecimal(&at);
+		at++;
+		word(&at, &end);
+		if (end != '\n')
+			word(&at, &end);
+	}
+	return 0;
+}
+
+static int is_forbidden(unsigned long address)
+{
+	for (uint32_t i = 0; i < forbidden_count; i++)
+		if (address >= forbidden[i].start && address < forbidden[i].end)
+			return 1;
+	return 0;
+}
+
+static int comes_before(const struct function *one, const struct function *other)
+{
+	return one->key < other->key || (one->key == other->key && one->address < other->address);
+}
+
+static void sort(struct function *all, uint32_t count)
+{
+	for (uint32_t gap = count / 2; gap; gap = gap == 2 ? 1 : (uint32_t)divide(gap * 5, 11, NULL))
+		for (uint32_t i = gap; i < count; i++) {
+			struct function moved = all[i];
+			uint32_t at = i;
+
+			for (; at >= gap && comes_before(&moved, &all[at - gap]); at -= gap)
+				all[at] = all[at - gap];
+			all[at] = moved;
+		}
+}
+
+long read_functions(struct functions *found, int demands, const char *target, uint32_t seed)
+{
+	static const char *const lists[] = {
+		"/sys/kernel/tracing/available_filter_functions_addrs",	// since Linux 6.5
+		"/sys/kernel/tracing/available_filter_functions",
+	};
+	char *at = read_all(lists[0]), end;
+	const int has_addresses = !is_error(at);
+	long error = read_symbols(found);
+
+	if (!error && demands & TYPED)
+		error = read_types(demands & RETURNS);
+	if (!error && demands & NOT_IN_BLACKLIST)
+		error = read_blacklist();
+	if (!has_addresses)
+		at = read_all(lists[1]);
+	found->all = room_for(MOST * sizeof(*found->all));
+	if (error || is_error(at) || is_error(found->all))
+		return error ?: is_error(at) ? (long)at : (long)found->all;
+	while (*at && found->count < MOST) {
+		struct function one = {.address = has_addresses ? hexadecimal(&at) : 0};
+		const struct name *name;
+
+		at += has_addresses;
+		one.name = word(&at, &end);
+		if (end == ' ' || end == '\t') {	// of a module
+			word(&at, &end);
+			continue;
+		}
+		name = name_at(one.name, 0);
+		if (!has_addresses || demands & TYPED) {
+			if (!name || name->symbols != 1)
+				continue;
+			one.address = one.address ?: name->address;
+		}
+		if (demands & TYPED && (name->types != 1 || !name->id))
+			continue;
+		if (one.address < found->text_start || one.address >= found->text_end || is_forbidden(one.address))
+			continue;
+		one.id = name ? name->id : 0;
+		one.key = text_equal(one.name, target) ? 0 : hash_of(one.name, seed) | 1;
+		found->all[found->count++] = one;
+	}
+	sort(found->all, found->count);
+	return found->count && !found->all[0].key ? 0 : -NONE;
+}

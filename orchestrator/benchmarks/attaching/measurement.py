@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The record of one count of functions: instructions by QEMU's plugin, and what else the guest has found."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.benchmarks.attaching.figures import Attached, AttachFigures
+from orchestrator.errors import EvidenceError
+from orchestrator.experiment.cell import Cell
+from orchestrator.profile.counts import CountedWork
+from orchestrator.profile.profiled import Counter, stored
+from orchestrator.results import parameters
+from orchestrator.results.contract import CellRecord, Evidence, valid_result
+from orchestrator.results.stored_profile import CellProfile
+from orchestrator.run.boot import Session, identity, kernel_facts, without_number
+from orchestrator.run.guests import CLOCKSOURCE
+from orchestrator.run.unattended import Ending
+
+_IPI_ROUNDS = re.compile(r"on_each_cpu_cond_mask")
+"""What text_poke_sync() and the like call (kernel/smp.c); with one CPU it calls the function here."""
+_GRACE_PERIODS = re.compile(r"synchronize_(?:s?rcu|rcu_tasks)(?:_expedited|_rude|_trace)?|rcu_barrier")
+_MOST_GROWING = 3
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The instructions of attaching and of detaching; ``detach`` is None where attaching failed."""
+
+    attach: CountedWork
+    detach: CountedWork | None
+    profile: CellProfile
+    facts: Mapping[str, int | str]
+
+
+def counted_by_count(counter: Counter, figures: AttachFigures, cells: Mapping[int, str]) -> Mapping[int, Counted]:
+    """What each count executed; ``cells`` are the ids by count. Raises EvidenceError unless the clock agrees."""
+    regions = iter(counter.regions)
+    called = {
+        (parameters.IPI_ROUNDS, parameters.DETACH_IPI_ROUNDS): _entries(counter, _IPI_ROUNDS),
+        (parameters.GRACE_PERIODS, parameters.DETACH_GRACE_PERIODS): _entries(counter, _GRACE_PERIODS),
+    }
+    found: dict[int, Counted] = {}
+    before: Mapping[str, int] = {}
+    for count, one in figures.by_count.items():
+        works = [
+            counter.work([region], [step.number("ticks")]) for step, region in zip(one.marked, regions, strict=False)
+        ]
+        if len(works) != len(one.marked):
+            raise EvidenceError(f"QEMU has kept no instructions of {one.wanted} functions")
+        profile = counter.profile_work(works[0], cells[count], calls=one.wanted, unit="probe")
+        now = {symbol.title: symbol.executed for symbol in profile.symbols}
+        facts: dict[str, int | str] = {
+            name: sum(counts.executed for code, counts in work.together.counts.items() if code.address in entries)
+            for names, entries in called.items()
+            for name, work in zip(names, works, strict=False)
+        }
+        if before:
+            facts[parameters.GROWS] = _growing(before, now)
+        found[count] = Counted(works[0], works[1] if len(works) > 1 else None, profile, facts)
+        before = now
+    return found
+
+
+def _entries(counter: Counter, pattern: re.Pattern[str]) -> frozenset[int]:
+    return frozenset(counter.symbols.functions_like(pattern).values())
+
+
+def _growing(before: Mapping[str, int], now: Mapping[str, int]) -> str:
+    more = {name: executed - before.get(name, 0) for name, executed in now.items()}
+    grown = sum(one for one in more.values() if one > 0)
+    most = sorted(more, key=lambda name: -more[name])[:_MOST_GROWING]
+    return ", ".join(f"{name[:50]} {100 * more[name] / grown:.1f} %" for name in most)
+
+
+def attach_record(
+    cell: Cell[Any], session: Session, figures: AttachFigures, all_counted: Mapping[int, Counted], ending: Ending
+) -> CellRecord:
+    """The record of a count, which is ``failed`` where attaching failed. Raises EvidenceError."""
+    one, counted = figures.by_count[cell.task.count], all_counted[cell.task.count]
+    kernel, held = session.artifacts.kernel, one.held
+    if held is None or counted.detach is None:
+        return without_number(cell, "failed", _failure(one), kernel.release)
+    value, file = float(counted.attach.together.total), session.profile_file(cell)
+    with valid_result():
+        return CellRecord(
+            **identity(cell),
+            parameters={**cell.parameters, **kernel_facts(kernel), **counted.facts, **_facts(one, counted.detach)},
+            status="ok",
+            notes=session.setup(cell).notes,
+            samples=(value,),
+            value=value,
+            evidence=Evidence(
+                mechanism=cell.task.mechanism,
+                probe_bytes=held.hexadecimal("live"),
+                hits=held.number("hits"),
+                int3=None,
+                calls=held.number("calls"),
+                hits_per_call=one.hits_per_call,
+                restored=not one.after.number("changed"),
+                clocksource=CLOCKSOURCE,
+                original_bytes=held.hexadecimal("before"),
+                address=f"{figures.address:#x}",
+                symbol=figures.target,
+                flag="",
+                taint=ending.taint,
+                batches=1,
+                disturbed=0,
+            ),
+            text=ending.text,
+            profile=None if file is None else stored(counted.profile, file, counted.attach),
+        )
+
+
+def _facts(one: Attached, detach: CountedWork) -> Mapping[str, int | float]:
+    assert one.held is not None
+    assert one.detach is not None
+    return {
+        parameters.ATTACHED_FUNCTIONS: one.wanted,
+        parameters.DETACH: detach.together.total,
+        parameters.ATTACH_NS: one.attach.number("ns"),
+        parameters.DETACH_NS: one.detach.number("ns"),
+        parameters.KEPT_BYTES: one.memory(one.held),
+        parameters.LEFT_BYTES: one.memory(one.after),
+        parameters.TEXT_BYTES: one.held.number("changed"),
+        parameters.HIT: one.hit,
+        parameters.HITS_PER_CALL: one.hits_per_call,
+    }
+
+
+def _failure(one: Attached) -> str:
+    name = errno.errorcode.get(one.error, str(one.error))
+    return (
+        f"attaching to {one.wanted} functions failed with {name}; nothing is attached: the kernel lists no function, "
+        "and all of its text is as before"
+    )

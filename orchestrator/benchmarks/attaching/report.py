@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The report of attaching: a block for each mechanism, a row for each number of functions, and how costs grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from orchestrator.benchmarks.attaching.rows import BENCHMARK, mechanism_of, mechanisms
+from orchestrator.report.chart import Chart, Curve, CurveChart, CurvePane
+from orchestrator.report.kind import Panel, TableReport, file_name, processors
+from orchestrator.report.sheet import (
+    NOTHING,
+    Column,
+    Finding,
+    Footnotes,
+    Grid,
+    Rank,
+    Row,
+    Sheet,
+    cell_row,
+    figure,
+    proof_lists,
+)
+from orchestrator.results import parameters
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.statistics import Growth, growth
+
+_Figure = Callable[[CellRecord], float | None]
+_FEWEST = 100
+"""Functions from which on costs count for the exponent: below, what attaching costs at all hides its growth."""
+
+
+def _value(cell: CellRecord) -> float | None:
+    return cell.value
+
+
+_FIGURES: dict[str, _Figure] = {
+    "attach, instructions": _value,
+    "detach, instructions": parameters.NumberParameter(parameters.DETACH).of,
+    "memory, bytes": parameters.KEPT_BYTES.of,
+}
+"""Those that grow, by their titles."""
+
+
+def _whole(read: _Figure) -> Callable[[CellRecord], str]:
+    def text(cell: CellRecord) -> str:
+        found = read(cell)
+        return NOTHING if found is None else f"{found:.0f}"
+
+    return text
+
+
+def _milliseconds(cell: CellRecord) -> str:
+    attach, detach = parameters.ATTACH_NS.of(cell), parameters.DETACH_NS.of(cell)
+    return f"{(attach or 0) / 1e6:.1f} / {(detach or 0) / 1e6:.1f}"
+
+
+def _both(attach: parameters.CountParameter, detach: parameters.CountParameter) -> Callable[[CellRecord], str]:
+    return lambda cell: f"{attach.of(cell)} / {detach.of(cell)}"
+
+
+_COLUMNS = (
+    *(Column(title, _whole(read)) for title, read in _FIGURES.items()),
+    Column("left, bytes", _whole(parameters.LEFT_BYTES.of)),
+    Column("text, bytes", _whole(parameters.NumberParameter(parameters.TEXT_BYTES).of)),
+    Column("IPI rounds", _both(parameters.IPI_ROUNDS, parameters.DETACH_IPI_ROUNDS)),
+    Column("grace periods", _both(parameters.GRACE_PERIODS, parameters.DETACH_GRACE_PERIODS)),
+    Column("ms", _milliseconds),
+    Column("a hit", lambda cell: figure(parameters.HIT.of(cell), "ns")),
+)
+
+
+def _title(cell: CellRecord) -> str:
+    known = mechanisms().get(mechanism_of(cell.probe))
+    return cell.probe if known is None else known.title
+
+
+def _functions(cell: CellRecord) -> str:
+    asked, attached = parameters.FUNCTIONS.of(cell) or "", parameters.ATTACHED_FUNCTIONS.of(cell)
+    return asked if attached is None or asked == str(attached) else f"{asked}: {attached}"
+
+
+def _name(cell: CellRecord) -> str:
+    return f"{_title(cell)}, {_functions(cell)}"
+
+
+def _points(cells: Sequence[CellRecord], read: _Figure) -> list[tuple[float, float]]:
+    found = ((parameters.ATTACHED_FUNCTIONS.of(cell), read(cell)) for cell in cells)
+    return sorted((float(count), cost) for count, cost in found if count and cost and cost > 0)
+
+
+def _growth(cells: Sequence[CellRecord], read: _Figure) -> Growth | None:
+    return growth([point for point in _points(cells, read) if point[0] >= _FEWEST])
+
+
+class AttachingReport(TableReport):
+    """A table for each kernel, a block for each mechanism."""
+
+    KEY_PARAMETERS = (parameters.SEED,)
+
+    def handles(self, benchmark: str) -> bool:
+        return benchmark == BENCHMARK
+
+    def sheet(self, panels: Sequence[Panel]) -> Sheet:
+        """Return the only panel as a table."""
+        (panel,) = panels
+        first, footnotes = panel.first, Footnotes(panel.cells, _name, lambda _: None)
+        return Sheet(
+            title="Attaching to many functions",
+            facts=[
+                f"{first.cpu}, {processors(first)}, kernel {panel.kernel}; two figures are of attaching / detaching"
+            ],
+            grid=Grid(
+                [column.heading for column in _COLUMNS],
+                [list(_block(cells, footnotes)) for cells in _by_mechanism(panel).values()],
+            ),
+            sentences=[*_sentences(panel), *_growing(panel)],
+            footnotes=footnotes.all(),
+            proofs=proof_lists(panel.cells, _name),
+        )
+
+    def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
+        (panel,) = panels
+        for cells in _by_mechanism(panel).values():
+            found, most = _growth(cells, _value), max(_points(cells, _value), default=None)
+            if found is not None and most is not None:
+                yield Finding(
+                    Rank.OTHER,
+                    f"{_title(cells[0])}: attaching to {most[0]:.0f} functions takes {most[1]:.0f} instructions, and "
+                    f"grows like their number to the power of {found.exponent:.2f}.",
+                    found.exponent,
+                )
+
+    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
+        (panel,) = panels
+        groups = {
+            "at-once": ("all functions at once", True),
+            "one-by-one": ("functions one by one", False),
+        }
+        charts = {}
+        for name, (title, at_once) in groups.items():
+            chosen = {
+                mechanism: cells
+                for mechanism, cells in _by_mechanism(panel).items()
+                if (known := mechanisms().get(mechanism)) is not None and known.at_once == at_once
+            }
+            panes = [
+                CurvePane("functions", figure_title, _curves(chosen, read), logarithmic=True)
+                for figure_title, read in _FIGURES.items()
+            ]
+            if any(pane.curves for pane in panes):
+                subtitle = f"{panel.first.cpu}, {panel.kernel}"
+                charts[f"{file_name(panels)}-{name}"] = CurveChart(f"Attaching to {title}", subtitle, panes)
+        return charts
+
+
+def _curves(groups: Mapping[str, Sequence[CellRecord]], read: _Figure) -> list[Curve]:
+    found = [Curve(_title(cells[0]), _points(cells, read)) for cells in groups.values()]
+    return [curve for curve in found if len(curve.points) > 1]
+
+
+def _by_mechanism(panel: Panel) -> Mapping[str, Sequence[CellRecord]]:
+    found: dict[str, list[CellRecord]] = {}
+    for cell in panel.cells:
+        found.setdefault(mechanism_of(cell.probe), []).append(cell)
+    return found
+
+
+def _block(cells: Sequence[CellRecord], footnotes: Footnotes) -> Iterator[Row]:
+    yield Row(_title(cells[0]), [""] * len(_COLUMNS), style="bold")
+    for cell in cells:
+        yield cell_row(f"  {_functions(cell)}", cell, _COLUMNS, footnotes, NOTHING)
+    exponents = [_growth(cells, read) for read in _FIGURES.values()]
+    if any(exponents):
+        texts = [NOTHING if one is None else f"{one.exponent:.2f}" for one in exponents]
+        yield Row("  exponent", [*texts, *[""] * (len(_COLUMNS) - len(texts))])
+
+
+def _sentences(panel: Panel) -> Iterator[str]:
+    yield (
+        "Instructions are a count, not time, and include the timer's ticks and what else the kernel does meanwhile; "
+        "while it waits for a grace period, time passes without them: ms are of the guest's clock."
+    )
+    yield (
+        "Memory is what the kernel holds more than before (slab, vmalloc, per CPU), while attached and afterwards; an "
+        "IPI round has each CPU do something, of which this guest has one."
+    )
+    if any(cell.value is not None for cell in panel.cells):
+        yield f"The exponent is of the numbers from {_FEWEST} on. A hit counts, and is a mean of all hits of a call."
+
+
+def _growing(panel: Panel) -> Iterator[str]:
+    for cells in _by_mechanism(panel).values():
+        last = next((cell for cell in reversed(cells) if parameters.GROWS.of(cell)), None)
+        if last is not None:
+            yield f"What grows up to {_name(last)}: {parameters.GROWS.of(last)}."
+
+
+REPORT = AttachingReport()
