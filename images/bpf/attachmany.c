@@ -5,18 +5,19 @@
 //   attachmany MECHANISM SEED FAULT COUNT...
 //   MECHANISM: kprobes, kprobe-array, ftrace, fprobe (by the module lab_attach), events (of tracefs),
 //              kprobe-multi, fentry, fentry-multi, fexit-multi, uprobe-multi (BPF programs that count)
-//   FAULT: none; name, one of the functions is none, in the middle; memory, a control group with hardly any
+//   FAULT: none; name, one of the functions is none, in the middle; memory, hardly any is left
 //
 // Output, a line for each step of each number; times in nanoseconds, ticks of the TSC between two marks (region.h),
 // memory in KiB, calls and hits as they were counted, the rest as numbers of lines or of bytes:
 //   functions: all=N own=0|1 target=ADDRESS
 //   bare COUNT: listed=N slab=KIB vmalloc=KIB percpu=KIB ticks=T     of some calls of the target
-//   attach COUNT: wanted=N error=ERRNO ns=T ticks=T
+//   attach COUNT: wanted=N error=ERRNO signal=NUMBER ns=T ticks=T
 //   while COUNT: listed=N changed=BYTES slab=KIB vmalloc=KIB percpu=KIB calls=N hits=N ticks=T each=N before=HEX live=HEX
 //   detach COUNT: error=ERRNO ns=T ticks=T
 //   after COUNT: listed=N changed=BYTES slab=KIB vmalloc=KIB percpu=KIB
 // each: the hits of a call, of all that is attached; ticks in while: of as many calls as in bare, with these hits.
-// Where attaching fails there is no while and no detach.
+// signal: what ended the process that attaches, where memory is short. Where attaching fails there is no while and no
+// detach.
 #include "bpf_abi.h"
 #include "functions.h"
 #include "programs.h"
@@ -57,7 +58,7 @@ static const struct mechanism mechanisms[] = {
 
 static const struct mechanism *mechanism;
 static struct functions functions;
-static int wrong_name, program_fd, counts_fd, core_fd;
+static int wrong_name, starves, program_fd, counts_fd, core_fd;
 static uint64_t core_offset, places_offset;
 static char *text_before, *text_now;
 static aligned_u64 *words;		// addresses, names or offsets for the kernel
@@ -306,6 +307,63 @@ static long detach(void)
 	return 0;
 }
 
+// --- without memory ----------------------------------------------------------------------------------
+
+enum { LEFT_KIB = 4096, CHUNK = 1 << 20, MOST_CHUNKS = 1 << 14 };
+
+static uint64_t available_kib(void)
+{
+	static const char name[] = "MemAvailable:";
+	static char text[8192];
+	uint64_t value = 0;
+	long size = checked(file_content("/proc/meminfo", text, sizeof(text) - 1), "cannot read ", "/proc/meminfo");
+
+	text[size] = 0;
+	for (const char *at = text; *at; at++) {
+		size_t same = 0;
+
+		while (name[same] && at[same] == name[same])
+			same++;
+		if (name[same])
+			continue;
+		for (at += same; *at != '\n'; at++)
+			value = *at >= '0' && *at <= '9' ? value * 10 + (uint64_t)(*at - '0') : value;
+		break;
+	}
+	return value;
+}
+
+static void set_score(const char *score)
+{
+	checked(write_to("/proc/self/oom_score_adj", score, text_length(score), 0), "cannot set ", "oom_score_adj");
+}
+
+// Attaches in a process of its own, the first that the kernel kills, with all memory taken but a little.
+static long attach_starved(uint32_t count, int *signal)
+{
+	static void *taken[MOST_CHUNKS];
+	int chunks = 0, status = 0;
+	long pid;
+
+	set_score("-1000");
+	while (chunks < MOST_CHUNKS && available_kib() > LEFT_KIB) {
+		taken[chunks] = room_for(CHUNK);
+		memset(taken[chunks++], 1, CHUNK);
+	}
+	pid = checked(sys0(SYS_fork), "cannot fork", "");
+	if (!pid) {
+		set_score("1000");
+		exit_program((int)-attach(count));
+	}
+	checked(sys4(SYS_wait4, pid, &status, 0, NULL), "lost the process", "");
+	while (chunks--)
+		sys2(SYS_munmap, taken[chunks], CHUNK);
+	*signal = status & 0x7f;
+	if (!status && !mechanism->type)	// what BPF attaches ends with its process
+		detach();
+	return -(status >> 8 & 0xff);
+}
+
 // --- what is proved ----------------------------------------------------------------------------------
 
 static void call_target(uint32_t calls)
@@ -551,6 +609,7 @@ static void measure(const char *name, uint32_t count)
 {
 	uint64_t clock, ticks;
 	struct calls calls;
+	int signal = 0;
 	size_t at;
 	long error;
 
@@ -565,17 +624,18 @@ static void measure(const char *name, uint32_t count)
 	print(1, "\n");
 	ticks = begin_region();
 	clock = clock_now();
-	error = attach(count);
+	error = starves ? attach_starved(count, &signal) : attach(count);
 	clock = clock_now() - clock;
 	ticks = end_region() - ticks;
 	__asm__ volatile(REGION_MARK(REGION_KEEP));
 	begin_line("attach", name);
 	print_value("wanted", count);
 	print_value("error", (uint64_t)-error);
+	print_value("signal", (uint64_t)signal);
 	print_value("ns", clock);
 	print_value("ticks", ticks);
 	print(1, "\n");
-	if (!error) {
+	if (!error && !starves) {
 		begin_line("while", name);
 		print_value("listed", listed());
 		print_value("changed", changed_bytes());
@@ -662,6 +722,7 @@ int program(int argc, char **argv, char **environment)
 	if (!mechanism)
 		fail("no such mechanism: ", argv[1], 0);
 	wrong_name = text_equal(argv[3], "name");
+	starves = text_equal(argv[3], "memory");
 	checked(read_functions(&functions, mechanism->demands, "__x64_sys_getpgid", number(argv[2])),
 		"cannot read the kernel's functions", "");
 	if (!mechanism->list)

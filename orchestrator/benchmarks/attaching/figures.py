@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,15 @@ class Attached:
     @property
     def error(self) -> int:
         return self.attach.number("error")
+
+    @property
+    def failure(self) -> str:
+        """How attaching failed. Raises EvidenceError if it did not."""
+        if signal := self.attach.number("signal"):
+            return f"was ended by signal {signal}, as memory ran out"
+        if not self.error:
+            raise EvidenceError(f"there was enough memory to attach to {self.wanted} functions: ask for more of them")
+        return f"failed with {errno.errorcode.get(self.error, str(self.error))}"
 
     @property
     def wanted(self) -> int:

@@ -27,7 +27,7 @@ from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
 from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.guest.guest import paused
-from orchestrator.profile.profiled import Counter
+from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import FAULT, FUNCTIONS, SEED
 from orchestrator.run.boot import (
@@ -212,14 +212,20 @@ class AttachingKind(BenchmarkKind):
             figures = work.read(output_of(finished.guest))
             counter = Counter.after_work(finished.guest, module)
             with paused(finished.guest), step(f"count the instructions of {title}"):
-                counted = counted_by_count(counter, figures, {cell.task.count: cell.id for cell in cells})
+                counted = counted_by_count(counter, figures)
+                profiles = {
+                    cell.id: stored(profile, file, counted[count].attach)
+                    for cell in cells
+                    if (count := cell.task.count) in counted and (file := session.profile_file(cell)) is not None
+                    for profile in [counter.profile_work(counted[count].attach, cell.id, calls=1, unit="run")]
+                }
             ending = collect_proof(finished)
         for one in cells:
             if one.task.count not in figures.by_count:
                 reason = f"this kernel has {figures.functions} functions for {title}"
                 yield without_number(one, "unsupported", reason, kernel.release)
                 continue
-            record = attach_record(one, session, figures, counted, ending)
+            record = attach_record(one, session, figures, counted[one.task.count], profiles.get(one.id), ending)
             if record.status == "failed":
                 session.guest_still_sound.add(one.id)  # it is proved that nothing is attached
             yield record

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import errno
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +13,9 @@ from orchestrator.benchmarks.attaching.figures import Attached, AttachFigures
 from orchestrator.errors import EvidenceError
 from orchestrator.experiment.cell import Cell
 from orchestrator.profile.counts import CountedWork
-from orchestrator.profile.profiled import Counter, stored
+from orchestrator.profile.profiled import Counter
 from orchestrator.results import parameters
-from orchestrator.results.contract import CellRecord, Evidence, valid_result
-from orchestrator.results.stored_profile import CellProfile
+from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.run.boot import Session, identity, kernel_facts, without_number
 from orchestrator.run.guests import CLOCKSOURCE
 from orchestrator.run.unattended import Ending
@@ -33,12 +32,11 @@ class Counted:
 
     attach: CountedWork
     detach: CountedWork | None
-    profile: CellProfile
     facts: Mapping[str, int | str]
 
 
-def counted_by_count(counter: Counter, figures: AttachFigures, cells: Mapping[int, str]) -> Mapping[int, Counted]:
-    """What each count executed; ``cells`` are the ids by count. Raises EvidenceError unless the clock agrees."""
+def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, Counted]:
+    """What each count executed. Raises EvidenceError unless the clock agrees."""
     regions = iter(counter.regions)
     called = {
         (parameters.IPI_ROUNDS, parameters.DETACH_IPI_ROUNDS): _entries(counter, _IPI_ROUNDS),
@@ -52,8 +50,7 @@ def counted_by_count(counter: Counter, figures: AttachFigures, cells: Mapping[in
         ]
         if len(works) != len(one.marked):
             raise EvidenceError(f"QEMU has kept no instructions of {one.wanted} functions")
-        profile = counter.profile_work(works[0], cells[count], calls=one.wanted, unit="probe")
-        now = {symbol.title: symbol.executed for symbol in profile.symbols}
+        now = _by_function(counter, works[0])
         facts: dict[str, int | str] = {
             name: sum(counts.executed for code, counts in work.together.counts.items() if code.address in entries)
             for names, entries in called.items()
@@ -61,8 +58,17 @@ def counted_by_count(counter: Counter, figures: AttachFigures, cells: Mapping[in
         }
         if before:
             facts[parameters.GROWS] = _growing(before, now)
-        found[count] = Counted(works[0], works[1] if len(works) > 1 else None, profile, facts)
+        found[count] = Counted(works[0], works[1] if len(works) > 1 else None, facts)
         before = now
+    return found
+
+
+def _by_function(counter: Counter, work: CountedWork) -> Mapping[str, int]:
+    """The instructions of each function of the kernel; of a module that is gone, of BPF and of programs together."""
+    found: dict[str, int] = defaultdict(int)
+    for code, counts in work.together.counts.items():
+        function = counter.symbols.function_at(code.address)
+        found["others" if function is None else function[1]] += counts.executed
     return found
 
 
@@ -78,14 +84,19 @@ def _growing(before: Mapping[str, int], now: Mapping[str, int]) -> str:
 
 
 def attach_record(
-    cell: Cell[Any], session: Session, figures: AttachFigures, all_counted: Mapping[int, Counted], ending: Ending
+    cell: Cell[Any],
+    session: Session,
+    figures: AttachFigures,
+    counted: Counted,
+    profile: ProfileEvidence | None,
+    ending: Ending,
 ) -> CellRecord:
     """The record of a count, which is ``failed`` where attaching failed. Raises EvidenceError."""
-    one, counted = figures.by_count[cell.task.count], all_counted[cell.task.count]
+    one = figures.by_count[cell.task.count]
     kernel, held = session.artifacts.kernel, one.held
     if held is None or counted.detach is None:
-        return without_number(cell, "failed", _failure(one), kernel.release)
-    value, file = float(counted.attach.together.total), session.profile_file(cell)
+        return without_number(cell, "failed", _failure(one, cell.task.fault), kernel.release)
+    value = float(counted.attach.together.total)
     with valid_result():
         return CellRecord(
             **identity(cell),
@@ -112,7 +123,7 @@ def attach_record(
                 disturbed=0,
             ),
             text=ending.text,
-            profile=None if file is None else stored(counted.profile, file, counted.attach),
+            profile=profile,
         )
 
 
@@ -132,9 +143,9 @@ def _facts(one: Attached, detach: CountedWork) -> Mapping[str, int | float]:
     }
 
 
-def _failure(one: Attached) -> str:
-    name = errno.errorcode.get(one.error, str(one.error))
+def _failure(one: Attached, fault: str) -> str:
+    wrong = f", of which number {one.wanted // 2 + 1} does not exist," if fault == "name" else ""
     return (
-        f"attaching to {one.wanted} functions failed with {name}; nothing is attached: the kernel lists no function, "
+        f"attaching to {one.wanted} functions{wrong} {one.failure}; nothing is attached: the kernel lists no function, "
         "and all of its text is as before"
     )
