@@ -605,6 +605,15 @@ static void prepare(uint32_t count)
 	}
 }
 
+// On the console, as steps.sh: how far this is.
+static void say(const char *what, const char *name)
+{
+	char line[LINE];
+
+	put(put(put(put(line, "<4>lab: "), what), name), " functions");
+	write_to("/dev/kmsg", line, text_length(line), 0);
+}
+
 static void measure(const char *name, uint32_t count)
 {
 	uint64_t clock, ticks;
@@ -622,6 +631,7 @@ static void measure(const char *name, uint32_t count)
 	print_memory();
 	print_value("ticks", measure_calls(0).ticks);
 	print(1, "\n");
+	say("attach to ", name);
 	ticks = begin_region();
 	clock = clock_now();
 	error = starves ? attach_starved(count, &signal) : attach(count);
@@ -648,6 +658,7 @@ static void measure(const char *name, uint32_t count)
 		print_bytes("before", text_before + at);
 		print_bytes("live", text_now + at);
 		print(1, "\n");
+		say("detach from ", name);
 		ticks = begin_region();
 		clock = clock_now();
 		error = detach();

@@ -66,8 +66,9 @@ def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, C
 def _by_function(counter: Counter, work: CountedWork) -> Mapping[str, int]:
     """The instructions of each function of the kernel; of a module that is gone, of BPF and of programs together."""
     found: dict[str, int] = defaultdict(int)
+    text = range(counter.symbols.address("_stext"), counter.symbols.address("_etext"))
     for code, counts in work.together.counts.items():
-        function = counter.symbols.function_at(code.address)
+        function = counter.symbols.function_at(code.address) if code.address in text else None
         found["others" if function is None else function[1]] += counts.executed
     return found
 
