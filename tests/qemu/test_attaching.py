@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does attaching to many functions come to the same in two runs, up to all, and leave nothing where it fails?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from orchestrator.results import parameters
+from orchestrator.results.contract import CellRecord, RunRecord
+
+pytestmark = pytest.mark.qemu
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> CommandLine:
+    """The command line with a lab of the test's own."""
+    return CommandLine(tmp_path / "lab")
+
+
+def experiment(folder: Path, kernel: str, probes: str, benchmark: str) -> Path:
+    path = folder / "attaching.yaml"
+    path.write_text(
+        f"name: attaching\nkernels: [{kernel}]\nmachines: [{{cpu: xeon-e5410, memory: 1G}}]\ntime_limit: 3600\n"
+        f"probes: [{probes}]\nbenchmark: {{name: attach, {benchmark}}}\n"
+    )
+    return path
+
+
+def records(command: CommandLine) -> list[CellRecord]:
+    answer = command.run("report", "latest", "--format", "json")
+    return list(RunRecord.model_validate_json(answer.stdout).cells)
+
+
+@pytest.mark.kernels("debian-amd64")
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.nightly("the same in a second run: 20 s"))])
+def test_attaching_comes_to_the_same_in_each_run(command: CommandLine, tmp_path: Path, times: int) -> None:
+    path = experiment(tmp_path, "debian-amd64", "attach.ftrace", "counts: [1, 100]")
+    runs = []
+    for _ in range(times):
+        finished = command.run("run", path)
+        assert finished.returncode == 0, finished.stderr
+        runs.append([(cell.id, cell.samples, cell.parameters) for cell in records(command)])
+    assert runs == [runs[0]] * times
+    one, hundred = records(command)
+    assert one.value is not None
+    assert hundred.value is not None
+    assert one.value < hundred.value < 100 * one.value
+    # A hit through the tracer does not depend on how many functions have it; each takes a call of five bytes.
+    assert parameters.HIT.of(one) == pytest.approx(parameters.HIT.of(hundred), rel=0.1)
+    more = (parameters.TEXT_BYTES.of(hundred) or 0) - (parameters.TEXT_BYTES.of(one) or 0)
+    assert 4 * 99 <= more <= 5 * 99
+    assert parameters.IPI_ROUNDS.of(one)
+
+
+@pytest.mark.kernels("debian-amd64@7.3")
+@pytest.mark.nightly("attaches to all functions of a kernel: 10 minutes")
+@pytest.mark.parametrize("mechanism", ["kprobe-multi", "fentry-multi", "fexit-multi"])
+def test_all_functions_of_a_kernel_are_attached_and_detached(
+    command: CommandLine, tmp_path: Path, mechanism: str
+) -> None:
+    path = experiment(tmp_path, "debian-amd64@7.3", f"attach.{mechanism}", "counts: [1, all]")
+    finished = command.run("run", path)
+    assert finished.returncode == 0, finished.stderr
+    one, everything = records(command)
+    # That the kernel lists them, and that the text is as before, is in the proof.
+    assert (parameters.ATTACHED_FUNCTIONS.of(everything) or 0) > 30_000
+    assert everything.value is not None
+    assert one.value is not None
+    assert everything.value > 10 * one.value
+    assert everything.text is not None
+
+
+@pytest.mark.kernels("debian-amd64@7.3")
+@pytest.mark.nightly("attaching that fails in a guest for each mechanism: 10 minutes")
+@pytest.mark.parametrize(
+    ("probes", "benchmark", "errors"),
+    [
+        (
+            "attach.kprobes, attach.kprobe-events, attach.kprobe-multi, attach.fentry, attach.fentry-multi",
+            "counts: [1000], fault: name",
+            ("EINVAL", "EILSEQ", "ENOENT", "ESRCH"),
+        ),
+        ("attach.kprobe-multi", "counts: [all], fault: memory", ("ENOMEM", "signal 9")),
+    ],
+)
+def test_an_attach_that_fails_in_the_middle_leaves_nothing(
+    command: CommandLine, tmp_path: Path, probes: str, benchmark: str, errors: tuple[str, ...]
+) -> None:
+    finished = command.run("run", experiment(tmp_path, "debian-amd64@7.3", probes, benchmark))
+    assert finished.returncode == 1
+    for cell in records(command):
+        assert cell.status == "failed"
+        assert cell.reason is not None
+        assert any(error in cell.reason for error in errors), cell.reason
+        assert "nothing is attached" in cell.reason
