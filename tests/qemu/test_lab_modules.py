@@ -23,7 +23,7 @@ from orchestrator.probes import recorder
 CAPABILITIES = data_dir("configs") / "djprobe-2005-list15.yaml"
 EVERY_DAY = "lab-i386-up"
 """Other tests need most of its modules, too."""
-ALONE = ["marker_sizes", "markers", "kpcache_driver"]
+ALONE = ["attach", "marker_sizes", "markers", "kpcache_driver"]
 """Templates that take no values."""
 
 
