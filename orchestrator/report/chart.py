@@ -105,7 +105,10 @@ MEASURED = ("#0072b2", "#56b4e9")
 PUBLISHED = ("#d55e00", "#e69f00")
 """Bars: blue is measured, orange is published."""
 
-STROKES = (("#0072b2", "-"), ("#d55e00", "--"), ("#009e73", ":"), ("#cc79a7", "-."))
+STROKES = (
+    *(("#0072b2", "-"), ("#d55e00", "--"), ("#009e73", ":"), ("#cc79a7", "-.")),
+    *(("#56b4e9", "--"), ("#e69f00", "-")),
+)
 """Curves, with strokes that tell overlapping ones apart."""
 
 STEP = "#d55e00"

@@ -12,8 +12,8 @@ import pytest
 from record_builders import cell, failed
 from typer.testing import CliRunner
 
-from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_names
 from orchestrator.benchmarks.attaching.rows import mechanisms
+from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_names
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.benchmarks.system.workloads import system_workloads
