@@ -309,7 +309,9 @@ static long detach(void)
 
 // --- without memory ----------------------------------------------------------------------------------
 
-enum { LEFT_KIB = 4096, CHUNK = 1 << 20, MOST_CHUNKS = 1 << 14 };
+// So much is left, of what the kernel does not keep for itself; and so much is taken at a time, far from the end and near.
+enum { LEFT_KIB = 512, FAR_KIB = 8192, FAR = 1 << 20, NEAR = 1 << 16, MAP_NORESERVE = 0x4000, MADV_DONTFORK = 10 };
+static const size_t most = 1UL << 36;
 
 static uint64_t available_kib(void)
 {
@@ -341,14 +343,20 @@ static void set_score(const char *score)
 // Attaches in a process of its own, the first that the kernel kills, with all memory taken but a little.
 static long attach_starved(uint32_t count, int *signal)
 {
-	static void *taken[MOST_CHUNKS];
-	int chunks = 0, status = 0;
+	char *taken = map_memory(-1, most, 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+	uint64_t left;
+	int status = 0;
 	long pid;
 
+	checked(is_error(taken) ? (long)taken : 0, "no memory", "");
+	checked(sys3(SYS_madvise, taken, most, MADV_DONTFORK), "cannot keep memory from a process", "");
 	set_score("-1000");
-	while (chunks < MOST_CHUNKS && available_kib() > LEFT_KIB) {
-		taken[chunks] = room_for(CHUNK);
-		memset(taken[chunks++], 1, CHUNK);
+	checked(write_to("/proc/sys/vm/min_free_kbytes", "1024", 4, 0), "cannot set ", "min_free_kbytes");
+	for (size_t at = 0; (left = available_kib()) > LEFT_KIB;) {
+		const size_t more = left > FAR_KIB ? FAR : NEAR;
+
+		memset(taken + at, 1, more);
+		at += more;
 	}
 	pid = checked(sys0(SYS_fork), "cannot fork", "");
 	if (!pid) {
@@ -356,8 +364,7 @@ static long attach_starved(uint32_t count, int *signal)
 		exit_program((int)-attach(count));
 	}
 	checked(sys4(SYS_wait4, pid, &status, 0, NULL), "lost the process", "");
-	while (chunks--)
-		sys2(SYS_munmap, taken[chunks], CHUNK);
+	sys2(SYS_munmap, taken, most);
 	*signal = status & 0x7f;
 	if (!status && !mechanism->type)	// what BPF attaches ends with its process
 		detach();

@@ -168,7 +168,7 @@ class AttachingKind(BenchmarkKind):
             needs = ["CONFIG_KALLSYMS", "CONFIG_PROC_KCORE", *mechanism.needs]
             lacking = next((option for option in needs if kernel.config.get(option) != "y"), None)
             if kernel.spec.arch != "x86_64":
-                return "64 bits only"
+                return "attaching to many functions is measured on x86_64 alone"
             if lacking is not None:
                 return without_option(lacking, needs, kernel.spec.arch)
             return mechanism.lacking_in(kernel.release, kernel.spec.arch)
