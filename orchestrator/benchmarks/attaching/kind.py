@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -34,7 +34,6 @@ from orchestrator.run.boot import (
     BenchmarkKind,
     Prepared,
     Ready,
-    Refused,
     Session,
     smp_note,
     template_outcome,
@@ -46,6 +45,7 @@ from orchestrator.steps import step
 MOST_FUNCTIONS = 100_000
 Fault = Literal["none", "name", "memory"]
 _FEWEST_WITH_FAULT = 2
+_PROGRAM = "attachmany"
 
 
 def _counts(value: object) -> object:
@@ -114,14 +114,6 @@ class AttachTask:
 AttachCell = Cell[AttachTask]
 
 
-@dataclass(frozen=True)
-class AttachSetup:
-    """The program in the guest, and the module if the mechanism needs one."""
-
-    program: Path
-    module: Module | None
-
-
 class AttachingKind(BenchmarkKind):
     """Attaching and detaching; one guest measures all counts of a mechanism."""
 
@@ -177,27 +169,22 @@ class AttachingKind(BenchmarkKind):
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[AttachCell]
-    ) -> Mapping[str, Prepared[AttachSetup]]:
-        first = cells[0]
-        program = bpf_tool(context, kernel.spec.arch, "attachmany")
-        keys = {"attachmany": program.parent.name}
-        outcome: Prepared[AttachSetup]
+    ) -> Mapping[str, Prepared[Module | None]]:
+        """The module that attaches, None for a mechanism without one."""
+        first, program = cells[0], bpf_tool(context, kernel.spec.arch, _PROGRAM)
+        built: Prepared[Module | None] = Ready(None, notes=smp_note(kernel, first.smp))
         if mechanisms()[first.task.mechanism].module:
             built = template_outcome(context, kernel, "attach", first.smp)
-            if isinstance(built, Refused):
-                return dict.fromkeys((cell.id for cell in cells), built)
-            setup = AttachSetup(program, built.setup)
-            outcome = Ready(setup, built.modules, built.notes, keys, needs_counter=True)
-        else:
-            outcome = Ready(AttachSetup(program, None), (), smp_note(kernel, first.smp), keys, needs_counter=True)
-        return dict.fromkeys((cell.id for cell in cells), outcome)
+        if isinstance(built, Ready):
+            built = replace(built, keys={_PROGRAM: program.parent.name}, needs_counter=True)
+        return dict.fromkeys((cell.id for cell in cells), built)
 
     def measure(self, session: Session, cells: Sequence[AttachCell]) -> Generator[CellRecord, None, None]:
         """The records of all counts of one mechanism. Raises EvidenceError, GuestError for all cells."""
         for one in cells:
             session.begin(one)
-        first, setup, kernel = cells[0], session.setup(cells[0]).setup, session.artifacts.kernel
-        module, counts = setup.module, [cell.task.count for cell in cells]
+        first, kernel, counts = cells[0], session.artifacts.kernel, [cell.task.count for cell in cells]
+        module: Module | None = session.setup(first).setup
         settings: dict[str, int | str] = {
             "mechanism": first.task.mechanism,
             "seed": first.task.seed,
@@ -205,7 +192,9 @@ class AttachingKind(BenchmarkKind):
             "counts": " ".join(map(str, counts)),
             "module": "" if module is None else module.name,
         }
-        files = {"attachmany": setup.program, **({} if module is None else {f"{module.name}.ko": module.file})}
+        files: dict[str, bytes | Path] = {_PROGRAM: bpf_tool(session.context, kernel.spec.arch, _PROGRAM)}
+        if module is not None:
+            files[f"{module.name}.ko"] = module.file
         work: Work[AttachFigures] = Work("attach", settings, files, partial(parse_figures, counts=counts))
         title = mechanisms()[first.task.mechanism].title
         with unattended_guest(session, work, title, first.time_limit) as finished:

@@ -133,12 +133,11 @@ class AttachingReport(TableReport):
 
     def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
         (panel,) = panels
-        groups = {
-            "at-once": ("all functions at once", True),
-            "one-by-one": ("functions one by one", False),
-        }
         charts = {}
-        for name, (title, at_once) in groups.items():
+        for name, title, at_once in (
+            ("at-once", "all functions at once", True),
+            ("one-by-one", "functions one by one", False),
+        ):
             chosen = {
                 mechanism: cells
                 for mechanism, cells in _by_mechanism(panel).items()
