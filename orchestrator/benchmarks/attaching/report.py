@@ -138,24 +138,25 @@ class AttachingReport(TableReport):
             ("at-once", "all functions at once", True),
             ("one-by-one", "functions one by one", False),
         ):
-            chosen = {
-                mechanism: cells
+            chosen = [
+                cells
                 for mechanism, cells in _by_mechanism(panel).items()
-                if (known := mechanisms().get(mechanism)) is not None and known.at_once == at_once
-            }
-            panes = [
-                CurvePane("functions", figure_title, _curves(chosen, read), logarithmic=True)
-                for figure_title, read in _FIGURES.items()
+                if mechanism in mechanisms() and mechanisms()[mechanism].at_once == at_once
+                if len(_points(cells, _value)) > 1
             ]
-            if any(pane.curves for pane in panes):
+            # So that a mechanism has one colour in all panes: those without memory, which one of them lacks, come last.
+            chosen.sort(key=lambda cells: not _points(cells, parameters.KEPT_BYTES.of))
+            panes = [
+                CurvePane("functions", of, _curves(chosen, read), logarithmic=True) for of, read in _FIGURES.items()
+            ]
+            if chosen:
                 subtitle = f"{panel.first.cpu}, {panel.kernel}"
                 charts[f"{file_name(panels)}-{name}"] = CurveChart(f"Attaching to {title}", subtitle, panes)
         return charts
 
 
-def _curves(groups: Mapping[str, Sequence[CellRecord]], read: _Figure) -> list[Curve]:
-    found = [Curve(_title(cells[0]), _points(cells, read)) for cells in groups.values()]
-    return [curve for curve in found if len(curve.points) > 1]
+def _curves(groups: Sequence[Sequence[CellRecord]], read: _Figure) -> list[Curve]:
+    return [Curve(_title(cells[0]), points) for cells in groups if (points := _points(cells, read))]
 
 
 def _by_mechanism(panel: Panel) -> Mapping[str, Sequence[CellRecord]]:
