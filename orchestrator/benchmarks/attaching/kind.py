@@ -192,7 +192,8 @@ class AttachingKind(BenchmarkKind):
             "counts": " ".join(map(str, counts)),
             "module": "" if module is None else module.name,
         }
-        files: dict[str, bytes | Path] = {_PROGRAM: bpf_tool(session.context, kernel.spec.arch, _PROGRAM)}
+        program = bpf_tool(session.context, kernel.spec.arch, _PROGRAM)
+        files: dict[str, bytes | Path] = {_PROGRAM: program, "seed": first.task.seed.to_bytes(64, "little")}
         if module is not None:
             files[f"{module.name}.ko"] = module.file
         work: Work[AttachFigures] = Work("attach", settings, files, partial(parse_figures, counts=counts))
