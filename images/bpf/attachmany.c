@@ -12,10 +12,10 @@
 //   functions: all=N own=0|1 target=ADDRESS
 //   bare COUNT: listed=N slab=KIB vmalloc=KIB percpu=KIB ticks=T     of some calls of the target
 //   attach COUNT: wanted=N error=ERRNO signal=NUMBER ns=T ticks=T
-//   while COUNT: listed=N changed=BYTES slab=KIB vmalloc=KIB percpu=KIB calls=N hits=N ticks=T each=N before=HEX live=HEX
+//   while COUNT: listed=N changed=BYTES slab=KIB vmalloc=KIB percpu=KIB calls=N hits=N ticks=T before=HEX live=HEX
 //   detach COUNT: error=ERRNO ns=T ticks=T
 //   after COUNT: listed=N changed=BYTES slab=KIB vmalloc=KIB percpu=KIB
-// each: the hits of a call, of all that is attached; ticks in while: of as many calls as in bare, with these hits.
+// ticks in while: of as many calls as in bare, with these hits.
 // signal: what ended the process that attaches, where memory is short. Where attaching fails there is no while and no
 // detach.
 #include "bpf_abi.h"
@@ -23,13 +23,17 @@
 #include "programs.h"
 #include "region_clock.h"
 
-enum { CLOCK_MONOTONIC = 1, RLIMIT_NOFILE = 7, MOST_CPUS = 1024, WARM_UP = 100, BATCHES = 5, CALLS = 50, LOOKED_AT = 5 };
-enum { PLACES = 50000, PLACE_SIZE = 2, LINE = 512, WRONG_ID = 1, WRONG_PLACE = 1 << 30, BPF_PROG_TYPE_KPROBE = 2, BPF_PROG_TYPE_TRACING = 26 };
+enum { CLOCK_MONOTONIC = 1, RLIMIT_NOFILE = 7, MOST_CPUS = 1024 };
+enum { WARM_UP = 100, BATCHES = 5, CALLS = 50, LOOKED_AT = 5 };
+enum { PLACES = 50000, PLACE_SIZE = 2, LINE = 512, WRONG_ID = 1, WRONG_PLACE = 1 << 30 };
+enum { BPF_PROG_TYPE_KPROBE = 2, BPF_PROG_TYPE_TRACING = 26 };
 enum { BPF_TRACE_FENTRY = 24, BPF_TRACE_FENTRY_MULTI = 59, BPF_TRACE_FEXIT_MULTI = 60 };
 
-static const char module[] = "/sys/module/lab_attach/parameters/do", hits_file[] = "/sys/module/lab_attach/parameters/result";
+static const char module[] = "/sys/module/lab_attach/parameters/do";
+static const char hits_file[] = "/sys/module/lab_attach/parameters/result";
 static const char sites[] = "/sys/kernel/debug/lab_attach/sites", events[] = "/sys/kernel/tracing/kprobe_events";
-static const char enable_all[] = "/sys/kernel/tracing/events/lab/enable", profile[] = "/sys/kernel/tracing/kprobe_profile";
+static const char enable_all[] = "/sys/kernel/tracing/events/lab/enable";
+static const char profile[] = "/sys/kernel/tracing/kprobe_profile";
 static const char hooked[] = "/sys/kernel/tracing/enabled_functions", probed[] = "/sys/kernel/debug/kprobes/list";
 
 // So many functions of this program.
@@ -309,30 +313,31 @@ static long detach(void)
 
 // --- without memory ----------------------------------------------------------------------------------
 
-// So much is left, of what the kernel does not keep for itself; and so much is taken at a time, far from the end and near.
+// So much is left, of what the kernel does not keep for itself; so much is taken at a time, far from the end and near.
 enum { LEFT_KIB = 512, FAR_KIB = 8192, FAR = 1 << 20, NEAR = 1 << 16, MAP_NORESERVE = 0x4000, MADV_DONTFORK = 10 };
 static const size_t most = 1UL << 36;
 
-static uint64_t available_kib(void)
+// A value of /proc/meminfo, by its name with the colon.
+static uint64_t memory_kib(const char *name)
 {
-	static const char name[] = "MemAvailable:";
 	static char text[8192];
-	uint64_t value = 0;
+	const size_t length = text_length(name);
 	long size = checked(file_content("/proc/meminfo", text, sizeof(text) - 1), "cannot read ", "/proc/meminfo");
 
 	text[size] = 0;
 	for (const char *at = text; *at; at++) {
+		uint64_t value = 0;
 		size_t same = 0;
 
-		while (name[same] && at[same] == name[same])
+		while (same < length && at[same] == name[same])
 			same++;
-		if (name[same])
+		if (same != length || (at > text && at[-1] != '\n'))
 			continue;
-		for (at += same; *at != '\n'; at++)
+		for (at += length; *at && *at != '\n'; at++)
 			value = *at >= '0' && *at <= '9' ? value * 10 + (uint64_t)(*at - '0') : value;
-		break;
+		return value;
 	}
-	return value;
+	fail("/proc/meminfo lacks ", name, -E_NOENT);
 }
 
 static void set_score(const char *score)
@@ -340,23 +345,28 @@ static void set_score(const char *score)
 	checked(write_to("/proc/self/oom_score_adj", score, text_length(score), 0), "cannot set ", "oom_score_adj");
 }
 
-// Attaches in a process of its own, the first that the kernel kills, with all memory taken but a little.
+// Attaches in a process of its own, the first that the kernel kills, with all memory taken but a little. What is
+// attached must end with its process.
 static long attach_starved(uint32_t count, int *signal)
 {
 	char *taken = map_memory(-1, most, 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
 	static const char levels[] = "/proc/sys/kernel/printk";
+	// An errno of the kernel's own does not fit into an exit status.
+	long *result = map_memory(-1, sizeof(*result), 0, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
 	char usual[64];
 	uint64_t left;
 	int status = 0;
 	long pid, size = checked(file_content(levels, usual, sizeof(usual)), "cannot read ", levels);
 
 	checked(is_error(taken) ? (long)taken : 0, "no memory", "");
+	checked(is_error(result) ? (long)result : 0, "no memory", "");
+	*result = 0;
 	checked(sys3(SYS_madvise, taken, most, MADV_DONTFORK), "cannot keep memory from a process", "");
 	set_score("-1000");
 	checked(write_to("/proc/sys/vm/min_free_kbytes", "1024", 4, 0), "cannot set ", "min_free_kbytes");
 	// That the kernel wants memory is what is asked for here, and no trouble that its console should have.
 	checked(write_to(levels, "3", 1, 0), "cannot set ", levels);
-	for (size_t at = 0; (left = available_kib()) > LEFT_KIB;) {
+	for (size_t at = 0; (left = memory_kib("MemAvailable:")) > LEFT_KIB;) {
 		const size_t more = left > FAR_KIB ? FAR : NEAR;
 
 		memset(taken + at, 1, more);
@@ -365,15 +375,14 @@ static long attach_starved(uint32_t count, int *signal)
 	pid = checked(sys0(SYS_fork), "cannot fork", "");
 	if (!pid) {
 		set_score("1000");
-		exit_program((int)-attach(count));
+		*result = attach(count);
+		exit_program(0);
 	}
 	checked(sys4(SYS_wait4, pid, &status, 0, NULL), "lost the process", "");
 	sys2(SYS_munmap, taken, most);
 	write_to(levels, usual, (size_t)size, 0);
 	*signal = status & 0x7f;
-	if (!status && !mechanism->type)	// what BPF attaches ends with its process
-		detach();
-	return -(status >> 8 & 0xff);
+	return *result;
 }
 
 // --- what is proved ----------------------------------------------------------------------------------
@@ -425,7 +434,7 @@ struct calls {
 	uint64_t ticks, hits;
 };
 
-// The least of some batches, as a timer's tick may be in one: of CALLS calls, what a batch and the reading cost left out.
+// The least of some batches, as a timer's tick may be in one: of CALLS calls, without what a batch and reading cost.
 static struct calls measure_calls(int counts)
 {
 	struct calls least[2] = {{-1, -1}, {-1, -1}};
@@ -546,29 +555,13 @@ static void begin_line(const char *step, const char *count)
 // What the kernel holds, once that has settled which it frees later.
 static void print_memory(void)
 {
-	static const char *const names[] = {"Slab:", "VmallocUsed:", "Percpu:"}, *const shown[] = {"slab", "vmalloc", "percpu"};
 	static const long settle[2] = {0, 300000000};
-	static char text[8192];
-	long size;
 
 	sys2(SYS_nanosleep, settle, NULL);
 	write_to("/proc/sys/vm/stat_refresh", "1", 1, 0);
-	size = checked(file_content("/proc/meminfo", text, sizeof(text) - 1), "cannot read ", "/proc/meminfo");
-	text[size] = 0;
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		for (const char *at = text; *at; at++) {
-			const size_t length = text_length(names[i]);
-			uint64_t value = 0;
-			size_t same = 0;
-
-			while (same < length && at[same] == names[i][same])
-				same++;
-			if (same != length || (at > text && at[-1] != '\n'))
-				continue;
-			for (at += length; *at != '\n'; at++)
-				value = *at >= '0' && *at <= '9' ? value * 10 + (uint64_t)(*at - '0') : value;
-			print_value(shown[i], value);
-		}
+	print_value("slab", memory_kib("Slab:"));
+	print_value("vmalloc", memory_kib("VmallocUsed:"));
+	print_value("percpu", memory_kib("Percpu:"));
 }
 
 static void print_bytes(const char *name, const char *text)
@@ -613,7 +606,7 @@ static void prepare(uint32_t count)
 		else if (is("kprobe-multi") && wrong_name)
 			words[i] = (unsigned long)(is_wrong ? "lab_no_such_function" : functions.all[i].name);
 		else
-			words[i] = functions.all[i].address + (unsigned long)is_wrong;
+			words[i] = functions.all[i].address;
 	}
 }
 
@@ -709,14 +702,21 @@ static uint32_t number(const char *text)
 	return (uint32_t)checked(parse_number(text), "no number: ", text);
 }
 
-// Addresses of the wrong one, too: the module gets them once.
-static void write_sites(uint32_t wrong_at)
+// No place of the mechanism. The tracer takes each byte of a function's call for its place, but traces no first byte of
+// the text; a kprobe is refused in the middle of the call.
+static unsigned long wrong_address(uint32_t i)
 {
-	unsigned long *addresses = room_for(functions.count * sizeof(*addresses));
+	return is("ftrace") || is("fprobe") ? functions.text_start : functions.all[i].address + 1;
+}
 
-	for (uint32_t i = 0; i < functions.count; i++)
-		addresses[i] = functions.all[i].address + (wrong_name && i == wrong_at);
-	checked(write_to(sites, (const char *)addresses, functions.count * sizeof(*addresses), 0), "the module refuses ", sites);
+// As many as the largest number asks for. Addresses of the wrong one, too: the module gets them once.
+static void write_sites(uint32_t count)
+{
+	unsigned long *addresses = room_for(count * sizeof(*addresses));
+
+	for (uint32_t i = 0; i < count; i++)
+		addresses[i] = wrong_name && i == count / 2 ? wrong_address(i) : functions.all[i].address;
+	checked(write_to(sites, (const char *)addresses, count * sizeof(*addresses), 0), "the module refuses ", sites);
 }
 
 static void prepare_program(void)
@@ -733,6 +733,7 @@ static void prepare_program(void)
 
 int program(int argc, char **argv, char **environment)
 {
+	uint32_t largest = 1;
 	char line[LINE];
 	size_t room;
 
@@ -757,8 +758,14 @@ int program(int argc, char **argv, char **environment)
 	programs = room_for(room);
 	if (mechanism->type)
 		prepare_program();
-	else if (!is("kprobe-events"))
-		write_sites(number(argv[4]) / 2);
+	for (int i = 4; i < argc; i++) {
+		const uint32_t count = number(argv[i]) ?: functions.count;
+
+		if (count <= functions.count && count > largest)
+			largest = count;
+	}
+	if (!mechanism->type && !is("kprobe-events"))
+		write_sites(largest);
 	open_text();
 	print(1, "functions:");
 	print_value("all", functions.count);

@@ -4,7 +4,8 @@
 #include "btf.h"
 
 enum { ROOM = 64 << 20, TABLE = 1 << 20, MOST = 1 << 18, NONE = 2, TOO_MANY = 7 };
-enum { MOST_ARGUMENTS = 12, LARGEST_ARGUMENT = 16, LARGEST_RESULT = 8 };	// MAX_BPF_FUNC_ARGS, btf_distill_func_proto()
+// MAX_BPF_FUNC_ARGS, btf_distill_func_proto(); before Linux 6.6 x86 takes what is in registers alone (473e3150e30a).
+enum { MOST_ARGUMENTS = 12, MOST_IN_REGISTERS = 6, LARGEST_ARGUMENT = 16, LARGEST_RESULT = 8 };
 
 // A name of the kernel's list of symbols, and what is known of it.
 struct name {
@@ -148,9 +149,26 @@ static long read_symbols(struct functions *found)
 	return found->text_start && found->text_start < found->text_end ? 0 : -NONE;
 }
 
+// As "6.12.3-rc1": 6 and 12.
+static int is_before(uint32_t major, uint32_t minor)
+{
+	char release[64];
+	long size = file_content("/proc/sys/kernel/osrelease", release, sizeof(release) - 1);
+	uint32_t numbers[2] = {0, 0};
+	int at = 0;
+
+	for (long i = 0; i < size && at < 2; i++)
+		if (release[i] >= '0' && release[i] <= '9')
+			numbers[at] = numbers[at] * 10 + (uint32_t)(release[i] - '0');
+		else
+			at++;
+	return numbers[0] < major || (numbers[0] == major && numbers[1] < minor);
+}
+
 static long read_types(int returns)
 {
 	struct btf_types types;
+	const uint32_t most = is_before(6, 6) ? MOST_IN_REGISTERS : MOST_ARGUMENTS;
 	long error = list_types(&types);
 
 	if (error)
@@ -162,7 +180,7 @@ static long read_types(int returns)
 		if (!name)
 			continue;
 		name->types++;
-		if (takes_trampoline(&types, id, MOST_ARGUMENTS, LARGEST_ARGUMENT, LARGEST_RESULT) &&
+		if (takes_trampoline(&types, id, most, LARGEST_ARGUMENT, LARGEST_RESULT) &&
 		    !is_of_rcu(text) && !is_among(text, denied, sizeof(denied) / sizeof(*denied)) &&
 		    !(returns && is_among(text, endless, sizeof(endless) / sizeof(*endless))))
 			name->id = id;

@@ -3,8 +3,6 @@
 . /sealed/settings
 . /sealed/steps.sh
 
-# An optimised kprobe is a jump after a while, by a worker of the kernel's.
-[ ! -e /proc/sys/debug/kprobes-optimization ] || echo 0 > /proc/sys/debug/kprobes-optimization
 # BPF chooses by random numbers where its code is.
 seedrandom /sealed/seed || exit 1
 if [ -n "$module" ]; then

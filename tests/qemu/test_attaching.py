@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,20 @@ from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, RunRecord
 
 pytestmark = pytest.mark.qemu
+
+NO_SUCH_FUNCTION = {
+    "kprobes": "EILSEQ",
+    "kprobe-array": "EILSEQ",
+    "kprobe-events": "EINVAL",
+    "fentry": "EINVAL",
+    "ftrace": "EINVAL",
+    "fprobe": "ENOENT",
+    "kprobe-multi": "KM",
+    "fentry-multi": "FM",
+    "fexit-multi": "XM",
+    "uprobe-multi": "UM",
+}
+"""What Debian's 7.3 says where one function of twenty does not exist."""
 
 
 @pytest.fixture
@@ -35,15 +50,22 @@ def records(command: CommandLine) -> list[CellRecord]:
 
 
 @pytest.mark.kernels("debian-amd64")
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.nightly("the same in a second run: 20 s"))])
-def test_attaching_comes_to_the_same_in_each_run(command: CommandLine, tmp_path: Path, times: int) -> None:
+@pytest.mark.nightly("the same in a second run: 20 s")
+def test_attaching_comes_to_the_same_in_each_run(command: CommandLine, tmp_path: Path) -> None:
     path = experiment(tmp_path, "debian-amd64", "attach.ftrace", "counts: [1, 100]")
     runs = []
-    for _ in range(times):
+    for _ in range(2):
         finished = command.run("run", path)
         assert finished.returncode == 0, finished.stderr
         runs.append([(cell.id, cell.samples, cell.parameters) for cell in records(command)])
-    assert runs == [runs[0]] * times
+    assert len(runs[0]) == 2
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.kernels("debian-amd64")
+def test_a_hundred_functions_cost_more_than_one(command: CommandLine, tmp_path: Path) -> None:
+    finished = command.run("run", experiment(tmp_path, "debian-amd64", "attach.ftrace", "counts: [1, 100]"))
+    assert finished.returncode == 0, finished.stderr
     one, hundred = records(command)
     assert one.value is not None
     assert hundred.value is not None
@@ -57,11 +79,8 @@ def test_attaching_comes_to_the_same_in_each_run(command: CommandLine, tmp_path:
 
 @pytest.mark.kernels("debian-amd64@7.3")
 @pytest.mark.nightly("attaches to all functions of a kernel: 10 minutes")
-@pytest.mark.parametrize("mechanism", ["kprobe-multi", "fentry-multi", "fexit-multi"])
-def test_all_functions_of_a_kernel_are_attached_and_detached(
-    command: CommandLine, tmp_path: Path, mechanism: str
-) -> None:
-    path = experiment(tmp_path, "debian-amd64@7.3", f"attach.{mechanism}", "counts: [1, all]")
+def test_all_functions_of_a_kernel_are_attached_and_detached(command: CommandLine, tmp_path: Path) -> None:
+    path = experiment(tmp_path, "debian-amd64@7.3", "attach.kprobe-multi", "counts: [1, all]")
     finished = command.run("run", path)
     assert finished.returncode == 0, finished.stderr
     one, everything = records(command)
@@ -74,25 +93,22 @@ def test_all_functions_of_a_kernel_are_attached_and_detached(
 
 
 @pytest.mark.kernels("debian-amd64@7.3")
-@pytest.mark.nightly("attaching that fails in a guest for each mechanism: 10 minutes")
+@pytest.mark.nightly("attaching that fails, in a guest for each mechanism: 5 minutes")
 @pytest.mark.parametrize(
-    ("probes", "benchmark", "errors"),
+    ("benchmark", "errors"),
     [
-        (
-            "attach.kprobes, attach.kprobe-events, attach.kprobe-multi, attach.fentry, attach.fentry-multi",
-            "counts: [1000], fault: name",
-            ("EINVAL", "EILSEQ", "ENOENT", "ESRCH"),
-        ),
-        ("attach.kprobe-multi", "counts: [all], fault: memory", ("ENOMEM", "signal 9")),
+        ("counts: [20], fault: name", NO_SUCH_FUNCTION),
+        ("counts: [all], fault: memory", {"kprobe-multi": "ENOMEM|ended by signal 9"}),
     ],
 )
 def test_an_attach_that_fails_in_the_middle_leaves_nothing(
-    command: CommandLine, tmp_path: Path, probes: str, benchmark: str, errors: tuple[str, ...]
+    command: CommandLine, tmp_path: Path, benchmark: str, errors: dict[str, str]
 ) -> None:
+    probes = ", ".join(f"attach.{mechanism}" for mechanism in errors)
     finished = command.run("run", experiment(tmp_path, "debian-amd64@7.3", probes, benchmark))
     assert finished.returncode == 1
-    for cell in records(command):
+    cells = records(command)
+    assert [cell.probe for cell in cells] == [f"attach.{mechanism}" for mechanism in errors]
+    for cell, error in zip(cells, errors.values(), strict=True):
         assert cell.status == "failed"
-        assert cell.reason is not None
-        assert any(error in cell.reason for error in errors), cell.reason
-        assert "nothing is attached" in cell.reason
+        assert re.search(rf"({error}).*nothing is attached", cell.reason or ""), cell.reason

@@ -43,7 +43,7 @@ class Attached:
 
     @property
     def hits_per_call(self) -> int:
-        """Raises EvidenceError if calls were not hit equally often."""
+        """Raises EvidenceError unless the hits are a multiple of the calls."""
         assert self.held is not None
         hits, calls = self.held.positive("hits"), self.held.positive("calls")
         if hits % calls:
@@ -104,6 +104,8 @@ def parse_figures(text: str, counts: Sequence[int]) -> AttachFigures:
         if not {"bare", "attach", "after"} <= mine.keys() or ("while" in mine) != ("detach" in mine):
             raise EvidenceError(f"the steps of {count or 'all'} functions are {', '.join(mine) or 'missing'}")
         one = Attached(mine["bare"], mine["attach"], mine.get("while"), mine.get("detach"), mine["after"])
+        if one.wanted != (count or functions.number("all")):
+            raise EvidenceError(f"the guest attached to {one.wanted} functions, not {count or 'all'}")
         one.check()
         found[count] = one
     target = "attachmany:places" if functions.number("own") else "__x64_sys_getpgid"

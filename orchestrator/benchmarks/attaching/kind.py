@@ -49,7 +49,7 @@ _PROGRAM = "attachmany"
 
 
 def _counts(value: object) -> object:
-    """A list of up to 20 different numbers of functions, ``all`` for as many as the kernel has."""
+    """A list of up to 20 different numbers of functions up to 100,000, ``all`` for as many as the kernel has."""
     known = value if isinstance(value, list | tuple) else ()
     numbers = [one for one in known if isinstance(one, int) and not isinstance(one, bool)]
     good = 1 <= len(known) <= 20 and all(1 <= one <= MOST_FUNCTIONS for one in numbers)
@@ -157,10 +157,12 @@ class AttachingKind(BenchmarkKind):
     def refused(self, kernel: Kernel, cells: Sequence[AttachCell]) -> Mapping[str, str | None]:
         def reason(cell: AttachCell) -> str | None:
             mechanism = mechanisms()[cell.task.mechanism]
-            needs = ["CONFIG_KALLSYMS", "CONFIG_PROC_KCORE", *mechanism.needs]
+            needs = ["CONFIG_KALLSYMS", "CONFIG_PROC_KCORE", "CONFIG_DYNAMIC_FTRACE", *mechanism.needs]
             lacking = next((option for option in needs if kernel.config.get(option) != "y"), None)
             if kernel.spec.arch != "x86_64":
                 return "attaching to many functions is measured on x86_64 alone"
+            if cell.task.fault == "memory" and mechanism.outlives:
+                return f"{mechanism.title}: what is attached outlives a process that the kernel kills"
             if lacking is not None:
                 return without_option(lacking, needs, kernel.spec.arch)
             return mechanism.lacking_in(kernel.release, kernel.spec.arch)

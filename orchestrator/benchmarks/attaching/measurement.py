@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from orchestrator.benchmarks.attaching.figures import Attached, AttachFigures
@@ -43,23 +44,23 @@ def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, C
         (parameters.GRACE_PERIODS, parameters.DETACH_GRACE_PERIODS): _entries(counter, _GRACE_PERIODS),
     }
     found: dict[int, Counted] = {}
-    before: Mapping[str, int] = {}
     for count, one in figures.by_count.items():
         works = [
             counter.work([region], [step.number("ticks")]) for step, region in zip(one.marked, regions, strict=False)
         ]
         if len(works) != len(one.marked):
             raise EvidenceError(f"QEMU has kept no instructions of {one.wanted} functions")
-        now = _by_function(counter, works[0])
         facts: dict[str, int | str] = {
             name: sum(counts.executed for code, counts in work.together.counts.items() if code.address in entries)
             for names, entries in called.items()
             for name, work in zip(names, works, strict=False)
         }
-        if before:
-            facts[parameters.GROWS] = _growing(before, now)
         found[count] = Counted(works[0], works[1] if len(works) > 1 else None, facts)
-        before = now
+    attached = [count for count, one in figures.by_count.items() if one.held is not None]
+    for fewer, more in pairwise(sorted(attached, key=lambda count: figures.by_count[count].wanted)):
+        before, now = (_by_function(counter, found[count].attach) for count in (fewer, more))
+        if grows := growing(before, now):
+            found[more] = replace(found[more], facts={**found[more].facts, parameters.GROWS: grows})
     return found
 
 
@@ -77,11 +78,12 @@ def _entries(counter: Counter, pattern: re.Pattern[str]) -> frozenset[int]:
     return frozenset(counter.symbols.functions_like(pattern).values())
 
 
-def _growing(before: Mapping[str, int], now: Mapping[str, int]) -> str:
+def growing(before: Mapping[str, int], now: Mapping[str, int]) -> str | None:
+    """The functions with most of what is more; None where nothing is."""
     more = {name: executed - before.get(name, 0) for name, executed in now.items()}
     grown = sum(one for one in more.values() if one > 0)
-    most = sorted(more, key=lambda name: -more[name])[:_MOST_GROWING]
-    return ", ".join(f"{name[:50]} {100 * more[name] / grown:.1f} %" for name in most)
+    most = [name for name in sorted(more, key=lambda name: -more[name])[:_MOST_GROWING] if more[name] > 0]
+    return ", ".join(f"{name[:50]} {100 * more[name] / grown:.1f} %" for name in most) or None
 
 
 def attach_record(
@@ -97,6 +99,8 @@ def attach_record(
     kernel, held = session.artifacts.kernel, one.held
     if held is None or counted.detach is None:
         return without_number(cell, "failed", _failure(one, cell.task.fault), kernel.release)
+    if cell.task.fault != "none":
+        raise EvidenceError(f"with fault '{cell.task.fault}' attaching to {one.wanted} functions did not fail")
     value = float(counted.attach.together.total)
     with valid_result():
         return CellRecord(

@@ -28,6 +28,8 @@ from orchestrator.results.statistics import Growth, growth
 _Figure = Callable[[CellRecord], float | None]
 _FEWEST = 100
 """Functions from which on costs count for the exponent: below, what attaching costs at all hides its growth."""
+_FEWEST_POINTS = 3
+"""A line through two of them fits always."""
 
 
 def _value(cell: CellRecord) -> float | None:
@@ -36,7 +38,7 @@ def _value(cell: CellRecord) -> float | None:
 
 _FIGURES: dict[str, _Figure] = {
     "attach, instructions": _value,
-    "detach, instructions": parameters.NumberParameter(parameters.DETACH).of,
+    "detach, instructions": parameters.DETACH.of,
     "memory, bytes": parameters.KEPT_BYTES.of,
 }
 """Those that grow, by their titles."""
@@ -62,7 +64,7 @@ def _both(attach: parameters.CountParameter, detach: parameters.CountParameter) 
 _COLUMNS = (
     *(Column(title, _whole(read)) for title, read in _FIGURES.items()),
     Column("left, bytes", _whole(parameters.LEFT_BYTES.of)),
-    Column("text, bytes", _whole(parameters.NumberParameter(parameters.TEXT_BYTES).of)),
+    Column("text, bytes", _whole(parameters.TEXT_BYTES.of)),
     Column("IPI rounds", _both(parameters.IPI_ROUNDS, parameters.DETACH_IPI_ROUNDS)),
     Column("grace periods", _both(parameters.GRACE_PERIODS, parameters.DETACH_GRACE_PERIODS)),
     Column("ms", _milliseconds),
@@ -90,7 +92,8 @@ def _points(cells: Sequence[CellRecord], read: _Figure) -> list[tuple[float, flo
 
 
 def _growth(cells: Sequence[CellRecord], read: _Figure) -> Growth | None:
-    return growth([point for point in _points(cells, read) if point[0] >= _FEWEST])
+    points = [point for point in _points(cells, read) if point[0] >= _FEWEST]
+    return growth(points) if len(points) >= _FEWEST_POINTS else None
 
 
 class AttachingReport(TableReport):
@@ -170,7 +173,8 @@ def _block(cells: Sequence[CellRecord], footnotes: Footnotes) -> Iterator[Row]:
     yield Row(_title(cells[0]), [""] * len(_COLUMNS), style="bold")
     for cell in cells:
         yield cell_row(f"  {_functions(cell)}", cell, _COLUMNS, footnotes, NOTHING)
-    exponents = [_growth(cells, read) for read in _FIGURES.values()]
+    # Not of memory, which the kernel takes by slabs and pages.
+    exponents = [_growth(cells, read) for read in (_value, parameters.DETACH.of)]
     if any(exponents):
         texts = [NOTHING if one is None else f"{one.exponent:.2f}" for one in exponents]
         yield Row("  exponent", [*texts, *[""] * (len(_COLUMNS) - len(texts))])
@@ -186,12 +190,13 @@ def _sentences(panel: Panel) -> Iterator[str]:
         "IPI round has each CPU do something, of which this guest has one."
     )
     if any(cell.value is not None for cell in panel.cells):
-        yield f"The exponent is of the numbers from {_FEWEST} on. A hit counts, and is a mean of all hits of a call."
+        yield f"An exponent is of three numbers or more, from {_FEWEST} on. A hit counts, and is a mean of all hits of a call."
 
 
 def _growing(panel: Panel) -> Iterator[str]:
     for cells in _by_mechanism(panel).values():
-        last = next((cell for cell in reversed(cells) if parameters.GROWS.of(cell)), None)
+        grown = [cell for cell in cells if parameters.GROWS.of(cell)]
+        last = max(grown, key=lambda cell: parameters.ATTACHED_FUNCTIONS.of(cell) or 0, default=None)
         if last is not None:
             yield f"What grows up to {_name(last)}: {parameters.GROWS.of(last)}."
 

@@ -21,6 +21,7 @@ class Mechanism(KernelFeature):
     title: str
     module: bool = False
     at_once: bool = False
+    outlives: bool = False
     needs: list[str]
 
 

@@ -13,6 +13,7 @@ from record_builders import cell, failed, run
 from report_text import printed
 
 from orchestrator.benchmarks.attaching.figures import parse_figures
+from orchestrator.benchmarks.attaching.measurement import growing
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.experiment.file import load_experiment
@@ -48,6 +49,8 @@ def test_a_count_has_its_figures() -> None:
     [
         ("while 10: listed=10", "while 10: listed=9", "lists 9 attached functions, not 10"),
         ("after 10: listed=0", "after 10: listed=1", "at step 'after 10' the kernel lists 1 attached"),
+        ("attach 10: wanted=10", "attach 10: wanted=9", "the guest attached to 9 functions, not 10"),
+        ("attach 0: wanted=5000", "attach 0: wanted=50", "the guest attached to 50 functions, not all"),
         ("bare 10: listed=0", "bare 10: listed=1", "at step 'bare 10' the kernel lists 1 attached"),
         ("after 0: listed=0 changed=0", "after 0: listed=0 changed=5", "5 bytes of text are not as before"),
         ("detach 10: error=0", "detach 10: error=22", "detaching failed with error 22"),
@@ -153,22 +156,36 @@ def attached(mechanism: str, count: int, each: float, asked: str = "") -> CellRe
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ({"a": 10, "b": 10}, {"a": 40, "b": 20, "c": 5}, "a 66.7 %, b 22.2 %, c 11.1 %"),
+        ({"a": 10, "b": 10}, {"a": 30, "b": 5}, "a 100.0 %"),
+        ({"a": 10}, {"a": 10}, None),
+    ],
+)
+def test_only_what_is_more_grows(before: dict[str, int], now: dict[str, int], expected: str | None) -> None:
+    assert growing(before, now) == expected
+
+
 CELLS = [
     *(attached("kprobe-multi", count, 100.0) for count in (1, 100, 1000)),
     attached("kprobe-multi", 58_123, 100.0, "all"),
-    *(attached("kprobes", count, 50.0 * count) for count in (1, 100, 1000)),
+    *(attached("kprobes", count, 50.0 * count) for count in (1, 100, 1000, 10_000)),
+    *(attached("fprobe", count, 50.0 * count) for count in (1, 100, 1000)),
 ]
 
 
 def test_the_table_has_each_count_and_how_it_grows() -> None:
+    """And no exponent of two numbers, as of the fprobe."""
     text = printed(run(*CELLS), 200)
     lines = text.splitlines()
     everything = next(line for line in lines if "all: 58123" in line)
     assert everything.split()[2:6] == ["5812300", "2906150", str(64 * 58_123), "0"]
     assert "18 / 15" in everything
     assert [line.split()[1:] for line in lines if line.startswith("  exponent")] == [
-        ["1.00"] * 3,
-        ["2.00", "2.00", "1.00"],
+        ["1.00", "1.00"],
+        ["2.00", "2.00"],
     ]
     assert "What grows up to kprobe.multi, all: 58123: ftrace_lookup_ip 34.2 %." in text
 
@@ -178,7 +195,7 @@ def test_a_fault_is_printed_with_its_reason() -> None:
     figures = {parameters.FUNCTIONS: "1000", parameters.FAULT: "name"}
     one = failed("kprobe", reason, id="x/1", probe="attach.kprobes", benchmark="attach", parameters=figures)
     text = " ".join(printed(run(one)).split())
-    assert f"kprobes, one by one, 1000 failed: {reason}" in text
+    assert f"kprobes on ftrace, one by one, 1000 failed: {reason}" in text
 
 
 def test_costs_are_curves_over_the_number_of_functions() -> None:
@@ -191,4 +208,4 @@ def test_costs_are_curves_over_the_number_of_functions() -> None:
     assert attach.curves[0].points[-1] == (58_123, 5_812_300)
     assert detach.curves[0].points[0] == (1, 50)
     assert memory.curves[0].points[1] == (100, 6400)
-    assert [curve.name for curve in one_by_one.panes[0].curves] == ["kprobes, one by one"]
+    assert [curve.name for curve in one_by_one.panes[0].curves] == ["kprobes on ftrace, one by one"]
