@@ -15,7 +15,7 @@ enum {
 };
 
 enum {
-	BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_PERCPU_HASH = 5, BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_HASH = 5, BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_STACK_TRACE = 7, BPF_MAP_TYPE_RINGBUF = 27, BPF_F_USER_STACK = 1 << 8, BPF_F_REUSE_STACKID = 1 << 10,
 	BPF_TRACE_RAW_TP = 23, BPF_PERF_EVENT = 41, BPF_TRACE_KPROBE_MULTI = 42, BPF_TRACE_UPROBE_MULTI = 48,
 	BPF_TRACE_KPROBE_SESSION = 56, BPF_TRACE_UPROBE_SESSION = 57,
@@ -41,6 +41,7 @@ struct instruction {
 #define ADD(r, v)		{0x07, (r), 0, 0, (v)}
 #define LOAD(size, r, s, at)	{0x61 | (size), (r), (s), (at), 0}
 #define STORE(size, r, at, s)	{0x63 | (size), (r), (s), (at), 0}
+#define ADD_ATOMIC(size, r, at, s) {0xc3 | (size), (r), (s), (at), 0}
 #define STORE_VALUE(size, r, at, v) {0x62 | (size), (r), 0, (at), (v)}
 #define CALL(function)		{0x85, 0, 0, 0, (function)}
 #define SKIP_IF_SET(r, count)	{0x55, (r), 0, (count), 0}

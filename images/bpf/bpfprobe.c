@@ -3,7 +3,7 @@
 //
 //   bpfprobe attach FOLDER PROGRAM TYPE ATTACH_TYPE LINK FLAGS CONTEXT TARGET OFFSET SEMAPHORE
 //                               makes FOLDER/program, FOLDER/link, and its maps
-//   PROGRAM: noop, count, record, stack, witness
+//   PROGRAM: noop, count, count-shared, record, stack, witness
 //   TYPE, ATTACH_TYPE: the program's, as the kernel numbers them
 //   LINK, TARGET: kprobe, multi, trampoline, functions FUNCTION; tracepoint ID; raw, typed NAME; uprobe,
 //                 places FILE
@@ -104,9 +104,9 @@ static int make_map(const char *folder, const char *name, uint32_t type, uint32_
 	return fd;
 }
 
-static int make_counts(const char *folder)
+static int make_counts(const char *folder, uint32_t type)
 {
-	return make_map(folder, "counts", BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, SLOTS);
+	return make_map(folder, "counts", type, 4, 8, SLOTS);
 }
 
 // --- places ------------------------------------------------------------------------------------------
@@ -269,9 +269,12 @@ static int attach(const char *folder, const char *wanted, const struct place *pl
 	if (text_equal(wanted, "noop")) {
 		count = write_noop(instructions);
 	} else if (text_equal(wanted, "count")) {
-		count = write_count(instructions, make_counts(folder));
+		count = write_count(instructions, make_counts(folder, BPF_MAP_TYPE_PERCPU_ARRAY));
+	} else if (text_equal(wanted, "count-shared")) {
+		count = write_count_shared(instructions, make_counts(folder, BPF_MAP_TYPE_ARRAY));
 	} else if (text_equal(wanted, "record") || text_equal(wanted, "stack")) {
-		int counts = make_counts(folder), ring = make_map(folder, "ring", BPF_MAP_TYPE_RINGBUF, 0, 0, RING_SIZE);
+		int counts = make_counts(folder, BPF_MAP_TYPE_PERCPU_ARRAY);
+		int ring = make_map(folder, "ring", BPF_MAP_TYPE_RINGBUF, 0, 0, RING_SIZE);
 
 		if (text_equal(wanted, "record"))
 			count = write_record(instructions, ring, counts, place->context, place->words);

@@ -47,6 +47,21 @@ uint32_t write_count(struct instruction *to, int counts)
 	return length + write_noop(to + length);
 }
 
+uint32_t write_count_shared(struct instruction *to, int counts)
+{
+	uint32_t length = COPY(to,
+		STORE_VALUE(WORD, R10, -4, COUNTS),
+		MOVE(R2, R10),
+		ADD(R2, -4),
+		MAP(R1, counts),
+		CALL(BPF_FUNC_map_lookup_elem),
+		SKIP_IF_ZERO(R0, 2),
+		SET(R1, 1),
+		ADD_ATOMIC(DOUBLE, R0, 0, R1));
+
+	return length + write_noop(to + length);
+}
+
 // One argument of the event in R7, from the context in R6.
 static uint32_t copy_argument(struct instruction *to, uint32_t number, enum context context, uint32_t words)
 {

@@ -17,6 +17,8 @@ enum context { REGISTERS, WORDS, RECORD, NO_CONTEXT };
 uint32_t write_noop(struct instruction *to);
 // Counts in slot COUNTS of a per-CPU array, as a program of the user's does.
 uint32_t write_count(struct instruction *to, int counts);
+// Counts in slot COUNTS of an array that all CPUs share: atomically, which the compiler for i386 refuses.
+uint32_t write_count_shared(struct instruction *to, int counts);
 // Writes an event to the ring, and counts those that do not fit in slot DROPPED. Its arguments are what the context has:
 // the registers ip, ax, dx, cx (i386) or ip, di, si, dx, cx, ax; or so many words.
 uint32_t write_record(struct instruction *to, int ring, int counts, enum context context, uint32_t words);

@@ -13,6 +13,10 @@
 //   -c CALLS [-P FILE]
 //       exactly CALLS calls one by one, neither timed nor repeated: for counting and checking the hits of a probe. Before
 //       them the program writes its process number to FILE, behind them -1.
+//   -j CPUS -n CALLS [-r REPEATS]
+//       for the plugin that counts on each CPU (images/plugin/cpus.c): a process on each of the first CPUs, which take
+//       turns after each call. A batch of a fifth of CALLS, then REPEATS batches in which each process makes CALLS, and
+//       some before them which do not count. A batch is thrown away as above.
 //   -l OFFSET:FILE
 //       behind all calls, tells which bytes are executed at an offset of a file that the process has mapped
 //   -s SECONDS [-r REPEATS]
@@ -27,6 +31,7 @@
 //                                                                 last warm-up call, and the last one of each batch that
 //                                                                 counts
 //   results untimed ...                                           of the calls behind the samples, which may be none
+//   turns calls=C tsc=T disturbed=D                               with -j, of each batch: T on all CPUs together
 //   run I calls=C ns=N average=A                                  with -s; A in whole nanoseconds
 //   called calls=N pid=P result=R ...                             with -c; R of the last call, then the program's own
 //   results untimed ...                                           with -c; of all system calls
@@ -343,6 +348,134 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 	print_results("untimed", &untimed);
 }
 
+enum { MOST_CPUS = 16, LINE = 64, WARMING_TURNS = 20, SETTLING_TURNS = 100, FEWER_TURNS = 5, NO_MORE = -1 };
+enum { PR_SET_PDEATHSIG = 1, SIGKILL = 9 };
+
+// What the processes of several CPUs share, each in a line of its own.
+struct turn {
+	volatile long batch __attribute__((aligned(LINE)));
+};
+
+static struct {
+	struct turn begun, ended[MOST_CPUS];
+	volatile long calls;	// of the batch that has begun
+} *turns;
+
+// In QEMU's single thread of all CPUs the next one goes on after this instruction, and an idle one is passed over.
+static void end_turn(void)
+{
+	__asm__ volatile("pause");
+}
+
+static void settle(void)
+{
+	for (int i = 0; i < SETTLING_TURNS; i++)
+		end_turn();
+}
+
+static void make_calls(const struct bench *bench, long calls)
+{
+	for (long i = 0; i < calls; i++) {
+		bench->check(bench->loop(1));
+		end_turn();
+	}
+}
+
+static uint64_t count_turns(const struct bench *bench, long calls)
+{
+	uint64_t start;
+
+	make_calls(bench, WARMING_TURNS);
+	start = begin_region();
+	make_calls(bench, calls);
+	return end_region() - start;
+}
+
+static void stay_on(unsigned int cpu)
+{
+	unsigned long mask = 1ul << cpu;
+
+	if (sys3(SYS_sched_setaffinity, 0, sizeof(mask), &mask) < 0)
+		fail("this guest has too few CPUs", "");
+}
+
+static void follow_leader(const struct bench *bench, unsigned int cpu) __attribute__((noreturn));
+static void follow_leader(const struct bench *bench, unsigned int cpu)
+{
+	sys2(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+	stay_on(cpu);
+	for (long batch = 0;; turns->ended[cpu].batch = batch) {
+		while (turns->begun.batch == batch)
+			end_turn();
+		batch = turns->begun.batch;
+		if (batch == NO_MORE)
+			sys1(SYS_exit_group, 0);	// without what the leader had printed
+		count_turns(bench, turns->calls);
+	}
+}
+
+static uint64_t lead_batch(const struct bench *bench, long cpus, long calls)
+{
+	const long batch = turns->begun.batch + 1;
+	uint64_t taken;
+
+	turns->calls = calls;
+	__asm__ volatile(REGION_MARK(REGION_ARM));
+	turns->begun.batch = batch;
+	taken = count_turns(bench, calls);
+	for (long cpu = 1; cpu < cpus; cpu++)
+		while (turns->ended[cpu].batch != batch)
+			end_turn();
+	return taken;
+}
+
+static void run_batch(const struct bench *bench, long cpus, long calls)
+{
+	for (long disturbed = 0; disturbed < ATTEMPTS; disturbed++) {
+		struct disturbance before, after;
+		uint64_t taken;
+
+		if (disturbed)
+			wait_for_tick();
+		// The others have their tick's interrupt behind them as well.
+		settle();
+		before = look_around();
+		taken = lead_batch(bench, cpus, calls);
+		after = look_around();
+		if (!is_same(&before, &after, calls, (int)disturbed))
+			continue;
+		__asm__ volatile(REGION_MARK(REGION_KEEP));
+		print_field("turns calls=", (uint64_t)calls);
+		print_field(" tsc=", taken);
+		print_field(" disturbed=", (uint64_t)disturbed);
+		print(1, "\n");
+		return;
+	}
+	fail("no batch without an interrupt, a page fault or another task in 200 attempts: ",
+	     "the calls of all CPUs take too long for the time between two ticks, or sleep, or touch new memory");
+}
+
+static void run_turns(const struct bench *bench, long cpus, long calls, long repeats)
+{
+	turns = map_memory(-1, sizeof(*turns), 0, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
+	if (is_error(turns))
+		fail("no memory to share", "");
+	if (cpus > MOST_CPUS)
+		fail("too many CPUs", "");
+	bench->check(bench->loop(WARM_UP_CALLS));
+	stay_on(0);
+	for (long cpu = 1; cpu < cpus; cpu++)
+		if (sys0(SYS_fork) == 0)
+			follow_leader(bench, (unsigned int)cpu);
+	lead_batch(bench, cpus, calls);
+	run_batch(bench, cpus, calls / FEWER_TURNS);
+	for (long i = 0; i < repeats; i++)
+		run_batch(bench, cpus, calls);
+	turns->begun.batch = NO_MORE;
+	for (long cpu = 1; cpu < cpus; cpu++)
+		sys4(SYS_wait4, -1, NULL, 0, NULL);
+}
+
 static void run_seconds(const struct bench *bench, long seconds, long repeats)
 {
 	for (long i = 0; i < repeats; i++) {
@@ -421,7 +554,7 @@ static void show_live(char *place)
 int run_bench(struct bench *bench, int argc, char **argv)
 {
 	struct sampling wanted = {.calls = -1, .batch = -1, .repeats = 1, .untimed = -1};
-	long seconds = -1, counted = -1;
+	long seconds = -1, counted = -1, cpus = 0;
 	const char *file = NULL;
 	char *live = NULL;
 
@@ -450,13 +583,15 @@ int run_bench(struct bench *bench, int argc, char **argv)
 		else if (number >= 0 && text_equal(option, "-k"))
 			wanted.single = number;
 		else if (number < 1)
-			fail("expected one of -n -b -r -u -m -w -k -c -s with a number, found ", option);
+			fail("expected one of -n -b -r -u -m -w -k -c -s -j with a number, found ", option);
 		else if (text_equal(option, "-n"))
 			wanted.calls = number;
 		else if (text_equal(option, "-b"))
 			wanted.batch = number;
 		else if (text_equal(option, "-r"))
 			wanted.repeats = number;
+		else if (text_equal(option, "-j"))
+			cpus = number;
 		else if (text_equal(option, "-s"))
 			seconds = number;
 		else
@@ -481,6 +616,8 @@ int run_bench(struct bench *bench, int argc, char **argv)
 		run_calls(bench, counted, file);
 	else if (seconds > 0)
 		run_seconds(bench, seconds, wanted.repeats);
+	else if (cpus)
+		run_turns(bench, cpus, wanted.calls, wanted.repeats);
 	else
 		run_samples(bench, &wanted);
 	if (live)

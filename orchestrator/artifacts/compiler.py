@@ -364,6 +364,11 @@ def coverage_plugin(context: BuildContext) -> Path:
     return _plugin(context, "cover", "QEMU's coverage plugin")
 
 
+def cpus_plugin(context: BuildContext) -> Path:
+    """The same of the plugin that counts on each of several CPUs."""
+    return _plugin(context, "cpus", "QEMU's plugin for several CPUs")
+
+
 def _plugin(context: BuildContext, name: str, label: str) -> Path:
     toolchain, folders, files = _lab_files(context, f"plugin/{name}.c")
     inputs = _own_inputs(toolchain, _PLUGIN_FLAGS, files)

@@ -294,8 +294,9 @@ Mechanism = Literal[
 Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint", "program"]
 Extra = Literal["post_handler", "aggregator"]
 """Extra costs of a kprobe's hit besides its handler, in the order in which they can be disabled."""
-Handler = Literal["noop", "count", "record", "stack", "fetch-1", "fetch-2", "fetch-4", "fetch-string"]
-"""What a hit does: nothing, count itself, or write an event into a ring: of 64 bytes or, in tracefs, of few.
+Handler = Literal["noop", "count", "count-shared", "record", "stack", "fetch-1", "fetch-2", "fetch-4", "fetch-string"]
+"""What a hit does: nothing, count itself (``count-shared``: in a BPF map of all CPUs), or write an event into a ring:
+of 64 bytes or, in tracefs, of few.
 
 The others write an event, too: with a trace of the stack, or with so many values or a text, fetched by a tracefs event.
 """
@@ -304,7 +305,7 @@ FETCHES = ("fetch-1", "fetch-2", "fetch-4", "fetch-string")
 
 def is_recording(handler: Handler) -> bool:
     """Whether each hit leaves an event that is read back."""
-    return handler not in ("noop", "count")
+    return handler not in ("noop", "count", "count-shared")
 
 
 _TRACEPOINT_NAME = re.compile(r"\w{1,100}", re.ASCII)

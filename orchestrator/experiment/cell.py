@@ -62,8 +62,8 @@ class Cell(Generic[TaskT]):
     the host's time. ``point`` is named by the experiment or found in a guest. ``parameters`` distinguish the cell from
     others and are recorded. ``published`` has its published figures. ``compared_with`` has the ids of the cells that
     its overhead is computed from: the baseline, then the baseline's A/A boots. ``profile`` has the requested parts of
-    its profile; ``counts_classes`` of instructions where modelled time is computed from them. ``kernel_modules`` are
-    modules of the kernel's own, loaded first.
+    its profile; ``counts_classes`` of instructions where modelled time is computed from them. ``takes_turns``: all CPUs
+    make its calls, one after the other. ``kernel_modules`` are modules of the kernel's own, loaded first.
     """
 
     id: str
@@ -89,6 +89,7 @@ class Cell(Generic[TaskT]):
     compared_with: tuple[str, ...] = ()
     profile: tuple[ProfilePart, ...] = ()
     counts_classes: bool = False
+    takes_turns: bool = False
     kernel_modules: tuple[str, ...] = ()
 
     @property

@@ -273,7 +273,8 @@ class Lan:
 class CountingPlugin:
     """A QEMU plugin that counts between a program's marks (``images/plugin``).
 
-    With ``only_classes`` it counts instructions by class (``images/plugin/classes.h``), which costs next to nothing.
+    With ``each_cpu`` it is the plugin for several CPUs (``images/plugin/cpus.c``), which has no other options. With
+    ``only_classes`` it counts instructions by class (``images/plugin/classes.h``), which costs next to nothing.
     Details are loads, stores and taken branches; they cost more, stacks too, and models of ``caches`` most. The order
     of blocks of code comes with stacks.
     Instructions below the address ``together_below`` are counted as one. With the file of ``landmarks``, stacks are
@@ -282,6 +283,7 @@ class CountingPlugin:
     """
 
     file: Path
+    each_cpu: bool = False
     only_classes: bool = False
     is_detailed: bool = False
     has_stacks: bool = False
@@ -334,7 +336,7 @@ class Machine:
     @property
     def counts_code(self) -> bool:
         """Whether its QEMU counts each instruction by its address."""
-        return self.counter is not None and not self.counter.only_classes
+        return self.counter is not None and not (self.counter.only_classes or self.counter.each_cpu)
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ class BpfAttachment(PlacedAttachment):
 
     def _bear_witness(self) -> None:
         seen = self._witness.look()
-        if self._handler == "count":
+        if self._handler in ("count", "count-shared"):
             counted, _ = self._program.counts()
             if counted < seen:
                 raise EvidenceError(f"the BPF program counted {counted} runs, and the witness beside it {seen}")

@@ -112,7 +112,8 @@ def together(regions: Sequence[Region], times: Iterable[int] | None = None) -> R
     return Region(total, sums, dict(stacks))
 
 
-def _text_lines(file: Path, start: int) -> Iterator[str]:
+def text_lines(file: Path, start: int) -> Iterator[str]:
+    """The lines behind the first ``start`` bytes of a plugin's file. Raises EvidenceError."""
     try:
         with file.open("rb") as opened:
             opened.seek(start)
@@ -128,7 +129,7 @@ def read_regions(file: Path, start: int) -> list[Region]:
     Raises EvidenceError if the plugin could not count everything, or the file is malformed.
     """
     regions: list[Region] = []
-    lines = _text_lines(file, start)
+    lines = text_lines(file, start)
     for line in lines:
         if not regions or not _takes(regions[-1], line):
             regions.append(_region(line, lines, file))
@@ -142,12 +143,12 @@ _Classes = Mapping[str, int]
 def read_classes(file: Path, start: int) -> Sequence[_Classes]:
     """The classes of the regions that the plugin wrote after the first ``start`` bytes of its file; raises as above."""
     regions: list[dict[str, int]] = []
-    for line in _text_lines(file, start):
+    for line in text_lines(file, start):
         found = re.fullmatch(r"class (\d{1,19}) ([a-z0-9 ]{1,20})", line)
         if line == "classes":
             regions.append({})
         elif found is None or not regions or regions[-1].setdefault(found[2], int(found[1])) != int(found[1]):
-            raise _not_a_region(line, file)
+            raise not_a_region(line, file)
     if any(one.keys() != regions[0].keys() for one in regions):
         raise _damaged("classes", file)
     return regions
@@ -188,7 +189,7 @@ def _takes(region: Region, line: str) -> bool:
 def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
     match = re.fullmatch(r"region (\d{1,19}) (\d{1,9})", heading)
     if match is None:
-        raise _not_a_region(heading, file)
+        raise not_a_region(heading, file)
     counts: dict[Code, Counts] = {}
     for line in islice(lines, int(match[2])):
         entry = _ENTRY.fullmatch(line)
@@ -201,7 +202,8 @@ def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
     return region
 
 
-def _not_a_region(line: str, file: Path) -> EvidenceError:
+def not_a_region(line: str, file: Path) -> EvidenceError:
+    """What a line is that should begin a region: the plugin's error, or damage."""
     if line.startswith("error "):
         hint = "measure less at a time: fewer benchmark.calls, or benchmark.repeats of a whole system"
         return EvidenceError(f"QEMU could not count all instructions: {line[6:200]}", where=str(file), hint=hint)

@@ -75,6 +75,13 @@ OUTCOME = TextParameter("outcome")
 """What the calls returned, in words."""
 RESULT_FAILED = CountParameter("result_failed")
 """Calls that failed."""
+IN_TURNS = CountParameter("in_turns")
+MOVED, CONTENDED = NumberParameter("moved_lines"), NumberParameter("contended_accesses")
+"""Of calls on several CPUs in turns: the lines that a call gets from other CPUs' caches, and its accesses to lines that
+several CPUs access and one writes."""
+CONTENDED_LINES = CountParameter("contended_lines")
+MOVED_BY, ON_EACH_CPU = TextParameter("moved_by"), TextParameter("instructions_on_each_cpu")
+"""Who accessed the lines that moved, and a call's instructions on each CPU."""
 
 # Of markers.
 ROUNDS = CountParameter("rounds")

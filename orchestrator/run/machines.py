@@ -15,7 +15,7 @@ from orchestrator.artifacts.boot_files import (
     unsupported_reason,
 )
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import counting_plugin
+from orchestrator.artifacts.compiler import counting_plugin, cpus_plugin
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.cpus import CpuModel, cpu, cpu_caches
 from orchestrator.catalog.kernels import KernelSpec
@@ -77,6 +77,8 @@ def counting(context: BuildContext, machine: Machine) -> Machine:
 
 
 def _counter(context: BuildContext, kernel: Kernel, boot: Boot) -> CountingPlugin | None:
+    if any(cell.takes_turns for cell in boot.cells):
+        return CountingPlugin(cpus_plugin(context), each_cpu=True)
     if not boot.profile and not (any(cell.counts_classes for cell in boot.cells) and qemu_has_plugins()):
         return None
     if "system-calls" in boot.profile:

@@ -33,6 +33,7 @@ from orchestrator.catalog.words import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called, CallResults
+from orchestrator.profile.turns import TurnsBatch
 
 _PER_SECOND = 1_000_000_000
 """Units in a second of guest time: nanoseconds, and instructions under ``-icount shift=0``, which the TSC counts."""
@@ -76,6 +77,10 @@ _MOST_SINGLE = 8192
 """Most calls of a sample that are timed each alone, as in ``bench.c``."""
 _SINGLE_TOLL = 30
 """Instructions that the timing of each call takes besides the call, about."""
+MOST_TURNS = 50
+"""Most calls that each CPU makes in turns: those of eight CPUs, of 5000 instructions each, fit between two ticks."""
+_FEWER_TURNS = 5
+"""The first batch has a fifth of a sample's calls (``bench.c``): less it, the others are without their fixed cost."""
 _SHARE_OF_A_TICK = 0.6
 """Largest fraction of a tick's period that a batch fills; it begins shortly after a tick."""
 
@@ -85,6 +90,7 @@ _TIMED = re.compile(rf"{_ENTRY.pattern}(?: number={NUMBER})?")
 _EMPTY = re.compile(rf"empty tsc={NUMBER} ns={NUMBER}")
 _SAMPLE = re.compile(rf"sample {NUMBER} calls={NUMBER} batches={NUMBER} tsc={NUMBER} ns={NUMBER} disturbed={NUMBER}")
 _COSTS = re.compile(r"costs(?: \d{1,10}\*\d{1,5})+")
+_TURNS = re.compile(rf"turns calls={NUMBER} tsc={NUMBER} disturbed={NUMBER}")
 _CALLED = re.compile(
     rf"called calls={NUMBER} pid={NUMBER} result=({WORD})(?: number={NUMBER} arguments=({WORD}(?:,{WORD}){{5}}))?"
 )
@@ -280,6 +286,28 @@ class Calls:
         """
         wanted = Sampling(self.calls, min(self.calls, self.largest_batch), 1, self.calls, is_marked=True)
         return self._undisturbed(guest, wanted, time_limit)
+
+    def take_turns(
+        self, guest: Guest, *, cpus: int, repeats: int, time_limit: float
+    ) -> tuple[str, Sequence[TurnsBatch]]:
+        """A small batch and ``repeats`` others of processes on so many CPUs in turns; and the entry of their calls.
+
+        QEMU's plugin for several CPUs counts meanwhile.
+        """
+        calls = min(self.calls, MOST_TURNS)
+        options = {"-j": cpus, "-n": calls, "-r": repeats}
+        words = [word for option, value in options.items() for word in (option, str(value))]
+        first, *rest = _checked(guest, [*self.argv, *words], time_limit).splitlines() or [""]
+        entry, found = _TIMED.fullmatch(first), [match for line in rest if (match := _TURNS.fullmatch(line))]
+        batches = [TurnsBatch(*map(int, one.groups())) for one in found]
+        if (
+            entry is None
+            or [one.calls for one in batches] != [calls // _FEWER_TURNS, *[calls] * repeats]
+            or len(found) != len(rest)
+        ):
+            raise _unexpected([first, *rest])
+        self._check_number(int(entry[2]) if entry[2] else None)
+        return entry[1], batches
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample, in batches that fit between two timer ticks, or smaller ones on a busy host."""

@@ -190,7 +190,7 @@ class Proof:
     counted: Counted = Counted(0, None, 0, None)
     detour: str | None = None
     memory: tuple[int, int] | None = None
-    facts: Mapping[str, int | str] = field(default_factory=dict)
+    facts: Mapping[str, int | str | float] = field(default_factory=dict)
     extras: Sequence[Extra] = ()
     extra_sizes: Mapping[Extra, float] | None = None
     removed: Sequence[Extra] = ()

@@ -19,7 +19,7 @@ from orchestrator.artifacts.kernels import CODE_HINT, Kernel, ready_kernel
 from orchestrator.artifacts.machine_code import direct_calls, entry_places
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_list, capability_names
-from orchestrator.benchmarks.calls.call_programs import Calls
+from orchestrator.benchmarks.calls.call_programs import MOST_TURNS, Calls
 from orchestrator.benchmarks.calls.cell_work import GuestCache
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import (
@@ -397,11 +397,15 @@ class CallsKind(BenchmarkKind):
         return table.with_found(found)
 
     def boot_key(self, cell: CallCell) -> Hashable:
-        return cell.task.is_counted  # QEMU follows whole programs in another way
+        # QEMU follows whole programs, and several CPUs, in other ways.
+        return cell.task.is_counted, cell.takes_turns
 
     def describe(self, cell: CallCell) -> str:
         if cell.task.is_counted:
             return f"{cell.repeats} runs, counted by system call"
+        if cell.takes_turns:
+            calls = min(cell.task.calls, MOST_TURNS)
+            return f"{cell.repeats} x {calls} calls on each CPU in turns, entry {cell.task.entry}"
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
 
     def refused(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str | None]:
@@ -470,8 +474,7 @@ def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnte
 
 
 def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workload: Calls) -> Executed:
-    counter = ready.guest.machine.counter
-    if counter is not None and not counter.only_classes:
+    if ready.guest.machine.counts_code:
         return executed_here(ready, workload, cell.time_limit)
     plugin = session.artifacts.plugin or counting_plugin(session.context)
     machine = replace(ready.guest.machine, counter=CountingPlugin(plugin))

@@ -36,6 +36,7 @@ from orchestrator.benchmarks.calls.samples import (
     varying_figures,
 )
 from orchestrator.benchmarks.calls.table import CallCell
+from orchestrator.benchmarks.calls.turns import take_turns
 from orchestrator.catalog.probes import Extra, ProbeKind, is_recording
 from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS
@@ -283,6 +284,8 @@ def measure_call(
 
 
 def _measured(work: Work, events: Path | None) -> tuple[Figures, Proof]:
+    if work.cell.takes_turns:
+        return _in_turns(work, events)
     if work.kind.mechanism == "none":
         return _baseline(work)
     if work.counted is not None:
@@ -359,10 +362,26 @@ def _baseline(work: Work) -> tuple[Figures, Proof]:
             check_clocksource(work.ready.guest)
     else:
         figures = paired_figures([_timed(work) for _ in range(work.cell.repeats)], [], work.cell.clock)
+    return figures, replace(_untouched(work, figures.calls), timed_in=timed_in, counts=counts)
+
+
+def _untouched(work: Work, calls: int) -> Proof:
     guest, point = work.ready.guest, work.point
     seen = observe_program(guest, point) if isinstance(point, UserPoint) else observe(guest, point)
-    check_untouched(work.point, seen, "after the timed calls")
-    return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, counts=counts)
+    check_untouched(point, seen, "after the timed calls")
+    return Proof(point, seen, calls)
+
+
+def _in_turns(work: Work, events: Path | None) -> tuple[Figures, Proof]:
+    """Figures of calls on all CPUs in turns, with the lines that move between them among the facts."""
+    if work.kind.mechanism == "none":
+        measured, facts = take_turns(work)
+        return exact_baseline(measured), replace(_untouched(work, measured.calls), facts=facts)
+    with armed_probe(work) as armed:
+        measured, facts = take_turns(work)
+        armed.check_same("while the calls were counted")
+        proof = _proof(work, armed, events, NOT_COUNTED)
+        return exact_figures(measured), replace(proof, facts={**proof.facts, **facts})
 
 
 def _exact(work: Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:

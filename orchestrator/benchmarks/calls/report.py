@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from orchestrator.benchmarks.calls import layouts
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.parts_sheet import parts_sheet, shows_parts
+from orchestrator.benchmarks.calls.turns_sheet import shows_turns, turns_chart, turns_findings, turns_sheet
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.catalog.reference import ReferenceTable
@@ -37,7 +38,7 @@ from orchestrator.report.sheet import (
     unit_name,
 )
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.parameters import AT, CALL, CHANNEL, IMAGE, KERNEL_MODULES, POINTS, WORKLOAD
+from orchestrator.results.parameters import AT, CALL, CHANNEL, IMAGE, IN_TURNS, KERNEL_MODULES, POINTS, WORKLOAD
 
 
 def _decided(panel: Panel) -> dict[str, CellRecord]:
@@ -192,7 +193,7 @@ def _subtitle(panels: Sequence[Panel]) -> str:
 class CallsReport(TableReport):
     """A table for each kernel and handler; tables of one mail stand side by side."""
 
-    KEY_PARAMETERS = (CALL, WORKLOAD, AT, IMAGE, CHANNEL, KERNEL_MODULES)
+    KEY_PARAMETERS = (CALL, WORKLOAD, AT, IMAGE, CHANNEL, KERNEL_MODULES, IN_TURNS)
 
     def handles(self, benchmark: str) -> bool:
         return benchmark in benchmarks()
@@ -205,6 +206,8 @@ class CallsReport(TableReport):
     def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
         """Whether they differ only in the kernel, or are different tables of one document in the form of a mail."""
         # The cheapest test comes first: a run of 1000 points has half a million pairs of panels.
+        if shows_turns(panel):
+            return shows_turns(panels[0]) and _call_in_turns(panel) == _call_in_turns(panels[0])
         if not panel.references:
             return _differs_in_kernel_only(panel, panels) and all(map(_is_comparable, (panel, *panels)))
         if not all(_fits_mail(one) for one in (panel, *panels)):
@@ -213,6 +216,8 @@ class CallsReport(TableReport):
         return another and _shared(panel) == _shared(panels[0])
 
     def sheet(self, panels: Sequence[Panel]) -> Sheet:
+        if shows_turns(panels[0]):
+            return turns_sheet(panels)
         if _fits_mail(panels[0]):
             return layouts.mail_sheet(panels)
         if layouts.shows_one_liners(panels[0]) and _is_comparable(panels[0]):
@@ -227,6 +232,9 @@ class CallsReport(TableReport):
         return layouts.capability_sheet(panel) if layouts.shows_capabilities(panel) else layouts.list_sheet(panel)
 
     def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
+        if shows_turns(panels[0]):
+            yield from turns_findings(panels)
+            return
         if layouts.shows_capabilities(panels[0]):
             sentence = layouts.deviations(layouts.probed(panels[0]))
             if sentence is not None:
@@ -244,10 +252,17 @@ class CallsReport(TableReport):
             or not any(map(layouts.probed, panels))
         ):
             return {}
+        if shows_turns(panels[0]):
+            return {file_name(panels[:1]): turns_chart(panels)}
         if _fits_mail(panels[0]):
             return {file_name(panels): _mail_chart(panels)}
         names = [f"{file_name([panel])}-{panel.kernel}" if len(panels) > 1 else file_name(panels) for panel in panels]
         return {name: _list_chart(panel) for name, panel in zip(names, panels, strict=True)}
+
+
+def _call_in_turns(panel: Panel) -> tuple[object, ...]:
+    first = panel.first
+    return first.table, first.cpu, first.benchmark, first.metric, *values_of(first, CallsReport.KEY_PARAMETERS)
 
 
 def _fits_mail(panel: Panel) -> bool:

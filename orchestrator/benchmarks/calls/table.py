@@ -45,7 +45,7 @@ from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, 
 from orchestrator.probes.placement import ProbePlace, refusal_of
 from orchestrator.probes.point import Point
 from orchestrator.results.contract import MOST_COUNTED_RUNS, PER_CALL, PER_RUN, ReferenceValue
-from orchestrator.results.parameters import ARGUMENTS, AT, CALL, KERNEL_MODULES, ONE_LINER, POINTS, WORKLOAD
+from orchestrator.results.parameters import ARGUMENTS, AT, CALL, IN_TURNS, KERNEL_MODULES, ONE_LINER, POINTS, WORKLOAD
 
 _LONGEST_TEXT = 200
 _LARGEST_BUFFER = 65536
@@ -198,6 +198,11 @@ class CallsBenchmark(BenchmarkChoice):
     """The command that ``program`` runs in place of a ``file``, with the guest's shell: ``sort /etc/passwd | wc``."""
     libraries: Entries[Annotated[str, BeforeValidator(checked_library)]] | None = None
     """Shared libraries that a C file of ``workload`` is linked with; the table needs an ``image``."""
+    in_turns: bool = False
+    """Whether all CPUs make the calls, one after the other in turns, and the lines that move between them are counted.
+
+    Not of programs. A sample has at most 50 calls on each CPU.
+    """
     hits: Annotated[int, whole(1, 1_000_000)] = 1
     """How often one call, or one run of a program, enters the point."""
 
@@ -226,6 +231,7 @@ class CallsBenchmark(BenchmarkChoice):
             "libraries": self.name == "workload" and not self.is_program,
             "arguments": names_its_call or (self.is_program and self.run is None),
             "hits": not self.is_counted,
+            "in_turns": not self.is_program,
             "expect": not self.is_program,
             "calls": not self.is_program,
         }
@@ -308,6 +314,10 @@ class CallsTable(ProbedTable):
         return ("system-calls",) if self.benchmark.is_counted else super().profile_parts
 
     @property
+    def takes_turns(self) -> bool:
+        return self.benchmark.in_turns
+
+    @property
     def repeats(self) -> int:
         return self.benchmark.repeats or DEFAULT_REPEATS[self.clock]
 
@@ -358,6 +368,8 @@ class CallsTable(ProbedTable):
         yield from self._program_conflicts() if is_counted else self._scatter_conflicts()
         if self.are_counted:
             yield from self._counted_conflicts()
+        if self.takes_turns:
+            yield from self._turns_conflicts()
         needs_points = set(self.probes) != {BASELINE} if is_counted else self.benchmark.own is not None
         if needs_points and self.points is None:
             why = "" if is_counted else "with a workload of your own, "
@@ -397,6 +409,14 @@ class CallsTable(ProbedTable):
         if self.profile and scatters:
             why = f"{self._scattering}, so nothing could prove a profile"
             yield Problem(("profile",), f"found {', '.join(self.profile)}; {why}")
+
+    def _turns_conflicts(self) -> Iterator[Problem]:
+        if self.clock == "wall":
+            yield Problem(("clock",), "found wall; calls in turns are counted in instructions")
+        if self.are_counted:
+            yield Problem(("points",), "calls in turns are made at points that the experiment names")
+        if self.profile:
+            yield Problem(("profile",), "calls in turns have none; leave it out")
 
     def _file_conflicts(self) -> Iterator[Problem]:
         if self.benchmark.own is not None and self.benchmark.own.has_loader and self.image is None:
@@ -506,6 +526,7 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint, handler: Handler, 
         **table.guest_parameters,
         KERNEL_MODULES: phrase(", ".join(table.kernel_modules or ())) or None,
         **module_parameters(kind),
+        IN_TURNS: 1 if table.takes_turns else None,
         # A one-liner heads its column; its name in results ends with a digest.
         ONE_LINER: None if kind.one_liner is None else shortened(kind.one_liner),
     }
@@ -534,9 +555,15 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint, handler: Handler, 
         parameters={name: value for name, value in parameters.items() if value is not None},
         published=_published(table.reference, published_column(kind.name)),
         compared_with=() if probe == BASELINE or point.refusal is not None else (place.id(BASELINE, *here),),
-        counts_classes=table.clock != "wall" and not benchmark.is_program and place.machine.cpu in priced_cpus(),
+        counts_classes=_counts_classes(table, place.machine.cpu),
+        takes_turns=table.takes_turns,
         kernel_modules=table.kernel_modules or (),
     )
+
+
+def _counts_classes(table: CallsTable, cpu: str) -> bool:
+    is_timed = table.clock != "wall" and not table.benchmark.is_program and not table.takes_turns
+    return is_timed and cpu in priced_cpus()
 
 
 def _workload_name(benchmark: CallsBenchmark) -> str | None:

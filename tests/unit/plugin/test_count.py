@@ -44,6 +44,7 @@ def nested(depth: int, leaves: int) -> Iterator[str]:
 
 
 KEPT_APART = "kept-apart"
+OTHER_PLUGINS = ("cover.c", "cpus.c", "lines.c")
 
 
 @pytest.fixture(scope="module", params=["translated-anew", KEPT_APART])
@@ -52,7 +53,7 @@ def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     qemu: str = request.param
     program = tmp_path_factory.mktemp("count") / qemu
     images = data_dir("images")
-    parts = sorted(file for file in (images / "plugin").glob("*.c") if file.name != "cover.c")  # another plugin
+    parts = sorted(file for file in (images / "plugin").glob("*.c") if file.name not in OTHER_PLUGINS)
     sources = [Path(__file__).parent / "count_driver.c", *parts]
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin"]
     if qemu == KEPT_APART:

@@ -89,6 +89,7 @@ def test_defaults_are_written_out(load: Loader) -> None:
             "file": None,
             "run": None,
             "libraries": None,
+            "in_turns": False,
             "hits": 1,
         },
         "kernel_modules": None,
@@ -158,7 +159,7 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("machines.0.memory=256M,x", "machines.0.memory: found '256M,x'; expected a size"),
         ("probes=[kprobes]", "probes.0: found 'kprobes'; allowed: none, kprobe, "),
         ("probes=[kretprobes]", "probes.0: found 'kretprobes'; allowed: none, kprobe, "),
-        ("handlers=[records]", "handlers.0: found 'records'; allowed: noop, count, record"),
+        ("handlers=[records]", "handlers.0: found 'records'; allowed: noop, count, count-shared"),
         ("benchmark=gtodbench", "benchmark: found 'gtodbench'; expected a mapping; keys: name, calls, repeats"),
         ("benchmark.name=kpcash", "benchmark.name: found 'kpcash'; allowed: gtodbench"),
         ("benchmark.sizes=[1000]", "benchmark.sizes: benchmark 'gtodbench' does not have this key; leave it out"),
@@ -166,7 +167,7 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         (
             "benchmark.cals=1",
             "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, expect, file, "
-            "run, libraries, hits; did you mean 'calls'?",
+            "run, libraries, in_turns, hits; did you mean 'calls'?",
         ),
         ("benchmark.calls=1.5", "benchmark.calls: found '1.5'; expected a whole number from 1 to 1000000"),
         ("benchmark.calls=", "benchmark.calls: found nothing; expected a whole number"),

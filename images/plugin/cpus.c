@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// A plugin of QEMU's TCG that counts what each of several CPUs executes, and the lines of memory that move between them.
+//
+//   -plugin file=cpus.so,out=FILE
+//
+// It is for QEMU's single thread of several CPUs (thread=single) under -icount, which executes them in turns. A program
+// (images/guest/bench.c) says by marks (images/guest/region.h) what to count: the leader's REGION_ARM forgets everything
+// and follows all lines from then on, REGION_BEGIN and REGION_END bound what a CPU executes that counts, and the leader's
+// REGION_KEEP writes to FILE
+//
+//   cpus ALL LINES                             instructions of all CPUs between the leader's two, contended lines (lines.h)
+//   cpu NUMBER INSTRUCTIONS MOVED CONTENDED    of each CPU, between its two: lines that it got from others' caches, and
+//                                              accesses to contended lines
+//   moved ADDRESS COUNT                        of each instruction (its virtual address in hex) that got lines
+//   error REASON                               nothing follows that could be used
+//
+// Lines have 64 bytes. Only data are followed: code that is fetched is no access, and nor are the stack accesses of
+// exceptions, which QEMU does not show. Counting begins with the first REGION_ARM and stays: see count.c.
+#include "host.h"
+#include "lines.h"
+#include "qemu_plugin.h"
+#include "physical.h"
+#include "region.h"
+
+enum { MARK_SIZE = 8, TEXT = 96, PLACES = 1 << 12, PAGE = 4096 };
+
+struct cpu {
+	uint64_t instructions, moved;
+	bool is_open;
+};
+
+struct place {
+	uint64_t address, count;
+};
+
+EXPORTED int qemu_plugin_version = 1;
+
+static qemu_plugin_id_t self;
+static int output = -1;
+static struct cpu cpus[CPUS];
+static struct place places[PLACES];	// by their addresses; count 0 is free
+static uint64_t all;
+static unsigned int leader, open_cpus;
+static bool is_armed, follows, has_room, copies_data;
+
+static void translate_anew(void);
+
+static void put(const char *text, size_t size)
+{
+	while (size) {
+		long done = write(output, text, size);
+
+		if (done <= 0)
+			return;
+		text += done;
+		size -= (size_t)done;
+	}
+}
+
+static void put_line(const char *format, uint64_t one, uint64_t two, uint64_t three, uint64_t four)
+{
+	char line[TEXT];
+
+	put(line, (size_t)snprintf(line, sizeof(line), format, (unsigned long)one, (unsigned long)two, (unsigned long)three,
+				   (unsigned long)four));
+}
+
+static void keep(void)
+{
+	if (!has_room)
+		return put("error more lines than there is room for\n", 40);
+	put_line("cpus %lu %lu\n", all, contended_lines(), 0, 0);
+	for (unsigned int i = 0; i < CPUS; i++)
+		if (cpus[i].instructions)
+			put_line("cpu %lu %lu %lu %lu\n", i, cpus[i].instructions, cpus[i].moved, contended_accesses(i));
+	for (uint32_t i = 0; i < PLACES; i++)
+		if (places[i].count)
+			put_line("moved %lx %lu\n", places[i].address, places[i].count, 0, 0);
+}
+
+static void follow_anew(unsigned int vcpu)
+{
+	forget_lines();
+	for (int i = 0; i < CPUS; i++)
+		cpus[i] = (struct cpu){0};
+	for (uint32_t i = 0; i < PLACES; i++)
+		places[i].count = 0;
+	all = 0;
+	open_cpus = 0;
+	leader = vcpu;
+	follows = has_room = true;
+	if (!is_armed)
+		translate_anew();
+	is_armed = true;
+}
+
+static void pass_mark(unsigned int vcpu, void *mark)
+{
+	struct cpu *cpu = cpus + vcpu;
+
+	if (vcpu >= CPUS)
+		return;
+	// The marks of the others are among what the leader's clock counts.
+	all += vcpu != leader && cpus[leader].is_open;
+	switch ((long)mark) {
+	case REGION_ARM:
+		follow_anew(vcpu);
+		break;
+	case REGION_BEGIN:
+		if (follows && !cpu->is_open)
+			open_cpus++;
+		cpu->is_open = follows;
+		break;
+	case REGION_END:
+		if (cpu->is_open && !--open_cpus)
+			follows = false;
+		cpu->is_open = false;
+		break;
+	case REGION_KEEP:
+		if (is_armed && !follows)
+			keep();
+		break;
+	}
+}
+
+static void execute(unsigned int vcpu, void *data)
+{
+	(void)data;
+	if (vcpu >= CPUS)
+		return;
+	all += cpus[leader].is_open;
+	cpus[vcpu].instructions += cpus[vcpu].is_open;
+}
+
+static void note_moved(uint64_t address, uint64_t count)
+{
+	for (uint32_t at = (uint32_t)(address * 0x9e3779b97f4a7c15u >> 32) % PLACES, i = 0; i < PLACES; i++) {
+		struct place *place = places + (at + i) % PLACES;
+
+		if (place->count && place->address != address)
+			continue;
+		place->address = address;
+		place->count += count;
+		return;
+	}
+	has_room = false;
+}
+
+static void access_page(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, uint32_t size, uint64_t from)
+{
+	const bool is_open = cpus[vcpu].is_open;
+	uint64_t physical;
+	uint32_t moved;
+
+	if (!find_data(info, address, &physical))
+		return;
+	moved = access_lines(vcpu, physical, size, qemu_plugin_mem_is_store(info), is_open, &has_room);
+	if (!is_open || !moved)
+		return;
+	cpus[vcpu].moved += moved;
+	note_moved(from, moved);
+}
+
+static void access_memory(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *from)
+{
+	uint32_t size = 1u << qemu_plugin_mem_size_shift(info), left = PAGE - address % PAGE;
+
+	if (!follows || vcpu >= CPUS)
+		return;
+	access_page(vcpu, info, address, size < left ? size : left, (uint64_t)from);
+	if (size > left)
+		access_page(vcpu, info, address + left, size - left, (uint64_t)from);
+}
+
+static long mark_in(const struct qemu_plugin_insn *insn)
+{
+	uint32_t words[2];
+
+	if (qemu_plugin_insn_size(insn) != MARK_SIZE)
+		return 0;
+	if (copies_data)
+		qemu_plugin_insn_data_3(insn, words, sizeof(words));
+	else
+		memcpy(words, qemu_plugin_insn_data_1(insn), sizeof(words));
+	return words[0] == REGION_OPCODE && (words[1] & ~0xffu) == REGION_MAGIC ? words[1] & 0xff : 0;
+}
+
+static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	(void)id;
+	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		long mark = mark_in(insn);
+
+		if (mark) {
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, pass_mark, QEMU_PLUGIN_CB_NO_REGS, (void *)mark);
+		} else if (is_armed) {
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, execute, QEMU_PLUGIN_CB_NO_REGS, NULL);
+			qemu_plugin_register_vcpu_mem_cb(insn, access_memory, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
+							 (void *)qemu_plugin_insn_vaddr(insn));
+		}
+	}
+}
+
+static void look_at_translation_7(struct qemu_plugin_tb *tb, void *id)
+{
+	look_at_translation((qemu_plugin_id_t)(uintptr_t)id, tb);
+}
+
+static void start_again(qemu_plugin_id_t id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb_1(id, look_at_translation);
+}
+
+static void start_again_7(void *id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb_7(self, look_at_translation_7, id);
+}
+
+static void translate_anew(void)
+{
+	if (qemu_plugin_version >= 7)
+		qemu_plugin_reset_7(self, start_again_7, (void *)(uintptr_t)self);
+	else
+		qemu_plugin_reset_1(self, start_again);
+}
+
+// QEMU compares the version when it has loaded the file and before it calls any of it.
+static __attribute__((constructor)) void choose_version(void)
+{
+	if (qemu_plugin_scoreboard_new)
+		qemu_plugin_version = qemu_plugin_set_pc ? 7 : 2;
+}
+
+EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
+{
+	copies_data = info->version.cur >= 3;
+	for (int i = 0; i < argc; i++)
+		if (!strncmp(argv[i], "out=", 4))
+			output = open(argv[i] + 4, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+		else
+			return 1;
+	if (output < 0)
+		return 1;
+	self = id;
+	if (qemu_plugin_version >= 7)
+		start_again_7((void *)(uintptr_t)id);
+	else
+		start_again(id);
+	return 0;
+}

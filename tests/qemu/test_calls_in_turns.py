@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a counter of all CPUs move between them with every call, and one of each CPU never, in every guest alike?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiment_boot import artifacts_of, boot_of_calls, measured_call
+
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.paths import cache_dir
+from orchestrator.results.parameters import CONTENDED, CONTENDED_LINES, MOVED, MOVED_BY, ON_EACH_CPU
+from orchestrator.run.boot import ready_guest
+
+KERNEL, CPUS = "debian-amd64@7.3", 4
+pytestmark = [
+    pytest.mark.qemu,
+    pytest.mark.kernels(KERNEL),
+    pytest.mark.nightly("boots two guests of four CPUs: half a minute"),
+]
+
+
+def test_two_guests_count_the_same_on_four_cpus(tmp_path: Path) -> None:
+    context = BuildContext(Cache(cache_dir()))
+    benchmark: dict[str, Any] = {"name": "syscall", "call": "prctl", "arguments": [3], "in_turns": True, "repeats": 2}
+    boot = boot_of_calls(
+        kernels=[KERNEL],
+        machines=[{"cpu": "core-i7-1165g7", "smp": CPUS}],
+        probes=["none", "bpf-fentry"],
+        handlers=["count", "count-shared"],
+        benchmark=benchmark,
+    )
+    artifacts = artifacts_of(context, boot)
+    found = []
+    for name in ("one", "other"):
+        with ready_guest(context, artifacts, tmp_path, name) as ready:
+            records = [measured_call(ready, cell) for cell in boot.cells]
+        found.append([(one.value, one.samples, one.parameters) for one in records])
+    assert found[0] == found[1]
+    plain, own, _, shared = records
+    assert len((ON_EACH_CPU.of(own) or "").split(", ")) == CPUS
+    assert plain.value is not None
+    assert own.value is not None
+    assert own.value > plain.value
+    assert [MOVED.of(one) for one in (plain, own, shared)] == [0, 0, 1]
+    # An atomic addition loads and stores.
+    assert (CONTENDED.of(shared), CONTENDED_LINES.of(shared)) == (2, 1)
+    assert (MOVED_BY.of(shared) or "").startswith("BPF program")
