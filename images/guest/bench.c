@@ -349,7 +349,9 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 }
 
 enum { MOST_CPUS = 16, LINE = 64, WARMING_TURNS = 20, SETTLING_TURNS = 100, FEWER_TURNS = 5, NO_MORE = -1 };
-enum { PR_SET_PDEATHSIG = 1, SIGKILL = 9 };
+// Far more turns than the others need when the first one has ended its batch.
+enum { LONG_WAIT = 100000 };
+enum { PR_SET_PDEATHSIG = 1, SIGKILL = 9, WNOHANG = 1 };
 
 // What the processes of several CPUs share, each in a line of its own.
 struct turn {
@@ -414,6 +416,16 @@ static void follow_leader(const struct bench *bench, unsigned int cpu)
 	}
 }
 
+// A process that fails says why, and never ends its batch.
+static void wait_for_follower(long cpu, long batch)
+{
+	for (long turn = 1; turns->ended[cpu].batch != batch; turn++) {
+		end_turn();
+		if (turn % LONG_WAIT == 0 && sys4(SYS_wait4, -1, NULL, WNOHANG, NULL) > 0)
+			fail("the process on another CPU has ended", "");
+	}
+}
+
 static uint64_t lead_batch(const struct bench *bench, long cpus, long calls)
 {
 	const long batch = turns->begun.batch + 1;
@@ -424,8 +436,7 @@ static uint64_t lead_batch(const struct bench *bench, long cpus, long calls)
 	turns->begun.batch = batch;
 	taken = count_turns(bench, calls);
 	for (long cpu = 1; cpu < cpus; cpu++)
-		while (turns->ended[cpu].batch != batch)
-			end_turn();
+		wait_for_follower(cpu, batch);
 	return taken;
 }
 
@@ -464,9 +475,14 @@ static void run_turns(const struct bench *bench, long cpus, long calls, long rep
 		fail("too many CPUs", "");
 	bench->check(bench->loop(WARM_UP_CALLS));
 	stay_on(0);
-	for (long cpu = 1; cpu < cpus; cpu++)
-		if (sys0(SYS_fork) == 0)
+	for (long cpu = 1; cpu < cpus; cpu++) {
+		long pid = sys0(SYS_fork);
+
+		if (pid == 0)
 			follow_leader(bench, (unsigned int)cpu);
+		if (pid < 0)
+			fail("cannot start a process for each CPU", "");
+	}
 	lead_batch(bench, cpus, calls);
 	run_batch(bench, cpus, calls / FEWER_TURNS);
 	for (long i = 0; i < repeats; i++)

@@ -113,5 +113,5 @@ def _by_call(region: TurnsRegion, small: TurnsRegion, calls: int, title: Callabl
         sum(moved) / all_calls,
         sum(contended) / all_calls,
         region.lines,
-        {name: lines / all_calls for name, lines in places.most_common() if lines},
+        {name: lines / all_calls for name, lines in sorted(places.items(), key=lambda one: (-one[1], one[0])) if lines},
     )

@@ -155,8 +155,8 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
     kind, arch = cell.task.kind, kernel.spec.arch
     yield from filter(None, [cell.task.refusal])
     yield from filter(None, [calls_unsupported_reason(kernel, cell)])
-    if cell.takes_turns and cell.smp > 1 and not _STARTED_TOGETHER.is_in(kernel.release):
-        yield "kernels like Linux 6.1 do not start a second CPU on the exact clock; Linux 7.3 does"
+    if cell.takes_turns and cell.smp > 1 and kernel.config.get(_STARTS_TOGETHER) != "y":
+        yield f"several CPUs on the exact clock need a kernel with {_STARTS_TOGETHER}, as x86_64 since Linux 6.5 has it"
     yield from _reasons_at_point(kernel, cell)
     if kind.functions and not fnmatchcase(probed_place(kernel, cell)[0], kind.functions):
         yield f"the lab attaches it to functions {kind.functions} alone: name one, with points: [FUNCTION]"
@@ -188,7 +188,7 @@ def _reasons_of_handler(kernel: Kernel, kind: ProbeKind, handler: Handler) -> It
     if handler == "stack" and in_detour and kernel.config.get("CONFIG_UNWINDER_ORC") == "y":
         yield "the kernel's unwinder (ORC) has no table of the detour that the handler is called from"
     if handler == "count-shared" and kind.mechanism != "none" and kind.program is None:
-        yield "only the lab's BPF programs count in a map that all CPUs share: they count for each CPU with count"
+        yield "only the lab's BPF programs count in a map that all CPUs share; take handler count"
     if handler == "count-shared" and kernel.spec.arch == "i386":
         yield "the kernel's compiler for i386 refuses the atomic addition to a map that all CPUs share"
     if kind.event == "graph" and handler == "count":
@@ -321,8 +321,8 @@ def _breakpoints(kind: ProbeKind) -> int:
     return kind.int3_per_hit or 0 if kind.template in ("kprobe", "kretprobe") and kind.mechanism == "int3" else 0
 
 
-_STARTED_TOGETHER = Change(release="6.5", commit="7e75178a0950")
-"""CPUs start in parallel. Before, the first one starts each: Linux 6.1 under QEMU's -icount waits for ever."""
+_STARTS_TOGETHER = "CONFIG_HOTPLUG_PARALLEL"
+"""CPUs start in parallel (7e75178a0950). Where the first one starts each, Linux 6.1 under -icount waits for ever."""
 _RETURN_HOOKS = Change(release="5.18", commit="54ecbe6f1ed5")
 
 
