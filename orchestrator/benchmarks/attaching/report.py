@@ -190,7 +190,7 @@ def _sentences(panel: Panel) -> Iterator[str]:
         "IPI round has each CPU do something, of which this guest has one."
     )
     if any(cell.value is not None for cell in panel.cells):
-        yield f"An exponent is of three numbers or more, from {_FEWEST} on. A hit counts, and is a mean of all hits of a call."
+        yield f"An exponent is of three numbers or more, from {_FEWEST} on. A hit is a mean of all of a call."
 
 
 def _growing(panel: Panel) -> Iterator[str]:
