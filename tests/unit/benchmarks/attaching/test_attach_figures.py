@@ -204,7 +204,7 @@ def test_costs_are_curves_over_the_number_of_functions() -> None:
         next(chart for name, chart in drawn.items() if name.endswith(end)) for end in ("once", "one")
     )
     attach, detach, memory = at_once.panes
-    assert [curve.name for curve in attach.curves] == ["kprobe.multi"]
+    assert [curve.name for curve in attach.curves] == ["kprobe.multi", "an fprobe"]
     assert attach.curves[0].points[-1] == (58_123, 5_812_300)
     assert detach.curves[0].points[0] == (1, 50)
     assert memory.curves[0].points[1] == (100, 6400)
