@@ -21,10 +21,10 @@ NO_SUCH_FUNCTION = {
     "fentry": "EINVAL",
     "ftrace": "EINVAL",
     "fprobe": "ENOENT",
-    "kprobe-multi": "KM",
-    "fentry-multi": "FM",
-    "fexit-multi": "XM",
-    "uprobe-multi": "UM",
+    "kprobe-multi": "ESRCH",
+    "fentry-multi": "EINVAL",
+    "fexit-multi": "EINVAL",
+    "uprobe-multi": "EINVAL",
 }
 """What Debian's 7.3 says where one function of twenty does not exist."""
 
