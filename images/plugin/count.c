@@ -44,6 +44,7 @@
 #include "records.h"
 #include "region.h"
 #include "stacks.h"
+#include "translations.h"
 
 enum { SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, BLOCK_SLOTS = 2 * BLOCKS, VCPUS = 256, LONGEST = 15 };
 enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, ADDRESS = 17, MARK_SIZE = 8, PAGE = 4096, LANDMARKS_SIZE = 1 << 22 };
@@ -77,8 +78,6 @@ struct passed {
 	const struct block *block;
 	uint32_t size, depth;
 };
-
-EXPORTED int qemu_plugin_version = 1;
 
 static struct instruction instructions[RECORDS];
 static uint32_t slots[SLOTS];			// one more than the index of the instruction; 0 is free
@@ -336,9 +335,6 @@ static void keep_classes(void)
 		put(line, (size_t)snprintf(line, sizeof(line), "class %lu %s\n", (unsigned long)region[i].executed, class_names[i]));
 	flush();
 }
-
-static qemu_plugin_id_t self;
-static void translate_anew(void);
 
 static void chain_translations(void)
 {
@@ -608,13 +604,12 @@ static void look_for_classes(struct qemu_plugin_tb *tb)
 	}
 }
 
-static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static void look_at_translation(struct qemu_plugin_tb *tb)
 {
 	static const struct instruction all_below;
 	struct instruction read = {0};
 	uint32_t index = RECORDS, size = 0;
 
-	(void)id;
 	if (classed)
 		return look_for_classes(tb);
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
@@ -640,36 +635,6 @@ static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	// Programs have more blocks than there is room for.
 	if (armed && index != RECORDS && (detailed || (stacked && !landmarked) || read.address >= together))
 		note_block(tb, &read, index, size);
-}
-
-static void look_at_translation_7(struct qemu_plugin_tb *tb, void *id)
-{
-	look_at_translation(*(const qemu_plugin_id_t *)id, tb);
-}
-
-static void start_again(qemu_plugin_id_t id)
-{
-	qemu_plugin_register_vcpu_tb_trans_cb_1(id, look_at_translation);
-}
-
-static void start_again_7(void *id)
-{
-	qemu_plugin_register_vcpu_tb_trans_cb_7(self, look_at_translation_7, id);
-}
-
-static void translate_anew(void)
-{
-	if (qemu_plugin_version >= 7)
-		qemu_plugin_reset_7(self, start_again_7, &self);
-	else
-		qemu_plugin_reset_1(self, start_again);
-}
-
-// QEMU compares the version when it has loaded the file and before it calls any of it.
-static __attribute__((constructor)) void choose_version(void)
-{
-	if (qemu_plugin_scoreboard_new)
-		qemu_plugin_version = qemu_plugin_set_pc ? 7 : 2;
 }
 
 static bool find_landmarks(const char *path)
@@ -710,15 +675,11 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 	if (output < 0 || (cached && !has_caches()) || (classed && (detailed || stacked)) || (ordered && landmarked))
 		return 1;
 	used = classed ? CLASSES : 0;
-	self = id;
 	// Whole systems, which have programs counted together, execute much.
 	apart = &qemu_loglevel && !detailed && !together;
 	copies_data = info->version.cur >= 3;
 	if (qemu_plugin_scoreboard_new)
 		board.score = qemu_plugin_scoreboard_new((RECORDS + 1) * sizeof(uint64_t));
-	if (qemu_plugin_version >= 7)
-		start_again_7(&self);
-	else
-		start_again(id);
+	look_at_translations(id, look_at_translation);
 	return 0;
 }

@@ -11,14 +11,13 @@
 // inline counters in memory of the plugin's, and those of 7.2 lose counts where CPUs have threads of their own.
 #include "host.h"
 #include "qemu_plugin.h"
+#include "translations.h"
 
 enum { RECORDS = 1 << 18, SLOTS = 2 * RECORDS, RANGES = 1024, HEX = 16 };
 
 struct executed {
 	uint64_t address, count;
 };
-
-EXPORTED int qemu_plugin_version = 1;
 
 static struct executed *table;
 static uint32_t slots[SLOTS], used;		// a slot is one more than the index in the table; 0 is free
@@ -57,9 +56,8 @@ static void count(unsigned int vcpu, void *executed)
 	__atomic_fetch_add(&((struct executed *)executed)->count, 1, __ATOMIC_RELAXED);
 }
 
-static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static void look_at_translation(struct qemu_plugin_tb *tb)
 {
-	(void)id;
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		struct executed *place;
@@ -73,18 +71,6 @@ static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		if (place)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, count, QEMU_PLUGIN_CB_NO_REGS, place);
 	}
-}
-
-static void look_at_translation_7(struct qemu_plugin_tb *tb, void *id)
-{
-	look_at_translation((qemu_plugin_id_t)(uintptr_t)id, tb);
-}
-
-// QEMU compares the version when it has loaded the file and before it calls any of it.
-static __attribute__((constructor)) void choose_version(void)
-{
-	if (qemu_plugin_scoreboard_new)
-		qemu_plugin_version = qemu_plugin_set_pc ? 7 : 2;
 }
 
 static bool add_range(const char *text)
@@ -118,9 +104,6 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 			return 1;
 	if (!table)
 		return 1;
-	if (qemu_plugin_version >= 7)
-		qemu_plugin_register_vcpu_tb_trans_cb_7(id, look_at_translation_7, (void *)(uintptr_t)id);
-	else
-		qemu_plugin_register_vcpu_tb_trans_cb_1(id, look_at_translation);
+	look_at_translations(id, look_at_translation);
 	return 0;
 }

@@ -21,6 +21,7 @@
 #include "qemu_plugin.h"
 #include "physical.h"
 #include "region.h"
+#include "translations.h"
 
 enum { MARK_SIZE = 8, TEXT = 96, PLACES = 1 << 12, PAGE = 4096 };
 
@@ -33,17 +34,12 @@ struct place {
 	uint64_t address, count;
 };
 
-EXPORTED int qemu_plugin_version = 1;
-
-static qemu_plugin_id_t self;
 static int output = -1;
 static struct cpu cpus[CPUS];
 static struct place places[PLACES];	// by their addresses; count 0 is free
 static uint64_t all;
 static unsigned int leader, open_cpus;
 static bool is_armed, follows, has_room, copies_data;
-
-static void translate_anew(void);
 
 static void put(const char *text, size_t size)
 {
@@ -185,9 +181,8 @@ static long mark_in(const struct qemu_plugin_insn *insn)
 	return words[0] == REGION_OPCODE && (words[1] & ~0xffu) == REGION_MAGIC ? words[1] & 0xff : 0;
 }
 
-static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static void look_at_translation(struct qemu_plugin_tb *tb)
 {
-	(void)id;
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		long mark = mark_in(insn);
@@ -202,36 +197,6 @@ static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	}
 }
 
-static void look_at_translation_7(struct qemu_plugin_tb *tb, void *id)
-{
-	look_at_translation((qemu_plugin_id_t)(uintptr_t)id, tb);
-}
-
-static void start_again(qemu_plugin_id_t id)
-{
-	qemu_plugin_register_vcpu_tb_trans_cb_1(id, look_at_translation);
-}
-
-static void start_again_7(void *id)
-{
-	qemu_plugin_register_vcpu_tb_trans_cb_7(self, look_at_translation_7, id);
-}
-
-static void translate_anew(void)
-{
-	if (qemu_plugin_version >= 7)
-		qemu_plugin_reset_7(self, start_again_7, (void *)(uintptr_t)self);
-	else
-		qemu_plugin_reset_1(self, start_again);
-}
-
-// QEMU compares the version when it has loaded the file and before it calls any of it.
-static __attribute__((constructor)) void choose_version(void)
-{
-	if (qemu_plugin_scoreboard_new)
-		qemu_plugin_version = qemu_plugin_set_pc ? 7 : 2;
-}
-
 EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
 	copies_data = info->version.cur >= 3;
@@ -242,10 +207,6 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 			return 1;
 	if (output < 0)
 		return 1;
-	self = id;
-	if (qemu_plugin_version >= 7)
-		start_again_7((void *)(uintptr_t)id);
-	else
-		start_again(id);
+	look_at_translations(id, look_at_translation);
 	return 0;
 }

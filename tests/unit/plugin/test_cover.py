@@ -25,7 +25,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The plugin as a program of this host's, in a QEMU of version 7.2."""
     program = tmp_path_factory.mktemp("cover") / "driver"
     images = data_dir("images")
-    sources = [Path(__file__).parent / "count_driver.c", images / "plugin" / "cover.c"]
+    parts = [images / "plugin" / name for name in ("cover.c", "translations.c")]
+    sources = [Path(__file__).parent / "count_driver.c", *parts]
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin", f"-I{images / 'plugin'}"]
     argv = ["gcc", *flags, f"-I{images / 'guest'}", "-o", str(program), *map(str, sources)]
     subprocess.run(argv, check=True, timeout=600)
