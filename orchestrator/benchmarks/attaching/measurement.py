@@ -57,8 +57,9 @@ def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, C
         }
         found[count] = Counted(works[0], works[1] if len(works) > 1 else None, facts)
     attached = [count for count, one in figures.by_count.items() if one.held is not None]
-    for fewer, more in pairwise(sorted(attached, key=lambda count: figures.by_count[count].wanted)):
-        before, now = (_by_function(counter, found[count].attach) for count in (fewer, more))
+    ascending = sorted(attached, key=lambda count: figures.by_count[count].wanted)
+    by_function = ((count, _by_function(counter, found[count].attach)) for count in ascending)
+    for (_, before), (more, now) in pairwise(by_function):
         if grows := growing(before, now):
             found[more] = replace(found[more], facts={**found[more].facts, parameters.GROWS: grows})
     return found
