@@ -39,12 +39,13 @@ STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold re
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact about the host; ``remedy`` says what to do, or is empty."""
+    """One fact about the host; ``remedy`` says what to do, or is empty; ``packages`` of Debian's are missing."""
 
     name: str
     status: Status
     text: str
     remedy: str = ""
+    packages: tuple[str, ...] = ()
 
 
 def render(findings: Sequence[Finding], console: Console) -> None:
@@ -59,11 +60,15 @@ def render(findings: Sequence[Finding], console: Console) -> None:
         console.print(line, soft_wrap=True)
         if finding.remedy:
             console.print(Text(" " * (width + 11) + f"→ {finding.remedy}"), soft_wrap=True)
-    start = f"as root: {INSTALL_COMMAND} "
-    packages = dict.fromkeys(it.remedy.removeprefix(start) for it in findings if it.remedy.startswith(start))
+    packages = dict.fromkeys(package for finding in findings for package in finding.packages)
     if packages:
         text = f"\nAll missing programs and files, as root: apt-get update && {INSTALL_COMMAND} {' '.join(packages)}"
         console.print(Text(text), soft_wrap=True)
+
+
+def _without(name: str, text: str, *packages: str) -> Finding:
+    """What is missing for want of packages."""
+    return Finding(name, Status.MISSING, text, f"as root: {INSTALL_COMMAND} {' '.join(packages)}", packages)
 
 
 def exit_status(findings: Sequence[Finding]) -> int:
@@ -122,8 +127,7 @@ def programs() -> Iterator[Finding]:
             continue
         name, location = Path(requirement.need).name, requirement.location()
         if location is None:
-            remedy = f"as root: {INSTALL_COMMAND} {requirement.package}"
-            yield Finding(name, Status.MISSING, f"not found; {requirement.why}", remedy)
+            yield _without(name, f"not found; {requirement.why}", requirement.package)
         elif requirement.need in ("gcc", "make"):
             yield Finding(name, Status.OK, _answer([str(location), "--version"]).partition("\n")[0] or str(location))
         else:
@@ -146,8 +150,7 @@ def qemu() -> Iterator[Finding]:
         yield Finding("firmware", Status.OK, ", ".join(FIRMWARE))
     else:
         text = f"no {' and no '.join(missing)} in QEMU's folders: {', '.join(map(str, folders)) or 'none'}"
-        packages = " ".join(FIRMWARE[name] for name in missing)
-        yield Finding("firmware", Status.MISSING, text, f"as root: {INSTALL_COMMAND} {packages}")
+        yield _without("firmware", text, *(FIRMWARE[name] for name in missing))
 
 
 def qemu_version(answer: str) -> Finding:

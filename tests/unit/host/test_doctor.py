@@ -153,9 +153,9 @@ def test_rendered_in_a_pipe_it_is_plain_and_unwrapped() -> None:
 
 
 def test_what_installs_all_packages_comes_last() -> None:
-    remedies = (f"as root: {INSTALL_COMMAND} {name}" for name in ("gcc", "make", "gcc"))
     console = Console(file=io.StringIO(), width=40)
-    render([Finding("one", Status.MISSING, "not found", remedy) for remedy in remedies], console)
+    found = [Finding("one", Status.MISSING, "not found", packages=(name,)) for name in ("gcc", "make", "gcc")]
+    render(found, console)
     assert isinstance(console.file, io.StringIO)
     last = console.file.getvalue().splitlines()[-1]
     assert last == f"All missing programs and files, as root: apt-get update && {INSTALL_COMMAND} gcc make"
