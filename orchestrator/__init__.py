@@ -1,4 +1,49 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A lab for the cost of kernel probes: boot, probe, measure, prove, tabulate."""
+"""A lab for the cost of kernel probes: boot, probe, measure, prove, tabulate.
+
+``Lab`` is what programs use (docs/library.md). Its parts are loaded when they are named: ``import orchestrator`` alone
+loads nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orchestrator.comparison.comparison import ComparedRuns as ComparedRuns
+    from orchestrator.errors import GuestError as GuestError
+    from orchestrator.errors import LabError as LabError
+    from orchestrator.errors import UsageError as UsageError
+    from orchestrator.experiment.experiment import Experiment as Experiment
+    from orchestrator.lab.lab import Lab as Lab
+    from orchestrator.lab.tested_guest import TestedGuest as TestedGuest
+    from orchestrator.results.contract import CellRecord as CellRecord
+    from orchestrator.results.runs import Run as Run
+    from orchestrator.run.runner import ProgressListener as ProgressListener
 
 __version__ = "0.2.0"
+
+_PLACES = {
+    "CellRecord": "results.contract",
+    "ComparedRuns": "comparison.comparison",
+    "Experiment": "experiment.experiment",
+    "GuestError": "errors",
+    "Lab": "lab.lab",
+    "LabError": "errors",
+    "ProgressListener": "run.runner",
+    "Run": "results.runs",
+    "TestedGuest": "lab.tested_guest",
+    "UsageError": "errors",
+}
+__all__ = list(_PLACES)
+
+
+if not TYPE_CHECKING:  # type checkers have the imports
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"module 'orchestrator' has no attribute '{name}'")
+        return getattr(import_module(f"orchestrator.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PLACES])

@@ -20,13 +20,11 @@ from orchestrator.artifacts.git_tree import GitTree, is_revision, revisions
 from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.own_kernel_build import TreeBuild, is_kernel_source
 from orchestrator.artifacts.sources import included, read_c_source
-from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernel_variants import joined, split
 from orchestrator.catalog.kernels import IMAGE
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import split_member
 from orchestrator.cli import options
-from orchestrator.cli.compared import RunCell, compared_kernels, compared_runs, difference_of, shown_ids
 from orchestrator.cli.measuring import Measurer
 from orchestrator.comparison.comparison import ComparedRuns, pairs_by_kernel
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
@@ -39,11 +37,11 @@ from orchestrator.experiment.experiment import (
     with_profile,
     with_symbols,
 )
-from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Plan, plan, select
 from orchestrator.experiment.source import read_source
 from orchestrator.files import sha256_of, write_whole
-from orchestrator.guest.machine import qemu_cpu_names, qemu_version
+from orchestrator.guest.machine import qemu_version
+from orchestrator.lab.stored import RunCell, compared_kernels, compared_runs, difference_of, shown_ids
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.profile.difference import with_code
 from orchestrator.report.history_sheets import bisection_json, bisection_sheet
@@ -90,7 +88,7 @@ class CommitRuns:
         experiment = with_symbols(self._experiment())
         heading = {"name": f"{experiment.name}{self.suffix}", "description": f"{commit.short} {commit.subject}"}
         named = replace(experiment, heading=experiment.heading.model_copy(update=heading))
-        found = self.measurer.resolve_points(named)
+        found = self.measurer.resolved(named)
         return found, plan(found)
 
     def run(self, commit: Commit, experiment: Experiment, planned: Plan) -> Run:
@@ -99,10 +97,10 @@ class CommitRuns:
         stored = _stored_run(self._measured().get(key, {}).get(commit.hash))
         if stored is not None:
             return stored
-        entry, record = self.measurer.run(lambda runner: runner.run(experiment, planned, None))
-        if all_ok(record):
-            self._remember({key: {commit.hash: entry.id}})
-        return Run(record, entry.directory)
+        run = self.measurer.measured(experiment, planned)
+        if all_ok(run.record):
+            self._remember({key: {commit.hash: run.record.run}})
+        return run
 
     def known(self, commit: Commit, asked: str) -> Run | str | None:
         """What ``remember`` noted of a commit, without building it; None if files outside the tree have changed."""
@@ -157,7 +155,7 @@ class CommitRuns:
             return found
 
         try:
-            experiment = load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names, place)
+            experiment = self.measurer.load(self.config, self.overrides, place)
         except ConfigError as error:
             raise self._with_user_paths(error) from None
         if moved:
@@ -237,12 +235,11 @@ class ExperimentRequest:
 
     def on_kernels(self, kernels: Sequence[str], adapted: Callable[[Experiment], Experiment]) -> Run:
         """Run the ``adapted`` experiment on kernels, given by names or paths."""
-        experiment = adapted(load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names))
-        wanted = self.measurer.resolve_points(on_kernels(experiment, kernels))
-        planned = select(plan(wanted), self.only)
-        entry, record = self.measurer.run(lambda runner: runner.run(wanted, planned, None))
-        print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
-        return Run(record, entry.directory)
+        experiment = adapted(self.measurer.load(self.config, self.overrides))
+        wanted = self.measurer.resolved(on_kernels(experiment, kernels))
+        run = self.measurer.measured(wanted, select(plan(wanted), self.only))
+        print(f"run {run.record.run}: {run.directory}", file=sys.stderr)
+        return run
 
     def at_commits(self, names: tuple[str, str], kconfig: Path | None, make: Sequence[str]) -> ComparedRuns:
         """Compare two commits, and measure each unless a run of it is stored; ``TreeBuild`` builds a kernel's tree.

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from orchestrator.artifacts.git_tree import is_revision
 from orchestrator.cli import options
-from orchestrator.cli.compared import compared_kernels, load_comparison
 from orchestrator.comparison.comparison import ComparedRuns
 from orchestrator.comparison.forms import (
     comparison_comment,
@@ -24,6 +23,7 @@ from orchestrator.comparison.forms import (
     render_comparison,
 )
 from orchestrator.errors import UsageError
+from orchestrator.lab.stored import compared_kernels, load_comparison
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 from orchestrator.report.html.frame import COMPARISON_PAGE, Page
@@ -120,12 +120,19 @@ def compare(
         _check_stored(given, {"--set, --kconfig and --make": overrides or kconfig or make, "--fleet": fleet})
         if kernels is None:
             compared = load_comparison(given or [LATEST], only or [])
+            _note_the_same(compared)
         else:
             compared = compared_kernels(find_run(given[0] if given else LATEST, lab_dir()), kernels, only or [])
     _print(compared, form, limit or None, out)
     # A cell that failed in both stored runs is no change, but one just measured is a failure.
     has_failed = config is not None and any(cell.status == "failed" for cell in compared.after.record.cells)
     raise typer.Exit(1 if compared.comparison.beyond or has_failed else 0)
+
+
+def _note_the_same(compared: ComparedRuns) -> None:
+    run, pairs = compared.after.record.run, [one.pair for one in compared.comparison.cells]
+    if compared.before.record.run == run and all(one.before and one.after and "->" not in one.title for one in pairs):
+        print(f"note: run {run} is compared with itself, so nothing can differ", file=sys.stderr)
 
 
 def _check_stored(names: Sequence[str], given: Mapping[str, object]) -> None:

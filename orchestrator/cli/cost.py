@@ -14,19 +14,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, find_revision
-from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.own_kernel_build import TreeBuild
-from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.probes import BASELINE, is_module_folder, is_one_liner, split_path
 from orchestrator.cli import in_the_tree, options
 from orchestrator.cli.commits import CommitRuns
-from orchestrator.cli.compared import compared_runs
 from orchestrator.cli.measuring import Measurer
-from orchestrator.cli.one_guest import known_cpu
-from orchestrator.comparison.comparison import CellPair, Comparison, compare
 from orchestrator.cost.costs import (
     Cost,
     cost_comment,
@@ -40,30 +34,24 @@ from orchestrator.cost.costs import (
 from orchestrator.cost.request import (
     DEFAULT_CPU,
     DEFAULT_KERNEL,
-    CallFinder,
     Calls,
     Line,
     allowed,
     check_names,
-    cost_kernel,
     experiment_text,
-    on_all,
 )
-from orchestrator.cost.subjects import Subject, subjects
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file import load_experiment
-from orchestrator.experiment.plan import check_budgets, plan
-from orchestrator.experiment.source import read_budgets, stored_budgets
+from orchestrator.experiment.source import read_budgets
 from orchestrator.files import ScratchFolder
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.lab.costs import cost_kernels, cost_lines, cost_name, judged
+from orchestrator.lab.stored import compared_runs
 from orchestrator.paths import cache_dir, lab_dir, user_path
 from orchestrator.plain_text import counted
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets
 from orchestrator.results.contract import all_ok
 from orchestrator.results.runs import Run, find_run
-from orchestrator.run.machines import check_possible
 
 CostForm = StrEnum("CostForm", "TABLE MARKDOWN JSON CSV VERISTAT GITHUB")
 _SYMBOLS = 8
@@ -131,20 +119,19 @@ def cost(
             raise UsageError(f"{option} and {excluded} exclude each other", hint="name one of them")
     if hits != 1 and workload is None:
         raise UsageError("is of calls of your own only", where="--hits", hint="name them: --workload FILE.c")
-    measurer = Measurer(jobs, offline=offline, verbose=verbose, fleet=fleet)
+    measurer = Measurer(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     measurer.check()
     given = Calls(call, None if workload is None else user_path(str(workload)), point, hits)
     of_tree = in_the_tree.tree_kernel(tree, on, "--kernels")
-    named = [of_tree or DEFAULT_KERNEL] if on is None else on.split(",")
-    kernels = list(dict.fromkeys(cost_kernel(name.strip()).argument for name in named if name.strip()))
-    if not kernels:
-        raise UsageError("names no kernel", where="--kernels", hint="for example --kernels 6.1,7.3")
-    check_possible(cost_kernel(kernels[0]), known_cpu(cpu), GuestDisks())
+    kernels = cost_kernels([of_tree or DEFAULT_KERNEL] if on is None else on.split(","), cpu)
     own = {} if budget is None else read_budgets(budget).plain()
     other = against if against is not None and _is_subject(against) else None
     with options.printed_steps(verbose=verbose):
-        lines, missed = _lines([*names, *([other] if other else [])], kernels, cpu, given, offline=offline)
+        context = options.open_context(offline=offline)
+        lines, missed = cost_lines(context, [*names, *([other] if other else [])], kernels, cpu, given)
         before: list[Line] = []
+    for one in missed:
+        options.say(f"not measured: {one}")
     if other is not None:
         before = [line for line in lines if line.subject.source == other]
         lines = [line for line in lines if line.subject.source != other]
@@ -153,18 +140,18 @@ def cost(
     growth = _GROWTH if against is not None and budget is None else {}
     budgets = {**growth, **own} if at_most is None else allowed([*lines, *before], at_most)
     check_names([*before, *lines])
-    text = experiment_text(_name(names), [*before, *lines], kernels, cpu, budgets)
+    text = experiment_text(cost_name(names), [*before, *lines], kernels, cpu, budgets)
     partners = [_partner(line, lines, before) for line in lines]
     if print_only:
         typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
         return
     with _written(text) as file:
-        experiment = _loaded(file)
+        experiment = _loaded(file, measurer)
         reference = None
         if against is not None and other is None:
             reference = _reference(against, file, names, measurer)
-        after = _measured(experiment, measurer)
-    changes = _judged(lines, partners, after) if reference is None else compared_runs(reference, after).comparison
+        after = measurer.measured(experiment, measurer.planned(experiment))
+    changes = judged(lines, partners, after) if reference is None else compared_runs(reference, after).comparison
     refused = [f"{pair.title}: {why}" for pair, why in changes.not_compared if pair.first.probe != BASELINE]
     if refused:
         raise UsageError(f"{counted(len(refused), 'cost')} cannot be compared", where="--against", detail=refused)
@@ -178,38 +165,6 @@ def _is_subject(text: str) -> bool:
     return user_path(text).is_file() or is_module_folder(user_path(text))
 
 
-def _lines(
-    names: Sequence[str], kernels: Sequence[str], cpu: str, given: Calls, *, offline: bool
-) -> tuple[list[Line], Sequence[UsageError]]:
-    """The lines, and why others are missing: no call reaches the subject on a kernel. Raises UsageError without any."""
-    context = options.open_context(offline=offline)
-    lines: list[Line] = []
-    missed: list[UsageError] = []
-    found: Sequence[Subject] = ()
-    for name in kernels:
-        finder = CallFinder(context, ready_kernel(context, cost_kernel(name)), cpu, given)
-        if not found:  # a source is compiled for the first kernel, to see where its programs are
-            named = (subject for text in names for subject in subjects(context, finder.kernel, text))
-            found = list({one.row: one for one in named}.values())
-        for subject in found:
-            try:
-                lines.append(finder.line(subject))
-            except UsageError as error:
-                where = f"{subject.title} on {finder.kernel.spec.name}"
-                missed.append(UsageError(f"{error.where}: {error.what}", where=where, hint=error.hint))
-    if not lines:
-        raise missed[0]
-    for one in missed:
-        options.say(f"not measured: {one}")
-    return on_all(lines), missed
-
-
-def _name(names: Sequence[str]) -> str:
-    first = names[0] if is_one_liner(names[0]) else split_path(names[0])[0]
-    first = re.sub(r"[^A-Za-z0-9]+", "-", Path(first).name.split(".")[0]).strip("-")
-    return f"cost-{first[:40] or 'hit'}"
-
-
 @contextmanager
 def _written(text: str) -> Iterator[Path]:
     with ScratchFolder("orchestrator-cost-") as folder:
@@ -218,19 +173,12 @@ def _written(text: str) -> Iterator[Path]:
         yield file
 
 
-def _loaded(file: Path) -> Experiment:
+def _loaded(file: Path, measurer: Measurer) -> Experiment:
     try:
-        return load_experiment(file, kinds(), [], qemu_cpu_names)
+        return measurer.load(file)
     except ConfigError as error:
         where = error.where.replace(str(file), "the experiment of --print")
         raise ConfigError(error.what, where=where, detail=error.detail, hint=error.hint) from None
-
-
-def _measured(experiment: Experiment, measurer: Measurer) -> Run:
-    planned = plan(experiment)
-    check_budgets(experiment, planned)
-    entry, record = measurer.run(lambda runner: runner.run(experiment, planned, None))
-    return Run(record, entry.directory)
 
 
 def _reference(against: str, file: Path, names: Sequence[str], measurer: Measurer) -> Run:
@@ -269,19 +217,6 @@ def _partner(line: Line, lines: Sequence[Line], before: Sequence[Line]) -> Line 
         hint = "name calls that hit both equally often: --call CALL, or --workload FILE.c"
         raise UsageError(f"{pair} are hit by different calls", hint=hint)
     return found
-
-
-def _judged(lines: Sequence[Line], partners: Sequence[Line | None], after: Run) -> Comparison:
-    """The costs beside their budgets, and each beside that of its partner."""
-    cells = after.record.cells
-
-    pairs = [
-        CellPair(next((one for one in cells if other and other.has(one) and one.kernel == cell.kernel), None), cell)
-        for line, other in zip(lines, partners, strict=True)
-        for cell in cells
-        if line.has(cell)
-    ]
-    return compare(pairs, stored_budgets(after.directory), cells, cells)
 
 
 def _print(

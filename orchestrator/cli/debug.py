@@ -13,10 +13,10 @@ import typer
 from orchestrator.benchmarks.calls.call_programs import calls_before_timed
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
-from orchestrator.cli.compared import find_cell
 from orchestrator.cli.measuring import outcome
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
+from orchestrator.lab.stored import find_cell
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.again import Again

@@ -23,6 +23,7 @@ from orchestrator.files import ScratchFolder
 from orchestrator.guest.channel import Stream, fetch_folder
 from orchestrator.guest.guest import Guest, Watch
 from orchestrator.guest.terminal import ESCAPE_KEY, Prepared, attend
+from orchestrator.lab.guests import log_folder
 from orchestrator.program import PROGRAM
 from orchestrator.run.guests import started
 
@@ -65,7 +66,7 @@ def shell(
         others = (kernel, tree, image, data, kernel_modules, cpu, module, param, set_values, fresh, core, gdb)
         if any(others) or (smp, memory) != (1, one_guest.USUAL_MIB):
             raise UsageError("--saved restores the machine as it was saved", hint="leave out the other options")
-        with options.printed_steps(verbose=verbose), one_guest.log_folder(console) as directory:
+        with options.printed_steps(verbose=verbose), log_folder(console) as directory:
             _reopen(saved, directory, expected)
         raise typer.Exit(0)
     wanted = one_guest.GuestModules(module or [], param or [], set_values or [])
@@ -81,7 +82,7 @@ def shell(
         context = options.open_context(offline=offline)
         machine = choice.machine(context)
         print(f"starting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
-        with one_guest.log_folder(console) as directory:
+        with log_folder(console) as directory:
 
             def start(terminal: str, watch: Watch) -> Guest:
                 def watch_core(guest: Guest) -> None:
@@ -315,7 +316,7 @@ def execute(
         context = options.open_context(offline=offline)
         machine = choice.machine(context)
         with (
-            one_guest.log_folder(console) as directory,
+            log_folder(console) as directory,
             started(context, machine, directory, fresh=fresh, watch=watch) as guest,
             one_guest.core_of(guest, core),
         ):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measure with the user's cache and store, and show a run's progress on stderr."""
+"""The lab of a command, which shows a run's progress on stderr."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -14,74 +14,42 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
 from orchestrator.errors import UsageError
-from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plan import Plan
-from orchestrator.fleet.target import quiet_logging, target
 from orchestrator.guest.guest import Guest, State
-from orchestrator.paths import cache_dir, lab_dir
+from orchestrator.lab.lab import Lab
 from orchestrator.plain_text import counted, plain_line, plain_text
 from orchestrator.report.sheet import figure, shared_key
-from orchestrator.results.contract import CellRecord, RunRecord
-from orchestrator.results.store import RunEntry, Store
-from orchestrator.run.runner import ExecutorMaker, ProgressListener, Runner, TimeLeft, local_executor, resolve_in_guests
+from orchestrator.results.contract import CellRecord
+from orchestrator.run.runner import ProgressListener, TimeLeft
 from orchestrator.steps import running_steps
 
 
 @dataclass(frozen=True)
-class Measurer:
-    """Runs experiments; the fields are options of ``orchestrator run``. ``jobs`` is None without ``--jobs``."""
+class Measurer(Lab):
+    """The lab of a command: its progress is on stderr, each step too if ``verbose``."""
 
-    jobs: int | None = None
-    events: bool = False
-    fresh: bool = False
-    offline: bool = False
     verbose: bool = False
-    fleet: str | None = None
 
     def check(self) -> None:
         """Raise UsageError for conflicting options, HostError for a fleet that does not answer."""
-        if self.fleet is None:
-            return
-        if self.jobs is not None:
+        if self.fleet is not None and self.jobs is not None:
             hint = "leave --jobs out: `fleet up` and `fleet worker` take --guests"
             raise UsageError("a fleet's workers decide how many guests they run", where="--jobs", hint=hint)
-        target(self.fleet)
-
-    def resolve_points(self, experiment: Experiment) -> Experiment:
-        """The experiment with the points that a guest has to find."""
-        with self._watched() as (context, _):
-            return resolve_in_guests(context, experiment, kinds())
-
-    def run(self, work: Callable[[Runner], RunEntry]) -> tuple[RunEntry, RunRecord]:
-        """Do ``work`` with a runner, and return the run with its record."""
-        with self._watched() as (context, watching), Store.open(lab_dir()) as store:
-            entry = work(Runner(context, store, watching, kinds(), self._executor(), self.events, self.fresh))
-            return entry, store.load_run(entry.id)
-
-    def _executor(self) -> ExecutorMaker:
-        if self.fleet is None:
-            return local_executor(self.jobs or 1)
-        from orchestrator.fleet.executor import fleet_executor  # loads Dask, of the extra "fleet"
-
-        found = target(self.fleet)
-        quiet_logging()
-        return lambda context, watching: fleet_executor(found.address, found.key, kinds(), context, watching)
+        super().check()
 
     @contextmanager
-    def _watched(self) -> Iterator[tuple[BuildContext, ProgressListener]]:
+    def watched(self) -> Iterator[ProgressListener]:
         with listener(sys.stderr) as watching, options.printed_steps(verbose=self.verbose):
-            yield BuildContext(Cache(cache_dir()), self.offline, watching.say, watching.warn), watching
+            yield watching
 
 
 _MOST_DETAILS = 8
 """Lines below the bar, of guests or workers."""
 
 
-class _Listening:
+class _Listening(ProgressListener):
     """Formats the outcomes of cells, and repeats neither a reason, which later cells refer to, nor a warning."""
 
     def __init__(self) -> None:
@@ -125,12 +93,6 @@ class _Lines(_Listening):
     def warn(self, text: str) -> None:
         if self._is_new(text):
             self.say(text)
-
-    def guest_starts(self, guest: Guest) -> None:
-        del guest
-
-    def cell_begins(self, cell_id: str) -> None:
-        del cell_id
 
     def cell_ends(self, record: CellRecord) -> None:
         self._done += 1

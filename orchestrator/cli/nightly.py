@@ -17,15 +17,13 @@ from pydantic import TypeAdapter
 
 from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.cli import options
-from orchestrator.cli.compared import load_comparison
 from orchestrator.cli.measuring import Measurer
 from orchestrator.cli.options import check_writable
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file import load_experiment
-from orchestrator.experiment.plan import Plan, check_budgets, plan
+from orchestrator.experiment.plan import Plan
 from orchestrator.files import write_whole
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.lab.stored import load_comparison
 from orchestrator.nightly import (
     NightlyMarker,
     NightlyResult,
@@ -52,9 +50,8 @@ from orchestrator.run.runner import Runner, check_resumable
 
 def nightly_run(experiment: Experiment, measurer: Measurer, marker: NightlyMarker) -> Run:
     """Resume an interrupted nightly run, or start one. Raises LabError if nothing can be measured."""
-    found = measurer.resolve_points(experiment)
-    planned = plan(found)
-    check_budgets(found, planned)
+    found = measurer.resolved(experiment)
+    planned = measurer.planned(found)
 
     def work(runner: Runner) -> RunEntry:
         for interrupted in marker.runs(runner.store, experiment.name, [cell.id for cell in planned.cells]):
@@ -64,8 +61,7 @@ def nightly_run(experiment: Experiment, measurer: Measurer, marker: NightlyMarke
         marker.begin()
         return runner.run(found, planned, None)
 
-    entry, record = measurer.run(work)
-    return Run(record, entry.directory)
+    return measurer.with_runner(work)
 
 
 def _resumed(runner: Runner, interrupted: RunEntry, experiment: Experiment, planned: Plan) -> RunEntry | None:
@@ -170,11 +166,11 @@ def nightly(
     report = NightlyReport(mail, junit, Webhook(webhook) if webhook else None)
     report.check()
     file = config or data_dir("configs") / "nightly.yaml"
+    measurer = Measurer(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     with _reporting_unmeasured(report, file.stem):
-        experiment = load_experiment(file, kinds(), overrides or [], qemu_cpu_names)
+        experiment = measurer.load(file, overrides or [])
     with nightly_lock(lab_dir(), experiment.name) as marker:
         with _reporting_unmeasured(report, experiment.name):
-            measurer = Measurer(jobs, offline=offline, verbose=verbose, fleet=fleet)
             measurer.check()
             run = nightly_run(experiment, measurer, marker)
         try:

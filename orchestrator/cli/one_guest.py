@@ -6,8 +6,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -17,13 +15,10 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import templates
 from orchestrator.artifacts.modules import Module, check_parameter_names, takes_values, user_modules
-from orchestrator.catalog.cpus import CpuModel, cpus
-from orchestrator.catalog.cpus import cpu as cpu_model
 from orchestrator.catalog.data import similar_file, unknown
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -32,14 +27,14 @@ from orchestrator.cli import options
 from orchestrator.errors import GuestError, GuestOops, GuestPanic, UsageError
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import Login, Machine, qemu_cpu_names
+from orchestrator.guest.machine import Login, Machine
+from orchestrator.lab.guests import guest_options
 from orchestrator.paths import user_path
 from orchestrator.plain_text import GUEST_SIZES, guest_mib
 from orchestrator.probes.loading import WATCHED, load
 from orchestrator.program import PROGRAM
 from orchestrator.run.debugging import Debugging, check_gdb
-from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
-from orchestrator.steps import LOG_NAME, step_log
+from orchestrator.run.machines import known_cpu, usual_kernel
 
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
@@ -262,13 +257,6 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Boot the guest, even if a 
 ConsoleLog = Annotated[Path | None, typer.Option(help="Keep the guest's console log and the step log in this folder.")]
 
 
-def known_cpu(name: str) -> CpuModel:
-    """The CPU model of the catalogue, or QEMU's. Raises UsageError for an unknown one."""
-    if name not in cpus() and name not in qemu_cpu_names():
-        raise UsageError(unknown("CPU", name, cpus()), hint="or a CPU model of QEMU: qemu-system-x86_64 -cpu help")
-    return cpu_model(name)
-
-
 @dataclass(frozen=True)
 class GuestChoice:
     """A guest chosen on the command line; ``user`` and ``password_file`` are for the console of an image.
@@ -294,19 +282,19 @@ class GuestChoice:
 
     def machine(self, context: BuildContext) -> Machine:
         """Fetch and build the machine and its modules. Raises UsageError, HostError, BuildError."""
-        wanted = self._wanted()
+        self._check()
         spec = self._spec()
         if self.gdb:
             check_gdb()
-        name = usual_cpu(spec) if self.cpu is None else self.cpu
-        check_possible(spec, known_cpu(name), wanted)
+        if self.cpu is not None:
+            known_cpu(self.cpu)
         self.modules.check()
-        if self.accel is Accel.INSTRUCTIONS and self.smp != 1:
-            raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or use --accel tcg")
-        timing = timing_named(self.accel.value)
+        wanted = {"cpu": self.cpu, "smp": self.smp, "memory": self.memory, "timing": self.accel.value}
+        disks = {"image": self.image, "data": self.data, "kernel_modules": self.kernel_modules}
+        options = guest_options({"kernel": spec.argument, "channel": self.channel.value, **wanted, **disks})
         kernel = ready_kernel(context, spec)
         self.modules.build(context, kernel)
-        return machine_for(context, kernel, Hardware(cpu_model(name), self.smp, self.memory, timing), wanted)
+        return options.machine(context, kernel, Login(self.user, self._password()))
 
     def prepare(self, guest: Guest, time_limit: float = LOADING_LIMIT) -> None:
         """Set the guest's expected reports, and load the modules as ``GuestModules.load`` does."""
@@ -327,7 +315,7 @@ class GuestChoice:
     def _spec(self) -> KernelSpec:
         return kernel_spec(usual_kernel(self.image) if self.kernel is None else self.kernel)
 
-    def _wanted(self) -> GuestDisks:
+    def _check(self) -> None:
         for folder in self.data:
             if not folder.is_dir():
                 raise _no_data(folder)
@@ -338,8 +326,7 @@ class GuestChoice:
                 f"--user and --password-file are for a login on the console; over {self.channel} all runs as root",
                 hint="--channel serial",
             )
-        login = Login(self.user, self._password())
-        return GuestDisks(self.image, self.channel.value, tuple(self.data), self.kernel_modules, login)
+        self._password()
 
     def _password(self) -> str | None:
         if self.password_file is None:
@@ -425,23 +412,3 @@ def with_kernel_reports(error: GuestError, guest: Guest) -> GuestError:
         return trouble
     error.detail = (*error.detail, trouble.what, *trouble.detail)
     return error
-
-
-@contextmanager
-def log_folder(wanted: Path | None) -> Iterator[Path]:
-    """The folder for the console log and the step log, which is open in the context.
-
-    Without ``--console`` it is a temporary folder, kept only if an error names a file in it.
-    """
-    directory = wanted or Path(tempfile.mkdtemp(prefix="orchestrator-"))
-    directory.mkdir(parents=True, exist_ok=True)
-    keep = wanted is not None
-    try:
-        with step_log(directory / LOG_NAME):
-            yield directory
-    except GuestError as error:
-        keep = keep or error.where.startswith(str(directory))
-        raise
-    finally:
-        if not keep:
-            shutil.rmtree(directory, ignore_errors=True)

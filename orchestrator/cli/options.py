@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -25,7 +25,8 @@ from orchestrator.report.html.frame import Page, page_folder, write_page
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets, render_sheets
 from orchestrator.results.history import metrics as known_metrics
-from orchestrator.results.store import FILE_NAME, Store
+from orchestrator.results.runs import opened_store as opened_store
+from orchestrator.results.store import Store
 from orchestrator.steps import step_echo
 
 T = TypeVar("T")
@@ -63,20 +64,10 @@ cost_tables = _words("catalog.cost_table:priced_cpus", lambda known: known())
 templates = _words("artifacts.module_source:templates")
 cache_kinds = _words("artifacts.cache_entries:Kind", iter)
 fleets = _words("fleet.state:known_fleets")
-lists = _words("cli.listing:all_lists")
+lists = _words("lab.listing:all_lists")
 runs = _stored(lambda store: ["latest", *store.baselines(), *(entry.id for entry in store.runs())])
 baselines = _stored(lambda store: store.baselines())
 metrics = _stored(known_metrics)
-
-
-@contextlib.contextmanager
-def opened_store() -> Iterator[Store | None]:
-    """The lab's store, or None before the first run: a command that only reads does not create it."""
-    if not (lab_dir() / FILE_NAME).exists():
-        yield None
-        return
-    with Store.open(lab_dir()) as store:
-        yield store
 
 
 def no_run_yet() -> UsageError:

@@ -7,28 +7,22 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
-from orchestrator.artifacts.kernels import CODE_HINT, Kernel, ready_kernel
-from orchestrator.artifacts.module_source import render
-from orchestrator.artifacts.modules import build_modules
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import one_guest, options
 from orchestrator.cli.commits import ExperimentRequest, profiled_on_kernels
-from orchestrator.cli.compared import RunCell, cells_of_run, difference_of, find_named, stored_pairs
 from orchestrator.cli.measuring import Measurer, outcome
-from orchestrator.errors import BuildError, ConfigError, HostError, LabError, UsageError
+from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.experiment.file import load_experiment
-from orchestrator.files import ScratchFolder
 from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.lab.disassembly import disassembly
+from orchestrator.lab.stored import RunCell, cells_of_run, difference_of, find_named, shown_ids, stored_pairs
 from orchestrator.paths import lab_dir
-from orchestrator.probes.placement import FunctionPlaces, answered, places_of
-from orchestrator.probes.point import wrong_point_reason
 from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
 from orchestrator.profile.lines import (
     Sources,
@@ -39,7 +33,6 @@ from orchestrator.profile.lines import (
     stored_sources,
     with_lines,
 )
-from orchestrator.profile.probe_places import Disassembly
 from orchestrator.program import PROGRAM
 from orchestrator.report import profile_sheets
 from orchestrator.report.callgrind import callgrind_text
@@ -55,7 +48,6 @@ from orchestrator.results.stored_profile import (
     call_tree,
     difference,
 )
-from orchestrator.run.guests import started
 
 _Content = Callable[[RunCell], str | bytes]
 """What is written to a file about a cell."""
@@ -165,12 +157,18 @@ def profile(
     options.check_one({"--lines": lines, "--annotate": annotate is not None})
     missing: Sequence[CellRecord] = ()
     if config is None:
-        pairs = stored_pairs(first, other)
+        pairs, left_out = stored_pairs(first, other)
+        if left_out:
+            print(f"not compared, without a profile in both runs: {', '.join(shown_ids(left_out))}", file=sys.stderr)
     else:
         measurer = Measurer(offline=offline, verbose=verbose)
         request = ExperimentRequest(config, measurer, overrides or (), only or ())
         pairs, missing = profiled_on_kernels(request, (first, other))
     _print_differences(pairs, form, limit or None, annotate, context if lines else None)
+    _end(pairs, missing)
+
+
+def _end(pairs: Sequence[tuple[RunCell, RunCell]], missing: Sequence[CellRecord]) -> NoReturn:
     for cell in missing:
         print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
     if not pairs:
@@ -327,57 +325,7 @@ def disasm(
 
     The lab tries the probes in a guest of the kernel.
     """
-    symbol = function.partition("+")[0]
-    if symbol != function or not symbol:
-        hint = f"name {symbol}" if symbol else ""
-        raise UsageError(f"found '{function}'; expected a kernel function, such as vfs_read", hint=hint)
-    spec = kernel_spec(name)
     context = options.open_context(offline=offline)
     with options.printed_steps(verbose=verbose):
-        kernel = ready_kernel(context, spec)
-    code = _code(kernel, symbol)
-    places = places_of(code, kernel.config, symbol)
-    assert places is not None  # _code() has checked
-    found = Disassembly.of(spec.name, kernel.release, code, places)
-    if not no_guest:
-        try:
-            with options.printed_steps(verbose=verbose):
-                answers, guest = _answers(context, kernel, name, cpu, found.function)
-            found = replace(found, function=answers, source=f"Answered by a guest of this kernel on {guest}.")
-        except UsageError:
-            raise
-        except LabError as error:
-            found = replace(found, source=f"No guest has answered: {error.what}. ? is known only after a boot.")
+        found = disassembly(context, name, function, cpu, asks_guest=not no_guest)
     options.print_profiles("Disassembly", form, [found], lambda one: [one.sheet()], lambda one: one.json())
-
-
-def _answers(
-    context: BuildContext, kernel: Kernel, name: str, cpu: str | None, function: FunctionPlaces
-) -> tuple[FunctionPlaces, str]:
-    """The places with the answers of a guest, and the guest's CPU. Raises LabError."""
-    (module,) = build_modules(context, kernel, [render("places", {})])
-    if isinstance(module, BuildError):
-        raise module
-    choice = one_guest.GuestChoice(name, cpu, 1, one_guest.USUAL_MIB, one_guest.Accel.AUTO, one_guest.GuestModules())
-    machine = choice.machine(context)
-    with ScratchFolder("orchestrator-disasm-") as directory, started(context, machine, directory) as guest:
-        return answered(guest, module, function), machine.cpu.name
-
-
-def _code(kernel: Kernel, symbol: str) -> KernelCode:
-    """The code of a kernel with a function. Raises HostError without an image, UsageError for an unknown function."""
-    code = kernel.code
-    if code is None:
-        raise HostError(
-            f"the code of kernel {kernel.spec.name} is not available",
-            where=str(kernel.spec.tree or kernel.image),
-            hint=CODE_HINT,
-        )
-    reason = wrong_point_reason(code, symbol, None)
-    if reason is not None:
-        types = [one.type for one in code.named(symbol)]
-        hint = "" if types else "a module's function is not in the image"
-        if sum(one in FUNCTION_TYPES for one in types) > 1:
-            hint = "name a function whose name is unique in the kernel"
-        raise UsageError(f"kernel {kernel.spec.name}: {reason}", hint=hint)
-    return code

@@ -24,9 +24,8 @@ from orchestrator.cli.options import write_page_to
 from orchestrator.cli.report import Format, print_run
 from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile
-from orchestrator.experiment.file import load_experiment
-from orchestrator.experiment.plan import Plan, check_budgets, plan, select
-from orchestrator.guest.machine import Machine, Wiring, qemu_command, qemu_cpu_names
+from orchestrator.experiment.plan import Plan
+from orchestrator.guest.machine import Machine, Wiring, qemu_command
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
@@ -36,11 +35,10 @@ from orchestrator.report.html.run_page import run_page
 from orchestrator.report.kind import draw_charts
 from orchestrator.results.contract import all_ok, json_text
 from orchestrator.results.runs import Run, check_directory
-from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.boot import checked_cells
 from orchestrator.run.machines import machine_of, timing_of
 from orchestrator.run.plan_check import check_plan
-from orchestrator.run.runner import Runner, check_resumable, check_same_cells, resolve_from_cache
+from orchestrator.run.runner import resolve_from_cache
 
 
 def run(
@@ -90,7 +88,7 @@ def run(
     configs = [config for config, _ in files]
     _check_form(form, configs)
     # Check all files before the first one runs.
-    experiments = [load_experiment(config, kinds(), own, qemu_cpu_names) for config, own in files]
+    experiments = [Measurer().load(config, own) for config, own in files]
     if profile:
         without = [sentence for experiment in experiments for sentence in unprofiled(experiment, profile)]
         experiments = [with_profile(experiment, profile) for experiment in experiments]
@@ -99,13 +97,13 @@ def run(
     _check_names(configs, experiments)
     directories = _directories(out, experiments, resume=resume)
     cached = BuildContext(Cache(cache_dir()), offline=True)
-    measurer = Measurer(jobs, events, fresh, offline, verbose, fleet)
+    measurer = Measurer(jobs=jobs, events=events, fresh=fresh, offline=offline, verbose=verbose, fleet=fleet)
     if dry_run:
         experiments = [resolve_from_cache(cached, experiment, kinds()) for experiment in experiments]
     else:
         measurer.check()
-        experiments = [measurer.resolve_points(experiment) for experiment in experiments]
-    plans = [_planned(experiment, only or []) for experiment in experiments]
+        experiments = [measurer.resolved(experiment) for experiment in experiments]
+    plans = [measurer.planned(experiment, only or []) for experiment in experiments]
     unchecked = [] if resume else [_check(*both, cached) for both in zip(experiments, plans, strict=True)]
     if dry_run:
         for experiment, planned, kernels in zip_longest(experiments, plans, unchecked):
@@ -114,9 +112,8 @@ def run(
         return
     measured: list[Run] = []
     for experiment, planned, directory in zip(experiments, plans, directories, strict=True):
-        work = partial(_run_one, experiment=experiment, planned=planned, directory=directory, resume=resume)
-        entry, record = measurer.run(work)
-        measured.append(Run(record, entry.directory))
+        work = measurer.resumed if resume else measurer.measured
+        measured.append(work(experiment, planned, directory))
         _show(measured, len(configs), form, charts=experiment.charts, html=html)
     raise typer.Exit(0 if all(all_ok(one.record) for one in measured) else 1)
 
@@ -134,12 +131,6 @@ def _directories(out: Path | None, experiments: Sequence[Experiment], *, resume:
         if directory is not None and not resume:
             check_directory(directory)
     return directories
-
-
-def _planned(experiment: Experiment, only: Sequence[str]) -> Plan:
-    whole = plan(experiment)
-    check_budgets(experiment, whole)
-    return select(whole, only)
 
 
 def _check(experiment: Experiment, planned: Plan, cached: BuildContext) -> list[str]:
@@ -164,14 +155,6 @@ def _check_names(configs: Sequence[Path], experiments: Sequence[Experiment]) -> 
                 f"{other} and {config} are both named '{experiment.name}'",
                 hint="rename one of them, or run them one at a time",
             )
-
-
-def _run_one(
-    runner: Runner, experiment: Experiment, planned: Plan, directory: Path | None, *, resume: bool
-) -> RunEntry:
-    if resume:
-        return runner.resume(_unfinished(runner.store, experiment, directory), experiment, planned)
-    return runner.run(experiment, planned, directory)
 
 
 def _show(measured: Sequence[Run], count: int, form: Format, *, charts: bool, html: bool) -> None:
@@ -203,24 +186,6 @@ def _draw(run: Run) -> None:
     else:
         where = f"charts: {run.directory / 'charts'} ({counted(len(drawn), 'file')})"
         print(where if drawn else "these cells have no charts", file=sys.stderr)
-
-
-def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:
-    if directory is None:
-        entry = store.latest(experiment.name, unfinished=True)
-        if entry is None:
-            raise UsageError(
-                f"experiment '{experiment.name}' has no unfinished run", hint="leave out --resume to start one"
-            )
-    else:
-        entries = [e for e in store.runs() if e.directory.resolve() == directory.resolve()]
-        if not entries:
-            hint = f"leave out --resume to start one; see: {PROGRAM} list runs"
-            raise UsageError("this lab has no run in that directory", where=str(directory), hint=hint)
-        entry = entries[0]
-    check_resumable(entry, experiment, kinds())
-    check_same_cells(entry, store.unfinished_cells(entry.id), plan(experiment))
-    return entry
 
 
 def _print_unchecked(experiment: Experiment, kernels: Sequence[str]) -> None:

@@ -12,9 +12,9 @@ import typer
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
-from orchestrator.cli.compared import RunCell, find_cell
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
+from orchestrator.lab.stored import RunCell, find_cell
 from orchestrator.report import timeline as report
 from orchestrator.results.contract import PER_CALL
 from orchestrator.results.faults import storage_faults

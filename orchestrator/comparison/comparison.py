@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from orchestrator.comparison.verdicts import (
     Difference,
@@ -27,9 +27,13 @@ from orchestrator.program import command
 from orchestrator.results import parameters
 from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit, only
 from orchestrator.results.contract import MOST_COUNTED_RUNS, CellRecord
+from orchestrator.results.frame import frame
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _WORK = (
     parameters.CALL,
@@ -350,6 +354,18 @@ class ComparedRuns:
     comparison: Comparison
     origin: Sequence[OriginDifference] = ()
     again: Sequence[str] = ()
+
+    def to_frame(self) -> DataFrame:
+        """A row of pandas for each pair of cells. Raises HostError without pandas."""
+        rows = []
+        for one in self.comparison.cells:
+            cells = {"before": one.pair.before, "after": one.pair.after}
+            figures: dict[str, object] = {name: cell and cell.value for name, cell in cells.items()}
+            figures |= {"difference": one.value and one.value.value, "relative": one.value and one.value.relative}
+            figures["overhead_difference"] = one.overhead and one.overhead.value
+            words = {"cell": one.pair.title, "change": one.change, "unit": one.pair.first.unit}
+            rows.append({**words, **figures, "beyond": "; ".join(one.beyond), "reason": one.reason})
+        return frame(rows)
 
     def symbols(self, changes: Iterable[CellChange]) -> Mapping[str, ProfileDifference]:
         """The differences by symbol of changes whose cells both have profiles, by the titles of their pairs."""

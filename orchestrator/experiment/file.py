@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -29,7 +31,7 @@ from orchestrator.experiment.problems import (
     problems_of,
     shown,
 )
-from orchestrator.experiment.source import Data, KeyPath, read_source
+from orchestrator.experiment.source import MAX_BYTES, Data, KeyPath, parse, read_source
 from orchestrator.experiment.table import KindRegistry, TableKind, benchmark_keys
 from orchestrator.program import PROGRAM
 
@@ -217,11 +219,39 @@ def load_experiment(
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
     data = apply_overrides(source.data, overrides, origins)
     _make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, moved)
+    return _checked(data, origins, str(path), kinds, qemu_cpu_names)
+
+
+_BUILT = "the experiment"
+
+
+def built_experiment(
+    content: Mapping[str, Any], kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None = None
+) -> Experiment:
+    """An experiment of a program: ``content`` is what a file would have; relative paths are from the current folder.
+
+    The limits of a file are its limits. Raises ConfigError as ``load_experiment`` does.
+    """
+    try:
+        text = json.dumps(content, default=lambda path: str(Path(os.fspath(path)).absolute()))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"expected text, numbers, lists and mappings: {error}", where=_BUILT) from None
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=_BUILT)
+    source = parse(text, lambda line: _BUILT)
+    origins = Origins(dict.fromkeys(source.lines, _BUILT))
+    _make_absolute(source.data, origins, Path.cwd(), {key for kind in kinds for key in kind.paths}, str)
+    return _checked(source.data, origins, _BUILT, kinds, qemu_cpu_names)
+
+
+def _checked(
+    data: Data, origins: Origins, name: str, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None
+) -> Experiment:
     context = ValidationContext(qemu_cpu_names, kinds.benchmarks, kinds.rows)
-    checked = _Loader(kinds, context, origins, str(path)).load(data)
+    checked = _Loader(kinds, context, origins, name).load(data)
     if isinstance(checked, Experiment):
         return checked
-    raise config_error(list(dict.fromkeys(checked)), origins, str(path))
+    raise config_error(list(dict.fromkeys(checked)), origins, name)
 
 
 @dataclass(frozen=True)

@@ -4,40 +4,31 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shlex
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path, PurePath
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from orchestrator.artifacts.boot_files import GuestDisks, disk_drivers
+from orchestrator.artifacts.boot_files import disk_drivers
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.catalog.cpus import CpuModel, cpu
-from orchestrator.catalog.data import unknown
-from orchestrator.catalog.kernels import KernelSpec
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import GuestError, LabError, UsageError
-from orchestrator.experiment.cell import Machine as DescribedMachine
-from orchestrator.experiment.fields import ValidationContext
-from orchestrator.experiment.problems import problems_of
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest, State, Watch
 from orchestrator.guest.hub import Hub
-from orchestrator.guest.machine import ChannelKind, Machine, Timing, qemu_cpu_names
+from orchestrator.guest.machine import Machine
+from orchestrator.lab.guests import GUEST_ARGUMENTS, Expected, GuestOptions, guest_options
+from orchestrator.lab.tested_guest import TestedGuest
 from orchestrator.program import PROGRAM
 from orchestrator.pytest_plugin.coverage import Coverage, GuestCoverage
 from orchestrator.pytest_plugin.session import NO_CHOICES, OPTIONS, attempt, choose, merged, settings_given
-from orchestrator.pytest_plugin.tested_guest import TestedGuest
 from orchestrator.run.guests import started, unwatched
-from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
 
 _SHARED_MAX = 4
 """Guests kept for further tests; each holds its memory on the host while it idles."""
@@ -133,46 +124,6 @@ def _is_sound(guest: Guest) -> bool:
         return False
 
 
-Expected = Sequence[re.Pattern[str]]
-"""Patterns of what the kernel of a test's guest may report."""
-
-_TIMINGS = ("auto", *get_args(Timing))
-
-
-@dataclass(frozen=True)
-class GuestOptions:
-    """The guest that a test needs. ``memory`` is in MiB here."""
-
-    kernel: KernelSpec
-    """The kernel, by its name or the path of a build tree of your own; for a 64-bit image ``debian-amd64``."""
-    cpu: CpuModel
-    """The CPU model; by default ``pentium4``, and ``xeon-e5410`` for a 64-bit kernel."""
-    smp: int
-    """Virtual CPUs, 1 to 16. The timing ``instructions`` needs 1."""
-    memory: int
-    """The guest's memory, ``64M`` to ``4G``; a number alone is in MiB."""
-    timing: str
-    """``instructions`` for the exact clock; ``kvm`` or ``tcg`` for a plain one; ``auto``: KVM where it is fast."""
-    image: str | None
-    """A Debian on a disk: an image of ``./lab build images``, or the path of a recipe or a disk of your own."""
-    channel: ChannelKind
-    """How commands get in: ``framed``, the lab's own agent; ``ssh`` or ``serial``, which need an image."""
-    data: tuple[Path, ...]
-    """Folders of the host that are at ``/data/NAME`` in the guest, to be read. A list is one value."""
-    kernel_modules: bool
-    """Whether the kernel's own modules are in the guest, for ``modprobe``."""
-    fresh: bool
-    """Whether the guest is always booted, and never restored."""
-    allow_oops: Expected
-    """What the kernel may report: a regular expression or a list of them, as in the mark ``allow_oops``."""
-
-    def machine(self, context: BuildContext, kernel: Kernel) -> Machine:
-        """The machine to boot, its parts fetched and built. Raises HostError if the host lacks something."""
-        hardware = Hardware(self.cpu, self.smp, self.memory, timing_named(self.timing))
-        disks = GuestDisks(self.image, self.channel, self.data, self.kernel_modules)
-        return machine_for(context, kernel, hardware, disks)
-
-
 def read_marks(settings: Mapping[str, Any], marks: Sequence[pytest.Mark], chosen: Mapping[str, Any]) -> GuestOptions:
     """The options in a test's ``guest`` marks, nearest first, which override the session's ``settings``.
 
@@ -198,86 +149,11 @@ def read_expected_reports(marks: Sequence[pytest.Mark]) -> Expected:
 
 
 def checked(arguments: Mapping[str, Any]) -> GuestOptions:
-    """The options in the arguments of marks. Raises UsageError for unknown names or values."""
-    _check_names(arguments)
-    image = arguments.get("image")
-    if image is not None and not isinstance(image, str):
-        raise UsageError(f"image: found {image!r}; expected an image's name, or a path")
-    if not isinstance(arguments.get("kernel") or "", str | PurePath):
-        raise UsageError(f"kernel: found {arguments['kernel']!r}; expected a kernel's name, or a path, as text")
-    kernel, timing = str(arguments.get("kernel") or usual_kernel(image)), str(arguments.get("timing", "auto"))
-    channel = arguments.get("channel", "framed")
-    fresh, kernel_modules = _switch(arguments, "fresh"), _switch(arguments, "kernel_modules")
-    spec = kernel_spec(kernel)
-    if timing not in _TIMINGS:
-        raise UsageError(unknown("timing", timing, _TIMINGS))
-    machine = _machine(arguments, spec)
-    if timing == "instructions" and machine.smp != 1:
-        raise UsageError(f"smp: found {machine.smp}; timing 'instructions' needs 1: QEMU counts on one CPU only")
-    if channel not in get_args(ChannelKind):
-        raise UsageError(unknown("channel", str(channel), get_args(ChannelKind)))
-    data = _folders(arguments.get("data", ()))
-    check_possible(spec, cpu(machine.cpu), GuestDisks(image, channel))
-    return GuestOptions(
-        spec,
-        cpu(machine.cpu),
-        machine.smp,
-        machine.memory_mib,
-        timing,
-        image,
-        channel,
-        data,
-        kernel_modules,
-        fresh,
-        _allowed(arguments.get("allow_oops", ())),
-    )
-
-
-def _check_names(arguments: Mapping[str, Any]) -> None:
-    allowed = [field.name for field in fields(GuestOptions)]
+    """The options in the arguments of marks. Raises UsageError for unknown names or values, and for an empty list."""
     for name, value in arguments.items():
-        if name not in allowed:
-            raise UsageError(unknown("argument", name, allowed))
-        if name not in NO_CHOICES and isinstance(value, list | tuple) and not value:
+        if name in GUEST_ARGUMENTS and name not in NO_CHOICES and isinstance(value, list | tuple) and not value:
             raise UsageError(f"{name}: found an empty list; expected a value, or a list with a value for each test")
-
-
-def _folders(data: object) -> tuple[Path, ...]:
-    if not isinstance(data, list | tuple) or not all(isinstance(folder, str | Path) for folder in data):
-        example = f", such as [{data!r}]" if isinstance(data, str) else ""
-        raise UsageError(f"data: found {data!r}; expected a list of folders{example}")
-    missing = next((str(folder) for folder in data if not Path(folder).is_dir()), None)
-    if missing is not None:
-        raise UsageError(f"data: found {missing!r}; there is no such folder", hint=f"paths are from {Path.cwd()}")
-    return tuple(Path(folder) for folder in data)
-
-
-def _switch(arguments: Mapping[str, Any], name: str) -> bool:
-    value = arguments.get(name, False)
-    if not isinstance(value, bool):
-        raise UsageError(f"{name}: found {value!r}; expected True or False")
-    return value
-
-
-def _allowed(regexes: object) -> Expected:
-    several = [regexes] if isinstance(regexes, str) else regexes
-    if not isinstance(several, list | tuple):
-        raise UsageError(f"allow_oops: found {regexes!r}; expected a regular expression, or a list of them")
-    try:
-        return report_patterns(several)
-    except UsageError as error:
-        raise UsageError(error.what, where="allow_oops", hint=error.hint) from None
-
-
-def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> DescribedMachine:
-    """CPU model, number and memory, by the rules of an experiment file."""
-    described = {key: arguments[key] for key in ("cpu", "smp", "memory") if arguments.get(key) is not None}
-    described.setdefault("cpu", usual_cpu(kernel))
-    try:
-        return DescribedMachine.model_validate(described, context=ValidationContext(qemu_cpu_names))
-    except ValidationError as error:
-        problems = problems_of(error, lambda path: "unknown key")
-        raise UsageError("; ".join(f"{problem.path[0]}: {problem.sentence}" for problem in problems)) from None
+    return guest_options(arguments)
 
 
 _NEEDED = ("CONFIG_VIRTIO_NET", "CONFIG_INET")

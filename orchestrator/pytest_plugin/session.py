@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.guest.debugger import Attachment
-    from orchestrator.pytest_plugin.guest_pool import GuestOptions
-    from orchestrator.pytest_plugin.tested_guest import TestedGuest
+    from orchestrator.lab.guests import GuestOptions
+    from orchestrator.lab.tested_guest import TestedGuest
 
 
 SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"

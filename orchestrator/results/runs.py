@@ -8,10 +8,11 @@ machine can report it without the store.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -19,11 +20,16 @@ from pydantic_core import ErrorDetails
 from orchestrator.catalog.data import nearest
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import is_file, write_whole
+from orchestrator.paths import lab_dir
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Name, Record, RunRecord, json_text
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.frame import cell_rows, frame
 from orchestrator.results.store import FILE_NAME, LATEST, RunEntry, Store
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
@@ -64,6 +70,10 @@ class Run:
     unfinished: int = 0
     is_running: bool = False
 
+    def to_frame(self) -> DataFrame:
+        """A row of pandas for each cell, with its figures and parameters. Raises HostError without pandas."""
+        return frame(cell_rows(self.record))
+
     @property
     def unfinished_sentence(self) -> str:
         """The number of cells without an outcome, and why; empty if all have one."""
@@ -100,6 +110,16 @@ def find_run(name: str, lab: Path) -> Run:
         known = baselines.get(name)
         entry = _choose(name, store.runs(), baselines, lab) if known is None else store.entry(known.run)
         return _stored_run(store, entry, entry.directory)
+
+
+@contextmanager
+def opened_store() -> Iterator[Store | None]:
+    """The lab's store, or None before the first run: what only reads does not create it."""
+    if not (lab_dir() / FILE_NAME).exists():
+        yield None
+        return
+    with Store.open(lab_dir()) as store:
+        yield store
 
 
 def check_directory(directory: Path) -> None:

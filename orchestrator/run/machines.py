@@ -17,12 +17,13 @@ from orchestrator.artifacts.boot_files import (
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import counting_plugin, cpus_plugin
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.catalog.cpus import CpuModel, cpu, cpu_caches
+from orchestrator.catalog.cpus import CpuModel, cpu, cpu_caches, cpus
+from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import UsageError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import check_cpu, choose_accelerator
-from orchestrator.guest.machine import CountingPlugin, Machine, Timing, qemu_has_plugins
+from orchestrator.guest.machine import CountingPlugin, Machine, Timing, qemu_cpu_names, qemu_has_plugins
 from orchestrator.profile.system_calls import has_landmarks, landmarks, together_below
 
 _LANDMARKS = "landmarks"
@@ -46,6 +47,13 @@ def usual_kernel(image: str | None) -> str:
 def usual_cpu(kernel: KernelSpec) -> str:
     """The default CPU: one that the kernel boots on."""
     return "xeon-e5410" if kernel.needs_long_mode else "pentium4"
+
+
+def known_cpu(name: str) -> CpuModel:
+    """The CPU model of the catalogue, or QEMU's. Raises UsageError for an unknown one."""
+    if name not in cpus() and name not in qemu_cpu_names():
+        raise UsageError(unknown("CPU", name, cpus()), hint="or a CPU model of QEMU: qemu-system-x86_64 -cpu help")
+    return cpu(name)
 
 
 def timing_named(word: str) -> Timing:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
@@ -127,8 +127,8 @@ def rounded(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 7200 else f"{round(seconds / 3600)} h"
 
 
-class ProgressListener(Protocol):
-    """A run's progress display: a terminal, a log, or none. Its methods must not raise."""
+class ProgressListener:
+    """Is told a run's progress, and drops it: a display overrides what it shows. The methods must not raise."""
 
     def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
         """A run begins, or resumes with ``done`` cells finished."""

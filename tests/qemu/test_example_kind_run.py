@@ -15,12 +15,11 @@ from rich.console import Console
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
-from orchestrator.experiment.plan import Plan, plan, select
-from orchestrator.guest.guest import Guest
+from orchestrator.experiment.plan import plan, select
 from orchestrator.report.text import print_table, render_markdown
 from orchestrator.results.contract import CellRecord, RunRecord, all_ok, json_text
 from orchestrator.results.store import Store
-from orchestrator.run.runner import Runner, TimeLeft, check_resumable
+from orchestrator.run.runner import ProgressListener, Runner, check_resumable
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
@@ -29,31 +28,6 @@ KERNEL = "lab-i386-up"
 SMALL = f"kernels=[{KERNEL}]"
 """Its list of symbols, which cells read thirteen times, is half of Debian's."""
 PLACE = f"files/pentium4/{KERNEL}"
-
-
-class Silent:
-    """Drops a run's progress."""
-
-    def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
-
-    def warn(self, text: str) -> None:
-        pass
-
-    def guest_starts(self, guest: Guest) -> None:
-        pass
-
-    def cell_begins(self, cell_id: str) -> None:
-        pass
-
-    def worker_says(self, worker: str, text: str) -> None:
-        pass
-
-    def cell_ends(self, record: CellRecord) -> None:
-        pass
 
 
 @pytest.fixture
@@ -66,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def runner(workshop: BuildContext, store: Store) -> Runner:
     """Runs experiments of all kinds."""
-    return Runner(workshop, store, Silent(), kinds())
+    return Runner(workshop, store, ProgressListener(), kinds())
 
 
 @pytest.fixture

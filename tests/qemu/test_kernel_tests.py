@@ -20,8 +20,8 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_tests import program_results
+from orchestrator.lab.tested_guest import KernelModules, TestedGuest
 from orchestrator.pytest_plugin.ktap_tests import KernelTests
-from orchestrator.pytest_plugin.tested_guest import KernelModules, TestedGuest
 
 pytest_plugins = ["pytester"]
 

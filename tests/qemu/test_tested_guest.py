@@ -17,11 +17,11 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.console import Trouble
 from orchestrator.guest.guest import State
+from orchestrator.lab.tested_guest import KernelModules, TestedGuest
 from orchestrator.probes.loading import RefusedError, load
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.pytest_plugin.guest_pool import GuestFactory
 from orchestrator.pytest_plugin.instruction_budget import ProbeCosts
-from orchestrator.pytest_plugin.tested_guest import KernelModules, TestedGuest
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M")
 

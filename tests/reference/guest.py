@@ -12,8 +12,8 @@ from orchestrator.errors import LabError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.console import known_reports
 from orchestrator.guest.guest import Guest
+from orchestrator.lab.tested_guest import LoadedModule, TestedGuest
 from orchestrator.probes.loading import RefusedError
-from orchestrator.pytest_plugin.tested_guest import LoadedModule, TestedGuest
 
 from .markdown import described, fenced, filled, inline, prose, table
 from .markdown import page as whole_page

@@ -11,11 +11,12 @@ from typing import Any, Self, cast
 import pytest
 
 from orchestrator import pytest_plugin
+from orchestrator.lab.guests import GuestOptions
+from orchestrator.lab.tested_guest import KernelModules
 from orchestrator.pytest_plugin import fixtures, result_reports
-from orchestrator.pytest_plugin.guest_pool import GuestFactory, GuestOptions
+from orchestrator.pytest_plugin.guest_pool import GuestFactory
 from orchestrator.pytest_plugin.instruction_budget import InstructionBudget, ProbeCost, ProbeCosts
 from orchestrator.pytest_plugin.ktap_tests import KernelTests
-from orchestrator.pytest_plugin.tested_guest import KernelModules
 
 from .attributes import attribute_docs
 from .markdown import Undescribed, described, fenced, filled, first_sentence, inline, link, prose, table

@@ -45,10 +45,9 @@ from orchestrator.cli.main import app
 from orchestrator.cli.measuring import Measurer
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
-from orchestrator.experiment.plan import plan
-from orchestrator.results.contract import RunRecord
+from orchestrator.experiment.plan import Plan, plan
 from orchestrator.results.modelled import Costs
-from orchestrator.results.runs import RunIdentity, find_run, prepare_directory, write_results
+from orchestrator.results.runs import Run, RunIdentity, find_run, prepare_directory, write_results
 from orchestrator.run import boot
 
 pytestmark = pytest.mark.usefixtures("lab")
@@ -220,12 +219,12 @@ def measured(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list
         def check(self) -> None:
             pass
 
-        def resolve_points(self, experiment: Experiment) -> Experiment:
+        def resolved(self, experiment: Experiment) -> Experiment:
             return experiment
 
-        def run(self, work: Any) -> tuple[Any, RunRecord]:
-            (found,) = (one for one in runs if one.record.experiment == work.keywords["experiment"].name)
-            return found, found.record
+        def measured(self, experiment: Experiment, planned: Plan, directory: Path | None = None) -> Run:
+            (found,) = (one for one in runs if one.record.experiment == experiment.name)
+            return found
 
     monkeypatch.setattr(run_command, "Measurer", Stored)
     return [str(tmp_path / f"{name}.yaml") for name in ("one", "two", "bad")]

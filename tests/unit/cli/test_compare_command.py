@@ -26,9 +26,9 @@ from typer.testing import CliRunner, Result
 
 from orchestrator import program
 from orchestrator.cli import options
-from orchestrator.cli.compared import compared_runs
 from orchestrator.cli.main import app
 from orchestrator.comparison.comparison import next_run
+from orchestrator.lab.stored import compared_runs
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import find_run
 from orchestrator.results.statistics import median

@@ -16,8 +16,9 @@ from orchestrator.artifacts.own_kernel_build import TreeBuild
 from orchestrator.cli.commits import BisectedCell, CommitRuns, _stamps
 from orchestrator.cli.measuring import Measurer
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.lab.lab import Lab
 from orchestrator.results.origin import Commit
-from orchestrator.results.store import Store
+from orchestrator.results.runs import find_run
 from orchestrator.run.bisection import NotMeasured
 
 COMMIT = Commit("0" * 40, "change nothing", "A Person", "2026-11-22")
@@ -36,10 +37,13 @@ class Failing:
     def __init__(self, error: LabError) -> None:
         self.error = error
 
-    def resolve_points(self, experiment: Any) -> Any:
+    def load(self, *arguments: Any) -> Any:
+        return Lab().load(*arguments)
+
+    def resolved(self, experiment: Any) -> Any:
         return experiment
 
-    def run(self, _work: object) -> Any:
+    def measured(self, _experiment: object, _planned: object) -> Any:
         raise self.error
 
 
@@ -83,11 +87,10 @@ class Counting(Failing):
     def __init__(self, lab: Path) -> None:
         self.lab, self.runs = lab, 0
 
-    def run(self, _work: object) -> Any:
+    def measured(self, _experiment: object, _planned: object) -> Any:
         self.runs += 1
         id_ = store_run(self.lab, self.lab.parent / f"run{self.runs}", cell("none"))
-        with Store.open(self.lab) as store:
-            return store.entry(id_), store.load_run(id_)
+        return find_run(id_, self.lab)
 
 
 def test_what_is_not_in_the_tree_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,13 +24,12 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError, LabError
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.plan import Plan, plan
+from orchestrator.experiment.plan import plan
 from orchestrator.fleet.executor import FleetExecutor
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Message, Notice, T
 from orchestrator.fleet.transfer import Bundle, unbundled
 from orchestrator.fleet.trust import OVERHEAD_MIB, counts
 from orchestrator.fleet.worker import BEGINS, Answer, Body, FileMessage, Versions, sent
-from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import (
@@ -44,7 +43,7 @@ from orchestrator.run.boot import (
     identity,
 )
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
-from orchestrator.run.runner import TimeLeft
+from orchestrator.run.runner import ProgressListener
 
 HERE = Versions(project="0.9", code="0123456789abcdef", python="3.11", qemu="7.2.15")
 CPUS = ("pentium4", "athlon", "pentium-m", "athlon64", "xeon-e5410")
@@ -291,18 +290,12 @@ class Ledger:
         return [event for name, event in self.events if name == job]
 
 
-class Lines:
+class Lines(ProgressListener):
     """A listener that keeps what it gets."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
         self.warnings: list[str] = []
-
-    def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
-        pass
-
-    def guest_starts(self, guest: Guest) -> None:
-        pass
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -312,12 +305,6 @@ class Lines:
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
-
-    def cell_begins(self, cell_id: str) -> None:
-        pass
-
-    def cell_ends(self, record: CellRecord) -> None:
-        pass
 
 
 def _calibration_job(context: object, kinds: object, jobs: Sequence[Job]) -> Job:

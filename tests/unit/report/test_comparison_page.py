@@ -16,9 +16,9 @@ from html_checks import Element, check_page
 from record_builders import cell, failed
 from stored_profiles import profile, record, store_run
 
-from orchestrator.cli.compared import load_comparison
 from orchestrator.comparison.comparison import ComparedRuns
 from orchestrator.comparison.forms import MOST_ROWS, comparison_chart, comparison_page
+from orchestrator.lab.stored import load_comparison
 from orchestrator.report.chart import IntervalChart
 from orchestrator.report.html import pictures
 from orchestrator.results.contract import CellRecord

@@ -22,9 +22,9 @@ from report_text import check_golden
 from stored_profiles import store_run
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.cli.compared import load_comparison
 from orchestrator.cli.nightly import NightlyReport
 from orchestrator.errors import HostError
+from orchestrator.lab.stored import load_comparison
 from orchestrator.nightly import (
     NightlyResult,
     Webhook,

@@ -22,8 +22,8 @@ from stored_profiles import profile, record, stacked, store_run
 from test_html_page import HOSTILE, kept_run
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.cli.compared import load_comparison
 from orchestrator.comparison.forms import comparison_page
+from orchestrator.lab.stored import load_comparison
 from orchestrator.paths import cache_dir
 from orchestrator.report.html.run_page import run_page
 from orchestrator.results.runs import Run

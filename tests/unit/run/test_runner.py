@@ -17,14 +17,13 @@ from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import UsageError
 from orchestrator.experiment.plan import Plan, plan
-from orchestrator.guest.guest import Guest
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.run_files import Durations
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.boot import BootArtifacts, BootTask, CellBegan, Outcome, Progress
 from orchestrator.run.executor import ExecutorEvent, Job
 from orchestrator.run.provenance import Provenance
-from orchestrator.run.runner import RunJournal, Runner, TimeLeft, check_same_cells, rounded
+from orchestrator.run.runner import ProgressListener, RunJournal, Runner, TimeLeft, check_same_cells, rounded
 
 
 class Refusing:
@@ -153,7 +152,7 @@ TWO_BOOTS = plan(calls_experiment(probes=["none", "kprobe", "djprobe"]))
 NONE, KPROBE, DJPROBE = (cell.id for cell in TWO_BOOTS.cells)
 
 
-class RecordingListener:
+class RecordingListener(ProgressListener):
     """A listener that keeps what it gets."""
 
     def __init__(self) -> None:
@@ -167,9 +166,6 @@ class RecordingListener:
 
     def warn(self, text: str) -> None:
         self.lines.append(text)
-
-    def guest_starts(self, guest: Guest) -> None:
-        pass
 
     def cell_begins(self, cell_id: str) -> None:
         self.lines.append(f"begins {cell_id}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest as tests see it: a tester's verbs, and a watch over its kernel."""
+"""A guest as tests and programs see it: a tester's verbs, and a watch over its kernel."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
-from orchestrator.artifacts.modules import check_parameter_names, user_modules
+from orchestrator.artifacts.modules import Module, check_parameter_names, user_modules
 from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, Trouble, line_pattern, plain_lines, report_patterns
@@ -26,7 +26,6 @@ from orchestrator.guest.diagnosis import taint_mask, trouble_of
 from orchestrator.guest.guest import END_OF_LOG, Guest, State, Watch
 from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
-from orchestrator.pytest_plugin.coverage import GuestCoverage
 from orchestrator.run.debugging import Debugging, check_gdb
 from orchestrator.steps import step
 
@@ -76,6 +75,19 @@ class LoadedModule:
         return f"/sys/module/{self.name}/parameters/{name}"
 
 
+class Covering(Protocol):
+    """Follows what a guest executes of its modules (``pytest --qemu-cover``)."""
+
+    def loading(self, module: Module, source: Path) -> contextlib.AbstractContextManager[None]:
+        """The block loads a module."""
+
+    def unloaded(self, name: str) -> None:
+        """A module has been unloaded."""
+
+    def end(self) -> None:
+        """The guest has ended."""
+
+
 _PRINTED_LINES = 1000
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -87,7 +99,7 @@ else:
 
 
 class TestedGuest(_GuestsVerbs):
-    """A guest in a test. Made by the fixtures.
+    """A guest with the verbs of a tester. Made by the fixtures, and by ``Lab.guest``.
 
     Verbs that run or copy something take a ``time_limit`` in host seconds. No verb uses a shell unless ``argv`` names
     one.
@@ -101,7 +113,7 @@ class TestedGuest(_GuestsVerbs):
         kernel: Kernel,
         guest: Guest,
         boot_again: Callable[[Watch], Guest],
-        covering: Callable[[Guest], GuestCoverage] | None = None,
+        covering: Callable[[Guest], Covering] | None = None,
     ) -> None:
         self._workshop, self._kernel, self._boot_again, self._covering = workshop, kernel, boot_again, covering
         self._take(guest)

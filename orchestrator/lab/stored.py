@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Find the stored runs and cells that a command line names, and compare them."""
+"""Find the stored runs and cells that a user names, and compare them."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from orchestrator.cli.options import opened_store
 from orchestrator.comparison.comparison import (
     CellPair,
     ComparedRuns,
@@ -27,7 +25,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.budgets import CellFilter, FilterError, cells_named, names_of
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, origin_of
-from orchestrator.results.runs import Run, UnknownRun, find_run
+from orchestrator.results.runs import Run, UnknownRun, find_run, opened_store
 from orchestrator.results.store import DEFAULT
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
 
@@ -79,12 +77,7 @@ def load_comparison(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
     first = find_named(names[0])
     second = find_named(names[1]) if len(names) > 1 else None
     before, after = (NamedCells(run_before(first.run), None), first) if second is None else (first, second)
-    found = _compared(before.run, after.run, _pairs(before, after), only)
-    run = after.run.record.run
-    pairs = [(one.pair.before, one.pair.after) for one in found.comparison.cells]
-    if before.run.record.run == run and all(one and other and one.id == other.id for one, other in pairs):
-        print(f"note: run {run} is compared with itself, so nothing can differ", file=sys.stderr)
-    return found
+    return _compared(before.run, after.run, _pairs(before, after), only)
 
 
 def compared_kernels(run: Run, kernels: tuple[str, str], only: Sequence[str]) -> ComparedRuns:
@@ -227,14 +220,14 @@ def difference_of(before: RunCell, after: RunCell) -> ProfileDifference:
     return replace(difference(one, other), notes=remarks)
 
 
-def stored_pairs(before: str, after: str) -> Sequence[tuple[RunCell, RunCell]]:
-    """Two named cells, or the cells of equal ids with profiles in two named runs.
+def stored_pairs(before: str, after: str) -> tuple[Sequence[tuple[RunCell, RunCell]], Sequence[str]]:
+    """Two named cells, or the cells of equal ids with profiles in two named runs, and the ids of their other cells.
 
-    Prints the other cells of the runs on stderr. Raises UsageError if nothing can be compared.
+    Raises UsageError if nothing can be compared.
     """
     one, other = (find_named(name) for name in (before, after))
     if one.cells is not None and other.cells is not None:
-        return [(_only(one.run, one.cells, before), _only(other.run, other.cells, after))]
+        return [(_only(one.run, one.cells, before), _only(other.run, other.cells, after))], []
     if one.cells is not None or other.cells is not None:
         what, whole = (before, after) if one.cells is not None else (after, before)
         raise UsageError(
@@ -245,10 +238,7 @@ def stored_pairs(before: str, after: str) -> Sequence[tuple[RunCell, RunCell]]:
     if not pairs:
         raise _no_common_profile((before, after), (list(first), list(second)))
     every_cell = dict.fromkeys(cell.id for named in (one, other) for cell in named.run.record.cells)
-    left_out = [cell for cell in every_cell if not (cell in first and cell in second)]
-    if left_out:
-        print(f"not compared, without a profile in both runs: {', '.join(shown_ids(left_out))}", file=sys.stderr)
-    return pairs
+    return pairs, [cell for cell in every_cell if not (cell in first and cell in second)]
 
 
 def find_cell(name: str) -> RunCell:

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a hit of a program costs: the experiment that measures it, and its figures beside budgets and partners."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.artifacts.boot_files import GuestDisks
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.probes import is_one_liner, split_path
+from orchestrator.comparison.comparison import CellPair, Comparison, compare
+from orchestrator.cost.costs import Cost, cost_sheet
+from orchestrator.cost.request import CallFinder, Calls, Line, cost_kernel, on_all
+from orchestrator.cost.subjects import Subject, subjects
+from orchestrator.errors import UsageError
+from orchestrator.experiment.source import stored_budgets
+from orchestrator.report.sheet import Sheet
+from orchestrator.results.runs import Run
+from orchestrator.run.machines import check_possible, known_cpu
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Measured costs with the run that has them, and why others are ``missed``: no call reaches the subject."""
+
+    found: Sequence[Cost]
+    missed: Sequence[UsageError]
+    run: Run
+
+    def sheet(self) -> Sheet:
+        """The table of ``orchestrator cost``."""
+        sentences = [f"Not measured: {error.where}: {error.what}." for error in self.missed]
+        return cost_sheet(self.run.record.experiment, self.found, sentences)
+
+
+def cost_kernels(names: Iterable[str], cpu: str) -> list[str]:
+    """The kernels of names and versions. Raises UsageError for none, or a CPU that the first does not boot on."""
+    kernels = list(dict.fromkeys(cost_kernel(name.strip()).argument for name in names if name.strip()))
+    if not kernels:
+        raise UsageError("names no kernel", where="--kernels", hint="for example --kernels 6.1,7.3")
+    check_possible(cost_kernel(kernels[0]), known_cpu(cpu), GuestDisks())
+    return kernels
+
+
+def cost_lines(
+    context: BuildContext, names: Sequence[str], kernels: Sequence[str], cpu: str, given: Calls
+) -> tuple[list[Line], Sequence[UsageError]]:
+    """The lines, and why others are missing: no call reaches the subject on a kernel. Raises UsageError without any."""
+    lines: list[Line] = []
+    missed: list[UsageError] = []
+    found: Sequence[Subject] = ()
+    for name in kernels:
+        finder = CallFinder(context, ready_kernel(context, cost_kernel(name)), cpu, given)
+        if not found:  # a source is compiled for the first kernel, to see where its programs are
+            named = (subject for text in names for subject in subjects(context, finder.kernel, text))
+            found = list({one.row: one for one in named}.values())
+        for subject in found:
+            try:
+                lines.append(finder.line(subject))
+            except UsageError as error:
+                where = f"{subject.title} on {finder.kernel.spec.name}"
+                missed.append(UsageError(f"{error.where}: {error.what}", where=where, hint=error.hint))
+    if not lines:
+        raise missed[0]
+    return on_all(lines), missed
+
+
+def cost_name(names: Sequence[str]) -> str:
+    """The name of the experiment that measures these subjects."""
+    first = names[0] if is_one_liner(names[0]) else split_path(names[0])[0]
+    first = re.sub(r"[^A-Za-z0-9]+", "-", Path(first).name.split(".")[0]).strip("-")
+    return f"cost-{first[:40] or 'hit'}"
+
+
+def judged(lines: Sequence[Line], partners: Sequence[Line | None], after: Run) -> Comparison:
+    """The costs beside their budgets, and each beside that of its partner."""
+    cells = after.record.cells
+
+    pairs = [
+        CellPair(next((one for one in cells if other and other.has(one) and one.kernel == cell.kernel), None), cell)
+        for line, other in zip(lines, partners, strict=True)
+        for cell in cells
+        if line.has(cell)
+    ]
+    return compare(pairs, stored_budgets(after.directory), cells, cells)

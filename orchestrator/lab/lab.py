@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The lab as one object: experiments, runs, comparisons and guests, with the user's cache and store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, Unpack
+
+import yaml
+
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.comparison.comparison import ComparedRuns
+from orchestrator.cost.costs import costs
+from orchestrator.cost.request import DEFAULT_CPU, DEFAULT_KERNEL, Calls, allowed, check_names, experiment_text
+from orchestrator.errors import UsageError
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.file import Moved, built_experiment, load_experiment
+from orchestrator.experiment.plan import Plan, check_budgets, plan, select
+from orchestrator.fleet.target import quiet_logging, target
+from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.lab.costs import Costs, cost_kernels, cost_lines, cost_name, judged
+from orchestrator.lab.disassembly import disassembly
+from orchestrator.lab.guests import GuestArguments, running_guest
+from orchestrator.lab.stored import difference_of, load_comparison, stored_pairs
+from orchestrator.lab.tested_guest import TestedGuest
+from orchestrator.paths import cache_dir, lab_dir
+from orchestrator.profile.difference import with_code
+from orchestrator.profile.probe_places import Disassembly
+from orchestrator.program import PROGRAM
+from orchestrator.results.runs import Run, check_directory, find_run, opened_store
+from orchestrator.results.store import LATEST, RunEntry, Store
+from orchestrator.results.stored_profile import ProfileDifference
+from orchestrator.run.runner import (
+    ExecutorMaker,
+    ProgressListener,
+    Runner,
+    check_resumable,
+    check_same_cells,
+    local_executor,
+    resolve_in_guests,
+)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """The lab in this user's folders (``ORCHESTRATOR_CACHE``, ``ORCHESTRATOR_LAB``).
+
+    ``progress`` is told what a run does. ``jobs`` guests run in parallel; or ``fleet`` names a fleet, whose workers
+    decide. ``offline`` uses only what is in the cache. ``fresh`` boots every guest, ``events`` keeps recorded events.
+    Every expected failure is a ``LabError``; methods name the branches of it that a caller may want to tell apart.
+    """
+
+    progress: ProgressListener = field(default_factory=ProgressListener)
+    jobs: int | None = None
+    fleet: str | None = None
+    offline: bool = False
+    fresh: bool = False
+    events: bool = False
+
+    def check(self) -> None:
+        """Raise UsageError for an unknown fleet, HostError for one that does not answer."""
+        if self.fleet is not None:
+            target(self.fleet)
+
+    def load(self, file: str | PathLike[str], overrides: Sequence[str] = (), moved: Moved = str) -> Experiment:
+        """The experiment of a file, with ``KEY=VALUE`` overrides; ``moved`` maps the paths that it names.
+
+        Raises ConfigError, which lists every problem.
+        """
+        return load_experiment(Path(file), kinds(), overrides, qemu_cpu_names, moved)
+
+    def build(self, content: Mapping[str, Any]) -> Experiment:
+        """An experiment of the keys of a file (docs/reference/experiment-file.md). Raises ConfigError."""
+        return built_experiment(content, kinds(), qemu_cpu_names)
+
+    def resolved(self, experiment: Experiment) -> Experiment:
+        """The experiment with the points that only a guest knows, from the cache if possible."""
+        with self._working() as (context, _):
+            return resolve_in_guests(context, experiment, kinds())
+
+    def planned(self, experiment: Experiment, only: Sequence[str] = ()) -> Plan:
+        """The cells of a resolved experiment that match a filter. Raises ConfigError for filters that match none."""
+        whole = plan(experiment)
+        check_budgets(experiment, whole)
+        return select(whole, only)
+
+    def run(
+        self, experiment: Experiment, *, only: Sequence[str] = (), directory: str | PathLike[str] | None = None
+    ) -> Run:
+        """Measure an experiment; returns when every cell has an outcome, which may be that it failed.
+
+        ``only`` are filters as of ``--only``. Raises UsageError or HostError if nothing can be measured.
+        """
+        where = None if directory is None else Path(directory)
+        if where is not None:
+            check_directory(where)
+        self.check()
+        found = self.resolved(experiment)
+        return self.measured(found, self.planned(found, only), where)
+
+    def measured(self, experiment: Experiment, planned: Plan, directory: Path | None = None) -> Run:
+        """Measure the planned cells of a resolved experiment in a new run."""
+        return self.with_runner(lambda runner: runner.run(experiment, planned, directory))
+
+    def resumed(self, experiment: Experiment, planned: Plan, directory: Path | None = None) -> Run:
+        """Go on with the latest unfinished run, or that in ``directory``. Raises UsageError if there is none."""
+        return self.with_runner(
+            lambda runner: runner.resume(_unfinished(runner.store, experiment, directory), experiment, planned)
+        )
+
+    def with_runner(self, work: Callable[[Runner], RunEntry]) -> Run:
+        """Do ``work`` with a runner, and return the run."""
+        with self._working() as (context, watching), Store.open(lab_dir()) as store:
+            entry = work(Runner(context, store, watching, kinds(), self._executor(), self.events, self.fresh))
+            return Run(store.load_run(entry.id), entry.directory, len(store.unfinished_cells(entry.id)))
+
+    def runs(self) -> Sequence[RunEntry]:
+        """All runs of the store, the newest first."""
+        with opened_store() as store:
+            return () if store is None else store.runs()
+
+    def find(self, name: str = LATEST) -> Run:
+        """A run by its directory, its id or the beginning of that, ``latest``, or a baseline. Raises UsageError."""
+        return find_run(name, lab_dir())
+
+    def compare(self, *runs: str | Run, only: Sequence[str] = ()) -> ComparedRuns:
+        """Compare two runs or cells (``RUN:CELL``), or one with the run before it. Raises UsageError."""
+        names = [one if isinstance(one, str) else str(one.directory) for one in runs]
+        if len(names) > 2:
+            raise UsageError(f"found {len(names)} runs; expected one or two")
+        return load_comparison(names or [LATEST], only)
+
+    def differences(self, before: str, after: str) -> Sequence[ProfileDifference]:
+        """What the cells of one run execute more than those of another, or one cell (``RUN:CELL``) than another.
+
+        Raises UsageError for cells without profiles.
+        """
+        return [with_code(difference_of(*pair)) for pair in stored_pairs(before, after)[0]]
+
+    def cost(
+        self,
+        *subjects: str,
+        kernels: Sequence[str] = (DEFAULT_KERNEL,),
+        cpu: str = DEFAULT_CPU,
+        calls: Calls | None = None,
+        at_most: float | None = None,
+    ) -> Costs:
+        """Measure what a hit of each subject costs: programs, one-liners, modules, mechanisms (docs/cost.md).
+
+        With ``at_most`` instructions a hit, dearer ones are ``beyond``. Raises UsageError if no call reaches any.
+        """
+        on = cost_kernels(kernels, cpu)
+        with self._working() as (context, _):
+            lines, missed = cost_lines(context, subjects, on, cpu, calls or Calls())
+        check_names(lines)
+        budgets = {} if at_most is None else allowed(lines, at_most)
+        run = self.run(self.build(yaml.safe_load(experiment_text(cost_name(subjects), lines, on, cpu, budgets))))
+        changes = judged(lines, [None] * len(lines), run)
+        return Costs(costs(lines, run.record, changes), missed, run)
+
+    def disassembly(self, kernel: str, function: str, cpu: str | None = None) -> Disassembly:
+        """A kernel function's instructions, and the probes that each can take, which a guest is asked."""
+        return disassembly(self.context(), kernel, function, cpu)
+
+    def guest(self, **wanted: Unpack[GuestArguments]) -> AbstractContextManager[TestedGuest]:
+        """A guest, restored or booted, that ends with the block. The arguments are those of pytest's mark ``guest``.
+
+        Raises UsageError, HostError, GuestError; at the end of the block GuestOops if its kernel has reported trouble.
+        """
+        return running_guest(self.context(), wanted)
+
+    def context(self) -> BuildContext:
+        """Builds artifacts (kernels, modules, images) in the user's cache."""
+        return BuildContext(Cache(cache_dir()), self.offline, self.progress.say, self.progress.warn)
+
+    @contextmanager
+    def watched(self) -> Iterator[ProgressListener]:
+        """What is told of one piece of work."""
+        yield self.progress
+
+    @contextmanager
+    def _working(self) -> Iterator[tuple[BuildContext, ProgressListener]]:
+        with self.watched() as watching:
+            yield BuildContext(Cache(cache_dir()), self.offline, watching.say, watching.warn), watching
+
+    def _executor(self) -> ExecutorMaker:
+        if self.fleet is None:
+            return local_executor(self.jobs or 1)
+        from orchestrator.fleet.executor import fleet_executor  # loads Dask, of the extra "fleet"
+
+        found = target(self.fleet)
+        quiet_logging()
+        return lambda context, watching: fleet_executor(found.address, found.key, kinds(), context, watching)
+
+
+def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:
+    if directory is None:
+        entry = store.latest(experiment.name, unfinished=True)
+        if entry is None:
+            raise UsageError(
+                f"experiment '{experiment.name}' has no unfinished run", hint="leave out --resume to start one"
+            )
+    else:
+        entries = [e for e in store.runs() if e.directory.resolve() == directory.resolve()]
+        if not entries:
+            hint = f"leave out --resume to start one; see: {PROGRAM} list runs"
+            raise UsageError("this lab has no run in that directory", where=str(directory), hint=hint)
+        entry = entries[0]
+    check_resumable(entry, experiment, kinds())
+    check_same_cells(entry, store.unfinished_cells(entry.id), plan(experiment))
+    return entry
