@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a client of the protocol may read, and what is refused: without a guest, in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp_types import TextContent
+from record_builders import cell
+from stored_profiles import store_run
+
+from orchestrator import mcp_server
+from orchestrator.mcp_server import inside, server_of_tools
+
+READING = ["compare", "diff", "disasm", "list", "report"]
+
+
+def called(tool: str, *, allows_runs: bool = False, **arguments: Any) -> tuple[str, bool]:
+    """The text of a tool's answer, and whether it is an error."""
+    found: list[Any] = []
+
+    async def call() -> None:
+        async with Client(server_of_tools(allows_runs=allows_runs)) as client:
+            found.append(await client.call_tool(tool, arguments))
+
+    anyio.run(call)
+    (content,) = found[0].content
+    assert isinstance(content, TextContent)
+    return content.text, bool(found[0].is_error)
+
+
+def refused(tool: str, **arguments: Any) -> str:
+    """The message of a refused call, on a server that may measure: nothing of it is begun."""
+    text, is_error = called(tool, allows_runs=True, **arguments)
+    assert is_error, text
+    return text
+
+
+@pytest.fixture
+def runs(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two stored runs; the current folder has nothing."""
+    found = [
+        store_run(lab, tmp_path / f"run{number}", cell("none"), cell("kprobe", samples=[value], value=value))
+        for number, value in enumerate((1036.0, 1040.0))
+    ]
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return found
+
+
+@pytest.mark.parametrize(("allows_runs", "names"), [(False, READING), (True, sorted([*READING, "cost", "run"]))])
+def test_measuring_has_to_be_allowed(lab: Path, allows_runs: bool, names: list[str]) -> None:
+    async def listed() -> None:
+        async with Client(server_of_tools(allows_runs=allows_runs)) as client:
+            tools = (await client.list_tools()).tools
+            assert sorted(tool.name for tool in tools) == names
+            reading = [tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint]
+            assert sorted(reading) == [name for name in READING if name != "disasm" or not allows_runs]
+
+    anyio.run(listed)
+
+
+def test_stored_runs_are_listed_and_reported_and_compared(runs: list[str]) -> None:
+    text, _ = called("list", what="runs")
+    assert {one["run"] for one in json.loads(text)} == {*runs}
+    text, is_error = called("report", run=runs[0])
+    assert not is_error
+    assert text.startswith(f"run {runs[0]}")
+    assert "| **overhead" in text
+    text, is_error = called("compare", before=runs[0], after=runs[1])
+    assert not is_error
+    assert "| 1036 | 1040 | +4 |" in text
+
+
+def test_an_empty_lab_has_lists_and_no_run(lab: Path) -> None:
+    assert "runs" in json.loads(called("list")[0])
+    assert json.loads(called("list", what="runs")[0]) == []
+    assert "there is no run yet" in refused("report")
+    assert not lab.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc", "../run0", ".", "..", "~", "a/b:kprobe", "../x:y", "a:/../../x:y", "", "x" * 301]
+)
+def test_a_run_is_named_and_is_no_path(runs: list[str], name: str) -> None:
+    for tool, arguments in (("report", {"run": name}), ("diff", {"before": "latest", "after": name})):
+        text = refused(tool, **arguments)
+        assert "and no path" in text or "at least 1 character" in text or "at most 300 characters" in text
+
+
+def test_a_folder_of_the_current_one_is_no_run(runs: list[str], tmp_path: Path) -> None:
+    Path("copied").symlink_to(tmp_path / "run0")
+    assert "and no path" in refused("report", run="copied")
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../other.yaml", "~/x.yaml", "link.yaml"])
+def test_a_file_is_in_the_current_folder(runs: list[str], tmp_path: Path, name: str) -> None:
+    (tmp_path / "other.yaml").write_text("name: other\n")
+    Path("link.yaml").symlink_to(tmp_path / "other.yaml")
+    assert "start the server in the folder that has the files" in refused("run", config=name)
+    assert "start the server in the folder that has the files" in refused("cost", subjects=[name])
+
+
+def test_the_paths_in_an_experiment_are_in_the_current_folder_too(runs: list[str]) -> None:
+    Path("own.yaml").write_text(
+        "name: own\nkernels: [debian-686]\nmachines: [{cpu: pentium4}]\nprobes: [none, ../run0/x.c]\n"
+        "benchmark: {name: gtodbench}\n"
+    )
+    assert "start the server in the folder" in refused("run", config="own.yaml")
+    assert "start the server in the folder" in refused("run", config="own.yaml", overrides=["probes=[none, /etc/x.c]"])
+    assert "start the server in the folder" in refused("run", config="own.yaml", overrides=["kernels=[~/linux]"])
+    assert "start the server in the folder" in refused("disasm", kernel="mine=/boot/linux", function="vfs_read")
+    assert "no such file" in refused("run", config="none.yaml")
+    assert inside("own.yaml") == os.fspath(Path("own.yaml").absolute())
+
+
+def test_an_answer_has_a_limited_size(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, _ = called("list", what="cpus")
+    monkeypatch.setattr(mcp_server, "LARGEST", 100)
+    assert called("list", what="cpus")[0] == f"{whole[:100]}\n... {len(whole) - 100} more characters"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("list", {"what": "rus"}),
+        ("list", {"what": 3}),
+        ("compare", {"limit": 0}),
+        ("compare", {"only": ["x"] * 33}),
+        ("run", {}),
+        ("cost", {"subjects": []}),
+        ("cost", {"subjects": ["kprobe"], "at_most": -1}),
+        ("cost", {"subjects": ["kprobe"], "kernels": ["nothing"]}),
+        ("disasm", {"kernel": "debian-amd64", "function": "vfs_read+5"}),
+    ],
+)
+def test_a_wrong_argument_is_refused(runs: list[str], tool: str, arguments: dict[str, Any]) -> None:
+    assert refused(tool, **arguments)
