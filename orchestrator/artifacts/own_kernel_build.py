@@ -155,6 +155,7 @@ def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: To
     inputs = {"tree": key, "sources": stamps, "options": spec.options, "compiler": toolchain.version}
 
     def build(folder: Path) -> None:
+        context.need_network(spec.name)  # a build takes as long as a download: offline excludes both
         context.say(f"copying {tree} and building it with {', '.join(spec.options.splitlines())}")
         copy = folder / "build"
         shutil.copytree(tree, copy, symlinks=True, ignore=lambda at, _: [".git"] if Path(at) == tree else [])
