@@ -8,22 +8,32 @@ command line, and files are those of the current folder or of the lab.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import functools
 import json
+import os
 import re
+import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Annotated, ParamSpec
 
-import anyio.from_thread
-from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
 from pydantic import Field
+
+try:
+    from mcp.server.mcpserver import Context, MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp_types import ToolAnnotations
+except ImportError as error:  # the command is installed with and without the extra
+    print(f"orchestrator-mcp: {error}; install it: pip install 'probe-lab[mcp]'", file=sys.stderr)
+    raise SystemExit(3) from None
 
 from orchestrator import __version__
 from orchestrator.benchmarks.registry import reports
@@ -37,12 +47,14 @@ from orchestrator.experiment.plan import Plan
 from orchestrator.lab.disassembly import disassembly
 from orchestrator.lab.lab import Lab
 from orchestrator.lab.listing import all_lists
-from orchestrator.paths import data_dir, user_path
+from orchestrator.lab.stored import difference_of, load_comparison, stored_pairs
+from orchestrator.paths import data_dir, lab_dir, user_path
 from orchestrator.plain_text import plain_text
+from orchestrator.profile.difference import with_code
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import render_markdown, render_sheets
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.runs import Run
+from orchestrator.results.runs import Run, stored_run
 from orchestrator.results.store import LATEST
 from orchestrator.run.runner import ProgressListener, TimeLeft
 
@@ -51,12 +63,15 @@ P = ParamSpec("P")
 LARGEST = 64 << 10
 """Characters of an answer; the rest is counted."""
 
-Word = Annotated[str, Field(min_length=1, max_length=200)]
-Subject = Annotated[str, Field(min_length=1, max_length=1000)]
-Words = Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=32)]
+_NO_NUL = r"^[^\x00]*$"
+"""A path with a NUL is an error of every function of the system that takes one."""
+Word = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_NUL)]
+Subject = Annotated[str, Field(min_length=1, max_length=1000, pattern=_NO_NUL)]
+Words = Annotated[list[Annotated[str, Field(max_length=500, pattern=_NO_NUL)]], Field(max_length=32)]
 Limit = Annotated[int, Field(ge=1, le=500, description="Rows; the rest is counted.")]
-_NAMES = "A run's id, 'latest', a baseline, or RUN:CELL."
-_RunName = Annotated[str, Field(min_length=1, max_length=300, description=_NAMES)]
+_NAMES = "A run's id, 'latest' or a baseline"
+_RunName = Annotated[str, Field(min_length=1, max_length=300, description=f"{_NAMES}.")]
+_CellName = Annotated[str, Field(min_length=1, max_length=300, description=f"{_NAMES}, or RUN:CELL.")]
 _RUN = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 _READS = ToolAnnotations(read_only_hint=True)
@@ -80,10 +95,10 @@ def inside(name: str) -> str:
     return str(path)
 
 
-def _run_named(name: str) -> str:
-    """A name of a stored run or of its cells; directories are refused."""
+def _named(name: str) -> str:
+    """A name that may be a stored run's or its cells'; paths are refused, and ``stored_run`` takes no directory."""
     run, colon, _ = name.rpartition(":")
-    if not _RUN.fullmatch(run if colon else name) or Path(name).exists():
+    if not _RUN.fullmatch(run if colon else name):
         raise UsageError(f"found {name!r}; expected a run's id, 'latest', a baseline, or RUN:CELL, and no path")
     return name
 
@@ -105,17 +120,54 @@ def _answered(call: Callable[P, str]) -> Callable[P, str]:
             text = plain_text(call(*args, **kwargs))
         except (LabError, OSError) as error:
             raise ToolError(str(error)[:LARGEST]) from None
-        left_out = len(text) - LARGEST
-        return text if left_out <= 0 else f"{text[:LARGEST]}\n... {left_out} more characters"
+        if len(text) <= LARGEST:
+            return text
+        end = text.rfind("\n", 0, LARGEST) + 1 or LARGEST
+        return f"{text[:end].rstrip()}\n... {len(text) - end} more characters"
 
     return answer
 
 
+class Measurements:
+    """Calls that take long, one at a time, done in one thread: in the main one a signal ends them and their guests."""
+
+    def __init__(self) -> None:
+        self._busy = threading.Lock()
+        self._wanted: SimpleQueue[tuple[Future[str], Callable[[], str]] | None] = SimpleQueue()
+
+    async def do(self, call: Callable[[], str]) -> str:
+        """The answer of a call. Raises ToolError if another is being done."""
+        if not self._busy.acquire(blocking=False):
+            raise ToolError("a measurement is running; ask again when its call is answered")
+        future: Future[str] = Future()
+        self._wanted.put((future, _answered(call)))
+        return await asyncio.wrap_future(future)
+
+    def serve(self) -> None:
+        """Do calls until the end. A client that no longer waits for its call does not stop it."""
+        for future, call in iter(self._wanted.get, None):
+            answer: str | Exception = ""
+            try:
+                if future.set_running_or_notify_cancel():
+                    answer = call()
+            except Exception as error:
+                answer = error
+            self._busy.release()  # before the answer, after which a client may ask again
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            elif not future.cancelled():
+                future.set_result(answer)
+
+    def end(self) -> None:
+        self._wanted.put(None)
+
+
 class _Reported(ProgressListener):
-    """Tells the client which cells have ended. Called in the tool's thread."""
+    """Tells the client which cells have ended. Made where the server's loop runs, called in another thread."""
 
     def __init__(self, context: Context) -> None:
         self._context, self._ended, self._total = context, 0, 0
+        self._loop = asyncio.get_running_loop()
 
     def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
         self._total = len(plan.cells)
@@ -123,78 +175,83 @@ class _Reported(ProgressListener):
     def cell_ends(self, record: CellRecord) -> None:
         self._ended += 1
         with suppress(Exception):  # the client may have gone; the methods of a listener do not raise
-            message = f"{record.id}: {record.status}"
-            anyio.from_thread.run(self._context.report_progress, self._ended, self._total, message)
+            told = self._context.report_progress(self._ended, self._total, f"{record.id}: {record.status}")
+            asyncio.run_coroutine_threadsafe(told, self._loop).result(_TELLING)
+
+
+_TELLING = 10.0
+"""Seconds for a client to take a message; a run does not wait longer for one that does not read."""
 
 
 def _shown(run: Run) -> str:
     return f"run {run.record.run}\n\n{render_markdown(run.record, reports())}\n{run.unfinished_sentence}"
 
 
-def reading_tools(server: MCPServer, lab: Lab, *, asks_guests: bool) -> None:
+def reading_tools(server: MCPServer, lab: Lab, measurements: Measurements, *, asks_guests: bool) -> None:
     """Add the tools that only read."""
     tool = functools.partial(server.tool, annotations=_READS, structured_output=False)
 
     @tool(name="list")
     @_answered
-    def list_names(what: Word | None = None) -> str:
-        """List names for experiments, runs, baselines, or published tables, as JSON; without WHAT the lists."""
+    def list_names(what: Word | None = None, limit: Limit = 100) -> str:
+        """List names for experiments, runs (newest first), baselines, published tables, in JSON; without WHAT the lists."""
         lists = all_lists()
         if what is None:
             return json.dumps([*lists])
         if what not in lists:
             raise UsageError(unknown("list", what, lists))
-        rows = [dict(zip(lists[what].columns, row, strict=True)) for row in lists[what].rows()]
-        return json.dumps(rows, default=datetime.isoformat)
+        every = [dict(zip(lists[what].columns, row, strict=True)) for row in lists[what].rows()]
+        while True:
+            rows = every[:limit]
+            text = json.dumps({"rows": rows, "left_out": len(every) - len(rows)}, default=datetime.isoformat)
+            if len(text) <= LARGEST:
+                return text
+            limit = len(rows) // 2
 
     @tool()
     @_answered
     def report(run: _RunName = LATEST) -> str:
         """Print a stored run's tables as Markdown."""
-        return _shown(lab.find(_run_named(run)))
+        return _shown(stored_run(_named(run), lab_dir()))
 
     @tool()
     @_answered
-    def compare(after: _RunName = LATEST, before: _RunName | None = None, only: Words = [], limit: Limit = 20) -> str:  # noqa: B006
+    def compare(after: _CellName = LATEST, before: _CellName | None = None, only: Words = [], limit: Limit = 20) -> str:  # noqa: B006
         """Compare two stored runs or cells, the largest change first; without BEFORE with the run before it."""
-        runs = [_run_named(one) for one in (before, after) if one is not None]
-        return render_comparison(lab.compare(*runs, only=only), limit)
+        runs = [_named(one) for one in (before, after) if one is not None]
+        return render_comparison(load_comparison(runs, only, stored_run), limit)
 
     @tool()
     @_answered
-    def diff(before: _RunName, after: _RunName, limit: Limit = 20) -> str:
+    def diff(before: _CellName, after: _CellName, limit: Limit = 20) -> str:
         """Print by symbol what profiled cells of one stored run execute more than those of another."""
-        found = lab.differences(_run_named(before), _run_named(after))
+        pairs, _ = stored_pairs(_named(before), _named(after), stored_run)
+        found = [with_code(difference_of(*pair)) for pair in pairs]
         return render_sheets("Differences", [difference_sheet(one, limit) for one in found])
 
     @tool(annotations=_MEASURES if asks_guests else _READS)
-    @_answered
-    def disasm(kernel: Word, function: Word) -> str:
+    async def disasm(kernel: Word, function: Word) -> str:
         """Print a kernel function's instructions and the probes that each can take; ? is known only to a guest."""
-        found = disassembly(lab.context(), placed(kernel, inside), function, asks_guest=asks_guests)
-        return render_sheets("Disassembly", [found.sheet()])
+
+        def found() -> str:
+            code = disassembly(lab.context(), placed(kernel, inside), function, asks_guest=asks_guests)
+            return render_sheets("Disassembly", [code.sheet()])
+
+        return await measurements.do(found)
 
 
-def measuring_tools(server: MCPServer, lab: Lab) -> None:
-    """Add the tools that build and start guests; one measures at a time."""
+def measuring_tools(server: MCPServer, lab: Lab, measurements: Measurements) -> None:
+    """Add the tools that build and start guests."""
     tool = functools.partial(server.tool, annotations=_MEASURES, structured_output=False)
-    busy = threading.Lock()
-
-    @contextmanager
-    def measuring(context: Context) -> Iterator[Lab]:
-        with busy:
-            yield replace(lab, progress=_Reported(context))
 
     @tool()
-    @_answered
-    def run(config: Word, context: Context, overrides: Words = [], only: Words = []) -> str:  # noqa: B006
+    async def run(config: Word, context: Context, overrides: Words = [], only: Words = []) -> str:  # noqa: B006
         """Measure an experiment file, with overrides KEY=VALUE and filters such as probe=kprobe; print its tables."""
-        with measuring(context) as own:
-            return _shown(own.run(own.load(inside(config), overrides, inside), only=only))
+        own = replace(lab, progress=_Reported(context))
+        return await measurements.do(lambda: _shown(own.run(own.load(inside(config), overrides, inside), only=only)))
 
     @tool()
-    @_answered
-    def cost(
+    async def cost(
         subjects: Annotated[list[Subject], Field(min_length=1, max_length=16)],
         context: Context,
         kernels: Words = [DEFAULT_KERNEL],  # noqa: B006
@@ -203,29 +260,56 @@ def measuring_tools(server: MCPServer, lab: Lab) -> None:
         at_most: Annotated[float | None, Field(ge=0)] = None,
     ) -> str:
         """Measure a hit of BPF programs, bpftrace one-liners, modules or mechanisms, at most AT_MOST instructions."""
-        with measuring(context) as own:
+        own = replace(lab, progress=_Reported(context))
+
+        def measured() -> str:
             names, calls = [_subject(one) for one in subjects], Calls(call, None, point)
             on = [placed(name, inside) for name in kernels]
             found = own.cost(*names, kernels=on, cpu=DEFAULT_CPU, calls=calls, at_most=at_most)
             return render_sheets(f"run {found.run.record.run}", [found.sheet()])
 
+        return await measurements.do(measured)
 
-def server_of_tools(*, allows_runs: bool) -> MCPServer:
+
+def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServer:
     """The server. Without ``allows_runs`` it starts no guest, builds nothing and fetches nothing."""
     server = MCPServer("probe-lab", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     lab = Lab(offline=not allows_runs)
-    reading_tools(server, lab, asks_guests=allows_runs)
+    reading_tools(server, lab, measurements, asks_guests=allows_runs)
     if allows_runs:
-        measuring_tools(server, lab)
+        measuring_tools(server, lab, measurements)
     return server
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve one client on stdin and stdout until it goes."""
+    """Serve one client on stdin and stdout until it goes, or a signal comes: a measurement ends as by Ctrl-C."""
     parser = argparse.ArgumentParser(prog="orchestrator-mcp", description="The lab's tools for an assistant.")
     text = "also offer run and cost, which start guests, build modules and fetch what is missing"
     parser.add_argument("--allow-run", action="store_true", help=text)
-    server_of_tools(allows_runs=parser.parse_args(arguments).allow_run).run()
+    text = "whose files the client may name; by default the current one"
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(), help=text)
+    given = parser.parse_args(arguments)
+    try:
+        os.chdir(given.folder)
+    except OSError as error:
+        parser.error(f"{given.folder}: {(error.strerror or str(error)).lower()}")
+    if given.allow_run and Path("~").expanduser().resolve().is_relative_to(Path.cwd()):
+        parser.error(f"{Path.cwd()} has all of your files; name the folder that the client may use")
+    measurements, own_thread = Measurements(), threading.get_ident()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # under nohup it stays ignored
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+
+    def serve() -> None:
+        try:
+            server_of_tools(measurements, allows_runs=given.allow_run).run()
+        finally:
+            signal.pthread_kill(own_thread, signal.SIGTERM)
+
+    threading.Thread(target=serve, name="server", daemon=True).start()
+    with suppress(KeyboardInterrupt):
+        measurements.serve()
+    os._exit(0)  # the server's threads may wait for a client that is still there
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from orchestrator.cli import options
-from orchestrator.errors import UsageError
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.guest import Guest, State
 from orchestrator.lab.lab import Lab
@@ -31,13 +30,6 @@ class Measurer(Lab):
     """The lab of a command: its progress is on stderr, each step too if ``verbose``."""
 
     verbose: bool = False
-
-    def check(self) -> None:
-        """Raise UsageError for conflicting options, HostError for a fleet that does not answer."""
-        if self.fleet is not None and self.jobs is not None:
-            hint = "leave --jobs out: `fleet up` and `fleet worker` take --guests"
-            raise UsageError("a fleet's workers decide how many guests they run", where="--jobs", hint=hint)
-        super().check()
 
     @contextmanager
     def watched(self) -> Iterator[ProgressListener]:

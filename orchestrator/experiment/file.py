@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,6 +224,7 @@ def load_experiment(
 
 
 _BUILT = "the experiment"
+_NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def built_experiment(
@@ -233,10 +235,13 @@ def built_experiment(
     The limits of a file are its limits. Raises ConfigError as ``load_experiment`` does.
     """
     try:
-        text = json.dumps(content, default=lambda path: str(Path(os.fspath(path)).absolute()))
+        text = json.dumps(content, default=lambda path: str(Path(os.fspath(path)).absolute()), ensure_ascii=False)
+        # YAML has a line break or nothing here. It knows JSON's escapes, but not two of them for one character.
+        text = _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"expected text, numbers, lists and mappings: {error}", where=_BUILT) from None
-    if len(text) > MAX_BYTES:
+    if size > MAX_BYTES:
         raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=_BUILT)
     source = parse(text, lambda line: _BUILT)
     origins = Origins(dict.fromkeys(source.lines, _BUILT))

@@ -63,8 +63,13 @@ class Lab:
     events: bool = False
 
     def check(self) -> None:
-        """Raise UsageError for an unknown fleet, HostError for one that does not answer."""
+        """Raise UsageError for a wrong number of guests or fleet, HostError for a fleet that does not answer."""
+        if self.jobs is not None and not 1 <= self.jobs <= 64:
+            raise UsageError(f"found {self.jobs} parallel guests; expected 1 to 64", where="jobs")
         if self.fleet is not None:
+            if self.jobs is not None:
+                hint = "leave --jobs out: `fleet up` and `fleet worker` take --guests"
+                raise UsageError("a fleet's workers decide how many guests they run", where="jobs", hint=hint)
             target(self.fleet)
 
     def load(self, file: str | PathLike[str], overrides: Sequence[str] = (), moved: Moved = str) -> Experiment:

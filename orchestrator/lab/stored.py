@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.budgets import CellFilter, FilterError, cells_named, names_of
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, origin_of
-from orchestrator.results.runs import Run, UnknownRun, find_run, opened_store
+from orchestrator.results.runs import Run, UnknownRun, find_run, opened_store, stored_run
 from orchestrator.results.store import DEFAULT
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
 
@@ -38,19 +38,23 @@ class NamedCells:
     cells: Sequence[CellRecord] | None
 
 
-def find_named(name: str) -> NamedCells:
+Find = Callable[[str, Path], Run]
+"""How a run is found by its name: ``find_run``, or ``stored_run`` where a name must be no directory."""
+
+
+def find_named(name: str, find: Find = find_run) -> NamedCells:
     """The run and cells of ``RUN`` or ``RUN:CELL``; a directory's name may have a colon. Raises UsageError."""
     run, colon, cell = name.rpartition(":")
-    if not colon or Path(name).is_dir():
-        return NamedCells(_run(name), None)
+    if not colon or (find is find_run and Path(name).is_dir()):
+        return NamedCells(_run(name, find), None)
     if not run:
         raise UsageError(f"'{name}' has no run before the colon", hint="name a cell RUN:CELL, such as latest:kprobe")
-    return cells_of_run(run, cell)
+    return cells_of_run(run, cell, find)
 
 
-def _run(name: str) -> Run:
+def _run(name: str, find: Find) -> Run:
     try:
-        return find_run(name, lab_dir())
+        return find(name, lab_dir())
     except UnknownRun as error:
         if error.guess is not None:
             raise  # a misspelt run, not a cell
@@ -58,9 +62,9 @@ def _run(name: str) -> Run:
         raise UsageError(error.what, where=error.where, detail=error.detail, hint=hint) from None
 
 
-def cells_of_run(run: str, cell: str) -> NamedCells:
+def cells_of_run(run: str, cell: str, find: Find = find_run) -> NamedCells:
     """The cells of a run with this id, or with these parts in their ids. Raises UsageError."""
-    found = _run(run)
+    found = _run(run, find)
     return NamedCells(found, cells_named(found.record, cell))
 
 
@@ -69,13 +73,13 @@ _NAME_CELLS = f"name one cell of each: {PROGRAM} compare RUN:CELL RUN:CELL"
 _SET_A_BASELINE = f"name both: {PROGRAM} compare A B; or once: {PROGRAM} compare --set-baseline default RUN"
 
 
-def load_comparison(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
+def load_comparison(names: Sequence[str], only: Sequence[str], find: Find = find_run) -> ComparedRuns:
     """Compare two stored runs or cells, ``RUN`` or ``RUN:CELL`` each, or one with the run before it.
 
     Raises UsageError if nothing can be compared.
     """
-    first = find_named(names[0])
-    second = find_named(names[1]) if len(names) > 1 else None
+    first = find_named(names[0], find)
+    second = find_named(names[1], find) if len(names) > 1 else None
     before, after = (NamedCells(run_before(first.run), None), first) if second is None else (first, second)
     return _compared(before.run, after.run, _pairs(before, after), only)
 
@@ -116,7 +120,7 @@ def run_before(run: Run) -> Run:
     if not wanted:
         what = f"found no complete run of experiment '{run.record.experiment}' before {run.record.run}"
         raise UsageError(what, hint=_SET_A_BASELINE)
-    return find_run(wanted[0], lab_dir())
+    return stored_run(wanted[0], lab_dir())
 
 
 def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
@@ -220,12 +224,14 @@ def difference_of(before: RunCell, after: RunCell) -> ProfileDifference:
     return replace(difference(one, other), notes=remarks)
 
 
-def stored_pairs(before: str, after: str) -> tuple[Sequence[tuple[RunCell, RunCell]], Sequence[str]]:
+def stored_pairs(
+    before: str, after: str, find: Find = find_run
+) -> tuple[Sequence[tuple[RunCell, RunCell]], Sequence[str]]:
     """Two named cells, or the cells of equal ids with profiles in two named runs, and the ids of their other cells.
 
     Raises UsageError if nothing can be compared.
     """
-    one, other = (find_named(name) for name in (before, after))
+    one, other = (find_named(name, find) for name in (before, after))
     if one.cells is not None and other.cells is not None:
         return [(_only(one.run, one.cells, before), _only(other.run, other.cells, after))], []
     if one.cells is not None or other.cells is not None:

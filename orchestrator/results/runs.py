@@ -103,6 +103,11 @@ def find_run(name: str, lab: Path) -> Run:
             where=name,
             hint=f"{_RUN_IS}; see: {PROGRAM} list runs",
         )
+    return stored_run(name, lab)
+
+
+def stored_run(name: str, lab: Path) -> Run:
+    """The run of this id, beginning of an id, ``latest`` or baseline in the store alone. Raises as ``find_run`` does."""
     if not (lab / FILE_NAME).exists():
         raise _no_runs_yet(lab)
     with Store.open(lab) as store:

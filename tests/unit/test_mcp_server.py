@@ -5,20 +5,40 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from mcp import Client
+from mcp.server.mcpserver import MCPServer
 from mcp_types import TextContent
 from record_builders import cell
 from stored_profiles import store_run
 
 from orchestrator import mcp_server
-from orchestrator.mcp_server import inside, server_of_tools
+from orchestrator.lab.lab import Lab
+from orchestrator.mcp_server import Measurements, inside, main, server_of_tools
 
 READING = ["compare", "diff", "disasm", "list", "report"]
+
+
+@contextmanager
+def serving(*, allows_runs: bool = False) -> Iterator[MCPServer]:
+    """The server, and a thread that does what takes long."""
+    measurements = Measurements()
+    thread = threading.Thread(target=measurements.serve)
+    thread.start()
+    try:
+        yield server_of_tools(measurements, allows_runs=allows_runs)
+    finally:
+        measurements.end()
+        thread.join()
 
 
 def called(tool: str, *, allows_runs: bool = False, **arguments: Any) -> tuple[str, bool]:
@@ -26,10 +46,11 @@ def called(tool: str, *, allows_runs: bool = False, **arguments: Any) -> tuple[s
     found: list[Any] = []
 
     async def call() -> None:
-        async with Client(server_of_tools(allows_runs=allows_runs)) as client:
+        async with Client(server) as client:
             found.append(await client.call_tool(tool, arguments))
 
-    anyio.run(call)
+    with serving(allows_runs=allows_runs) as server:
+        anyio.run(call)
     (content,) = found[0].content
     assert isinstance(content, TextContent)
     return content.text, bool(found[0].is_error)
@@ -39,6 +60,7 @@ def refused(tool: str, **arguments: Any) -> str:
     """The message of a refused call, on a server that may measure: nothing of it is begun."""
     text, is_error = called(tool, allows_runs=True, **arguments)
     assert is_error, text
+    assert text != f"Error executing tool {tool}"  # what an unexpected error becomes
     return text
 
 
@@ -58,18 +80,21 @@ def runs(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str
 @pytest.mark.parametrize(("allows_runs", "names"), [(False, READING), (True, sorted([*READING, "cost", "run"]))])
 def test_measuring_has_to_be_allowed(lab: Path, allows_runs: bool, names: list[str]) -> None:
     async def listed() -> None:
-        async with Client(server_of_tools(allows_runs=allows_runs)) as client:
+        async with Client(server) as client:
             tools = (await client.list_tools()).tools
             assert sorted(tool.name for tool in tools) == names
             reading = [tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint]
             assert sorted(reading) == [name for name in READING if name != "disasm" or not allows_runs]
 
-    anyio.run(listed)
+    with serving(allows_runs=allows_runs) as server:
+        anyio.run(listed)
 
 
 def test_stored_runs_are_listed_and_reported_and_compared(runs: list[str]) -> None:
     text, _ = called("list", what="runs")
-    assert {one["run"] for one in json.loads(text)} == {*runs}
+    assert {one["run"] for one in json.loads(text)["rows"]} == {*runs}
+    newest = json.loads(called("list", what="runs", limit=1)[0])
+    assert ([one["run"] for one in newest["rows"]], newest["left_out"]) == ([Lab().runs()[0].id], 1)
     text, is_error = called("report", run=runs[0])
     assert not is_error
     assert text.startswith(f"run {runs[0]}")
@@ -81,13 +106,13 @@ def test_stored_runs_are_listed_and_reported_and_compared(runs: list[str]) -> No
 
 def test_an_empty_lab_has_lists_and_no_run(lab: Path) -> None:
     assert "runs" in json.loads(called("list")[0])
-    assert json.loads(called("list", what="runs")[0]) == []
+    assert json.loads(called("list", what="runs")[0]) == {"rows": [], "left_out": 0}
     assert "there is no run yet" in refused("report")
     assert not lab.exists()
 
 
 @pytest.mark.parametrize(
-    "name", ["/etc", "../run0", ".", "..", "~", "a/b:kprobe", "../x:y", "a:/../../x:y", "", "x" * 301]
+    "name", ["/etc", "../run0", ".", "..", "~", "a/b:kprobe", "../x:y", "a:/../../x:y", "a\0b", "", "x" * 301]
 )
 def test_a_run_is_named_and_is_no_path(runs: list[str], name: str) -> None:
     for tool, arguments in (("report", {"run": name}), ("diff", {"before": "latest", "after": name})):
@@ -97,7 +122,12 @@ def test_a_run_is_named_and_is_no_path(runs: list[str], name: str) -> None:
 
 def test_a_folder_of_the_current_one_is_no_run(runs: list[str], tmp_path: Path) -> None:
     Path("copied").symlink_to(tmp_path / "run0")
-    assert "and no path" in refused("report", run="copied")
+    for name in ("copied", "copied:kprobe"):
+        assert "unknown run 'copied'" in refused("diff", before=name, after="latest:none")
+        assert "unknown run 'copied'" in refused("compare", before="latest", after=name)
+    assert "unknown run 'copied'" in refused("report", run="copied")
+    Path("latest").write_text("")
+    assert not called("report")[1]
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../other.yaml", "~/x.yaml", "link.yaml"])
@@ -122,9 +152,74 @@ def test_the_paths_in_an_experiment_are_in_the_current_folder_too(runs: list[str
 
 
 def test_an_answer_has_a_limited_size(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, _ = called("list", what="cpus")
-    monkeypatch.setattr(mcp_server, "LARGEST", 100)
-    assert called("list", what="cpus")[0] == f"{whole[:100]}\n... {len(whole) - 100} more characters"
+    whole, _ = called("report")
+    every = json.loads(called("list", what="cpus")[0])
+    monkeypatch.setattr(mcp_server, "LARGEST", 300)
+    *lines, rest = called("report")[0].splitlines()
+    assert lines
+    assert lines == whole.splitlines()[: len(lines)]
+    assert rest.endswith("more characters")
+    found = json.loads(called("list", what="cpus")[0])
+    assert found["rows"] == every["rows"][: len(found["rows"])] != []
+    assert found["left_out"] == len(every["rows"]) - len(found["rows"]) > 0
+
+
+def test_another_measurement_is_refused_while_one_runs(lab: Path) -> None:
+    measurements, told = Measurements(), []
+    release = threading.Event()
+    thread = threading.Thread(target=measurements.serve)
+    thread.start()
+
+    async def first() -> None:
+        told.append(await measurements.do(lambda: "first" if release.wait() else ""))
+
+    async def converse() -> None:
+        async with anyio.create_task_group() as group, Client(server) as client:
+            group.start_soon(first)
+            await anyio.lowlevel.checkpoint()
+            for tool, arguments in (
+                ("run", {"config": "x.yaml"}),
+                ("cost", {"subjects": ["kprobe"]}),
+                ("disasm", {"kernel": "debian-686", "function": "vfs_read"}),
+            ):
+                result = await client.call_tool(tool, arguments)
+                assert "a measurement is running" in str(result.content)
+            assert not (await client.call_tool("list", {})).is_error
+            release.set()
+
+    server = server_of_tools(measurements, allows_runs=True)
+    try:
+        anyio.run(converse)
+        assert told == ["first"]
+    finally:
+        release.set()
+        measurements.end()
+        thread.join()
+
+
+@pytest.mark.parametrize("folder", ["/", "~", "home/.."])
+def test_a_client_may_not_have_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main(["--allow-run", str(Path(folder).expanduser())])
+    assert caught.value.code == 2
+
+
+def test_without_the_extra_the_server_says_what_to_install() -> None:
+    program = "import sys; sys.modules['mcp'] = None; import orchestrator.mcp_server"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "pip install 'probe-lab[mcp]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("allowed", [[], ["--allow-run"]])
+def test_the_server_ends_with_its_client(lab: Path, tmp_path: Path, allowed: list[str]) -> None:
+    words = [sys.executable, "-m", "orchestrator.mcp_server", *allowed, str(tmp_path)]
+    done = subprocess.run(words, input="", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +230,10 @@ def test_an_answer_has_a_limited_size(runs: list[str], monkeypatch: pytest.Monke
         ("compare", {"limit": 0}),
         ("compare", {"only": ["x"] * 33}),
         ("run", {}),
+        ("run", {"config": "a\0b"}),
+        ("run", {"config": "own.yaml", "overrides": ["kernels=[/a\0b]"]}),
+        ("cost", {"subjects": ["/a\0b"]}),
+        ("disasm", {"kernel": "/a\0b", "function": "vfs_read"}),
         ("cost", {"subjects": []}),
         ("cost", {"subjects": ["kprobe"], "at_most": -1}),
         ("cost", {"subjects": ["kprobe"], "kernels": ["nothing"]}),
