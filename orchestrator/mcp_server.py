@@ -187,26 +187,27 @@ def _shown(run: Run) -> str:
     return f"run {run.record.run}\n\n{render_markdown(run.record, reports())}\n{run.unfinished_sentence}"
 
 
+def _list(what: Word | None = None, limit: Limit = 100) -> str:
+    """List names for experiments, runs (newest first), baselines, published tables, in JSON; without WHAT lists."""
+    lists = all_lists()
+    if what is None:
+        return json.dumps([*lists])
+    if what not in lists:
+        raise UsageError(unknown("list", what, lists))
+    every = [dict(zip(lists[what].columns, row, strict=True)) for row in lists[what].rows()]
+    while True:
+        rows = every[:limit]
+        text = json.dumps({"rows": rows, "left_out": len(every) - len(rows)}, default=datetime.isoformat)
+        if len(text) <= LARGEST:
+            return text
+        limit = len(rows) // 2
+
+
 def reading_tools(server: MCPServer, lab: Lab, measurements: Measurements, *, asks_guests: bool) -> None:
     """Add the tools that only read."""
     tool = functools.partial(server.tool, annotations=_READS, structured_output=False)
 
-    @tool(name="list")
-    @_answered
-    def list_names(what: Word | None = None, limit: Limit = 100) -> str:
-        """List names for experiments, runs (newest first), baselines, published tables, in JSON; without WHAT the lists."""
-        lists = all_lists()
-        if what is None:
-            return json.dumps([*lists])
-        if what not in lists:
-            raise UsageError(unknown("list", what, lists))
-        every = [dict(zip(lists[what].columns, row, strict=True)) for row in lists[what].rows()]
-        while True:
-            rows = every[:limit]
-            text = json.dumps({"rows": rows, "left_out": len(every) - len(rows)}, default=datetime.isoformat)
-            if len(text) <= LARGEST:
-                return text
-            limit = len(rows) // 2
+    tool(name="list")(_answered(_list))
 
     @tool()
     @_answered

@@ -38,19 +38,26 @@ logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
 R = TypeVar("R")
 
 
+def _sync(call: Callable[..., R], *args: object, **kwargs: object) -> R:
+    """A call of QMP's library, which runs an event loop: in another thread if one runs in this, as in a notebook."""
+    if asyncio._get_running_loop() is None:
+        return call(*args, **kwargs)
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(call, *args, **kwargs).result()
+
+
 class Monitor:
     """One connection to one QEMU, for one thread at a time. Raises GuestError if QEMU refuses, or is gone."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._thread = None if asyncio._get_running_loop() is None else ThreadPoolExecutor(1)
-        self._protocol = self._sync(QEMUMonitorProtocol, connection)
+        self._protocol = _sync(QEMUMonitorProtocol, connection)
         self._lock = threading.RLock()
         # A file in memory that QEMU writes and the lab reads; it has no name and ends with its last process.
         self._memory = os.memfd_create("orchestrator", os.MFD_CLOEXEC)
         self._memory_name: str | None = None
         self._stubs = 0
         try:
-            greeting = self._sync(self._protocol.connect)
+            greeting = _sync(self._protocol.connect)
             self._protocol.settimeout(_ANSWER_LIMIT)
         except (TimeoutError, QMPError, OSError) as error:
             self.close()
@@ -66,13 +73,9 @@ class Monitor:
     def command(self, name: str, **arguments: object) -> object:
         try:
             with self._lock:
-                return self._sync(self._protocol.cmd, name, **arguments)
+                return _sync(self._protocol.cmd, name, **arguments)
         except (TimeoutError, QMPError, OSError) as error:
             raise GuestError(f"QEMU's monitor: {name} failed: {error}") from None
-
-    def _sync(self, call: Callable[..., R], *args: object, **kwargs: object) -> R:
-        """A call of QMP's library, which runs an event loop: in another thread if one runs here, as in a notebook."""
-        return call(*args, **kwargs) if self._thread is None else self._thread.submit(call, *args, **kwargs).result()
 
     @contextlib.contextmanager
     def migration_file(self, descriptor: int) -> Iterator[str]:
@@ -91,7 +94,7 @@ class Monitor:
 
     def _send(self, descriptor: int) -> None:
         try:
-            self._sync(self._protocol.send_fd_scm, descriptor)
+            _sync(self._protocol.send_fd_scm, descriptor)
         except (QMPError, OSError) as error:
             raise GuestError(f"QEMU's monitor takes no file: {error}") from None
 
@@ -182,9 +185,7 @@ class Monitor:
     def close(self) -> None:
         # With a QEMU that has ended the protocol reports an error.
         with self._lock, contextlib.suppress(QMPError, EOFError, OSError):
-            self._sync(self._protocol.close)
-        if self._thread is not None:
-            self._thread.shutdown()
+            _sync(self._protocol.close)
         os.close(self._memory)
 
 

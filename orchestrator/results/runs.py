@@ -107,7 +107,7 @@ def find_run(name: str, lab: Path) -> Run:
 
 
 def stored_run(name: str, lab: Path) -> Run:
-    """The run of this id, beginning of an id, ``latest`` or baseline in the store alone. Raises as ``find_run`` does."""
+    """The run of this id, beginning of an id, ``latest`` or baseline; no directory. Raises as ``find_run`` does."""
     if not (lab / FILE_NAME).exists():
         raise _no_runs_yet(lab)
     with Store.open(lab) as store:

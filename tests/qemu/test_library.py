@@ -8,7 +8,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from command_line import QUICKSTART
+from command_line import PATIENCE, QUICKSTART
 from documentation import ROOT, blocks
 from nbclient import NotebookClient
 
@@ -46,7 +46,7 @@ def test_the_notebook_shows_a_table_and_a_chart() -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.outputs for cell in code] == [[]] * len(code)  # results are not kept in the repository
-    NotebookClient(notebook, timeout=None, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=int(PATIENCE), kernel_name="python3").execute()
     table, chart, compared, guest = ([output.get("data", {}) for output in cell.outputs] for cell in code[1:])
     assert "<table" in table[-1]["text/html"]
     assert [name for name in ("none", "kprobe", "jprobe", "djprobe") if name not in table[-1]["text/plain"]] == []

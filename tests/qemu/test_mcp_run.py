@@ -6,14 +6,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import anyio
 import pytest
+from command_line import PATIENCE
+from fleet_processes import family, of_process
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import TextContent
+
+from orchestrator.results.store import Store
 
 pytestmark = pytest.mark.qemu
 
@@ -48,11 +54,53 @@ def test_a_client_measures_and_reads_what_it_has_measured(tmp_path: Path) -> Non
             measured = await answer(client, "run", config="asked.yaml", overrides=["profile=[symbols]"])
             found = re.match(r"run (\S+)", measured)
             assert found is not None
-            assert "hits = 200 calls" in measured or "1000 hits = 1000 calls" in measured
+            assert "hits = 200 calls" in measured
             assert [text for text in told if text is not None and text.endswith("kprobe/noop: ok")]
-            (listed,) = json.loads(await answer(client, "list", what="runs"))
+            (listed,) = json.loads(await answer(client, "list", what="runs"))["rows"]
             assert (listed["run"], listed["ok"], listed["failed"]) == (found[1], 2, 0)
             difference = await answer(client, "diff", before="latest:none", after="latest:kprobe", limit=3)
             assert "kprobe\\_int3\\_handler" in difference
 
+            costs = await answer(client, "cost", subjects=["kprobe"], kernels=["debian-686"], at_most=1)
+            assert "beyond" in costs
+
     anyio.run(converse)
+
+
+@pytest.mark.parametrize("by_signal", [False, True], ids=["its-client-goes", "SIGTERM"])
+def test_a_server_that_ends_takes_its_guest_along(tmp_path: Path, by_signal: bool) -> None:
+    (tmp_path / "asked.yaml").write_text(EXPERIMENT)
+    lab = tmp_path / "lab"
+    words = [sys.executable, "-m", "orchestrator.mcp_server", "--allow-run"]
+    run = {"config": "asked.yaml", "overrides": ["benchmark.calls=200000"]}
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    messages: list[dict[str, object]] = [
+        {"id": 1, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "run", "arguments": run, "_meta": {"progressToken": 1}}},
+    ]
+    with subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "ORCHESTRATOR_LAB": str(lab)},
+        text=True,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for message in messages:
+            print(json.dumps({"jsonrpc": "2.0", **message}), file=server.stdin, flush=True)
+        told = next(line for line in server.stdout if "notifications/progress" in line)
+        assert "none" in told
+        guests = [child for child in family(server.pid) if of_process(child, "comm").startswith(b"qemu")]
+        assert guests
+        if by_signal:
+            server.send_signal(signal.SIGTERM)
+        else:
+            server.stdin.close()
+        assert server.wait(PATIENCE) == 0
+        assert [guest for guest in guests if of_process(guest, "comm").startswith(b"qemu")] == []
+    with Store.open(lab) as store:
+        (entry,) = store.runs()
+        assert len(store.unfinished_cells(entry.id)) == 1
