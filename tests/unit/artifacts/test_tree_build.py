@@ -7,9 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from host_toolchain import HOST_TOOLCHAIN
 
-from orchestrator.artifacts.own_kernel_build import TreeBuild, is_kernel_source
-from orchestrator.errors import BuildError, UsageError
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.own_kernel_build import TreeBuild, is_kernel_source, own_variant
+from orchestrator.catalog.kernels import kernel
+from orchestrator.errors import BuildError, HostError, UsageError
 
 MAKEFILE = """\
 olddefconfig:
@@ -79,3 +82,14 @@ def test_what_cannot_be_built_is_said(
         (tree / "mine").write_text(content)
     with pytest.raises(UsageError, match=sentence):
         TreeBuild(tree / "mine", variables).check()
+
+
+def test_no_variant_is_built_offline(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (tree / "vmlinux").touch()
+    own = {"tree": tree, "image": tree / "vmlinux", "options": "CONFIG_KFENCE=y\n"}
+    spec = kernel("lab-i386-up").model_copy(update=own)
+    cache = tmp_path_factory.mktemp("cache")
+    with pytest.raises(HostError, match="not in the cache"):
+        own_variant(BuildContext(Cache(cache), offline=True), spec, "key", HOST_TOOLCHAIN)
+    assert not (tree / "made").exists()
+    assert not [*cache.rglob("build")]
