@@ -71,7 +71,6 @@ def test_a_client_measures_and_reads_what_it_has_measured(tmp_path: Path) -> Non
 def test_a_server_that_ends_takes_its_guest_along(tmp_path: Path, by_signal: bool) -> None:
     (tmp_path / "asked.yaml").write_text(EXPERIMENT)
     lab = tmp_path / "lab"
-    words = [sys.executable, "-m", "orchestrator.mcp_server", "--allow-run"]
     run = {"config": "asked.yaml", "overrides": ["benchmark.calls=200000"]}
     client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     messages: list[dict[str, object]] = [
@@ -80,7 +79,7 @@ def test_a_server_that_ends_takes_its_guest_along(tmp_path: Path, by_signal: boo
         {"id": 2, "method": "tools/call", "params": {"name": "run", "arguments": run, "_meta": {"progressToken": 1}}},
     ]
     with subprocess.Popen(
-        words,
+        [sys.executable, "-m", "orchestrator.mcp_server", "--allow-run"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=tmp_path,
