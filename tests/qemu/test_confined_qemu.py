@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from elsewhere import ELSEWHERE
-from other_users import as_ordinary_user, is_readable_to_all
+from other_users import TRACED, as_ordinary_user, is_readable_to_all
 
 import orchestrator
 from orchestrator.artifacts.cache import BuildContext
@@ -121,6 +121,7 @@ def check_monitor(guest: Guest) -> None:
 
 
 @AS_ROOT
+@TRACED
 @pytest.mark.parametrize("listening", [FRAMED, SSH])
 def test_root_s_qemu_is_nobody_s_when_it_is_restored(shared_guest: Guest, listening: list[str]) -> None:
     assert shared_guest.restored_from is not None
@@ -128,6 +129,7 @@ def test_root_s_qemu_is_nobody_s_when_it_is_restored(shared_guest: Guest, listen
 
 
 @AS_ROOT
+@TRACED
 @pytest.mark.guest(fresh=True)
 @pytest.mark.parametrize(
     "listening", [FRAMED, pytest.param(["127.0.0.1"], marks=[OVER_SSH, ELSEWHERE], id="ssh"), SERIAL]
@@ -153,6 +155,7 @@ def check_root_s(guest: Guest, listening: list[str]) -> None:
 
 
 @AS_ROOT
+@TRACED
 @ON_AGENT
 @pytest.mark.nightly(
     "two guests more; those of a network differ by a card, and test_tested_guest.py has them every day"

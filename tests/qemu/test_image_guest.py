@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine, qemus_in
 from elsewhere import ELSEWHERE
+from other_users import TRACED
 
 from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import BuildContext
@@ -77,6 +78,7 @@ def test_two_guests_of_one_base_have_their_own_disk_and_identity(workshop: Build
     assert base.stat().st_mode & 0o222 == 0
 
 
+@TRACED
 @pytest.mark.guest(kernel="lab-i386-up", image=IMAGE, timing="tcg", channel="ssh")
 def test_its_sshd_is_reached_from_this_host_s_loopback_only_and_reaches_nothing(shared_guest: Guest) -> None:
     guest = shared_guest

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from dpkg_database import read_dpkg_database
+from other_users import TRACED
 from program_folder import PREFIX
 
 from orchestrator.guest.guest import Guest
@@ -21,6 +22,7 @@ def path_of(process: int) -> str:
     return dict(variable.partition("=")[::2] for variable in variables)["PATH"]
 
 
+@TRACED
 def test_a_guest_s_qemu_was_started_with_the_listed_programs(shared_guest: Guest) -> None:
     assert shared_guest.pid is not None
     assert path_of(shared_guest.pid) == os.environ["PATH"]

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from command_line import CommandLine
 from experiment_boot import artifacts_of, boot_of_calls, measured_call
+from other_users import TRACED
 
 from orchestrator.artifacts import digests, saved_guests
 from orchestrator.artifacts.boot_files import GuestDisks
@@ -161,6 +162,7 @@ def test_every_kind_measures_the_same_restored(workshop: BuildContext, tmp_path:
     check_equal(workshop, boot_with(kernel, [*probes()], ["noop", "record"]), tmp_path)
 
 
+@TRACED
 def test_a_guest_is_saved_once_and_privately_and_no_restored_one_writes_to_it(
     own: BuildContext, machine: Machine, tmp_path: Path, said: list[str]
 ) -> None:
