@@ -76,7 +76,7 @@ def exit_status(findings: Sequence[Finding]) -> int:
     return HostError.exit_status if any(finding.status is Status.MISSING for finding in findings) else 0
 
 
-TESTED_QEMU = {7: "7.2", 10: "10.0", 11: "11.1"}  # by major version
+TESTED_QEMU = ((7, 2), (10, 0), (11, 1))
 
 # The BIOS and the option ROM that loads a kernel, each with its Debian package.
 FIRMWARE = {"bios-256k.bin": "seabios", "linuxboot_dma.bin": "qemu-system-data"}
@@ -161,8 +161,8 @@ def qemu_version(answer: str) -> Finding:
     version, oldest = (int(match[1]), int(match[2])), f"{OLDEST_QEMU[0]}.{OLDEST_QEMU[1]}"
     if version < OLDEST_QEMU:
         return Finding("QEMU", Status.MISSING, f"{match[0]} is too old", f"install {oldest} or newer")
-    if version[0] not in TESTED_QEMU:
-        *others, newest = TESTED_QEMU.values()
+    if version not in TESTED_QEMU:
+        *others, newest = (f"{major}.{minor}" for major, minor in TESTED_QEMU)
         tested = f"{', '.join(others)} and {newest}"
         return Finding("QEMU", Status.WARNING, f"{match[0]}; the lab was tested with {tested}")
     return Finding("QEMU", Status.OK, match[0])

@@ -26,12 +26,13 @@ from orchestrator.program import INSTALL_COMMAND, Requirement, load_requirements
     ("answer", "status"),
     [
         ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\nCopyright (c) ...", Status.OK),
-        ("QEMU emulator version 7.1.0", Status.OK),
-        ("QEMU emulator version 7.0.0", Status.OK),
+        ("QEMU emulator version 7.1.0", Status.WARNING),
+        ("QEMU emulator version 7.0.0", Status.WARNING),
         ("QEMU emulator version 6.2.0", Status.MISSING),
         ("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)", Status.OK),
         ("QEMU emulator version 11.1.3 (Debian 1:11.1.3+ds-1)", Status.OK),
         ("QEMU emulator version 9.2.0", Status.WARNING),
+        ("QEMU emulator version 10.2.1", Status.WARNING),
         ("", Status.MISSING),
     ],
 )
