@@ -14,24 +14,36 @@ if TYPE_CHECKING:
     from orchestrator.errors import LabError as LabError
     from orchestrator.errors import UsageError as UsageError
     from orchestrator.experiment.experiment import Experiment as Experiment
+    from orchestrator.experiment.plan import Plan as Plan
+    from orchestrator.guest.guest import Guest as Guest
     from orchestrator.lab.lab import Lab as Lab
     from orchestrator.lab.tested_guest import TestedGuest as TestedGuest
+    from orchestrator.profile.probe_places import Disassembly as Disassembly
     from orchestrator.results.contract import CellRecord as CellRecord
     from orchestrator.results.runs import Run as Run
+    from orchestrator.results.store import RunEntry as RunEntry
+    from orchestrator.results.stored_profile import ProfileDifference as ProfileDifference
     from orchestrator.run.runner import ProgressListener as ProgressListener
+    from orchestrator.run.runner import TimeLeft as TimeLeft
 
 __version__ = "0.2.0"
 
 _PLACES = {
     "CellRecord": "results.contract",
     "ComparedRuns": "comparison.comparison",
+    "Disassembly": "profile.probe_places",
     "Experiment": "experiment.experiment",
+    "Guest": "guest.guest",
     "GuestError": "errors",
     "Lab": "lab.lab",
     "LabError": "errors",
+    "Plan": "experiment.plan",
+    "ProfileDifference": "results.stored_profile",
     "ProgressListener": "run.runner",
     "Run": "results.runs",
+    "RunEntry": "results.store",
     "TestedGuest": "lab.tested_guest",
+    "TimeLeft": "run.runner",
     "UsageError": "errors",
 }
 __all__ = list(_PLACES)

@@ -12,17 +12,15 @@ import asyncio
 import functools
 import json
 import os
-import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from queue import SimpleQueue
+from types import FrameType
 from typing import Annotated, ParamSpec
 
 from pydantic import Field
@@ -36,21 +34,25 @@ except ImportError as error:  # the command is installed with and without the ex
     raise SystemExit(3) from None
 
 from orchestrator import __version__
+from orchestrator.artifacts.cache import OFFLINE_HINT
 from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.probes import is_one_liner, split_member, split_path
 from orchestrator.comparison.forms import render_comparison
-from orchestrator.cost.request import DEFAULT_CPU, DEFAULT_KERNEL, Calls
+from orchestrator.cost.request import DEFAULT_KERNEL, Calls
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.plan import Plan
+from orchestrator.lab.costs import measured_costs
 from orchestrator.lab.disassembly import disassembly
 from orchestrator.lab.lab import Lab
 from orchestrator.lab.listing import all_lists
+from orchestrator.lab.measurements import Measurements
 from orchestrator.lab.stored import difference_of, load_comparison, stored_pairs
 from orchestrator.paths import data_dir, lab_dir, user_path
 from orchestrator.plain_text import plain_text
 from orchestrator.profile.difference import with_code
+from orchestrator.program import CHECKOUT_SCRIPT, PROGRAM
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import render_markdown, render_sheets
 from orchestrator.results.contract import CellRecord
@@ -65,14 +67,11 @@ LARGEST = 64 << 10
 
 _NO_NUL = r"^[^\x00]*$"
 """A path with a NUL is an error of every function of the system that takes one."""
-Word = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_NUL)]
-Subject = Annotated[str, Field(min_length=1, max_length=1000, pattern=_NO_NUL)]
+Word = Annotated[str, Field(min_length=1, max_length=1000, pattern=_NO_NUL)]
 Words = Annotated[list[Annotated[str, Field(max_length=500, pattern=_NO_NUL)]], Field(max_length=32)]
 Limit = Annotated[int, Field(ge=1, le=500, description="Rows; the rest is counted.")]
-_NAMES = "A run's id, 'latest' or a baseline"
-_RunName = Annotated[str, Field(min_length=1, max_length=300, description=f"{_NAMES}.")]
-_CellName = Annotated[str, Field(min_length=1, max_length=300, description=f"{_NAMES}, or RUN:CELL.")]
-_RUN = re.compile(r"[A-Za-z0-9][\w.-]*")
+_NAMES = "A run's id, 'latest' or a baseline; where cells are compared, also RUN:CELL."
+_RunName = Annotated[str, Field(min_length=1, max_length=300, description=_NAMES)]
 
 _READS = ToolAnnotations(read_only_hint=True)
 _MEASURES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
@@ -87,20 +86,15 @@ A cell that is not ok has no number; its reason says why."""
 def inside(name: str) -> str:
     """The absolute path of a file in the current folder or among the lab's own. Raises UsageError for another."""
     path = user_path(name)
-    real = path.resolve()
+    try:
+        real = path.resolve()
+    except RuntimeError:  # until Python 3.12
+        raise UsageError("a link that leads to itself", where=str(path)) from None
     allowed = [Path.cwd().resolve(), *(data_dir(one).resolve() for one in ("configs", "kmods", "images"))]
     if not any(real.is_relative_to(folder) for folder in allowed):
         hint = "start the server in the folder that has the files"
         raise UsageError(f"not in {allowed[0]}, nor a file of the lab's", where=str(path), hint=hint)
     return str(path)
-
-
-def _named(name: str) -> str:
-    """A name that may be a stored run's or its cells'; paths are refused, and ``stored_run`` takes no directory."""
-    run, colon, _ = name.rpartition(":")
-    if not _RUN.fullmatch(run if colon else name):
-        raise UsageError(f"found {name!r}; expected a run's id, 'latest', a baseline, or RUN:CELL, and no path")
-    return name
 
 
 def _subject(text: str) -> str:
@@ -111,6 +105,13 @@ def _subject(text: str) -> str:
     return text
 
 
+def _cut(text: str) -> str:
+    if len(text) <= LARGEST:
+        return text
+    end = text.rfind("\n", 0, LARGEST) + 1 or LARGEST
+    return f"{text[:end].rstrip()}\n... {len(text) - end} more characters"
+
+
 def _answered(call: Callable[P, str]) -> Callable[P, str]:
     """The tool, but expected failures are a ToolError, and the answer has a limited size and no control characters."""
 
@@ -118,48 +119,21 @@ def _answered(call: Callable[P, str]) -> Callable[P, str]:
     def answer(*args: P.args, **kwargs: P.kwargs) -> str:
         try:
             text = plain_text(call(*args, **kwargs))
-        except (LabError, OSError) as error:
-            raise ToolError(str(error)[:LARGEST]) from None
-        if len(text) <= LARGEST:
-            return text
-        end = text.rfind("\n", 0, LARGEST) + 1 or LARGEST
-        return f"{text[:end].rstrip()}\n... {len(text) - end} more characters"
+        except OSError as error:
+            raise ToolError(f"{error.filename or 'the system'}: {(error.strerror or str(error)).lower()}") from None
+        except LabError as error:
+            raise ToolError(_cut(str(error).replace(OFFLINE_HINT, "start the server with --allow-run"))) from None
+        return _cut(text)
 
     return answer
 
 
-class Measurements:
-    """Calls that take long, one at a time, done in one thread: in the main one a signal ends them and their guests."""
-
-    def __init__(self) -> None:
-        self._busy = threading.Lock()
-        self._wanted: SimpleQueue[tuple[Future[str], Callable[[], str]] | None] = SimpleQueue()
-
-    async def do(self, call: Callable[[], str]) -> str:
-        """The answer of a call. Raises ToolError if another is being done."""
-        if not self._busy.acquire(blocking=False):
-            raise ToolError("a measurement is running; ask again when its call is answered")
-        future: Future[str] = Future()
-        self._wanted.put((future, _answered(call)))
-        return await asyncio.wrap_future(future)
-
-    def serve(self) -> None:
-        """Do calls until the end. A client that no longer waits for its call does not stop it."""
-        for future, call in iter(self._wanted.get, None):
-            answer: str | Exception = ""
-            try:
-                if future.set_running_or_notify_cancel():
-                    answer = call()
-            except Exception as error:
-                answer = error
-            self._busy.release()  # before the answer, after which a client may ask again
-            if isinstance(answer, Exception):
-                future.set_exception(answer)
-            elif not future.cancelled():
-                future.set_result(answer)
-
-    def end(self) -> None:
-        self._wanted.put(None)
+async def _measured(measurements: Measurements, call: Callable[[], str]) -> str:
+    try:
+        future = measurements.begin(_answered(call))
+    except UsageError as error:
+        raise ToolError(str(error)) from None
+    return await asyncio.wrap_future(future)
 
 
 class _Reported(ProgressListener):
@@ -176,11 +150,7 @@ class _Reported(ProgressListener):
         self._ended += 1
         with suppress(Exception):  # the client may have gone; the methods of a listener do not raise
             told = self._context.report_progress(self._ended, self._total, f"{record.id}: {record.status}")
-            asyncio.run_coroutine_threadsafe(told, self._loop).result(_TELLING)
-
-
-_TELLING = 10.0
-"""Seconds for a client to take a message; a run does not wait longer for one that does not read."""
+            asyncio.run_coroutine_threadsafe(told, self._loop).result(10.0)  # not longer, for one that does not read
 
 
 def _shown(run: Run) -> str:
@@ -203,57 +173,69 @@ def _list(what: Word | None = None, limit: Limit = 100) -> str:
         limit = len(rows) // 2
 
 
-def reading_tools(server: MCPServer, lab: Lab, measurements: Measurements, *, asks_guests: bool) -> None:
-    """Add the tools that only read."""
-    tool = functools.partial(server.tool, annotations=_READS, structured_output=False)
+def _compared(runs: Sequence[str], only: Sequence[str], limit: int) -> str:
+    found = load_comparison(runs, only, stored_run)
+    note = f"\nA run is compared with itself: {found.after.record.run}.\n" if found.is_with_itself else ""
+    return render_comparison(found, limit) + note
 
-    tool(name="list")(_answered(_list))
 
-    @tool()
+def _differences(before: str, after: str, limit: int) -> str:
+    pairs, left_out = stored_pairs(before, after, stored_run)
+    found = [with_code(difference_of(*pair)) for pair in pairs]
+    note = f"\nNot compared, without a profile in both runs: {', '.join(left_out)}.\n" if left_out else ""
+    return render_sheets("Differences", [difference_sheet(one, limit) for one in found]) + note
+
+
+def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServer:
+    """The server. Without ``allows_runs`` it starts no guest, builds nothing and fetches nothing."""
+    server = MCPServer("probe-lab", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+    lab = Lab(offline=not allows_runs)
+    reads = functools.partial(server.tool, annotations=_READS, structured_output=False)
+    measures = functools.partial(server.tool, annotations=_MEASURES, structured_output=False)
+    reads(name="list")(_answered(_list))
+
+    @reads()
     @_answered
     def report(run: _RunName = LATEST) -> str:
         """Print a stored run's tables as Markdown."""
-        return _shown(stored_run(_named(run), lab_dir()))
+        return _shown(stored_run(run, lab_dir()))
 
-    @tool()
+    @reads()
     @_answered
-    def compare(after: _CellName = LATEST, before: _CellName | None = None, only: Words = [], limit: Limit = 20) -> str:  # noqa: B006
+    def compare(after: _RunName = LATEST, before: _RunName | None = None, only: Words = [], limit: Limit = 20) -> str:  # noqa: B006
         """Compare two stored runs or cells, the largest change first; without BEFORE with the run before it."""
-        runs = [_named(one) for one in (before, after) if one is not None]
-        return render_comparison(load_comparison(runs, only, stored_run), limit)
+        return _compared([one for one in (before, after) if one is not None], only, limit)
 
-    @tool()
+    @reads()
     @_answered
-    def diff(before: _CellName, after: _CellName, limit: Limit = 20) -> str:
+    def diff(before: _RunName, after: _RunName, limit: Limit = 20) -> str:
         """Print by symbol what profiled cells of one stored run execute more than those of another."""
-        pairs, _ = stored_pairs(_named(before), _named(after), stored_run)
-        found = [with_code(difference_of(*pair)) for pair in pairs]
-        return render_sheets("Differences", [difference_sheet(one, limit) for one in found])
+        return _differences(before, after, limit)
 
-    @tool(annotations=_MEASURES if asks_guests else _READS)
+    @(measures if allows_runs else reads)()
     async def disasm(kernel: Word, function: Word) -> str:
         """Print a kernel function's instructions and the probes that each can take; ? is known only to a guest."""
 
         def found() -> str:
-            code = disassembly(lab.context(), placed(kernel, inside), function, asks_guest=asks_guests)
+            code = disassembly(lab.context(), placed(kernel, inside), function, asks_guest=allows_runs)
             return render_sheets("Disassembly", [code.sheet()])
 
-        return await measurements.do(found)
+        return await _measured(measurements, found)
 
+    if not allows_runs:
+        return server
 
-def measuring_tools(server: MCPServer, lab: Lab, measurements: Measurements) -> None:
-    """Add the tools that build and start guests."""
-    tool = functools.partial(server.tool, annotations=_MEASURES, structured_output=False)
-
-    @tool()
+    @measures()
     async def run(config: Word, context: Context, overrides: Words = [], only: Words = []) -> str:  # noqa: B006
         """Measure an experiment file, with overrides KEY=VALUE and filters such as probe=kprobe; print its tables."""
         own = replace(lab, progress=_Reported(context))
-        return await measurements.do(lambda: _shown(own.run(own.load(inside(config), overrides, inside), only=only)))
+        return await _measured(
+            measurements, lambda: _shown(own.run(own.load(inside(config), overrides, inside), only=only))
+        )
 
-    @tool()
+    @measures()
     async def cost(
-        subjects: Annotated[list[Subject], Field(min_length=1, max_length=16)],
+        subjects: Annotated[list[Word], Field(min_length=1, max_length=16)],
         context: Context,
         kernels: Words = [DEFAULT_KERNEL],  # noqa: B006
         call: Word | None = None,
@@ -264,27 +246,18 @@ def measuring_tools(server: MCPServer, lab: Lab, measurements: Measurements) -> 
         own = replace(lab, progress=_Reported(context))
 
         def measured() -> str:
-            names, calls = [_subject(one) for one in subjects], Calls(call, None, point)
-            on = [placed(name, inside) for name in kernels]
-            found = own.cost(*names, kernels=on, cpu=DEFAULT_CPU, calls=calls, at_most=at_most)
+            names, on = [_subject(one) for one in subjects], [placed(name, inside) for name in kernels]
+            found = measured_costs(own, names, on, Calls(call, None, point), at_most)
             return render_sheets(f"run {found.run.record.run}", [found.sheet()])
 
-        return await measurements.do(measured)
+        return await _measured(measurements, measured)
 
-
-def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServer:
-    """The server. Without ``allows_runs`` it starts no guest, builds nothing and fetches nothing."""
-    server = MCPServer("probe-lab", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
-    lab = Lab(offline=not allows_runs)
-    reading_tools(server, lab, measurements, asks_guests=allows_runs)
-    if allows_runs:
-        measuring_tools(server, lab, measurements)
     return server
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve one client on stdin and stdout until it goes, or a signal comes: a measurement ends as by Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="orchestrator-mcp", description="The lab's tools for an assistant.")
+    parser = argparse.ArgumentParser(prog=f"{PROGRAM} mcp" if CHECKOUT_SCRIPT else "orchestrator-mcp")
     text = "also offer run and cost, which start guests, build modules and fetch what is missing"
     parser.add_argument("--allow-run", action="store_true", help=text)
     text = "whose files the client may name; by default the current one"
@@ -296,21 +269,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"{given.folder}: {(error.strerror or str(error)).lower()}")
     if given.allow_run and Path("~").expanduser().resolve().is_relative_to(Path.cwd()):
         parser.error(f"{Path.cwd()} has all of your files; name the folder that the client may use")
-    measurements, own_thread = Measurements(), threading.get_ident()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    measurements, own_thread, failures = Measurements(), threading.get_ident(), list[Exception]()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # a client that has gone sends one, too
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # under nohup it stays ignored
-        signal.signal(signal.SIGHUP, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, stop)
 
     def serve() -> None:
         try:
             server_of_tools(measurements, allows_runs=given.allow_run).run()
+        except Exception as error:
+            failures.append(error)
         finally:
             signal.pthread_kill(own_thread, signal.SIGTERM)
 
     threading.Thread(target=serve, name="server", daemon=True).start()
     with suppress(KeyboardInterrupt):
         measurements.serve()
-    os._exit(0)  # the server's threads may wait for a client that is still there
+    for failure in failures:
+        print(f"error: the protocol's server has failed: {failure!r}", file=sys.stderr, flush=True)
+    os._exit(1 if failures else 0)  # the server's threads may wait for a client that is still there
 
 
 if __name__ == "__main__":

@@ -113,6 +113,7 @@ def _no_room(root: Path, *others: Path) -> HostError:
 # A file represents each thing. A user holds a shared lock on that file until its process ends; removing the thing
 # requires an exclusive lock. The file's modification time is the time of the last use, to the day.
 
+OFFLINE_HINT = "run once without --offline"
 DAY = 86_400.0
 """Seconds; a use is recorded at most once in this time."""
 
@@ -457,4 +458,4 @@ class BuildContext:
 
     def need_network(self, what: str) -> None:
         if self.offline:
-            raise HostError(f"{what} is not in the cache ({self.cache.root})", hint="run once without --offline")
+            raise HostError(f"{what} is not in the cache ({self.cache.root})", hint=OFFLINE_HINT)

@@ -130,9 +130,8 @@ def compare(
 
 
 def _note_the_same(compared: ComparedRuns) -> None:
-    run, pairs = compared.after.record.run, [one.pair for one in compared.comparison.cells]
-    if compared.before.record.run == run and all(one.before and one.after and "->" not in one.title for one in pairs):
-        print(f"note: run {run} is compared with itself, so nothing can differ", file=sys.stderr)
+    if compared.is_with_itself:
+        print(f"note: run {compared.after.record.run} is compared with itself, so nothing can differ", file=sys.stderr)
 
 
 def _check_stored(names: Sequence[str], given: Mapping[str, object]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TextIO
+from typing import ClassVar, TextIO
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -30,6 +30,8 @@ class Measurer(Lab):
     """The lab of a command: its progress is on stderr, each step too if ``verbose``."""
 
     verbose: bool = False
+
+    _option: ClassVar[str] = "--"
 
     @contextmanager
     def watched(self) -> Iterator[ProgressListener]:

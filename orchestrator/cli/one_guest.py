@@ -282,19 +282,21 @@ class GuestChoice:
 
     def machine(self, context: BuildContext) -> Machine:
         """Fetch and build the machine and its modules. Raises UsageError, HostError, BuildError."""
-        self._check()
+        login = self._login()
         spec = self._spec()
         if self.gdb:
             check_gdb()
         if self.cpu is not None:
             known_cpu(self.cpu)
         self.modules.check()
+        if self.accel is Accel.INSTRUCTIONS and self.smp != 1:
+            raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or use --accel tcg")
         wanted = {"cpu": self.cpu, "smp": self.smp, "memory": self.memory, "timing": self.accel.value}
         disks = {"image": self.image, "data": self.data, "kernel_modules": self.kernel_modules}
         options = guest_options({"kernel": spec.argument, "channel": self.channel.value, **wanted, **disks})
         kernel = ready_kernel(context, spec)
         self.modules.build(context, kernel)
-        return options.machine(context, kernel, Login(self.user, self._password()))
+        return options.machine(context, kernel, login)
 
     def prepare(self, guest: Guest, time_limit: float = LOADING_LIMIT) -> None:
         """Set the guest's expected reports, and load the modules as ``GuestModules.load`` does."""
@@ -315,7 +317,7 @@ class GuestChoice:
     def _spec(self) -> KernelSpec:
         return kernel_spec(usual_kernel(self.image) if self.kernel is None else self.kernel)
 
-    def _check(self) -> None:
+    def _login(self) -> Login:
         for folder in self.data:
             if not folder.is_dir():
                 raise _no_data(folder)
@@ -326,7 +328,7 @@ class GuestChoice:
                 f"--user and --password-file are for a login on the console; over {self.channel} all runs as root",
                 hint="--channel serial",
             )
-        self._password()
+        return Login(self.user, self._password())
 
     def _password(self) -> str | None:
         if self.password_file is None:

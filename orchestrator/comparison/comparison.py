@@ -355,6 +355,13 @@ class ComparedRuns:
     origin: Sequence[OriginDifference] = ()
     again: Sequence[str] = ()
 
+    @property
+    def is_with_itself(self) -> bool:
+        """Whether each cell is compared with itself, so that nothing can differ."""
+        pairs = [one.pair for one in self.comparison.cells]
+        is_same = self.before.record.run == self.after.record.run
+        return is_same and all(one.before and one.after and "->" not in one.title for one in pairs)
+
     def to_frame(self) -> DataFrame:
         """A row of pandas for each pair of cells. Raises HostError without pandas."""
         rows = []

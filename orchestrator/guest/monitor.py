@@ -40,7 +40,9 @@ R = TypeVar("R")
 
 def _sync(call: Callable[..., R], *args: object, **kwargs: object) -> R:
     """A call of QMP's library, which runs an event loop: in another thread if one runs in this, as in a notebook."""
-    if asyncio._get_running_loop() is None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # none runs
         return call(*args, **kwargs)
     with ThreadPoolExecutor(1) as other:
         return other.submit(call, *args, **kwargs).result()

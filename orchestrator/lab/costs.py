@@ -8,16 +8,30 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.probes import is_one_liner, split_path
 from orchestrator.comparison.comparison import CellPair, Comparison, compare
-from orchestrator.cost.costs import Cost, cost_sheet
-from orchestrator.cost.request import CallFinder, Calls, Line, cost_kernel, on_all
+from orchestrator.cost.costs import Cost, cost_sheet, costs
+from orchestrator.cost.request import (
+    DEFAULT_CPU,
+    DEFAULT_KERNEL,
+    CallFinder,
+    Calls,
+    Line,
+    allowed,
+    check_names,
+    cost_kernel,
+    experiment_text,
+    on_all,
+)
 from orchestrator.cost.subjects import Subject, subjects
 from orchestrator.errors import UsageError
 from orchestrator.experiment.source import stored_budgets
+from orchestrator.lab.lab import Lab
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.runs import Run
 from orchestrator.run.machines import check_possible, known_cpu
@@ -35,6 +49,26 @@ class Costs:
         """The table of ``orchestrator cost``."""
         sentences = [f"Not measured: {error.where}: {error.what}." for error in self.missed]
         return cost_sheet(self.run.record.experiment, self.found, sentences)
+
+
+def measured_costs(
+    lab: Lab,
+    names: Sequence[str],
+    kernels: Sequence[str] = (DEFAULT_KERNEL,),
+    calls: Calls | None = None,
+    at_most: float | None = None,
+) -> Costs:
+    """Measure what a hit of each subject costs: programs, one-liners, modules, mechanisms (docs/cost.md).
+
+    With ``at_most`` instructions a hit, dearer ones are ``beyond``. Raises UsageError if no call reaches any.
+    """
+    on = cost_kernels(kernels, DEFAULT_CPU)
+    lines, missed = cost_lines(lab.context(), names, on, DEFAULT_CPU, calls or Calls())
+    check_names(lines)
+    budgets = {} if at_most is None else allowed(lines, at_most)
+    text = experiment_text(cost_name(names), lines, on, DEFAULT_CPU, budgets)
+    run = lab.run(lab.build(yaml.safe_load(text)))
+    return Costs(costs(lines, run.record, judged(lines, [None] * len(lines), run)), missed, run)
 
 
 def cost_kernels(names: Iterable[str], cpu: str) -> list[str]:

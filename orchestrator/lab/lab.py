@@ -8,29 +8,20 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
-
-import yaml
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.comparison.comparison import ComparedRuns
-from orchestrator.cost.costs import costs
-from orchestrator.cost.request import DEFAULT_CPU, DEFAULT_KERNEL, Calls, allowed, check_names, experiment_text
 from orchestrator.errors import UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import Moved, built_experiment, load_experiment
 from orchestrator.experiment.plan import Plan, check_budgets, plan, select
 from orchestrator.fleet.target import quiet_logging, target
 from orchestrator.guest.machine import qemu_cpu_names
-from orchestrator.lab.costs import Costs, cost_kernels, cost_lines, cost_name, judged
-from orchestrator.lab.disassembly import disassembly
-from orchestrator.lab.guests import GuestArguments, running_guest
 from orchestrator.lab.stored import difference_of, load_comparison, stored_pairs
-from orchestrator.lab.tested_guest import TestedGuest
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.profile.difference import with_code
-from orchestrator.profile.probe_places import Disassembly
 from orchestrator.program import PROGRAM
 from orchestrator.results.runs import Run, check_directory, find_run, opened_store
 from orchestrator.results.store import LATEST, RunEntry, Store
@@ -44,6 +35,11 @@ from orchestrator.run.runner import (
     local_executor,
     resolve_in_guests,
 )
+
+if TYPE_CHECKING:
+    from orchestrator.lab.guests import GuestArguments
+    from orchestrator.lab.tested_guest import TestedGuest
+    from orchestrator.profile.probe_places import Disassembly
 
 
 @dataclass(frozen=True)
@@ -62,14 +58,18 @@ class Lab:
     fresh: bool = False
     events: bool = False
 
+    _option: ClassVar[str] = ""
+    """What is before the name of an argument where it is an option."""
+
     def check(self) -> None:
         """Raise UsageError for a wrong number of guests or fleet, HostError for a fleet that does not answer."""
         if self.jobs is not None and not 1 <= self.jobs <= 64:
-            raise UsageError(f"found {self.jobs} parallel guests; expected 1 to 64", where="jobs")
+            raise UsageError(f"found {self.jobs} parallel guests; expected 1 to 64", where=f"{self._option}jobs")
         if self.fleet is not None:
             if self.jobs is not None:
-                hint = "leave --jobs out: `fleet up` and `fleet worker` take --guests"
-                raise UsageError("a fleet's workers decide how many guests they run", where="jobs", hint=hint)
+                hint = "leave it out: `fleet up` and `fleet worker` take --guests"
+                what = "a fleet's workers decide how many guests they run"
+                raise UsageError(what, where=f"{self._option}jobs", hint=hint)
             target(self.fleet)
 
     def load(self, file: str | PathLike[str], overrides: Sequence[str] = (), moved: Moved = str) -> Experiment:
@@ -104,7 +104,7 @@ class Lab:
         where = None if directory is None else Path(directory)
         if where is not None:
             check_directory(where)
-        self.check()
+        self.check()  # before guests are asked
         found = self.resolved(experiment)
         return self.measured(found, self.planned(found, only), where)
 
@@ -119,7 +119,8 @@ class Lab:
         )
 
     def with_runner(self, work: Callable[[Runner], RunEntry]) -> Run:
-        """Do ``work`` with a runner, and return the run."""
+        """Do ``work`` with a runner, and return the run. Raises as ``check`` does."""
+        self.check()
         with self._working() as (context, watching), Store.open(lab_dir()) as store:
             entry = work(Runner(context, store, watching, kinds(), self._executor(), self.events, self.fresh))
             return Run(store.load_run(entry.id), entry.directory, len(store.unfinished_cells(entry.id)))
@@ -147,29 +148,10 @@ class Lab:
         """
         return [with_code(difference_of(*pair)) for pair in stored_pairs(before, after)[0]]
 
-    def cost(
-        self,
-        *subjects: str,
-        kernels: Sequence[str] = (DEFAULT_KERNEL,),
-        cpu: str = DEFAULT_CPU,
-        calls: Calls | None = None,
-        at_most: float | None = None,
-    ) -> Costs:
-        """Measure what a hit of each subject costs: programs, one-liners, modules, mechanisms (docs/cost.md).
-
-        With ``at_most`` instructions a hit, dearer ones are ``beyond``. Raises UsageError if no call reaches any.
-        """
-        on = cost_kernels(kernels, cpu)
-        with self._working() as (context, _):
-            lines, missed = cost_lines(context, subjects, on, cpu, calls or Calls())
-        check_names(lines)
-        budgets = {} if at_most is None else allowed(lines, at_most)
-        run = self.run(self.build(yaml.safe_load(experiment_text(cost_name(subjects), lines, on, cpu, budgets))))
-        changes = judged(lines, [None] * len(lines), run)
-        return Costs(costs(lines, run.record, changes), missed, run)
-
     def disassembly(self, kernel: str, function: str, cpu: str | None = None) -> Disassembly:
         """A kernel function's instructions, and the probes that each can take, which a guest is asked."""
+        from orchestrator.lab.disassembly import disassembly  # not for each command: it loads a disassembler
+
         return disassembly(self.context(), kernel, function, cpu)
 
     def guest(self, **wanted: Unpack[GuestArguments]) -> AbstractContextManager[TestedGuest]:
@@ -177,7 +159,9 @@ class Lab:
 
         Raises UsageError, HostError, GuestError; at the end of the block GuestOops if its kernel has reported trouble.
         """
-        return running_guest(self.context(), wanted)
+        from orchestrator.lab.guests import running_guest  # not for each command either: its guests build modules
+
+        return running_guest(self.context(), {"fresh": self.fresh, **wanted})
 
     def context(self) -> BuildContext:
         """Builds artifacts (kernels, modules, images) in the user's cache."""

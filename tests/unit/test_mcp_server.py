@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -23,7 +25,8 @@ from stored_profiles import store_run
 
 from orchestrator import mcp_server
 from orchestrator.lab.lab import Lab
-from orchestrator.mcp_server import Measurements, inside, main, server_of_tools
+from orchestrator.lab.measurements import Measurements
+from orchestrator.mcp_server import inside, main, server_of_tools
 
 READING = ["compare", "diff", "disasm", "list", "report"]
 
@@ -117,7 +120,7 @@ def test_an_empty_lab_has_lists_and_no_run(lab: Path) -> None:
 def test_a_run_is_named_and_is_no_path(runs: list[str], name: str) -> None:
     for tool, arguments in (("report", {"run": name}), ("diff", {"before": "latest", "after": name})):
         text = refused(tool, **arguments)
-        assert "and no path" in text or "at least 1 character" in text or "at most 300 characters" in text
+        assert "unknown run" in text or "at least 1 character" in text or "at most 300 characters" in text
 
 
 def test_a_folder_of_the_current_one_is_no_run(runs: list[str], tmp_path: Path) -> None:
@@ -171,7 +174,7 @@ def test_another_measurement_is_refused_while_one_runs(lab: Path) -> None:
     thread.start()
 
     async def first() -> None:
-        told.append(await measurements.do(lambda: "first" if release.wait() else ""))
+        told.append(await asyncio.wrap_future(measurements.begin(lambda: "first" if release.wait() else "")))
 
     async def converse() -> None:
         async with anyio.create_task_group() as group, Client(server) as client:
@@ -189,7 +192,7 @@ def test_another_measurement_is_refused_while_one_runs(lab: Path) -> None:
 
     server = server_of_tools(measurements, allows_runs=True)
     try:
-        anyio.run(converse)
+        asyncio.run(converse())
         assert told == ["first"]
     finally:
         release.set()
@@ -223,22 +226,32 @@ def test_the_server_ends_with_its_client(lab: Path, tmp_path: Path, allowed: lis
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments"),
+    ("tool", "arguments", "why"),
     [
-        ("list", {"what": "rus"}),
-        ("list", {"what": 3}),
-        ("compare", {"limit": 0}),
-        ("compare", {"only": ["x"] * 33}),
-        ("run", {}),
-        ("run", {"config": "a\0b"}),
-        ("run", {"config": "own.yaml", "overrides": ["kernels=[/a\0b]"]}),
-        ("cost", {"subjects": ["/a\0b"]}),
-        ("disasm", {"kernel": "/a\0b", "function": "vfs_read"}),
-        ("cost", {"subjects": []}),
-        ("cost", {"subjects": ["kprobe"], "at_most": -1}),
-        ("cost", {"subjects": ["kprobe"], "kernels": ["nothing"]}),
-        ("disasm", {"kernel": "debian-amd64", "function": "vfs_read+5"}),
+        ("list", {"what": "rus"}, "did you mean 'runs'?"),
+        ("list", {"what": 3}, "valid string"),
+        ("compare", {"limit": 0}, "greater than or equal to 1"),
+        ("compare", {"only": ["x"] * 33}, "at most 32 items"),
+        ("run", {}, "Field required"),
+        ("run", {"config": "a\0b"}, "match pattern"),
+        ("run", {"config": "own.yaml", "overrides": ["kernels=[/a\0b]"]}, "match pattern"),
+        ("run", {"config": "loop"}, "leads to itself|too many levels"),
+        ("run", {"config": "n" * 300}, "name too long"),
+        ("cost", {"subjects": ["/a\0b"]}, "match pattern"),
+        ("disasm", {"kernel": "/a\0b", "function": "vfs_read"}, "match pattern"),
+        ("cost", {"subjects": []}, "at least 1 item"),
+        ("cost", {"subjects": ["kprobe"], "at_most": -1}, "greater than or equal to 0"),
+        ("cost", {"subjects": ["kprobe"], "kernels": ["nothing"]}, "unknown kernel 'nothing'"),
+        ("disasm", {"kernel": "debian-amd64", "function": "vfs_read+5"}, "expected a kernel function"),
     ],
 )
-def test_a_wrong_argument_is_refused(runs: list[str], tool: str, arguments: dict[str, Any]) -> None:
-    assert refused(tool, **arguments)
+def test_a_wrong_argument_is_refused(runs: list[str], tool: str, arguments: dict[str, Any], why: str) -> None:
+    Path("loop").symlink_to("loop")
+    assert re.search(why, refused(tool, **arguments))
+
+
+def test_what_would_be_fetched_says_how(runs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
+    text, is_error = called("disasm", kernel="debian-686", function="vfs_read")
+    assert is_error
+    assert "start the server with --allow-run" in text
