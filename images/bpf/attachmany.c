@@ -24,7 +24,7 @@
 #include "region_clock.h"
 
 enum { CLOCK_MONOTONIC = 1, RLIMIT_NOFILE = 7, MOST_CPUS = 1024 };
-enum { WARM_UP = 100, BATCHES = 5, CALLS = 50, LOOKED_AT = 5 };
+enum { WARM_UP = 100, BATCHES = 5, CALLS = 50, LOOKED_AT = 5, SETTLES = 100 };
 enum { PLACES = 50000, PLACE_SIZE = 2, LINE = 512, WRONG_ID = 1, WRONG_PLACE = 1 << 30 };
 enum { BPF_PROG_TYPE_KPROBE = 2, BPF_PROG_TYPE_TRACING = 26 };
 enum { BPF_TRACE_FENTRY = 24, BPF_TRACE_FENTRY_MULTI = 59, BPF_TRACE_FEXIT_MULTI = 60 };
@@ -552,16 +552,33 @@ static void begin_line(const char *step, const char *count)
 	print(1, ":");
 }
 
-// What the kernel holds, once that has settled which it frees later.
+struct memory {
+	uint64_t slab, vmalloc, percpu;
+};
+
+// What the kernel holds, some of its time later.
+static struct memory memory_soon(void)
+{
+	static const long a_while[2] = {0, 300000000};
+
+	sys2(SYS_nanosleep, a_while, NULL);
+	write_to("/proc/sys/vm/stat_refresh", "1", 1, 0);
+	return (struct memory){memory_kib("Slab:"), memory_kib("VmallocUsed:"), memory_kib("Percpu:")};
+}
+
+// Once no more is freed of what the kernel frees later: trampolines wait for one grace period after the other.
 static void print_memory(void)
 {
-	static const long settle[2] = {0, 300000000};
+	struct memory now = memory_soon(), before;
+	int tries = SETTLES;
 
-	sys2(SYS_nanosleep, settle, NULL);
-	write_to("/proc/sys/vm/stat_refresh", "1", 1, 0);
-	print_value("slab", memory_kib("Slab:"));
-	print_value("vmalloc", memory_kib("VmallocUsed:"));
-	print_value("percpu", memory_kib("Percpu:"));
+	do {
+		before = now;
+		now = memory_soon();
+	} while (--tries && now.slab + now.vmalloc + now.percpu < before.slab + before.vmalloc + before.percpu);
+	print_value("slab", now.slab);
+	print_value("vmalloc", now.vmalloc);
+	print_value("percpu", now.percpu);
 }
 
 static void print_bytes(const char *name, const char *text)
