@@ -2,8 +2,9 @@
 // See functions.h.
 #include "functions.h"
 #include "btf.h"
+#include "lists.h"
 
-enum { ROOM = 64 << 20, TABLE = 1 << 20, MOST = 1 << 18, NONE = 2, TOO_MANY = 7 };
+enum { TABLE = 1 << 20, MOST = 1 << 18 };
 // MAX_BPF_FUNC_ARGS, btf_distill_func_proto(); before Linux 6.6 x86 takes what is in registers alone (473e3150e30a).
 enum { MOST_ARGUMENTS = 12, MOST_IN_REGISTERS = 6, LARGEST_ARGUMENT = 16, LARGEST_RESULT = 8 };
 
@@ -43,11 +44,6 @@ static int is_among(const char *name, const char *const *list, size_t count)
 	return 0;
 }
 
-static void *room_for(size_t size)
-{
-	return map_memory(-1, size, 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
-}
-
 // FNV-1a.
 static uint64_t hash_of(const char *text, uint64_t seed)
 {
@@ -74,70 +70,22 @@ static struct name *name_at(const char *text, int makes)
 	}
 }
 
-static unsigned long hexadecimal(char **at)
-{
-	unsigned long value = 0;
-
-	for (; (**at >= '0' && **at <= '9') || (**at >= 'a' && **at <= 'f'); (*at)++)
-		value = value << 4 | (unsigned long)(**at <= '9' ? **at - '0' : **at - 'a' + 10);
-	return value;
-}
-
-// The next word of a text, ended by a zero, and what was behind it.
-static char *word(char **at, char *end)
-{
-	char *first = *at;
-
-	while (**at && **at != ' ' && **at != '\t' && **at != '\n')
-		(*at)++;
-	*end = **at;
-	if (**at)
-		*(*at)++ = 0;
-	return first;
-}
-
-// The content of a file, with a zero behind it; a negative errno as an address.
-static char *read_all(const char *path)
-{
-	char *text = room_for(ROOM);
-	long size = is_error(text) ? (long)text : file_content(path, text, ROOM);
-
-	if (size == ROOM)
-		size = -TOO_MANY;
-	return size < 0 ? (char *)size : text;
-}
-
-long count_lines(const char *path)
-{
-	static char *text;
-	long size, lines = 0;
-
-	if (!text)
-		text = room_for(ROOM);
-	size = is_error(text) ? (long)text : file_content(path, text, ROOM);
-	if (size < 0)
-		return size;
-	for (long at = 0; at < size; at++)
-		lines += (!at || text[at - 1] == '\n') && text[at] != '\t';
-	return lines;
-}
-
 static long read_symbols(struct functions *found)
 {
-	char *at = read_all("/proc/kallsyms"), end;
+	char *at = read_list("/proc/kallsyms"), end;
 
 	names = room_for(TABLE * sizeof(*names));
 	if (is_error(at) || is_error(names))
 		return is_error(at) ? (long)at : (long)names;
 	while (*at) {
-		unsigned long address = hexadecimal(&at);
+		unsigned long address = next_hexadecimal(&at);
 		struct name *name;
 		const char *text;
 
 		at += 3;	// the type between two spaces
-		text = word(&at, &end);
+		text = next_word(&at, &end);
 		if (end == '\t') {	// of a module
-			word(&at, &end);
+			next_word(&at, &end);
 			continue;
 		}
 		name = name_at(text, 1);
@@ -146,7 +94,7 @@ static long read_symbols(struct functions *found)
 	}
 	found->text_start = name_at("_stext", 1)->address;
 	found->text_end = name_at("_etext", 1)->address;
-	return found->text_start && found->text_start < found->text_end ? 0 : -NONE;
+	return found->text_start && found->text_start < found->text_end ? 0 : -E_NOENT;
 }
 
 // As "6.12.3-rc1": 6 and 12.
@@ -197,7 +145,7 @@ static uint32_t forbidden_count;
 
 static long read_blacklist(void)
 {
-	char *at = read_all("/sys/kernel/debug/kprobes/blacklist"), end;
+	char *at = read_list("/sys/kernel/debug/kprobes/blacklist"), end;
 
 	forbidden = room_for(MOST * sizeof(*forbidden));
 	if (is_error(at) || is_error(forbidden))
@@ -206,13 +154,13 @@ static long read_blacklist(void)
 		struct range *range = &forbidden[forbidden_count++];
 
 		at += 2;
-		range->start = hexadecimal(&at);
+		range->start = next_hexadecimal(&at);
 		at += 3;	// -0x
-		range->end = hexadecimal(&at);
+		range->end = next_hexadecimal(&at);
 		at++;
-		word(&at, &end);
+		next_word(&at, &end);
 		if (end != '\n')
-			word(&at, &end);
+			next_word(&at, &end);
 	}
 	return 0;
 }
@@ -249,7 +197,7 @@ long read_functions(struct functions *found, int demands, const char *target, ui
 		"/sys/kernel/tracing/available_filter_functions_addrs",	// since Linux 6.5
 		"/sys/kernel/tracing/available_filter_functions",
 	};
-	char *at = read_all(lists[0]), end;
+	char *at = read_list(lists[0]), end;
 	const int has_addresses = !is_error(at);
 	long error = read_symbols(found);
 
@@ -258,18 +206,18 @@ long read_functions(struct functions *found, int demands, const char *target, ui
 	if (!error && demands & NOT_IN_BLACKLIST)
 		error = read_blacklist();
 	if (!has_addresses)
-		at = read_all(lists[1]);
+		at = read_list(lists[1]);
 	found->all = room_for(MOST * sizeof(*found->all));
 	if (error || is_error(at) || is_error(found->all))
 		return error ?: is_error(at) ? (long)at : (long)found->all;
 	while (*at && found->count < MOST) {
-		struct function one = {.address = has_addresses ? hexadecimal(&at) : 0};
+		struct function one = {.address = has_addresses ? next_hexadecimal(&at) : 0};
 		const struct name *name;
 
 		at += has_addresses;
-		one.name = word(&at, &end);
+		one.name = next_word(&at, &end);
 		if (end == ' ' || end == '\t') {	// of a module
-			word(&at, &end);
+			next_word(&at, &end);
 			continue;
 		}
 		name = name_at(one.name, 0);
@@ -287,5 +235,5 @@ long read_functions(struct functions *found, int demands, const char *target, ui
 		found->all[found->count++] = one;
 	}
 	sort(found->all, found->count);
-	return found->count && !found->all[0].key ? 0 : -NONE;
+	return found->count && !found->all[0].key ? 0 : -E_NOENT;
 }

@@ -26,7 +26,4 @@ struct functions {
 // functions that share their name are left out. Returns a negative errno, -ENOENT where the target is not among them.
 long read_functions(struct functions *found, int demands, const char *target, uint32_t seed);
 
-// How many lines of a file begin with neither a tab nor the end, or a negative errno.
-long count_lines(const char *path);
-
 #endif
