@@ -67,9 +67,10 @@ class Attached:
 
     def check(self) -> None:
         """Raise EvidenceError unless all was attached, and nothing is afterwards."""
-        for step in (self.bare, self.after):
-            if step.number("listed"):
-                raise EvidenceError(f"at step '{step}' the kernel lists {step.number('listed')} attached functions")
+        failed = self.error or self.attach.number("signal")
+        for step, cause in ((self.bare, ""), (self.after, f", after attaching {self.failure}" if failed else "")):
+            if left := step.number("listed"):
+                raise EvidenceError(f"at step '{step}' the kernel lists {left} attached functions{cause}")
         if self.after.number("changed"):
             raise EvidenceError(f"{self.after.number('changed')} bytes of text are not as before attaching")
         if self.held is None or self.detach is None:

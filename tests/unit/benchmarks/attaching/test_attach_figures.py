@@ -52,6 +52,7 @@ def test_a_count_has_its_figures() -> None:
         ("attach 10: wanted=10", "attach 10: wanted=9", "the guest attached to 9 functions, not 10"),
         ("attach 0: wanted=5000", "attach 0: wanted=50", "the guest attached to 50 functions, not all"),
         ("bare 10: listed=0", "bare 10: listed=1", "at step 'bare 10' the kernel lists 1 attached"),
+        ("after 0: listed=0", "after 0: listed=21", "lists 21 attached functions, after attaching failed with ENOMEM"),
         ("after 0: listed=0 changed=0", "after 0: listed=0 changed=5", "5 bytes of text are not as before"),
         ("detach 10: error=0", "detach 10: error=22", "detaching failed with error 22"),
         ("live=e8a75d073f", "live=0f1f440000", "the text of the first function is as before"),
