@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
@@ -136,14 +136,20 @@ def _found(main: str, folders: Sequence[Path], first: Sequence[Path]) -> Mapping
     waiting: list[tuple[str, Sequence[Path], Path]] = [(main, (), Path())]
     while waiting:
         text, beside, place = waiting.pop()
-        macros = (name for line in _MACRO.findall(text) for name in _FILE.findall(line))
-        for name in (*re.findall(r'^\s*#\s*include\s+"([^"\n]{1,200})"', text, re.MULTILINE), *macros):
+        for name in _named_in(text):
             for key, file in _brought_in(name, beside, place, folders):
                 if key not in found:
                     found[key], at = file, Path(key).parent
                     others = first if any(file.is_relative_to(one) for one in folders[1:]) else ()
                     waiting.append((read_c_source(file), [*(one / at for one in others), file.parent], at))
     return found
+
+
+@lru_cache(maxsize=1024)
+def _named_in(text: str) -> Sequence[str]:
+    """The files that a text includes or names in macros. The same few hundred texts are searched for each module."""
+    macros = (name for line in _MACRO.findall(text) for name in _FILE.findall(line))
+    return (*re.findall(r'^\s*#\s*include\s+"([^"\n]{1,200})"', text, re.MULTILINE), *macros)
 
 
 def _brought_in(name: str, beside: Sequence[Path], place: Path, folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:

@@ -16,6 +16,7 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Boot, plan
+from orchestrator.guest.guest import paused
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import BootArtifacts, Ready, ReadyGuest, Refused, prepare, without_number
 
@@ -39,8 +40,9 @@ def artifacts_of(context: BuildContext, boot: Boot) -> BootArtifacts:
 
 
 def prepared_for(ready: ReadyGuest, context: BuildContext, boot: Boot) -> ReadyGuest:
-    """The test's guest as one of the boot."""
-    return dataclasses.replace(ready, artifacts=artifacts_of(context, boot))
+    """The test's guest as one of the boot. It rests while the host prepares."""
+    with paused(ready.guest):
+        return dataclasses.replace(ready, artifacts=artifacts_of(context, boot))
 
 
 def call_setup(artifacts: BootArtifacts, cell: CallCell) -> tuple[CallSetup, Module]:
