@@ -302,7 +302,7 @@ app = typer.Typer(
     name=NAME,
     cls=Commands,
     help="A lab for the cost of kernel probes: QEMU guests with named CPUs, real modules, proved numbers.",
-    epilog=f"`{PROGRAM} test -h`: the checkout's tests. `{PROGRAM} container -h`: without apt."
+    epilog=f"Also `{PROGRAM} test`, `container` (without apt) and `mcp` (for assistants): -h."
     if CHECKOUT_SCRIPT
     else None,
     no_args_is_help=True,

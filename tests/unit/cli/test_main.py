@@ -105,9 +105,9 @@ def test_a_shell_that_was_named_before_it(tmp_path: Path) -> None:
 
 
 def test_the_checkouts_script_alone_has_tests_to_run() -> None:
-    said = "`./lab test -h`: the checkout's tests. `./lab container -h`: without apt."
+    said = "Also `./lab test`, `container` (without apt) and `mcp` (for assistants): -h."
     assert said in called("./lab", "-h").stdout
-    assert "test -h" not in called("", "-h").stdout
+    assert "(without apt)" not in called("", "-h").stdout
 
 
 def test_completion_is_for_the_installed_name() -> None:
