@@ -130,6 +130,8 @@ def package_pool(release: str) -> Path:
 def add_user(root: BareRoot, name: str) -> Account:
     """An ordinary user, with an empty home, who may use no sudo."""
     account = Account(name, f"/home/{name}")
+    # Unstable's smallest system lacks it.
+    root.succeed(["apt-get", "-q", "install", "-y", "--no-install-recommends", "passwd"])
     root.succeed(["useradd", "--no-create-home", "--user-group", "--home-dir", account.home, name])
     root.succeed(["install", "-d", "-o", name, "-g", name, "-m", "700", account.home])
     return account
