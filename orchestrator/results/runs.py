@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
 EXPERIMENT_FILE = "experiment.yaml"
-_RUN_IS = "RUN is a run's directory, a run's id or its beginning, 'latest', or a baseline's name"
+_ID_IS = "a run's id or its beginning, 'latest', or a baseline's name"
+_RUN_IS = f"RUN is a run's directory, {_ID_IS}"
 
 _COPY_AGAIN = "copy the directory again from the original, or name another run"
 
@@ -103,7 +104,11 @@ def find_run(name: str, lab: Path) -> Run:
             where=name,
             hint=f"{_RUN_IS}; see: {PROGRAM} list runs",
         )
-    return stored_run(name, lab)
+    try:
+        return stored_run(name, lab)
+    except UnknownRun as error:
+        error.hint = f"{_RUN_IS}."
+        raise
 
 
 def stored_run(name: str, lab: Path) -> Run:
@@ -202,7 +207,7 @@ def _choose(name: str, entries: Sequence[RunEntry], baselines: Iterable[str], la
     error = UnknownRun(
         f"unknown run '{name}'{question}",
         detail=["recent runs:", *_listed(entries)],
-        hint=f"{_RUN_IS}.",
+        hint=f"RUN is {_ID_IS}.",
     )
     error.guess = guess
     raise error

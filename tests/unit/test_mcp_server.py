@@ -120,6 +120,7 @@ def test_an_empty_lab_has_lists_and_no_run(lab: Path) -> None:
 def test_a_run_is_named_and_is_no_path(runs: list[str], name: str) -> None:
     for tool, arguments in (("report", {"run": name}), ("diff", {"before": "latest", "after": name})):
         text = refused(tool, **arguments)
+        assert "directory" not in text
         assert "unknown run" in text or "at least 1 character" in text or "at most 300 characters" in text
 
 
