@@ -48,7 +48,7 @@ from orchestrator.lab.disassembly import disassembly
 from orchestrator.lab.lab import Lab
 from orchestrator.lab.listing import all_lists
 from orchestrator.lab.measurements import Measurements
-from orchestrator.lab.stored import difference_of, load_comparison, stored_pairs
+from orchestrator.lab.stored import difference_of, load_comparison, shown_ids, stored_pairs
 from orchestrator.paths import data_dir, lab_dir, user_path
 from orchestrator.plain_text import plain_text
 from orchestrator.profile.difference import with_code
@@ -182,7 +182,7 @@ def _compared(runs: Sequence[str], only: Sequence[str], limit: int) -> str:
 def _differences(before: str, after: str, limit: int) -> str:
     pairs, left_out = stored_pairs(before, after, stored_run)
     found = [with_code(difference_of(*pair)) for pair in pairs]
-    note = f"\nNot compared, without a profile in both runs: {', '.join(left_out)}.\n" if left_out else ""
+    note = f"\nNot compared, without a profile in both runs: {', '.join(shown_ids(left_out))}.\n" if left_out else ""
     return render_sheets("Differences", [difference_sheet(one, limit) for one in found]) + note
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.guest.machine import confinement_here
+from orchestrator.guest.machine import confinement_here, has_capability
 
 ORDINARY_USER = 65533
 
@@ -22,9 +22,7 @@ def is_readable_to_all(path: Path) -> bool:
 
 def _may_trace() -> bool:
     """Whether what /proc has of a guest's QEMU can be read: root's QEMU is another user's (CAP_SYS_PTRACE is 19)."""
-    status = Path("/proc/self/status").read_text()
-    capabilities = int(status.partition("\nCapEff:")[2].split(maxsplit=1)[0], 16)
-    return confinement_here().user is None or bool(capabilities >> 19 & 1)
+    return confinement_here().user is None or has_capability(19)
 
 
 TRACED = pytest.mark.skipif(not _may_trace(), reason="no process may be traced here, as in a container")

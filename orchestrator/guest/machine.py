@@ -147,10 +147,14 @@ def environment() -> dict[str, str]:
 
 def _can_become(user: int) -> bool:
     """Whether root may become that user and kill its processes: a container may lack the user or the rights."""
-    status = (_SELF / "status").read_text(encoding="ascii", errors="replace")
-    capabilities = int(status.partition("\nCapEff:")[2].split(maxsplit=1)[0], 16)
     mapped = all(_is_mapped(user, _SELF / name) for name in ("uid_map", "gid_map"))
-    return mapped and all(capabilities >> number & 1 for number in (_CAP_KILL, _CAP_SETGID, _CAP_SETUID))
+    return mapped and all(has_capability(number) for number in (_CAP_KILL, _CAP_SETGID, _CAP_SETUID))
+
+
+def has_capability(number: int) -> bool:
+    """Whether this process has a capability in effect, by its number in capabilities(7)."""
+    status = (_SELF / "status").read_text(encoding="ascii", errors="replace")
+    return bool(int(status.partition("\nCapEff:")[2].split(maxsplit=1)[0], 16) >> number & 1)
 
 
 def _is_mapped(number: int, mapping: Path) -> bool:

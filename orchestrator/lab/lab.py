@@ -63,14 +63,17 @@ class Lab:
 
     def check(self) -> None:
         """Raise UsageError for a wrong number of guests or fleet, HostError for a fleet that does not answer."""
+        self._check_jobs()
+        if self.fleet is not None:
+            target(self.fleet)
+
+    def _check_jobs(self) -> None:
         if self.jobs is not None and not 1 <= self.jobs <= 64:
             raise UsageError(f"found {self.jobs} parallel guests; expected 1 to 64", where=f"{self._option}jobs")
-        if self.fleet is not None:
-            if self.jobs is not None:
-                hint = "leave it out: `fleet up` and `fleet worker` take --guests"
-                what = "a fleet's workers decide how many guests they run"
-                raise UsageError(what, where=f"{self._option}jobs", hint=hint)
-            target(self.fleet)
+        if self.fleet is not None and self.jobs is not None:
+            hint = "leave it out: `fleet up` and `fleet worker` take --guests"
+            what = "a fleet's workers decide how many guests they run"
+            raise UsageError(what, where=f"{self._option}jobs", hint=hint)
 
     def load(self, file: str | PathLike[str], overrides: Sequence[str] = (), moved: Moved = str) -> Experiment:
         """The experiment of a file, with ``KEY=VALUE`` overrides; ``moved`` maps the paths that it names.
@@ -120,7 +123,7 @@ class Lab:
 
     def with_runner(self, work: Callable[[Runner], RunEntry]) -> Run:
         """Do ``work`` with a runner, and return the run. Raises as ``check`` does."""
-        self.check()
+        self._check_jobs()  # whether the fleet answers is seen by the executor
         with self._working() as (context, watching), Store.open(lab_dir()) as store:
             entry = work(Runner(context, store, watching, kinds(), self._executor(), self.events, self.fresh))
             return Run(store.load_run(entry.id), entry.directory, len(store.unfinished_cells(entry.id)))
@@ -165,7 +168,10 @@ class Lab:
 
     def context(self) -> BuildContext:
         """Builds artifacts (kernels, modules, images) in the user's cache."""
-        return BuildContext(Cache(cache_dir()), self.offline, self.progress.say, self.progress.warn)
+        return self._context(self.progress)
+
+    def _context(self, told: ProgressListener) -> BuildContext:
+        return BuildContext(Cache(cache_dir()), self.offline, told.say, told.warn)
 
     @contextmanager
     def watched(self) -> Iterator[ProgressListener]:
@@ -175,7 +181,7 @@ class Lab:
     @contextmanager
     def _working(self) -> Iterator[tuple[BuildContext, ProgressListener]]:
         with self.watched() as watching:
-            yield BuildContext(Cache(cache_dir()), self.offline, watching.say, watching.warn), watching
+            yield self._context(watching), watching
 
     def _executor(self) -> ExecutorMaker:
         if self.fleet is None:
