@@ -13,7 +13,8 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from pathlib import Path
 
@@ -62,10 +63,12 @@ class Frame(IntEnum):
 
 
 class FramedChannel:
-    """One connection to one agent; one command at a time."""
+    """One connection to one agent; one command at a time, each while its guest is ``awake``."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
+    def __init__(
+        self, connection: socket.socket, awake: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        self._socket, self._awake = connection, awake
         self._socket.settimeout(0)
         self._received = bytearray()
         self._request = 0
@@ -78,7 +81,8 @@ class FramedChannel:
             raise GuestConnectionLost("what answers in the guest is not the lab's agent, or another version of it")
 
     def ping(self, time_limit: float) -> None:
-        self.wait_for_answer(self.send_ping(), time_limit)
+        with self._awake():
+            self.wait_for_answer(self.send_ping(), time_limit)
 
     def send_ping(self) -> int:
         """Send a ping and return the request's number. The agent may not be running yet."""
@@ -90,10 +94,11 @@ class FramedChannel:
     def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program found in /bin, /sbin or /usr; see ``Channel.run``."""
         check_command(argv)
-        request = self._send(Frame.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (DIRECTORY, *argv)))
         output = Output(listener)
-        with killed_when_late(command_name(argv), time_limit, output, lambda: self._kill(request)):
-            status = self._collect(request, output, Deadline(time_limit))
+        with self._awake():
+            request = self._send(Frame.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (DIRECTORY, *argv)))
+            with killed_when_late(command_name(argv), time_limit, output, lambda: self._kill(request)):
+                status = self._collect(request, output, Deadline(time_limit))
         return output.result(argv, status)
 
     def stop(self) -> None:
@@ -104,17 +109,18 @@ class FramedChannel:
         deadline = Deadline(time_limit)
         request = self._next_request()
         head = _WORD.pack(mode) + guest_path(target) + b"\0"
-        with contextlib.closing(blocks(content, PAYLOAD_MAX)) as rest:
+        with self._awake(), contextlib.closing(blocks(content, PAYLOAD_MAX)) as rest:
             first = next(rest, None)  # reveals an unreadable host file before anything is sent
             whole = itertools.chain([first] if first else [], rest, [b""])
             frames = itertools.chain([(Frame.PUT, head)], ((Frame.DATA, block) for block in whole))
             self._send_whole((_HEADER.pack(len(data), kind, request) + data for kind, data in frames), deadline)
-        self._done(request, deadline, f"cannot write {target}")
+            self._done(request, deadline, f"cannot write {target}")
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
         deadline = Deadline(time_limit)
-        request = self._send(Frame.GET, guest_path(source) + b"\0", deadline)
-        return self._done(request, deadline, f"cannot read {source}", largest)
+        with self._awake():
+            request = self._send(Frame.GET, guest_path(source) + b"\0", deadline)
+            return self._done(request, deadline, f"cannot read {source}", largest)
 
     def close(self) -> None:
         """Close the connection; the agent then resets the machine, which ends QEMU."""

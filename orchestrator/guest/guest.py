@@ -230,6 +230,14 @@ class Guest:
                 mount_data(self._agent, self.machine)
                 self._channel = open_channel(self._qemu, self.machine, self._files, deadline)
 
+    def awake(self) -> contextlib.AbstractContextManager[None]:
+        """Let the guest go on meanwhile, though nothing is asked of it.
+
+        One on the exact clock, on the agent's channel and without a network, rests 20 ms after the last verb: for it no
+        time passes until the next one.
+        """
+        return self._qemu.awake()
+
     def pause(self) -> None:
         """Stop the guest's CPUs and clock. On the exact clock an idle guest keeps the host as busy as a working one."""
         self._control(State.READY, "stop", State.PAUSED)
@@ -281,8 +289,11 @@ class Guest:
         if self._qemu.monitor is None or self.state is not before:
             raise GuestError(f"a guest that is {self.state} cannot become {after}")
         with self._explained(f"becoming {after}"):
+            self._qemu.never_rest()
             self._qemu.monitor.command(command)
         self.state = after
+        if after is State.READY:
+            self._rest_when_idle()
 
     @property
     def _agent(self) -> FramedChannel:
@@ -308,6 +319,13 @@ class Guest:
             self.kill()
             raise
         self.state = State.READY
+        self._rest_when_idle()
+
+    def _rest_when_idle(self) -> None:
+        """Others than the lab may ask something of a guest with a console, SSH or a network."""
+        machine = self.machine
+        if machine.timing == "instructions" and machine.channel == "framed" and not (machine.lan or self._stub):
+            self._qemu.rest_when_idle()
 
     def _start(self, memory: MemoryFile | None, *, is_kept: bool = False) -> None:
         files = self._files or GuestFiles()
@@ -388,6 +406,7 @@ class Guest:
         with step(f"save {self._name}"), self._explained("being saved"):
             if self._qemu.monitor is None or self._memory is None or self.state is not State.READY:
                 raise GuestError(f"a guest that is {self.state} cannot be saved, nor one with memory of QEMU's own")
+            self._qemu.never_rest()
             self._leave_channel()
             save_state(self._monitor, saved.state, has_memory=False)
             keep_files(saved, self._memory, self._written, self.console.path)
@@ -405,6 +424,7 @@ class Guest:
                 raise GuestError("a guest that has ended cannot be kept")
             if self.machine.channel == "serial":
                 raise GuestError("a guest with a session on its console cannot be kept")
+            self._qemu.never_rest()
             if self.state is State.READY:
                 with contextlib.suppress(GuestError):  # the agent itself may have failed
                     self._leave_channel()
@@ -577,6 +597,7 @@ class Guest:
             raise GuestError(f"a guest that is {self.state} cannot be debugged")
         with self._explained("being stopped for a debugger"):
             if self._stub is None:
+                self._qemu.never_rest()
                 self._stub = Stub(self._monitor)
             self._stub.stop()
         return self._stub
@@ -663,7 +684,7 @@ class Guest:
             return
         line = f"{END_OF_LOG} {secrets.token_hex(8)}"
         mark = self.console.length()
-        with step("drain the console"), contextlib.suppress(GuestError):
+        with step("drain the console"), self._qemu.awake(), contextlib.suppress(GuestError):
             # At alert level, as the guest's log level may be low.
             self._agent.put(f"<1>{line}\n".encode(), "/dev/kmsg", mode=0o644, time_limit=_LOG_LIMIT)
             for lines, _ in self.console.followed(mark, _LOG_LIMIT, _LOG_BYTES):

@@ -196,7 +196,7 @@ class TestedGuest(_GuestsVerbs):
         ``time_limit`` host seconds without output.
         """
         pattern = line_pattern(regex)
-        with step("wait for line", regex):
+        with step("wait for line", regex), self.awake():
             for lines, mark in self.console.followed(self._seen, time_limit, _MOST_BYTES, lambda: self.pid is None):
                 for line in lines:
                     if pattern.search(line):
@@ -210,6 +210,10 @@ class TestedGuest(_GuestsVerbs):
                 where=str(self.console.path),
                 detail=self.console.last_lines(),
             )
+
+    def _printing(self, silence: float) -> Iterator[None]:
+        with self.awake():
+            yield from self.console.printing(silence, lambda: self.pid is None)
 
     def printed(self) -> list[str]:
         """The last thousand console lines since the test began."""
@@ -237,7 +241,7 @@ class TestedGuest(_GuestsVerbs):
             yield
         except GuestError as error:
             failure = error  # an oops may kill the command that caused it
-        for _ in self.console.printing(time_limit, lambda: self.pid is None):
+        for _ in self._printing(time_limit):
             if any(report.is_expected([pattern]) for report in islice(self.console.reports(mark), REPORTS_MAX)):
                 if self.state is State.READY:
                     self.drain_console()  # the rest of the report belongs to this test
@@ -257,7 +261,7 @@ class TestedGuest(_GuestsVerbs):
             yield
         except GuestError as error:
             failure = error
-        for _ in self.console.printing(time_limit, lambda: self.pid is None):
+        for _ in self._printing(time_limit):
             pass
         reports = list(islice(self.console.reports(mark), REPORTS_MAX))
         has_panicked = any(report.trouble is Trouble.PANIC for report in reports)

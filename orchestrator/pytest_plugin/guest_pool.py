@@ -82,19 +82,6 @@ class GuestPool:
         with contextlib.suppress(GuestError):
             guest.pause()
 
-    @contextlib.contextmanager
-    def at_rest(self) -> Iterator[None]:
-        """Pause every guest while the host builds something. Raises GuestError if one does not resume."""
-        running = [guest for guest in (*self._shared.values(), *self._own) if guest.state is State.READY]
-        for guest in running:
-            self.rest(guest)
-        try:
-            yield
-        finally:
-            for guest in running:
-                if guest.state is State.PAUSED:
-                    guest.resume()
-
     def retire(self, guest: TestedGuest) -> None:
         guest.kill()
         self._shared = {key: other for key, other in self._shared.items() if other is not guest}

@@ -23,7 +23,6 @@ from orchestrator.errors import HostError
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.probes.symbols import Symbols
-from orchestrator.pytest_plugin.guest_pool import GuestPool
 from orchestrator.run.boot import BootArtifacts, ReadyGuest
 from orchestrator.run.guests import CLOCKSOURCE
 
@@ -118,9 +117,9 @@ def ready(
 
 
 @pytest.fixture
-def modules(workshop: BuildContext, guest_kernel: Kernel, _guest_pool: GuestPool) -> ModuleMaker:
-    """Builds modules for the test's guest, which rests meanwhile."""
-    return ModuleMaker(workshop, guest_kernel, _guest_pool.at_rest)
+def modules(workshop: BuildContext, guest_kernel: Kernel) -> ModuleMaker:
+    """Builds modules for the test's guest."""
+    return ModuleMaker(workshop, guest_kernel)
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,11 +18,10 @@ _ROGUES = Path(__file__).with_name("modules")
 
 @dataclass(frozen=True)
 class ModuleMaker:
-    """Builds modules for one kernel, while guests are ``at_rest``. Raises BuildError when one does not build."""
+    """Builds modules for one kernel. Raises BuildError when one does not build."""
 
     context: BuildContext
     kernel: Kernel
-    at_rest: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def probe(self, template: str, symbol: str, offset: int) -> Module:
         """A probe module of the lab's own."""
@@ -41,8 +39,7 @@ class ModuleMaker:
 
     def built(self, source: ModuleSource) -> Module:
         """A module of any source."""
-        with self.at_rest():
-            (built,) = build_modules(self.context, self.kernel, [source])
+        (built,) = build_modules(self.context, self.kernel, [source])
         if isinstance(built, BuildError):
             raise built
         return built
