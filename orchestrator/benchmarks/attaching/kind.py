@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import errno
+import re
+from collections import defaultdict
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, get_args
 
@@ -16,31 +19,284 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.attaching.figures import AttachFigures, parse_figures
-from orchestrator.benchmarks.attaching.measurement import attach_record, counted_by_count
 from orchestrator.benchmarks.attaching.rows import ALL, BENCHMARK, mechanism_of, mechanisms, row_name
 from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.words import ProfilePart
+from orchestrator.errors import EvidenceError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
 from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.guest.guest import paused
+from orchestrator.profile.counts import CountedWork
 from orchestrator.profile.profiled import Counter, stored
-from orchestrator.results.contract import CellRecord
-from orchestrator.results.parameters import FAULT, FUNCTIONS, SEED
+from orchestrator.results import parameters
+from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.run.boot import (
     BenchmarkKind,
     Prepared,
     Ready,
     Session,
+    identity,
+    kernel_facts,
     smp_note,
     template_outcome,
     without_number,
 )
-from orchestrator.run.unattended import Work, collect_proof, output_of, unattended_guest
+from orchestrator.run.guests import CLOCKSOURCE
+from orchestrator.run.unattended import (
+    Ending,
+    Step,
+    Work,
+    collect_proof,
+    of_command,
+    output_of,
+    parse_steps,
+    unattended_guest,
+)
 from orchestrator.steps import step
+
+# What ``images/bpf/attachmany.c`` prints: the steps of each count, checked.
+
+_KIB = 1024
+_MEMORY = ("slab", "vmalloc", "percpu")
+
+
+@dataclass(frozen=True)
+class Attached:
+    """The steps of one count of functions; ``held`` and ``detach`` are None where attaching failed."""
+
+    bare: Step
+    attach: Step
+    held: Step | None
+    detach: Step | None
+    after: Step
+
+    @property
+    def error(self) -> int:
+        return self.attach.number("error")
+
+    @property
+    def failure(self) -> str:
+        """How attaching failed. Raises EvidenceError if it did not."""
+        if signal := self.attach.number("signal"):
+            return f"was ended by signal {signal}, as memory ran out"
+        if not self.error:
+            raise EvidenceError(f"there was enough memory to attach to {self.wanted} functions: ask for more of them")
+        return f"failed with {errno.errorcode.get(self.error, str(self.error))}"
+
+    @property
+    def wanted(self) -> int:
+        return self.attach.number("wanted")
+
+    @property
+    def hits_per_call(self) -> int:
+        """Raises EvidenceError unless the hits are a multiple of the calls."""
+        assert self.held is not None
+        hits, calls = self.held.positive("hits"), self.held.positive("calls")
+        if hits % calls:
+            raise EvidenceError(f"{hits} hits in {calls} calls: not each call was hit equally often")
+        return hits // calls
+
+    @property
+    def hit(self) -> float:
+        """What one of a call's hits costs, in instructions."""
+        assert self.held is not None
+        return (self.held.number("ticks") - self.bare.number("ticks")) / self.held.positive("hits")
+
+    def memory(self, when: Step) -> int:
+        """How many bytes more the kernel holds than before."""
+        return _KIB * sum(when.number(name) - self.bare.number(name) for name in _MEMORY)
+
+    @property
+    def marked(self) -> Sequence[Step]:
+        """The steps between two marks of QEMU's plugin, in order."""
+        return [self.attach] if self.detach is None else [self.attach, self.detach]
+
+    def check(self) -> None:
+        """Raise EvidenceError unless all was attached, and nothing is afterwards."""
+        failed = self.error or self.attach.number("signal")
+        for at, cause in ((self.bare, ""), (self.after, f", after attaching {self.failure}" if failed else "")):
+            if left := at.number("listed"):
+                raise EvidenceError(f"at step '{at}' the kernel lists {left} attached functions{cause}")
+        if self.after.number("changed"):
+            raise EvidenceError(f"{self.after.number('changed')} bytes of text are not as before attaching")
+        if self.held is None or self.detach is None:
+            return
+        if self.detach.number("error"):
+            raise EvidenceError(f"detaching failed with error {self.detach.number('error')}")
+        if self.held.number("listed") != self.wanted:
+            raise EvidenceError(f"the kernel lists {self.held.number('listed')} attached functions, not {self.wanted}")
+        if self.held.hexadecimal("live") == self.held.hexadecimal("before"):
+            raise EvidenceError("the text of the first function is as before attaching")
+
+
+@dataclass(frozen=True)
+class AttachFigures:
+    """All counts that the kernel has functions for, 0 for all; ``target`` is the first function, at ``address``."""
+
+    functions: int
+    address: int
+    target: str
+    by_count: Mapping[int, Attached]
+
+
+def parse_figures(text: str, counts: Sequence[int]) -> AttachFigures:
+    """The figures of the counts, with all proofs checked. Raises EvidenceError."""
+    steps = parse_steps(text)
+    (functions,) = of_command(steps, "functions", 1)
+    found: dict[int, Attached] = {}
+    for count in counts:
+        if count > functions.positive("all"):
+            continue
+        mine = {step.command: step for step in steps if step.arguments == (str(count),)}
+        if not {"bare", "attach", "after"} <= mine.keys() or ("while" in mine) != ("detach" in mine):
+            raise EvidenceError(f"the steps of {count or 'all'} functions are {', '.join(mine) or 'missing'}")
+        one = Attached(mine["bare"], mine["attach"], mine.get("while"), mine.get("detach"), mine["after"])
+        if one.wanted != (count or functions.number("all")):
+            raise EvidenceError(f"the guest attached to {one.wanted} functions, not {count or 'all'}")
+        one.check()
+        found[count] = one
+    target = "attachmany:places" if functions.number("own") else "__x64_sys_getpgid"
+    return AttachFigures(functions.number("all"), int(functions.hexadecimal("target"), 16), target, found)
+
+
+# The record of one count of functions: instructions by QEMU's plugin, and what else the guest has found.
+
+_CALLED = {
+    # What text_poke_sync() and the like call (kernel/smp.c); with one CPU it calls the function here.
+    (parameters.IPI_ROUNDS, parameters.DETACH_IPI_ROUNDS): re.compile(r"on_each_cpu_cond_mask"),
+    (parameters.GRACE_PERIODS, parameters.DETACH_GRACE_PERIODS): re.compile(
+        r"synchronize_(?:s?rcu|rcu_tasks)(?:_expedited|_rude|_trace)?|rcu_barrier"
+    ),
+}
+"""Functions whose calls are counted, by the parameters of attaching and of detaching."""
+_MOST_GROWING = 3
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The instructions of attaching and of detaching; ``detach`` is None where attaching failed."""
+
+    attach: CountedWork
+    detach: CountedWork | None
+    facts: Mapping[str, int | str]
+
+
+def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, Counted]:
+    """What each count executed. Raises EvidenceError unless the clock agrees."""
+    regions = iter(counter.regions)
+    called = {names: frozenset(counter.symbols.functions_like(of).values()) for names, of in _CALLED.items()}
+    found: dict[int, Counted] = {}
+    for count, one in figures.by_count.items():
+        works = [
+            counter.work([region], [step.number("ticks")]) for step, region in zip(one.marked, regions, strict=False)
+        ]
+        if len(works) != len(one.marked):
+            raise EvidenceError(f"QEMU has kept no instructions of {one.wanted} functions")
+        facts: dict[str, int | str] = {
+            name: sum(counts.executed for code, counts in work.together.counts.items() if code.address in entries)
+            for names, entries in called.items()
+            for name, work in zip(names, works, strict=False)
+        }
+        found[count] = Counted(works[0], works[1] if len(works) > 1 else None, facts)
+    attached = [count for count, one in figures.by_count.items() if one.held is not None]
+    ascending = sorted(attached, key=lambda count: figures.by_count[count].wanted)
+    by_function = ((count, _by_function(counter, found[count].attach)) for count in ascending)
+    for (_, before), (more, now) in pairwise(by_function):
+        if grows := growing(before, now):
+            found[more] = replace(found[more], facts={**found[more].facts, parameters.GROWS: grows})
+    return found
+
+
+def _by_function(counter: Counter, work: CountedWork) -> Mapping[str, int]:
+    """The instructions of each function of the kernel; of a module that is gone, of BPF and of programs together."""
+    found: dict[str, int] = defaultdict(int)
+    text = range(counter.symbols.address("_stext"), counter.symbols.address("_etext"))
+    for code, counts in work.together.counts.items():
+        function = counter.symbols.function_at(code.address) if code.address in text else None
+        found["others" if function is None else function[1]] += counts.executed
+    return found
+
+
+def growing(before: Mapping[str, int], now: Mapping[str, int]) -> str | None:
+    """The functions with most of what is more; None where nothing is."""
+    more = {name: executed - before.get(name, 0) for name, executed in now.items()}
+    grown = sum(one for one in more.values() if one > 0)
+    most = [name for name in sorted(more, key=lambda name: -more[name])[:_MOST_GROWING] if more[name] > 0]
+    return ", ".join(f"{name[:50]} {100 * more[name] / grown:.1f} %" for name in most) or None
+
+
+def attach_record(
+    cell: AttachCell,
+    session: Session,
+    figures: AttachFigures,
+    counted: Counted,
+    profile: ProfileEvidence | None,
+    ending: Ending,
+) -> CellRecord:
+    """The record of a count, which is ``failed`` where attaching failed. Raises EvidenceError."""
+    one = figures.by_count[cell.task.count]
+    kernel, held = session.artifacts.kernel, one.held
+    if held is None or counted.detach is None:
+        return without_number(cell, "failed", _failure(one, cell.task.fault), kernel.release)
+    if cell.task.fault != "none":
+        raise EvidenceError(f"with fault '{cell.task.fault}' attaching to {one.wanted} functions did not fail")
+    value = float(counted.attach.together.total)
+    with valid_result():
+        return CellRecord(
+            **identity(cell),
+            parameters={**cell.parameters, **kernel_facts(kernel), **counted.facts, **_facts(one, counted.detach)},
+            status="ok",
+            notes=session.setup(cell).notes,
+            samples=(value,),
+            value=value,
+            evidence=Evidence(
+                mechanism=cell.task.mechanism,
+                probe_bytes=held.hexadecimal("live"),
+                hits=held.number("hits"),
+                int3=None,
+                calls=held.number("calls"),
+                hits_per_call=one.hits_per_call,
+                restored=not one.after.number("changed"),
+                clocksource=CLOCKSOURCE,
+                original_bytes=held.hexadecimal("before"),
+                address=f"{figures.address:#x}",
+                symbol=figures.target,
+                flag="",
+                taint=ending.taint,
+                batches=1,
+                disturbed=0,
+            ),
+            text=ending.text,
+            profile=profile,
+        )
+
+
+def _facts(one: Attached, detach: CountedWork) -> Mapping[str, int | float]:
+    assert one.held is not None
+    assert one.detach is not None
+    return {
+        parameters.ATTACHED_FUNCTIONS: one.wanted,
+        parameters.DETACH: detach.together.total,
+        parameters.ATTACH_NS: one.attach.number("ns"),
+        parameters.DETACH_NS: one.detach.number("ns"),
+        parameters.KEPT_BYTES: one.memory(one.held),
+        parameters.LEFT_BYTES: one.memory(one.after),
+        parameters.TEXT_BYTES: one.held.number("changed"),
+        parameters.HIT: one.hit,
+        parameters.HITS_PER_CALL: one.hits_per_call,
+    }
+
+
+def _failure(one: Attached, fault: str) -> str:
+    wrong = f", of which number {one.wanted // 2 + 1} does not exist," if fault == "name" else ""
+    return (
+        f"attaching to {one.wanted} functions{wrong} {one.failure}; nothing is attached: the kernel lists no function, "
+        "and all of its text is as before"
+    )
+
 
 MOST_FUNCTIONS = 100_000
 Fault = Literal["none", "name", "memory"]
@@ -132,7 +388,7 @@ class AttachingKind(BenchmarkKind):
 
     def cells(self, name: str | None, table: AttachTable) -> Generator[AttachCell, None, None]:
         benchmark = table.benchmark
-        fault: dict[str, str] = {} if benchmark.fault == "none" else {FAULT: benchmark.fault}
+        fault: dict[str, str] = {} if benchmark.fault == "none" else {parameters.FAULT: benchmark.fault}
         for place, rows in table.places(name):
             for row, count in product(rows, benchmark.counts):
                 if row == BASELINE:  # each cell has its own
@@ -145,7 +401,7 @@ class AttachingKind(BenchmarkKind):
                     handler="count",
                     metric="cost of attaching",
                     task=AttachTask(mechanism_of(row), number, benchmark.seed, benchmark.fault),
-                    parameters={FUNCTIONS: str(count), SEED: benchmark.seed, **fault},
+                    parameters={parameters.FUNCTIONS: str(count), parameters.SEED: benchmark.seed, **fault},
                 )
 
     def boot_key(self, cell: AttachCell) -> Hashable:

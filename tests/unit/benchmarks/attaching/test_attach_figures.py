@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from record_builders import cell, failed, run
 from report_text import printed
 
-from orchestrator.benchmarks.attaching.figures import parse_figures
-from orchestrator.benchmarks.attaching.measurement import growing
+from orchestrator.benchmarks.attaching.kind import growing, parse_figures
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.experiment.file import load_experiment
