@@ -13,10 +13,10 @@ from module_maker import ModuleMaker
 from orchestrator.artifacts.boot_files import OUTPUT, STATUS, write_work
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system.work import (
     REPORT,
     REPORT_AFTER,
-    LoadedModule,
     SystemFigures,
     SystemTask,
     SystemWork,
@@ -28,6 +28,7 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes import recorder
 from orchestrator.run.guests import check_clocksource
 from orchestrator.run.machines import Hardware, machine_for
 
@@ -55,10 +56,10 @@ class Lab:
     context: BuildContext
     folder: Path
 
-    def work(self, task: SystemTask, name: str = KERNEL, loaded: LoadedModule | None = None) -> SystemWork:
+    def work(self, task: SystemTask, name: str = KERNEL, module: Module | None = None) -> SystemWork:
         built = ready_kernel(self.context, kernel(name))
         inputs = system_inputs(self.context, built, task)
-        return system_work(self.context, built, task, inputs, loaded, lambda guest: None)
+        return system_work(self.context, built, task, inputs, module, lambda guest: None)
 
     def done(self, work: SystemWork, name: str = KERNEL, model: str = "pentium4", *, reports: bool = False) -> Done:
         built = ready_kernel(self.context, kernel(name))
@@ -126,15 +127,20 @@ def test_floods_of_pings_agree_to_the_nanosecond(lab: Lab) -> None:
         assert one.real == pytest.approx(another.real, rel=0.01)
 
 
-def test_a_module_is_there_for_the_runs_and_reports_twice(lab: Lab, workshop: BuildContext) -> None:
+def test_a_module_is_there_for_the_runs_and_reports_twice(
+    lab: Lab, workshop: BuildContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     built = ready_kernel(workshop, kernel(KERNEL))
     module = ModuleMaker(workshop, built).rogue("report_trial")
     parameters = f"/sys/module/{module.name}/parameters"
-    loaded = LoadedModule(module.file, module.name, report=f"{parameters}/report", stop=f"{parameters}/stop")
-    done = lab.done(lab.work(FLOOD, loaded=loaded), reports=True)
+    task = replace(FLOOD, probe="kprobe")
+    monkeypatch.setattr(recorder, "REPORT", f"{parameters}/report")
+    monkeypatch.setattr(recorder, "STOP", f"{parameters}/stop")
+    done = lab.done(lab.work(task, module=module), reports=True)
     assert done.figures is not None, done.output
     assert done.reports == (b"at work\n", b"stopped\n")
-    refused = lab.done(lab.work(FLOOD, loaded=replace(loaded, stop=f"{parameters}/no_such_parameter")))
+    monkeypatch.setattr(recorder, "STOP", f"{parameters}/no_such_parameter")
+    refused = lab.done(lab.work(task, module=module))
     assert refused.figures is None
     assert refused.output.splitlines()[-1] == "the module does not stop"
 

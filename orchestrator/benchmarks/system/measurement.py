@@ -14,7 +14,6 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system.work import (
     REPORT,
     REPORT_AFTER,
-    LoadedModule,
     SystemCell,
     SystemFigures,
     SystemInputs,
@@ -23,11 +22,10 @@ from orchestrator.benchmarks.system.work import (
     warm_reports,
 )
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.probes import BASELINE, RecorderKind, probe_kind, recorder_kinds
+from orchestrator.catalog.probes import BASELINE, RecorderKind, probe_kind
 from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest, paused
 from orchestrator.probes import recorder
-from orchestrator.probes.loading import insmod_word
 from orchestrator.probes.recorder import RecorderReport, Site, parse_report
 from orchestrator.probes.symbols import ModuleMemory, marker_code
 from orchestrator.profile.counts import Code, Region
@@ -92,32 +90,12 @@ class Instrumentation:
 _WITH_MARKERS: Mapping[Arch, str] = {"i386": "lab-i386-up-markers", "x86_64": "lab-x86_64-smp-markers"}
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """The events of a recorder at ``places`` probe points: of all runs by event, and of a warm run.
-
-    ``lost`` are hits whose handler did not run, ``overwritten`` are events that newer ones replaced in a CPU's ring of
-    ``slots`` events.
-    """
-
-    places: int
-    by_event: Mapping[str, int]
-    lost: int
-    overwritten: int
-    slots: int
-    in_a_run: float
-
-
-def _recorder(cell: SystemCell) -> RecorderKind | None:
-    return recorder_kinds().get(cell.task.probe)
-
-
 _NEEDED = ("CONFIG_BLK_DEV_LOOP", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4", "CONFIG_TMPFS")
 
 
 def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
     """Why this kernel does not support the cell's workload, or the module beside it; None where it does."""
-    kind = _recorder(cell)
+    kind = cell.task.recorder
     if cell.smp > 1 and not kernel.smp:
         return f"this kernel is for one CPU, and the machine has {cell.smp}"
     sentence = None if kind is None else recorder.unsupported_reason(kernel, kind)
@@ -133,20 +111,12 @@ def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
     return sentence
 
 
-def _module_source(kernel: Kernel, cell: SystemCell) -> OwnModule | None:
-    kind = _recorder(cell)
-    if kind is not None:
-        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None, kernel.code)
-        return render(recorder.TEMPLATE, values)
-    return own_module(probe_kind(cell.task.probe), {})
-
-
 def passed_notes(kernel: Kernel, cell: SystemCell) -> tuple[str, ...]:
     """A note on each extra cost of a hit of the recorder's kprobes, besides their handler.
 
     Only tables of calls measure these costs; in a whole system nothing separates them.
     """
-    kind = _recorder(cell)
+    kind = cell.task.recorder
     if kind is None or kind.mechanism != "int3":
         return ()
     passed = ["the post-handler that keeps it single-stepped"] if kind.module == "kprobe" else []
@@ -155,18 +125,8 @@ def passed_notes(kernel: Kernel, cell: SystemCell) -> tuple[str, ...]:
     return tuple(f"a hit passes {what}; a table of calls measures what that costs" for what in passed)
 
 
-def _loaded_module(cell: SystemCell, module: Module | None) -> LoadedModule | None:
-    if module is None:
-        return None
-    kind = _recorder(cell)
-    if kind is None:
-        words = tuple(insmod_word(name, value) for name, value in module.parameters.items())
-        return LoadedModule(module.file, module.name, parameters=words)
-    return LoadedModule(module.file, module.name, recorder.REPORT, recorder.STOP, kind.optimisation)
-
-
-def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> Recorded:
-    """The recorder's reports of all runs, of which ``warm`` were warm, from a guest that has finished its work.
+def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> tuple[RecorderReport, float]:
+    """The recorder's report after all runs, and the events of one of ``warm`` runs, from a guest that has finished.
 
     Raises EvidenceError where the recorder was not of this kind, missed handlers, or did not restore the kernel's code.
     """
@@ -177,14 +137,7 @@ def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> Recorded:
         wrong = [f"{site.symbol} at {site.address:#x}" for site in after.sites if site.live != site.original]
         raise EvidenceError("the kernel's original bytes are not back after recording", detail=wrong[:10])
     runs = [_in_a_run(kind, guest, start, end) for start, end in warm_reports(warm)]
-    return Recorded(
-        places=len(after.sites),
-        by_event={event.event: event.recorded for event in after.events},
-        lost=after.missed,
-        overwritten=after.overwritten,
-        slots=after.slots,
-        in_a_run=median([float(count) for count in runs]),
-    )
+    return after, median([float(count) for count in runs])
 
 
 def check_armed(kind: RecorderKind, report: RecorderReport) -> None:
@@ -236,8 +189,8 @@ def _profiled_runs(
     file, kernel = session.profile_file(cell), session.artifacts.kernel
     if file is None:
         return None, ()
-    counts = Counter.after_work(guest, next(iter(session.setup(cell).modules), None))
-    sites = parse_report(guest.get(REPORT)).sites if _recorder(cell) is not None else ()
+    counts = Counter.after_work(guest, session.setup(cell).setup.module)
+    sites = parse_report(guest.get(REPORT)).sites if cell.task.recorder is not None else ()
     for run in figures.warm:
         if not 0 <= run.ticks - run.real <= _MOST_AROUND:
             what = f"a run took {run.real:.0f} ns by one clock, and {run.ticks} ticks of the TSC around it"
@@ -258,13 +211,16 @@ class SystemSetup:
     """The inputs of a cell's work, and the module that is loaded beside it, if any."""
 
     inputs: SystemInputs
-    loaded: LoadedModule | None
+    module: Module | None
 
 
 def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Prepared[SystemSetup]:
     """Prepare a cell's programs, and its module if it has one. Raises HostError without its image or source."""
-    inputs = system_inputs(context, kernel, cell.task)
-    source, own = _module_source(kernel, cell), probe_kind(cell.task.probe)
+    inputs, kind, own = system_inputs(context, kernel, cell.task), cell.task.recorder, probe_kind(cell.task.probe)
+    source: OwnModule | None = own_module(own, {})
+    if kind is not None:
+        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None, kernel.code)
+        source = render(recorder.TEMPLATE, values)
     wanted = {} if source is None else {cell.id: source}
     module = module_outcomes(context, kernel, wanted).get(cell.id)
     if isinstance(module, Module) and own.parameters:
@@ -280,8 +236,8 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
         *parameters_note(own.parameters),
         *passed_notes(kernel, cell),
     )
-    setup, sources = SystemSetup(inputs, _loaded_module(cell, module)), user_sources(own, source, cell.task.image)
-    return Ready(setup, () if module is None else (module,), notes, inputs.keys, sources)
+    sources = user_sources(own, source, cell.task.image)
+    return Ready(SystemSetup(inputs, module), () if module is None else (module,), notes, inputs.keys, sources)
 
 
 _MOST_IDLE = 0.01
@@ -292,9 +248,9 @@ _AA_BOOT_NOTE = "the baseline again, with other random numbers and its work begu
 def measure_work(session: Session, cell: SystemCell) -> CellRecord:
     """The record of a cell's runs, not compared yet. Raises EvidenceError, GuestError, UnsupportedError."""
     session.begin(cell)
-    task, kind, artifacts, prepared = cell.task, _recorder(cell), session.artifacts, session.setup(cell)
+    task, kind, artifacts, prepared = cell.task, cell.task.recorder, session.artifacts, session.setup(cell)
     setup: SystemSetup = prepared.setup
-    work = system_work(session.context, artifacts.kernel, task, setup.inputs, setup.loaded, session.watch)
+    work = system_work(session.context, artifacts.kernel, task, setup.inputs, setup.module, session.watch)
     if artifacts.machine.memory_mib < work.memory_mib:
         what = f"this work needs {work.memory_mib} MiB of memory: files take twice their size while they are unpacked"
         raise UnsupportedError(what)
@@ -308,7 +264,7 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
         profile, own = _profiled_runs(session, cell, guest, figures)
         ending = collect_proof(finished)
     samples = tuple(run.real for run in figures.warm)
-    is_baseline = not cell.compared_with
+    is_baseline, report = not cell.compared_with, recorded[0] if recorded else None
     with valid_result():
         return CellRecord(
             **identity(cell),
@@ -324,13 +280,13 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
                 runs=1 + len(figures.warm),
                 done=figures.done,
                 digest=figures.digest,
-                restored=None if recorded is None else True,
+                restored=None if report is None else True,
                 clocksource=CLOCKSOURCE,
                 taint=ending.taint,
-                places=recorded.places if recorded else 0,
-                recorded=sum(recorded.by_event.values()) if recorded else None,
-                lost=recorded.lost if recorded else None,
-                overwritten=recorded.overwritten if recorded else None,
+                places=len(report.sites) if report else 0,
+                recorded=report.hits - report.missed if report else None,
+                lost=report.missed if report else None,
+                overwritten=report.overwritten if report else None,
             ),
             text=ending.text,
             profile=profile,
@@ -339,7 +295,10 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
 
 
 def _facts(
-    artifacts: BootArtifacts, figures: SystemFigures, recorded: Recorded | None, own: Sequence[float]
+    artifacts: BootArtifacts,
+    figures: SystemFigures,
+    recorded: tuple[RecorderReport, float] | None,
+    own: Sequence[float],
 ) -> dict[str, str | int | float]:
     facts: dict[str, str | int | float] = {
         **kernel_facts(artifacts.kernel),
@@ -355,9 +314,10 @@ def _facts(
     if ticks.isdecimal():
         facts[parameters.TICKS_PER_SECOND] = int(ticks)
     if recorded is not None:
-        facts[parameters.RING_SLOTS] = recorded.slots
-        facts |= {f"recorded_{event}": count for event, count in recorded.by_event.items()}
-        facts[parameters.EVENTS_A_RUN] = recorded.in_a_run
+        report, in_a_run = recorded
+        facts[parameters.RING_SLOTS] = report.slots
+        facts |= {f"recorded_{event.event}": event.recorded for event in report.events}
+        facts[parameters.EVENTS_A_RUN] = in_a_run
     if own:
         facts |= {
             parameters.INSTRUMENTATION: median(own),

@@ -18,13 +18,17 @@ from orchestrator.artifacts.images import EPOCH, Image, ready_image
 from orchestrator.artifacts.kernel_build import PACKED_SOURCE, build_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
+from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.images import image as image_recipe
+from orchestrator.catalog.probes import RecorderKind, recorder_kinds
 from orchestrator.errors import BuildError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.guest import Guest
+from orchestrator.probes import recorder
+from orchestrator.probes.loading import insmod_word
 from orchestrator.results.parameters import RTT_AVG, RTT_MAX, RTT_MIN
 from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.unattended import Work, refuse
@@ -261,6 +265,10 @@ class SystemTask:
     aa_boot: int = 0
     events: tuple[str, ...] = ()
 
+    @property
+    def recorder(self) -> RecorderKind | None:
+        return recorder_kinds().get(self.probe)
+
 
 SystemCell = Cell[SystemTask]
 
@@ -277,22 +285,6 @@ def warm_reports(warm: int) -> list[tuple[str, str]]:
 _DRIVERS = ("loop", "squashfs")
 _ROOM_MIB = 128
 """MiB for the kernel and a program, besides the files, which take twice their size while they are unpacked."""
-
-
-@dataclass(frozen=True)
-class LoadedModule:
-    """A module that is loaded before the runs with insmod's ``parameters``, and unloaded after them.
-
-    ``report`` is a guest file that is read before and after each warm run, after all runs, and again after a 1 was
-    written to the file ``stop``. ``optimisation`` is the value of debug.kprobes-optimization that is set beforehand.
-    """
-
-    module: Path
-    name: str
-    report: str | None = None
-    stop: str | None = None
-    optimisation: bool | None = None
-    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -331,12 +323,13 @@ def system_work(
     kernel: Kernel,
     task: SystemTask,
     inputs: SystemInputs,
-    loaded: LoadedModule | None,
+    module: Module | None,
     watch: Callable[[Guest], None],
 ) -> SystemWork:
     """The work of a task with its inputs. A build is prepared in a guest, unless the cache has it.
 
-    ``watch`` is called with that guest before it runs. Raises HostError, BuildError, GuestError.
+    The ``module`` is loaded before the runs, and unloaded after them. ``watch`` is called with the guest that prepares
+    before it runs. Raises HostError, BuildError, GuestError.
     """
     image, drivers = inputs.image, inputs.drivers
     workload = system_workloads().benchmarks[task.name]
@@ -346,11 +339,16 @@ def system_work(
         **_scripts("system.sh", "runs.sh"),
         **drivers,
     }
-    settings: dict[str, int | str] = {"warm": task.warm, "phase": task.phase_us, "date": DATE, **_settings(loaded)}
+    settings: dict[str, int | str] = {
+        "warm": task.warm,
+        "phase": task.phase_us,
+        "date": DATE,
+        **_settings(module, task.recorder),
+    }
     keys = inputs.keys
     read: Callable[[str], SystemFigures]
-    if loaded is not None:
-        files["module.ko"] = loaded.module
+    if module is not None:
+        files["module.ko"] = module.file
     if inputs.source is not None:
         tree = _prepared_build(context, kernel, inputs, watch)
         tree_files = {PACKED_SOURCE: inputs.source.path / PACKED_SOURCE, _FILE: tree.path / _FILE}
@@ -367,7 +365,7 @@ def system_work(
         files["argv"] = b"".join(word.encode() + b"\0" for word in task.command)
     # Of the scripts that all cells of a run have in common: a run is resumed only with the same ones.
     keys["scripts"] = _digest(workload.script, files)
-    if loaded is not None and loaded.parameters:
+    if "parameters" in settings:
         scripts = unattended_scripts()
         files |= {"runs.sh": scripts / "runs_with_parameters.sh", "plain_runs.sh": scripts / "runs.sh"}
     size = sum(data.stat().st_size if isinstance(data, Path) else len(data) for data in files.values())
@@ -375,14 +373,15 @@ def system_work(
     return SystemWork(workload.script, settings, files, read, keys, memory_mib)
 
 
-def _settings(loaded: LoadedModule | None) -> dict[str, int | str]:
-    loaded = loaded or LoadedModule(Path(), "")
+def _settings(module: Module | None, kind: RecorderKind | None) -> dict[str, int | str]:
+    """A recorder's report is read before and after each warm run, after all runs, and again once it was stopped."""
+    words = [] if module is None else [insmod_word(name, value) for name, value in module.parameters.items()]
     return {
-        "module": loaded.name,
-        "report": loaded.report or "",
-        "stop": loaded.stop or "",
-        "optimisation": "" if loaded.optimisation is None else int(loaded.optimisation),
-        **({"parameters": shlex.join(loaded.parameters)} if loaded.parameters else {}),
+        "module": "" if module is None else module.name,
+        "report": "" if kind is None else recorder.REPORT,
+        "stop": "" if kind is None else recorder.STOP,
+        "optimisation": "" if kind is None else int(kind.optimisation),  # of debug.kprobes-optimization
+        **({"parameters": shlex.join(words)} if words else {}),
     }
 
 

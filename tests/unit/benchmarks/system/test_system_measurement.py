@@ -20,7 +20,6 @@ from orchestrator.benchmarks.system import work
 from orchestrator.benchmarks.system.kind import check_same_work
 from orchestrator.benchmarks.system.measurement import (
     Instrumentation,
-    Recorded,
     check_armed,
     passed_notes,
     read_recorded,
@@ -33,7 +32,7 @@ from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
-from orchestrator.probes.recorder import MECHANISMS, Site, parse_report
+from orchestrator.probes.recorder import MECHANISMS, RecorderReport, Site, parse_report
 from orchestrator.probes.symbols import ModuleMemory, marker_code
 from orchestrator.profile.counts import Code, Counts, Region
 from orchestrator.profile.places import Function, Places
@@ -219,7 +218,7 @@ class FinishedGuest:
         return self.files[path]
 
 
-def recorded(kind: str, after: bytes) -> Recorded:
+def recorded(kind: str, after: bytes) -> tuple[RecorderReport, float]:
     """What is read of a recorder of this kind that was at work and left this report."""
     live, mechanism = recorder_kinds()[kind].live, recorder_kinds()[kind].module.replace("-", "_")
 
@@ -237,7 +236,9 @@ def missed(count: int) -> bytes:
 
 
 def test_what_a_recorder_has_recorded_is_read() -> None:
-    assert recorded("kprobe", STOPPED) == Recorded(1, {"file_read": 1003}, 0, 0, 4096, 0)
+    report, in_a_run = recorded("kprobe", STOPPED)
+    assert (report, in_a_run) == (parse_report(STOPPED), 0)
+    assert (len(report.sites), report.recorded("file_read"), report.missed, report.slots) == (1, 1003, 0, 4096)
 
 
 @pytest.mark.parametrize("kind", [name for name in recorder_kinds() if name not in ("kprobe-optimized", "hook")])
@@ -248,7 +249,7 @@ def test_a_hit_whose_handler_was_left_out_fails_the_cell(kind: str) -> None:
 
 
 def test_optimised_kprobes_may_miss_what_interrupts_hit_meanwhile() -> None:
-    assert recorded("kprobe-optimized", missed(20)).lost == 20
+    assert recorded("kprobe-optimized", missed(20))[0].missed == 20
     with pytest.raises(EvidenceError, match=r"handler at 21 of 1024 hits"):
         recorded("kprobe-optimized", missed(21))
 
