@@ -272,14 +272,6 @@ def without_skips(count: Callable[[], _Found]) -> _Found:
     return count()
 
 
-def remove_extras(attachment: Attachment) -> Sequence[Extra]:
-    """Disable all extras for good, and return them. Raises EvidenceError where one stays."""
-    removed = attachment.extras()
-    for extra in removed:
-        attachment.disable(extra)
-    return removed
-
-
 @contextmanager
 def armed_probe(work: Work) -> Iterator[Armed]:
     """Arm and observe. At the end ``attached`` disarms and checks that the original bytes are back."""
@@ -287,6 +279,8 @@ def armed_probe(work: Work) -> Iterator[Armed]:
     with attached(ready.guest, work.kind, work.setup.means, work.point, ready.symbols, left) as attachment:
         if work.cell.handler != "noop":
             attachment.set_handler(work.handler)
-        removed = remove_extras(attachment) if work.kind.extras == "removed" else ()
+        removed = attachment.extras() if work.kind.extras == "removed" else ()
+        for extra in removed:
+            attachment.disable(extra)
         seen = attachment.wait_until_armed()
         yield Armed(work.kind, attachment, seen, attachment.detour(seen), removed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Container, Generator, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -276,71 +276,55 @@ def _executed_in_guest(
 # Why calls never hit a probe: what these calls execute, and what in the kernel's code calls the function.
 
 
-@dataclass(frozen=True)
-class MissedPoint:
-    """A place in a function of a kernel that calls never reached; ``code`` is None where it is unknown."""
+def explained(
+    error: NotEntered, point: Point, symbols: Symbols, code: KernelCode | None, executed: Executed
+) -> NotEntered:
+    """The error with details: whether the calls execute the function, what calls it, which functions they enter.
 
-    symbol: str
-    offset: int
-    symbols: Symbols
-    code: KernelCode | None
-
-    @property
-    def address(self) -> int:
-        return self.symbols.address(self.symbol)
-
-    @property
-    def module(self) -> str | None:
-        """The module of the function; None for the kernel itself."""
-        return self.symbols.module(self.address)
-
-
-def explained(error: NotEntered, point: MissedPoint, executed: Executed) -> NotEntered:
-    """The error with details: whether the calls execute the function, what calls it, which functions they enter."""
+    ``code`` is None where it is unknown.
+    """
     names = [one.name for one in executed.functions if one.refusal is None]
     alike = difflib.get_close_matches(point.symbol, names, n=2, cutoff=0.6)
     suggested = [one for one in dict.fromkeys([*alike, *names]) if one != point.symbol][:5]
     hint = f"these calls enter: {', '.join(suggested)}" if suggested else ""
-    return NotEntered(error.what, where=error.where, detail=[*error.detail, *_why(point, executed)], hint=hint)
+    detail = [*error.detail, *_why(point, symbols, code, executed)]
+    return NotEntered(error.what, where=error.where, detail=detail, hint=hint)
 
 
-def _why(point: MissedPoint, executed: Executed) -> Iterator[str]:
-    function = executed.at(point.address)
-    if point.module is not None:
-        named = (point.module, point.symbol)
+def _why(point: Point, symbols: Symbols, code: KernelCode | None, executed: Executed) -> Iterator[str]:
+    address, offset = symbols.address(point.symbol), point.offset or 0
+    function, module = executed.at(address), symbols.module(address)
+    if module is not None:
+        named = (module, point.symbol)
         function = next((one for one in executed.functions if (one.module, one.name) == named), None)
     if function is None:
         yield f"these calls execute no instruction of {point.symbol}"
-        yield from _ways(point, executed)
-    elif point.offset in function.counts:
-        yield f"without the probe, these calls execute {point.symbol}+{point.offset:#x}"
+        if code is not None and module is None:  # the kernel's image has no call of a module's functions
+            yield from _ways(address, symbols, code, executed)
+    elif offset in function.counts:
+        yield f"without the probe, these calls execute {point.symbol}+{offset:#x}"
     else:
         yield (
             f"these calls execute {counted(len(function.counts), 'instruction')} of {point.symbol}, at "
-            f"{_listed([f'+{offset:#x}' for offset in sorted(function.counts)])}, but not the one at "
-            f"+{point.offset:#x}: they take another path through it"
+            f"{_listed([f'+{one:#x}' for one in sorted(function.counts)])}, but not the one at "
+            f"+{offset:#x}: they take another path through it"
         )
 
 
-def _ways(point: MissedPoint, executed: Executed) -> Iterator[str]:
-    if point.code is None or point.module is not None:  # the kernel's image has no call of a module's functions
-        return
-    found = {point.symbols.function_at(address) for address in direct_calls(point.code, point.address)}
-    callers = {one[:2] for one in found if one is not None and one[0] != point.address}
+def _ways(function: int, symbols: Symbols, code: KernelCode, executed: Executed) -> Iterator[str]:
+    found = {symbols.function_at(address) for address in direct_calls(code, function)}
+    callers = {one[:2] for one in found if one is not None and one[0] != function}
     taken = sorted(name for address, name in callers if executed.at(address) is not None)
     others = sorted(name for address, name in callers if executed.at(address) is None)
+    calling = f"{_listed(taken or others)} {'calls' if len(taken or others) == 1 else 'call'} it"
     if taken:
-        yield f"{_calling(taken)}; the measured calls execute that, on another path"
+        yield f"{calling}; the measured calls execute that, on another path"
     elif others:
-        yield f"{_calling(others)}; the measured calls execute none of that"
+        yield f"{calling}; the measured calls execute none of that"
     else:
         yield "nothing calls it directly: it is called through a pointer, or inlined wherever it is used"
     if others or not callers:
         yield "where the compiler has inlined it, its instructions belong to the function around it"
-
-
-def _calling(callers: Sequence[str]) -> str:
-    return f"{_listed(callers)} {'calls' if len(callers) == 1 else 'call'} it"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -469,8 +453,7 @@ def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnte
         return NotEntered(
             error.what, hint=error.hint, detail=[*error.detail, f"what they execute is not known: {other.what}"]
         )
-    kernel = ready.artifacts.kernel
-    return explained(error, MissedPoint(setup.symbol, setup.offset, ready.symbols, kernel.code), executed)
+    return explained(error, Point(setup.symbol, setup.offset), ready.symbols, ready.artifacts.kernel.code, executed)
 
 
 def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workload: Calls) -> Executed:

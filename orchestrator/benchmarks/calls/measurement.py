@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.call_programs import Calls
-from orchestrator.benchmarks.calls.call_results import difference_note, outcome_parameters, watched_parameters
+from orchestrator.benchmarks.calls.call_results import difference_note, outcome_parameters, phrase, watched_parameters
 from orchestrator.benchmarks.calls.cell_work import (
     MOST_PASSES,
     NOT_COUNTED,
@@ -36,14 +37,13 @@ from orchestrator.benchmarks.calls.samples import (
     varying_figures,
 )
 from orchestrator.benchmarks.calls.table import CallCell
-from orchestrator.benchmarks.calls.turns import take_turns
 from orchestrator.catalog.probes import Extra, ProbeKind, is_recording
 from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS
 from orchestrator.guest.monitor import INT3, Ring
 from orchestrator.plain_text import shown
 from orchestrator.probes.attachment import Attachment
-from orchestrator.probes.evidence import Observation, check_traps, check_untouched, mechanism_seen, observe
+from orchestrator.probes.evidence import check_traps, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.place import UserPoint, check_optimised, observe_program
 from orchestrator.probes.placement import why_not_optimised
@@ -51,17 +51,25 @@ from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.probes.tracefs import GUARDED_KPROBES_HANDLER
 from orchestrator.profile.counts import by_purpose
 from orchestrator.profile.difference import executed_classes
+from orchestrator.profile.places import Places, titled
 from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
 from orchestrator.profile.timeline import ORDERED_CALLS
+from orchestrator.profile.turns import read_turns, turns_of
 from orchestrator.results.contract import CellRecord, Evidence, ExecutedClasses, centre_of, valid_result
 from orchestrator.results.parameters import (
     ACCELERATOR,
+    CONTENDED,
+    CONTENDED_LINES,
     ENTERED,
     ENTRY,
+    MOVED,
+    MOVED_BY,
+    ON_EACH_CPU,
     PROBE_BYTES_EXTRA,
     PROBE_BYTES_PLAIN,
 )
+from orchestrator.results.statistics import mean
 from orchestrator.run.boot import Ready, ReadyGuest, identity, kernel_facts
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
@@ -192,36 +200,6 @@ def extra_sizes(
     return sizes
 
 
-def removal_notes(removed: Sequence[Extra]) -> Iterator[str]:
-    """A note on each extra that was disabled."""
-    for extra in removed:
-        yield f"without {_WHAT[extra]}: the module takes it off the registered kprobe"
-
-
-def extra_notes(extras: Sequence[Extra], sizes: Mapping[Extra, float] | None) -> Iterator[str]:
-    """A note on each extra of a cell's hits; ``sizes`` is None where they were not measured."""
-    for extra in extras:
-        if sizes is None:
-            where = "where calls do not vary, clock 'instructions' measures what that costs"
-            yield f"a hit passes {_WHAT[extra]}; {where}"
-        elif extra in sizes:
-            yield f"{sizes[extra]:g} instructions of a hit are {_WHAT[extra]}"
-
-
-def guard_notes(seen: Observation) -> Iterator[str]:
-    """A note where the function tracer guards kprobes' handler against recursion, and so calls it indirectly."""
-    if seen.called == GUARDED_KPROBES_HANDLER:
-        yield "the function tracer guards kprobes against recursion here: ftrace_ops_assist_func() calls their handler"
-
-
-def _probed_in_process(workload: Calls, kind: ProbeKind, point: UserPoint) -> Calls:
-    """The calls of a process with a uprobe of this kind."""
-    # Since Linux 6.13 a uretprobe's entry moves a timer, to another place of its wheel after some of the ticks
-    # (prepare_uretprobe() of kernel/events/uprobes.c): 222 instructions on Debian's 7.3.
-    live_at = f"{point.file_offset}:{point.file}" if kind.mechanism == "call" else None
-    return replace(workload, depends_on_ticks=kind.at_return, live_at=live_at)
-
-
 def measure_call(
     ready: ReadyGuest,
     cell: CallCell,
@@ -245,7 +223,10 @@ def measure_call(
         point = replace(found, is_called_directly=cell.point is None)
     workload = setup.workload
     if isinstance(point, UserPoint) and isinstance(workload, Calls):
-        workload = _probed_in_process(workload, cell.task.kind, point)
+        # Since Linux 6.13 a uretprobe's entry moves a timer, to another place of its wheel after some of the ticks
+        # (prepare_uretprobe() of kernel/events/uprobes.c): 222 instructions on Debian's 7.3.
+        live_at = f"{point.file_offset}:{point.file}" if cell.task.kind.mechanism == "call" else None
+        workload = replace(workload, depends_on_ticks=cell.task.kind.at_return, live_at=live_at)
     work = Work(
         ready=ready,
         cell=cell,
@@ -382,6 +363,56 @@ def _in_turns(work: Work, events: Path | None) -> tuple[Figures, Proof]:
         armed.check_same("while the calls were counted")
         proof = _proof(work, armed, events, NOT_COUNTED)
         return exact_figures(measured), replace(proof, facts={**proof.facts, **facts})
+
+
+def _title(places: Places, address: int) -> str:
+    return titled(places.owner(address).function)
+
+
+def take_turns(work: Work) -> tuple[Measurement, Mapping[str, str | int | float]]:
+    """The instructions of a call, as the mean of all CPUs, and what the record says of the CPUs.
+
+    Raises EvidenceError unless all samples are equal: on each CPU, and in each place where lines move.
+    """
+    guest, workload, cpus = work.ready.guest, work.workload, work.cell.smp
+    assert isinstance(workload, Calls)
+    counter = ProfileCounter(guest, work.ready.symbols, work.setup.module)
+    with step("count calls in turns"):
+        # A tick of QEMU's that changes from one CPU to the next, ten a second, may fall into a call.
+        for _ in range(MOST_PASSES):
+            mark = counter.mark()
+            entry, batches = workload.take_turns(
+                guest, cpus=cpus, repeats=max(2, work.cell.repeats), time_limit=work.deadline.left()
+            )
+            with counter.evaluating():
+                title = partial(_title, counter.places(workload.program))
+                samples = turns_of(read_turns(guest.counts_file, mark), batches, cpus, title)
+            if all(one == samples[0] for one in samples):
+                break
+        else:
+            raise EvidenceError(
+                "samples of calls in turns differ: calls must cost the same each time", detail=[*map(str, samples)]
+            )
+    check_clocksource(guest)
+    values = tuple(mean(one.instructions) for one in samples)
+    measured = Measurement(
+        samples=values,
+        nanoseconds=values,
+        entry=entry,
+        calls=batches[-1].calls,
+        batches=len(samples),
+        disturbed=sum(one.disturbed for one in batches[1:]),
+        number=workload.number,
+    )
+    turns = samples[0]
+    moved_by = ", ".join(f"{name} {moved:.10g}" for name, moved in turns.by_place.items())
+    return measured, {
+        ON_EACH_CPU: phrase(", ".join(f"{one:.10g}" for one in turns.instructions)),
+        MOVED: turns.moved,
+        CONTENDED: turns.contended,
+        CONTENDED_LINES: turns.lines,
+        **({MOVED_BY: phrase(moved_by)} if moved_by else {}),
+    }
 
 
 def _exact(work: Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:
@@ -572,7 +603,7 @@ def _record(work: Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) 
             status="ok",
             notes=(
                 *notes,
-                *_hit_notes(proof),
+                *hit_notes(proof),
                 *figures.notes,
                 *_profile_notes(proof.counts),
                 *difference_note(figures.outcome, counted.results),
@@ -589,10 +620,18 @@ def _record(work: Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) 
         )
 
 
-def _hit_notes(proof: Proof) -> Iterator[str]:
-    yield from removal_notes(proof.removed)
-    yield from extra_notes(proof.extras, proof.extra_sizes)
-    yield from guard_notes(proof.seen)
+def hit_notes(proof: Proof) -> Iterator[str]:
+    """Notes on what a hit passes besides its handler, and on what calls or counts the handler."""
+    for extra in proof.removed:
+        yield f"without {_WHAT[extra]}: the module takes it off the registered kprobe"
+    for extra in proof.extras:
+        if proof.extra_sizes is None:
+            where = "where calls do not vary, clock 'instructions' measures what that costs"
+            yield f"a hit passes {_WHAT[extra]}; {where}"
+        elif extra in proof.extra_sizes:
+            yield f"{proof.extra_sizes[extra]:g} instructions of a hit are {_WHAT[extra]}"
+    if proof.seen.called == GUARDED_KPROBES_HANDLER:
+        yield "the function tracer guards kprobes against recursion here: ftrace_ops_assist_func() calls their handler"
     if proof.counted.live is not None:
         yield "the first hit of a process is a breakpoint trap, behind which the kernel optimises its uprobe"
     if proof.entered:

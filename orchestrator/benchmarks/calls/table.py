@@ -511,6 +511,8 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint, handler: Handler, 
     kind, benchmark, at = call_probe(probe), table.benchmark, point.point
     spec = benchmarks()[benchmark.name]
     call, arguments = spec.call or benchmark.call, benchmark.arguments or spec.arguments
+    workload = None if benchmark.file is None else probe_name(Path(benchmark.file))
+    is_exact = table.clock != "wall" and not benchmark.is_program and not table.takes_turns
     # A cell's id has no colon, because it is part of file names and of URLs.
     here = (handler, *(() if at is None else (str(at).replace(":", "="),)))
     parameters: dict[str, str | int | None] = {
@@ -519,7 +521,7 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint, handler: Handler, 
         if call or (benchmark.is_program and not benchmark.run)
         else None,
         "expect": benchmark.expect,
-        WORKLOAD: _workload_name(benchmark),
+        WORKLOAD: workload if benchmark.run is None else phrase(benchmark.run),
         "libraries": phrase(", ".join(find_library(one).name for one in benchmark.libraries or ())) or None,
         AT: None if at is None else str(at),
         POINTS: None if at is None else at.found_by,
@@ -555,21 +557,10 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint, handler: Handler, 
         parameters={name: value for name, value in parameters.items() if value is not None},
         published=_published(table.reference, published_column(kind.name)),
         compared_with=() if probe == BASELINE or point.refusal is not None else (place.id(BASELINE, *here),),
-        counts_classes=_counts_classes(table, place.machine.cpu),
+        counts_classes=is_exact and place.machine.cpu in priced_cpus(),
         takes_turns=table.takes_turns,
         kernel_modules=table.kernel_modules or (),
     )
-
-
-def _counts_classes(table: CallsTable, cpu: str) -> bool:
-    is_timed = table.clock != "wall" and not table.benchmark.is_program and not table.takes_turns
-    return is_timed and cpu in priced_cpus()
-
-
-def _workload_name(benchmark: CallsBenchmark) -> str | None:
-    if benchmark.run is not None:
-        return phrase(benchmark.run)
-    return None if benchmark.file is None else probe_name(Path(benchmark.file))
 
 
 def _published(reference: str | None, column: str | None) -> ReferenceValue | None:

@@ -15,8 +15,8 @@ import pytest
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls import measurement
-from orchestrator.benchmarks.calls.cell_work import Counted, Entries, remove_extras
-from orchestrator.benchmarks.calls.measurement import count_hits, extra_notes, extra_sizes, guard_notes, removal_notes
+from orchestrator.benchmarks.calls.cell_work import Counted, Entries, Proof
+from orchestrator.benchmarks.calls.measurement import count_hits, extra_sizes, hit_notes
 from orchestrator.catalog.probes import Extra, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
@@ -173,29 +173,30 @@ def test_samples_that_cannot_be_are_no_size(rest: Sequence[float]) -> None:
         sizes(("aggregator",), 889.0, iter([rest]))
 
 
-def test_a_plain_kprobe_is_rid_of_all() -> None:
-    registered = Registered("post_handler", "aggregator")
-    removed = remove_extras(cast("Attachment", registered))
-    assert list(removed) == ["post_handler", "aggregator"]
-    assert registered.extras() == []
-    assert len(list(removal_notes(removed))) == 2
+BOTH: tuple[Extra, Extra] = ("post_handler", "aggregator")
+PROVED = Proof(POINT, Observation(b"", "[FTRACE]", called="kprobe_ftrace_handler"), 1000)
+
+
+def test_what_a_plain_kprobe_is_rid_of_is_noted() -> None:
+    notes = list(hit_notes(replace(PROVED, removed=BOTH)))
+    assert [note.startswith("without the ") for note in notes] == [True, True]
 
 
 def test_a_note_has_the_size_or_says_where_to_get_it() -> None:
-    both: tuple[Extra, Extra] = ("post_handler", "aggregator")
-    assert [note[:33] for note in extra_notes(both, {"aggregator": 31.0})] == ["31 instructions of a hit are the "]
-    assert len(list(extra_notes(both, {"aggregator": 36.0, "post_handler": 40.0}))) == 2
-    unmeasured = list(extra_notes(both, None))
+    passed = replace(PROVED, extras=BOTH)
+    notes = list(hit_notes(replace(passed, extra_sizes={"aggregator": 31.0})))
+    assert [note[:33] for note in notes] == ["31 instructions of a hit are the "]
+    assert len(list(hit_notes(replace(passed, extra_sizes={"aggregator": 36.0, "post_handler": 40.0})))) == 2
+    unmeasured = list(hit_notes(passed))
     assert len(unmeasured) == 2
     assert all(note.endswith("clock 'instructions' measures what that costs") for note in unmeasured)
-    assert list(extra_notes((), None)) == []
 
 
 def test_a_guard_of_the_function_tracer_is_noted() -> None:
-    seen = Observation(b"", "[FTRACE]", called="kprobe_ftrace_handler")
-    assert list(guard_notes(seen)) == []
-    guarded = replace(seen, called="ftrace_ops_assist_func by way of kprobe_ftrace_handler")
-    assert ["ftrace_ops_assist_func() calls" in note for note in guard_notes(guarded)] == [True]
+    assert list(hit_notes(PROVED)) == []
+    guarded = replace(PROVED.seen, called="ftrace_ops_assist_func by way of kprobe_ftrace_handler")
+    notes = list(hit_notes(replace(PROVED, seen=guarded)))
+    assert ["ftrace_ops_assist_func() calls" in note for note in notes] == [True]
 
 
 # Are the hits of a module that does not count them proved by a function that each call entered, and by no other?

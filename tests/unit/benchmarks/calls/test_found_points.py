@@ -24,7 +24,6 @@ from orchestrator.benchmarks.calls.kind import (
     MOST_POINTS,
     Executed,
     ExecutedFunction,
-    MissedPoint,
     executed_by,
     explained,
     found_points,
@@ -346,18 +345,18 @@ def test_the_calls_of_a_function_in_the_code(code: KernelCode) -> None:
 def test_why_calls_never_came(code: KernelCode, symbol: str, lines: list[str]) -> None:
     symbols = Symbols.of_image(code)
     here = executed(function("executed", symbols.address("executed")))
-    error = explained(NotEntered("1000 calls were made"), MissedPoint(symbol, 0, symbols, code), here)
+    error = explained(NotEntered("1000 calls were made"), Point(symbol, 0), symbols, code, here)
     assert (error.what, list(error.detail)) == ("1000 calls were made", lines)
     assert error.hint == "these calls enter: executed"
     # Of a kernel whose code is not at hand, what the profile says.
-    blind = explained(NotEntered("1000 calls were made"), MissedPoint(symbol, 0, symbols, None), here)
+    blind = explained(NotEntered("1000 calls were made"), Point(symbol, 0), symbols, None, here)
     assert list(blind.detail) == lines[:1]
 
 
 def test_a_place_that_calls_pass_by(code: KernelCode) -> None:
     symbols = Symbols.of_image(code)
     here = executed(function("executed", symbols.address("executed"), 10, None, 0, 3, 9))
-    error = explained(NotEntered("never"), MissedPoint("executed", 5, symbols, code), here)
+    error = explained(NotEntered("never"), Point("executed", 5), symbols, code, here)
     assert list(error.detail) == [
         "these calls execute 3 instructions of executed, at +0x0, +0x3, +0x9, but not the one at +0x5: they take "
         "another path through it"
@@ -369,12 +368,12 @@ def test_a_module_s_function_is_known_by_its_module(code: KernelCode) -> None:
     loaded = b"d0846000 t other\t[mine]\nd0846050 t asked\t[mine]\n"
     symbols = Symbols(Symbols.of_image(code)._listing + loaded, frozenset({"mine"}))
     ours = function("asked", 0x50, 10, None, 0, 3).model_copy(update={"module": "mine"})
-    passed_by = explained(NotEntered("never"), MissedPoint("asked", 5, symbols, code), executed(ours))
+    passed_by = explained(NotEntered("never"), Point("asked", 5), symbols, code, executed(ours))
     assert list(passed_by.detail) == [
         "these calls execute 2 instructions of asked, at +0x0, +0x3, but not the one at +0x5: they take another "
         "path through it"
     ]
-    missed = explained(NotEntered("never"), MissedPoint("other", 0, symbols, code), executed(ours))
+    missed = explained(NotEntered("never"), Point("other", 0), symbols, code, executed(ours))
     assert list(missed.detail) == ["these calls execute no instruction of other"]
     # One of the kernel's own that begins at an address is none that begins so far behind a module's.
     assert executed(ours).at(0x50) is None
@@ -384,7 +383,7 @@ def test_functions_of_like_names_are_suggested_first(code: KernelCode) -> None:
     names = ["a_large_one", "get_missing", "entry_code", "missed_by"]
     here = executed(*(function(name, 1, 10, NOINSTR if name == "entry_code" else None) for name in names))
     symbols = Symbols.of_image(code)
-    error = explained(NotEntered("never"), MissedPoint("missed", 0, symbols, code), here)
+    error = explained(NotEntered("never"), Point("missed", 0), symbols, code, here)
     assert error.hint == "these calls enter: missed_by, a_large_one, get_missing"
 
 
