@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -76,11 +76,8 @@ class Parameters:
 class ModuleAttachment(attachment.Attachment):
     """A loaded probe module. Made by ``module_attached``."""
 
-    def __init__(
-        self, guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint, symbols: Symbols | None = None
-    ) -> None:
-        self._guest, self._kind = guest, kind
-        self._known_symbols = symbols
+    def __init__(self, guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint, symbols: Symbols) -> None:
+        self._guest, self._kind, self._symbols = guest, kind, symbols
         self.module_name = module.name
         self.point = point
         self._before = 0
@@ -134,7 +131,7 @@ class ModuleAttachment(attachment.Attachment):
         if not self._has("counts"):
             return self.hits(), self._number("others") if self._has("others") else None
         hits, others, missed = self._parameters.numbers("counts", _COUNTS)
-        self._check_missed(missed)
+        self.check_missed(missed)
         return hits - self._before, others
 
     def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
@@ -148,10 +145,8 @@ class ModuleAttachment(attachment.Attachment):
         self.check_missed()
         return self._hits() - self._before
 
-    def check_missed(self) -> None:
-        self._check_missed(self._number("missed") if self._has("missed") else 0)
-
-    def _check_missed(self, missed: int) -> None:
+    def check_missed(self, known: int | None = None) -> None:
+        missed = self._number("missed") if known is None and self._has("missed") else known
         if missed:
             hint = MISSED_RETURNS if self._kind.template == "kretprobe" else ""
             raise EvidenceError(f"the kernel skipped the handler {missed} times", hint=hint)
@@ -203,7 +198,7 @@ class ModuleAttachment(attachment.Attachment):
 
     def observe(self) -> Observation:
         seen = _observe(self._guest, self._kind, self._parameters, self.point)
-        return evidence.followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
+        return evidence.followed(self._guest, self._symbols, self._kind, self.point, seen, self._called)
 
     def wait_until_armed(self) -> Observation:
         seen = attachment.wait_until_armed(self._guest, self._kind, self.point, self.observe, "after loading")
@@ -217,9 +212,7 @@ class ModuleAttachment(attachment.Attachment):
                 what = f"{self.point.name} points to {seen.pointer:#x}, not into module {self.module_name}"
                 raise EvidenceError(what)
         if self._kind.is_traced:
-            evidence.check_called(
-                self._kind, self.point, seen, self.module_name, "after loading", lambda: self._symbols
-            )
+            evidence.check_called(self._kind, self.point, seen, self.module_name, "after loading", self._symbols)
         if self._kind.template in ("kprobe", "kretprobe", "jprobe"):
             evidence.check_step(self._kind, self.parameter("step"))
         return seen
@@ -243,10 +236,6 @@ class ModuleAttachment(attachment.Attachment):
             )
         return f"{start:#x}-{end:#x}"
 
-    @cached_property
-    def _symbols(self) -> Symbols:
-        return self._known_symbols or Symbols.of(self._guest)
-
 
 @contextmanager
 def module_attached(
@@ -254,15 +243,15 @@ def module_attached(
     kind: ProbeKind,
     module: Module,
     point: ProbePoint,
-    symbols: Symbols | None = None,
+    symbols: Symbols,
     *,
     time_limit: float = COMMAND_LIMIT,
 ) -> Iterator[ModuleAttachment]:
     """Load a probe module and let it arm its probe; disarm and unload at the end.
 
-    ``point`` is the probed function's entry. For a hook and a tracepoint, the module reports the place. ``symbols`` are
-    the guest's, read on demand if None. ``time_limit`` is in host seconds, for loading. Raises EvidenceError if the
-    module is refused (with its own reason from the kernel's log), or if the original bytes are not restored at the end.
+    ``point`` is the probed function's entry. For a hook and a tracepoint, the module reports the place.
+    ``time_limit`` is in host seconds, for loading. Raises EvidenceError if the module is refused (with its own reason
+    from the kernel's log), or if the original bytes are not restored at the end.
     """
     armed_by_host = kind.site in ("hook", "tracepoint")
     parameters = Parameters(guest, module.name)

@@ -45,13 +45,15 @@ from orchestrator.results.stored_profile import CellProfile, CodeLine
 
 
 @contextlib.contextmanager
-def attaching_programs(guest: Guest, kind: ProbeKind, tool: Path, place: Place) -> Iterator[None]:
+def attaching_programs(
+    guest: Guest, kind: ProbeKind, tool: Path, point: ProbePoint, symbols: Symbols
+) -> Iterator[Place]:
     """Allow programs to be attached at an untouched place, with bpfprobe in the guest; remove them all at the end.
 
-    Raises EvidenceError if the original bytes are not there before, or not restored at the end.
+    Yields the place. Raises EvidenceError if the original bytes are not there before, or not restored at the end.
     """
-    point = place.point
-    check_untouched(point, place.observe(), "before attaching")
+    place = place_of(guest, kind, point, symbols)
+    check_untouched(place.point, place.observe(), "before attaching")
     attachment.allow_optimisation(guest, kind)
     bpf_program.bring(guest, tool)
     bpf_program.keep_statistics(guest, on=False)
@@ -60,11 +62,11 @@ def attaching_programs(guest: Guest, kind: ProbeKind, tool: Path, place: Place) 
     def remove() -> None:
         guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
         bpf_program.keep_statistics(guest, on=False)
-        attachment.wait_until_untouched(guest, kind, point, place.observe, "after detaching the program")
+        attachment.wait_until_untouched(guest, kind, place.point, place.observe, "after detaching the program")
         bpf_program.compile_programs(guest, on=compiled_before)
 
     with attachment.cleanup_after(remove):
-        yield
+        yield place
 
 
 _NAMES = ("lab-a", "lab-b")
@@ -255,8 +257,7 @@ def bpf_attached(
     Raises EvidenceError if the kernel refuses it (with the kernel's reason), or if the original bytes are not restored
     at the end.
     """
-    place = place_of(guest, kind, point, symbols)
-    with attaching_programs(guest, kind, tool, place):
+    with attaching_programs(guest, kind, tool, point, symbols) as place:
         yield BpfAttachment(guest, kind, place)
 
 
@@ -361,7 +362,7 @@ class ObjectAttachment(UserBpfAttachment):
 
     def facts(self) -> Mapping[str, int | str]:
         """The same, and the stack that the verifier has found, which it says when it loads them once more."""
-        said = self._guest.run([_LOADER, "stacks", _OBJECT, *_chosen(self._kind)]).text
+        said = self._guest.run([_LOADER, "stacks", _OBJECT, *self._kind.parameters.values()]).text
         found = _STACKS.findall(said[:_LONGEST_STACKS])
         stacks = [sum(map(int, one.split("+"))) for one, name in found if name in {own.name for own in self._programs}]
         return {**super().facts(), **({BPF_STACK: max(stacks)} if stacks else {})}
@@ -392,11 +393,6 @@ def code_lines(said: bytes, executed: Collection[int]) -> Sequence[CodeLine]:
     return [found[at] for at in sorted(found)] if any(line.file for line in found.values()) else []
 
 
-def _chosen(kind: ProbeKind) -> Sequence[str]:
-    """The program of the object that the row names, if it names one."""
-    return list(kind.parameters.values())
-
-
 @contextlib.contextmanager
 def user_bpf_attached(
     guest: Guest, kind: ProbeKind, own: BpfObject, point: ProbePoint, symbols: Symbols
@@ -406,8 +402,7 @@ def user_bpf_attached(
     Raises EvidenceError with libbpf's and the verifier's messages if it is refused, if a program is attached to another
     function than the point's, or if the original bytes are not restored at the end.
     """
-    place = place_of(guest, kind, point, symbols)
-    with attaching_programs(guest, kind, own.tool, place):
+    with attaching_programs(guest, kind, own.tool, point, symbols) as place:
         guest.put(own.loader, _LOADER, mode=0o755)
         guest.put(own.file, _OBJECT)
         programs, elsewhere = _placed(point, lambda: _attach(guest, kind))
@@ -419,7 +414,8 @@ def user_bpf_attached(
 
 def _attach(guest: Guest, kind: ProbeKind) -> Sequence[UserBpfProgram]:
     guest.succeed(["mkdir", _FOLDER])
-    finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *_chosen(kind)])
+    # A row may name one of the object's programs.
+    finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *kind.parameters.values()])
     if finished.status != 0:
         words = finished.stderr.decode(errors="replace").rpartition(_WITHOUT_OTHERS)[2]
         why = _VERIFIERS_REASON.findall(words)
@@ -434,10 +430,9 @@ def _attach(guest: Guest, kind: ProbeKind) -> Sequence[UserBpfProgram]:
     return [UserBpfProgram(int(one[1]), one[2], one[3], BpfProgram(guest, f"{_FOLDER}/{one[2]}")) for one in found]
 
 
-_Programs = Sequence[UserBpfProgram]
-
-
-def _placed(point: ProbePoint, attach: Callable[[], _Programs]) -> tuple[_Programs, _Programs]:
+def _placed(
+    point: ProbePoint, attach: Callable[[], Sequence[UserBpfProgram]]
+) -> tuple[Sequence[UserBpfProgram], Sequence[UserBpfProgram]]:
     """The programs that ``attach`` attaches by name: those at the point or at no function, and those elsewhere.
 
     One that is at several functions is at the point. If several functions share the name, a refusal by the kernel says
@@ -452,13 +447,13 @@ def _placed(point: ProbePoint, attach: Callable[[], _Programs]) -> tuple[_Progra
                 "kernel may refuse a name that is not unique: unload the module, or name another function"
             )
         raise
-    here = {own.number for own in programs if _may_be_at(own, point)}
+    here = {
+        own.number
+        for own in programs
+        if (function := _function_of(own)) is None
+        or any(fnmatchcase(name, function) for name in (point.symbol, *point.aliases))
+    }
     return [own for own in programs if own.number in here], [own for own in programs if own.number not in here]
-
-
-def _may_be_at(own: UserBpfProgram, point: ProbePoint) -> bool:
-    function = _function_of(own)
-    return function is None or any(fnmatchcase(name, function) for name in (point.symbol, *point.aliases))
 
 
 def _misplaced(own: UserBpfProgram, point: ProbePoint) -> EvidenceError:
@@ -643,8 +638,7 @@ def one_liner_attached(
     function than the point's, or if the original bytes are not restored at the end.
     """
     assert kind.one_liner is not None
-    place = place_of(guest, kind, point, symbols)
-    with attaching_programs(guest, kind, tool, place):
+    with attaching_programs(guest, kind, tool, point, symbols) as place:
         if guest.run(["sh", "-c", "command -v bpftrace"]).status != 0:
             hint = f"set image: {IMAGE}, or add the package to your recipe"
             raise EvidenceError("the guest's image has no bpftrace", hint=hint)
@@ -677,13 +671,11 @@ def _attached(guest: Guest, process: _Process) -> Sequence[UserBpfProgram]:
     # A program may be at several places.
     if any(one.link == "trampoline" and not one.name for one in found):
         raise EvidenceError("the kernel's type information has no name for a function that bpftrace has attached to")
-    programs = {
-        number: bpf_program.pinned(guest, f"lab-own-{number}", number) for number in {one.number for one in found}
-    }
-    return [_named(one, programs[one.number]) for one in found]
-
-
-def _named(one: Attached, program: BpfProgram) -> UserBpfProgram:
-    kind = one.kind.removeprefix("bpf-")
-    section = f"{kind}/{one.name}" + (f"+{one.offset:#x}" if one.offset else "")
-    return UserBpfProgram(one.number, f"{kind}:{one.name}", section, program)
+    numbers = {one.number for one in found}
+    pinned = {number: bpf_program.pinned(guest, f"lab-own-{number}", number) for number in numbers}
+    programs = []
+    for one in found:
+        kind, offset = one.kind.removeprefix("bpf-"), f"+{one.offset:#x}" if one.offset else ""
+        section = f"{kind}/{one.name}{offset}"
+        programs.append(UserBpfProgram(one.number, f"{kind}:{one.name}", section, pinned[one.number]))
+    return programs

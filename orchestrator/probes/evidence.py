@@ -8,7 +8,7 @@ reads from outside. The kernel alone may be early: it lists a probe as optimised
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -108,7 +108,7 @@ def listed_probes(guest: Guest) -> Sequence[str]:
 
 def followed(
     guest: Guest,
-    symbols: Callable[[], Symbols],
+    symbols: Symbols,
     kind: ProbeKind,
     point: ProbePoint,
     seen: Observation,
@@ -123,7 +123,7 @@ def followed(
         return seen
     target, place = point.address + seen.jump_target, (seen.live, seen.traced)
     if kind.mechanism == "ftrace":
-        return replace(seen, called=tracefs.called_by_tracer(guest, symbols(), seen.traced, target))
+        return replace(seen, called=tracefs.called_by_tracer(guest, symbols, seen.traced, target))
     if kind.program is not None or kind.mechanism not in ("direct", "own") or seen.traced.direct is None:
         return seen
     if place not in known:
@@ -200,7 +200,7 @@ def check_same(kind: ProbeKind, before: Observation, after: Observation, point: 
 
 
 def check_called(
-    kind: ProbeKind, point: ProbePoint, seen: Observation, module: str, when: str, symbols: Callable[[], Symbols]
+    kind: ProbeKind, point: ProbePoint, seen: Observation, module: str, when: str, symbols: Symbols
 ) -> None:
     """Raise EvidenceError unless the tracer calls the kprobe handler or, for its own probes, the ``module``'s.
 
@@ -212,7 +212,7 @@ def check_called(
     is_sole_user = seen.called == tracefs.ALL_USERS and seen.traced.functions == 1
     is_modules = str(seen.called).endswith(f" [{module}]") and " by way of " not in str(seen.called)
     if kind.fprobe:
-        expected = tracefs.called_for_fprobe(symbols(), at_return=kind.at_return)
+        expected = tracefs.called_for_fprobe(symbols, at_return=kind.at_return)
         right = seen.called == expected or is_sole_user
     elif kind.event == "graph":
         expected = "the function graph tracer alone"

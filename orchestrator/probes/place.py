@@ -320,17 +320,17 @@ class PlacedAttachment(Attachment):
 def place_of(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Place:
     """The place of a kind: the ``point``, or its tracepoint. Raises EvidenceError if it does not exist."""
     if isinstance(point, UserPoint):
-        return user_place(guest, kind, point)
+        return _user_place(guest, kind, point)
     if kind.tracepoint is not None:
         return _tracepoint_place(guest, kind, tracepoint_of_event(kind.tracepoint), symbols)
     known: dict[tuple[bytes, Traced], str] = {}
 
     def seen_there() -> Observation:
-        return followed(guest, lambda: symbols, kind, point, observe(guest, point, kind.site), known)
+        return followed(guest, symbols, kind, point, observe(guest, point, kind.site), known)
 
     def check(seen: Observation, when: str) -> None:
         if kind.is_traced:
-            check_called(kind, point, seen, "", when, lambda: symbols)
+            check_called(kind, point, seen, "", when, symbols)
 
     return Place(point, seen_there, check)
 
@@ -364,7 +364,7 @@ def _stub_check(guest: Guest, kind: ProbeKind, name: str, symbols: Symbols) -> C
     return check
 
 
-def user_place(guest: Guest, kind: ProbeKind, point: UserPoint) -> Place:
+def _user_place(guest: Guest, kind: ProbeKind, point: UserPoint) -> Place:
     """A place in the program that makes the calls, observed in a process started for that.
 
     The kernel puts a uprobe into each process that maps the file. It lists an event's uprobes in tracefs. A BPF

@@ -92,7 +92,7 @@ def test_an_optimised_kprobe_is_no_int3_and_no_djprobe(
     ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint
 ) -> None:
     module = modules.probe("kprobe", PROBED, OFFSET)
-    with module_attached(ready.guest, probes()["kprobe"], module, point) as attachment:
+    with module_attached(ready.guest, probes()["kprobe"], module, point, ready.symbols) as attachment:
         single_stepped = attachment.wait_until_armed()
         ready.guest.put(b"1", OPTIMISATION)
         rounds = 0
@@ -121,7 +121,9 @@ def test_a_jump_the_kernel_never_makes_is_not_believed(
     never = probes()["kprobe-optimized"].model_copy(update={"optimisation": False})
     with (
         pytest.raises(EvidenceError, match=r"is not armed by the kernel's jump optimisation: .*; that is int3"),
-        module_attached(ready.guest, never, modules.probe("kprobe", PROBED, OFFSET), point) as attachment,
+        module_attached(
+            ready.guest, never, modules.probe("kprobe", PROBED, OFFSET), point, ready.symbols
+        ) as attachment,
     ):
         attachment.wait_until_armed()
     assert observe(ready.guest, point).live == point.original
@@ -130,7 +132,9 @@ def test_a_jump_the_kernel_never_makes_is_not_believed(
 def test_kprobes_that_are_switched_off_are_found_out(
     ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint
 ) -> None:
-    with module_attached(ready.guest, probes()["kprobe"], modules.probe("kprobe", PROBED, OFFSET), point) as attachment:
+    with module_attached(
+        ready.guest, probes()["kprobe"], modules.probe("kprobe", PROBED, OFFSET), point, ready.symbols
+    ) as attachment:
         attachment.wait_until_armed()
         ready.guest.put(b"0", "/sys/kernel/debug/kprobes/enabled")
         with pytest.raises(EvidenceError, match=f"{re.escape(point.name)} is not armed by int3: its bytes are 55 "):
@@ -169,7 +173,7 @@ def test_a_point_that_is_probed_already_is_refused(ready: ReadyGuest, modules: M
     with (
         someone_elses_probe(ready.guest, point.name),
         pytest.raises(EvidenceError, match=r"^before loading, the bytes at .* are (cc|e9) .*, not the original 55 "),
-        module_attached(ready.guest, probes()["kprobe"], module, point),
+        module_attached(ready.guest, probes()["kprobe"], module, point, ready.symbols),
     ):
         pytest.fail("the module was loaded")
     assert module.name not in ready.guest.get("/proc/modules").decode()
@@ -177,7 +181,7 @@ def test_a_point_that_is_probed_already_is_refused(ready: ReadyGuest, modules: M
 
 def test_bytes_that_do_not_come_back_are_found_out(ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint) -> None:
     module = modules.probe("kprobe", PROBED, OFFSET)
-    probing = module_attached(ready.guest, probes()["kprobe"], module, point)
+    probing = module_attached(ready.guest, probes()["kprobe"], module, point, ready.symbols)
     probing.__enter__()
     with (
         someone_elses_probe(ready.guest, point.name),
@@ -210,7 +214,9 @@ def test_a_kprobe_that_the_kernel_emulates_is_not_single_stepped(ready: ReadyGue
     place = find_place(ready.guest, ready.symbols, symbol, offset)
     with (
         pytest.raises(EvidenceError, match=r"^the probed instruction is emulated, and for kprobe it must be single-st"),
-        module_attached(ready.guest, probes()["kprobe"], modules.probe("kprobe", symbol, offset), place) as attachment,
+        module_attached(
+            ready.guest, probes()["kprobe"], modules.probe("kprobe", symbol, offset), place, ready.symbols
+        ) as attachment,
     ):
         attachment.wait_until_armed()
 
@@ -232,7 +238,9 @@ def call_instruction(ready: ReadyGuest) -> tuple[str, int]:
 
 def test_a_second_kprobe_at_the_place_is_found_out(ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint) -> None:
     """The kernel lists both, and the bytes are those of one."""
-    with module_attached(ready.guest, probes()["kprobe"], modules.probe("kprobe", PROBED, OFFSET), point) as attachment:
+    with module_attached(
+        ready.guest, probes()["kprobe"], modules.probe("kprobe", PROBED, OFFSET), point, ready.symbols
+    ) as attachment:
         alone = attachment.wait_until_armed()
         with someone_elses_probe(ready.guest, point.name):
             with pytest.raises(EvidenceError, match=rf"lists 2 kprobes at {re.escape(point.name)}, not one$"):
@@ -248,7 +256,7 @@ def test_a_second_kprobe_at_the_place_is_found_out(ready: ReadyGuest, modules: M
 def test_another_user_of_the_tracer_is_found_out(ready: ReadyGuest, modules: ModuleMaker, kind: str) -> None:
     function = find_entry(ready.guest, ready.symbols, PROBED, 0)
     module = modules.probe(probes()[kind].template or "", PROBED, 0)
-    with module_attached(ready.guest, probes()[kind], module, function) as attachment:
+    with module_attached(ready.guest, probes()[kind], module, function, ready.symbols) as attachment:
         alone = attachment.wait_until_armed()
         with traced_function(ready.guest, PROBED):
             with pytest.raises(EvidenceError, match=f"^after loading, the function tracer has 2 users of {PROBED}"):
@@ -268,7 +276,7 @@ def test_a_function_is_traced_under_any_of_its_names(ready: ReadyGuest, modules:
     """The tracer lists getpid's function as __do_sys_getpid."""
     function = find_entry(ready.guest, ready.symbols, "__ia32_sys_getpid", 0)
     module = modules.probe("ftrace", "__ia32_sys_getpid", 0)
-    with module_attached(ready.guest, probes()["ftrace"], module, function) as attachment:
+    with module_attached(ready.guest, probes()["ftrace"], module, function, ready.symbols) as attachment:
         assert attachment.wait_until_armed().called == "ftrace_ops_list_func"
 
 
@@ -281,7 +289,7 @@ def refusal(ready: ReadyGuest, modules: ModuleMaker, template: str, symbol: str,
     somewhere = find_entry(ready.guest, ready.symbols, PROBED, OFFSET)
     with (
         pytest.raises(EvidenceError) as refused,
-        module_attached(ready.guest, probes()[template], module, somewhere),
+        module_attached(ready.guest, probes()[template], module, somewhere, ready.symbols),
     ):
         pytest.fail("the module was loaded")
     check_untouched(somewhere, observe(ready.guest, somewhere), "after a refusal")

@@ -61,7 +61,7 @@ def test_another_user_of_an_fprobe_s_function_is_found(
     arch = ready.artifacts.kernel.spec.arch
     probed, uncalled = (name.replace("x64", "ia32") if arch == "i386" else name for name in (PROBED, UNCALLED))
     point, kind = entry(ready, probed), probes()[probe]
-    with module_attached(ready.guest, kind, armed_by(modules, probe, point), point) as attachment:
+    with module_attached(ready.guest, kind, armed_by(modules, probe, point), point, ready.symbols) as attachment:
         alone = attachment.wait_until_armed()
         assert alone.called == ("ftrace_ops_list_func" if arch == "i386" else "fprobe_handler")
         with traced_function(ready.guest, probed):
@@ -83,7 +83,7 @@ def test_another_user_of_an_fprobe_s_function_is_found(
 def test_returns_that_an_fprobe_had_no_hook_for_are_found(ready: ReadyGuest, modules: ModuleMaker, kernel: str) -> None:
     point = entry(ready, SLEEP)
     module = armed_by(modules, "fprobe-exit", point)
-    with module_attached(ready.guest, probes()["fprobe-exit"], module, point) as attachment:
+    with module_attached(ready.guest, probes()["fprobe-exit"], module, point, ready.symbols) as attachment:
         attachment.wait_until_armed()
         attachment.set_handler("count")
         sleep(ready.guest, HOOKED_RETURNS)
@@ -98,7 +98,7 @@ def test_returns_that_an_fprobe_had_no_hook_for_are_found(ready: ReadyGuest, mod
 def test_another_user_of_a_function_that_calls_directly_is_found(ready: ReadyGuest, modules: ModuleMaker) -> None:
     """The call then leads through the tracer's own code, to both."""
     point, kind = entry(ready, PROBED), probes()["ftrace-direct"]
-    with module_attached(ready.guest, kind, armed_by(modules, kind.name, point), point) as attachment:
+    with module_attached(ready.guest, kind, armed_by(modules, kind.name, point), point, ready.symbols) as attachment:
         alone = attachment.wait_until_armed()
         assert alone.called == "trampoline_noop [lab_ftrace_direct]"
         with traced_function(ready.guest, PROBED):
@@ -116,7 +116,7 @@ def test_another_s_trampoline_in_the_place_of_the_module_s_is_found(
     """The first byte and the tracer's list are the same: only where the call leads tells them apart."""
     guest, point, kind = ready.guest, entry(ready, PROBED), probes()["ftrace-direct"]
     module, tool = armed_by(modules, kind.name, point), bpf_tool(workshop, "x86_64")
-    with module_attached(guest, kind, module, point) as attachment:
+    with module_attached(guest, kind, module, point, ready.symbols) as attachment:
         armed = attachment.wait_until_armed()
         unload(guest, module.name)
         with bpf_attached(guest, probes()["bpf-fentry"], tool, point, ready.symbols) as program:

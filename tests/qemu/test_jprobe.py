@@ -68,7 +68,7 @@ def load(ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker, probed: 
     calls = gettimeofday(guest_kernel.spec.arch, calls=500)
 
     def load() -> Load:
-        with module_attached(ready.guest, probes()["jprobe"], module, point) as attachment:
+        with module_attached(ready.guest, probes()["jprobe"], module, point, ready.symbols) as attachment:
             attachment.wait_until_armed()
             listing = ready.guest.get("/proc/kallsyms").decode("ascii")
             trapped = re.findall(r"^([0-9a-f]+) t jprobe_exit_\d_trapped\t", listing, re.MULTILINE)

@@ -57,12 +57,12 @@ def test_a_boosted_kprobe_is_not_single_stepped(ready: ReadyGuest, modules: Modu
     symbol = "__ia32_sys_gettimeofday"
     point = find_entry(ready.guest, ready.symbols, symbol, 0)
     module = modules.probe("kprobe", symbol, 0)
-    with module_attached(ready.guest, probes()["kprobe-boosted"], module, point) as attachment:
+    with module_attached(ready.guest, probes()["kprobe-boosted"], module, point, ready.symbols) as attachment:
         seen = attachment.wait_until_armed()
         check_armed(probes()["kprobe"], point, seen, "by its bytes and the kernel's list")
     with (
         pytest.raises(EvidenceError, match=r"^the probed instruction is boosted, and for kprobe it must be single-st"),
-        module_attached(ready.guest, probes()["kprobe"], module, point) as attachment,
+        module_attached(ready.guest, probes()["kprobe"], module, point, ready.symbols) as attachment,
     ):
         attachment.wait_until_armed()
 

@@ -86,13 +86,14 @@ def test_a_probe_module_that_oopses_is_no_mere_refusal(
     guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
     symbol = "__ia32_sys_gettimeofday"
-    point = find_entry(guest, Symbols.of(guest), symbol, guest_kernel.entry_offset(symbol))
+    symbols = Symbols.of(guest)
+    point = find_entry(guest, symbols, symbol, guest_kernel.entry_offset(symbol))
     with (
         pytest.raises(
             GuestOops,
             match=r"^the guest's kernel reported trouble \(oops in null_dereference_init \[null_dereference\]\)",
         ),
-        module_attached(guest, probes()["kprobe"], modules.rogue("null_dereference"), point),
+        module_attached(guest, probes()["kprobe"], modules.rogue("null_dereference"), point, symbols),
     ):
         pytest.fail("the module was loaded")
 

@@ -166,7 +166,7 @@ def test_the_optimiser_is_held_back_on_a_busy_guest(ready: ReadyGuest, workshop:
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
     keep_busy(guest)
     for _ in range(10):
-        with module_attached(guest, kind, module, point) as attachment:
+        with module_attached(guest, kind, module, point, ready.symbols) as attachment:
             assert attachment.wait_until_armed().live[0] == 0xCC
 
 
@@ -191,7 +191,7 @@ def test_a_hook_or_tracepoint_in_use_is_found_out(ready: ReadyGuest, workshop: B
     def find(guest: Guest, address: int) -> ProbePoint:
         return find_hook(guest, address) if probe == "hook" else find_static_branch(guest, address, "sys_enter")
 
-    with module_attached(guest, kind, module, point) as attachment:
+    with module_attached(guest, kind, module, point, ready.symbols) as attachment:
         attachment.wait_until_armed()
         place = attachment.point
         with pytest.raises(EvidenceError, match=complaint):
@@ -208,7 +208,7 @@ def test_a_probe_that_is_disarmed_behind_the_lab_s_back_is_found_out(
     guest, kind = ready.guest, probes()[probe]
     setup, module = setup_of(workshop, HOOKED, probe)
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
-    with module_attached(guest, kind, module, point) as attachment:
+    with module_attached(guest, kind, module, point, ready.symbols) as attachment:
         armed = attachment.wait_until_armed()
         guest.put(b"0", f"/sys/module/{module.name}/parameters/armed")
         with pytest.raises(EvidenceError, match=f"^meanwhile, {attachment.point.name} changed from "):

@@ -198,7 +198,7 @@ def test_a_djprobe_is_no_optimised_kprobe(ready: ReadyGuest, workshop: BuildCont
     (cell,) = (cell for cell in boot.cells if cell.probe == "djprobe")
     setup, module = call_setup(artifacts_of(workshop, boot), cell)
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
-    with module_attached(guest, probes()["djprobe"], module, point) as attachment:
+    with module_attached(guest, probes()["djprobe"], module, point, ready.symbols) as attachment:
         assert guest.get("/proc/sys/debug/kprobes-optimization") == b"0\n"
         seen = attachment.wait_until_armed()
         assert seen.live[0] == 0xE9

@@ -52,7 +52,7 @@ def probing(
     point = find_entry(ready.guest, ready.symbols, symbol, offset)
     values: dict[str, Value] = {"symbol": symbol, "offset": offset, "single_step": int(kind == "kprobe")}
     module = modules.rendered(probes()[kind].template or "", values)
-    with module_attached(ready.guest, probes()[kind], module, point) as attachment:
+    with module_attached(ready.guest, probes()[kind], module, point, ready.symbols) as attachment:
         attachment.wait_until_armed()
         yield attachment
 
@@ -176,7 +176,9 @@ def test_hits_in_interrupts_may_come_before_the_hit_that_they_interrupt(
     point = find_entry(ready.guest, ready.symbols, symbol, offset)
     timer = modules.rogue("timer_hit")
     ready.guest.put(timer.file, "/tmp/timer_hit.ko")
-    with module_attached(ready.guest, kind, modules.built(slow_to_read_the_tsc(symbol, offset)), point) as attachment:
+    with module_attached(
+        ready.guest, kind, modules.built(slow_to_read_the_tsc(symbol, offset)), point, ready.symbols
+    ) as attachment:
         attachment.wait_until_armed()
         ready.guest.succeed(["insmod", "/tmp/timer_hit.ko", f"called={ready.symbols.address(symbol):#x}"])
         attachment.set_handler("record")

@@ -16,6 +16,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.arming import ModuleAttachment
 from orchestrator.probes.evidence import KPROBES_LIST
 from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
 
 POINT = ProbePoint("vfs_read", 0, 0xC1000000, bytes(range(16)))
 JUMP = b"\xe9\x00\x10\x00\x00"
@@ -45,7 +46,7 @@ class Optimising:
 
 def armed_in(guest: Optimising) -> ModuleAttachment:
     module = Module("lab_kprobe", Path("lab_kprobe.ko"), "key", None)
-    return ModuleAttachment(cast(Guest, guest), probes()["kprobe-optimized"], module, POINT)
+    return ModuleAttachment(cast(Guest, guest), probes()["kprobe-optimized"], module, POINT, Symbols(b""))
 
 
 @pytest.mark.parametrize("sleeps", [0, 3, 100])
@@ -94,7 +95,7 @@ class Refusing:
 def test_a_module_that_does_not_record_is_unsupported(handler: Handler, reason: str, raised: type[Exception]) -> None:
     module = Module("own_dj", Path("own_dj.ko"), "key", None)
     kind = probes()["djprobe"].model_copy(update={"name": "dj.c"})
-    attachment = ModuleAttachment(cast(Guest, Refusing(reason)), kind, module, POINT)
+    attachment = ModuleAttachment(cast(Guest, Refusing(reason)), kind, module, POINT, Symbols(b""))
     with pytest.raises(raised) as refused:
         attachment.set_handler(handler)
     assert (str(refused.value) == "dj.c has no recording handler") is (raised is UnsupportedError)

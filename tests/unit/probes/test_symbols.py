@@ -155,7 +155,8 @@ def ring(cpu: int, slots: int) -> bytes:
 def attachment(**parameters: bytes) -> ModuleAttachment:
     guest = guest_with({f"{PARAMETERS}/{name}": value for name, value in parameters.items()})
     module = Module("lab_kprobe", Path("lab_kprobe.ko"), "key", None)
-    return ModuleAttachment(guest, probes()["kprobe"], module, ProbePoint("vfs_read", 0, 0xC1000000, bytes(16)))
+    point = ProbePoint("vfs_read", 0, 0xC1000000, bytes(16))
+    return ModuleAttachment(guest, probes()["kprobe"], module, point, Symbols(b""))
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.0", "0x1", "²", "٣", "9" * 21, "9" * 5000, "1\n2"])

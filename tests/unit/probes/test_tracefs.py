@@ -187,7 +187,7 @@ def test_symbols_are_read_again_where_the_call_or_the_list_has_changed() -> None
     def called(listed: str, live: bytes = LIVE) -> str | None:
         seen = Observation(live, "[TRACED]", traced=Traced(1, 1, direct=listed))
         kind = probes()["ftrace-direct"]
-        return followed(cast(Guest, guest), lambda: SYMBOLS, kind, POINT, seen, known).called
+        return followed(cast(Guest, guest), SYMBOLS, kind, POINT, seen, known).called
 
     target = POINT.address + 5 + int.from_bytes(LIVE[1:5], "little")
     guest.there = f"{target:x} t bpf_trampoline_1\t[bpf]\n"
@@ -347,7 +347,7 @@ def test_a_traced_function_has_one_user(kind: str, seen: Observation) -> None:
 def test_the_tracer_must_call_the_probe_s_handler(kind: str, called: str, functions: int, right: bool) -> None:
     seen = replace(ONE_KPROBE, called=called, traced=Traced(1, functions))
     with contextlib.nullcontext() if right else pytest.raises(EvidenceError, match=r"^now, the function tracer calls "):
-        check_called(probes()[kind], POINT, seen, "lab_ftrace", "now", lambda: WITH_FPROBES["fprobe_handler"])
+        check_called(probes()[kind], POINT, seen, "lab_ftrace", "now", WITH_FPROBES["fprobe_handler"])
 
 
 WITH_FPROBES = {
@@ -384,7 +384,7 @@ def test_an_fprobe_has_the_path_of_its_kernel_and_no_other(functions: str, at_en
             seen = replace(ONE_FPROBE, called=called)
             wrong = pytest.raises(EvidenceError, match=f"calls {re.escape(called)} at {NAME}, not {re.escape(right)}")
             with contextlib.nullcontext() if called == right else wrong:
-                check_called(probes()[kind], POINT, seen, "", "now", lambda: WITH_FPROBES[functions])
+                check_called(probes()[kind], POINT, seen, "", "now", WITH_FPROBES[functions])
 
 
 @pytest.mark.parametrize("jumps", [False, True])
@@ -675,7 +675,7 @@ def test_the_function_graph_tracer_is_alone_at_its_function(called: str, right: 
     seen = replace(ONE_FPROBE, called=called)
     refused = pytest.raises(EvidenceError, match=r"not the function graph tracer alone$")
     with contextlib.nullcontext() if right else refused:
-        check_called(probes()["function-graph"], POINT, seen, "", "now", lambda: WITH_FPROBES["fprobe_handler"])
+        check_called(probes()["function-graph"], POINT, seen, "", "now", WITH_FPROBES["fprobe_handler"])
 
 
 # Are values that an event fetches, and the stacks behind events, there as they were asked for?

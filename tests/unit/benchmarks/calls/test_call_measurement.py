@@ -74,7 +74,7 @@ def counted(missed: int) -> Counted:
         deadline=SimpleNamespace(left=lambda: 1.0),
     )
     module = Module("lab_kprobe", Path("lab_kprobe.ko"), "key", None)
-    return count_hits(cast(Any, work), ModuleAttachment(guest, probes()["kprobe"], module, POINT), None)
+    return count_hits(cast(Any, work), ModuleAttachment(guest, probes()["kprobe"], module, POINT, SYMBOLS), None)
 
 
 def test_a_recording_of_every_hit_is_believed() -> None:
