@@ -131,7 +131,6 @@ def _is_sum(value: float, terms: list[float]) -> bool:
     return abs(value - fsum(terms)) <= _KEPT * fsum(map(abs, terms))
 
 
-_SUFFIX = ".yaml"
 _FITTED = "fitted"
 _PARTS: Mapping[str, type[CatalogEntry]] = {
     "mhz": Constant,
@@ -193,7 +192,7 @@ def cost_file(name: str) -> CostFile:
 
     Raises ConfigError, with file and line.
     """
-    if "/" in name or name.endswith((_SUFFIX, ".yml")):
+    if "/" in name or name.endswith((".yaml", ".yml")):
         return load_cost_file(user_path(name))
     known = priced_cpus()
     if name not in known:

@@ -26,13 +26,7 @@ from orchestrator.catalog.data import read
 from orchestrator.catalog.probes import BASELINE, probes, published_column
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.errors import ConfigError, EvidenceError, HostError, LabError, UsageError
-from orchestrator.model.cost_file import (
-    CostFile,
-    cost_sources,
-    load_cost_file,
-    nanoseconds,
-    price,
-)
+from orchestrator.model.cost_file import CostFile, cost_sources, load_cost_file, nanoseconds, price
 from orchestrator.paths import user_path
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord, InstructionClass, RunRecord
@@ -121,15 +115,6 @@ _ROUNDING = 1e-6
 """Tolerance in instructions per call: one in a million calls."""
 
 
-@dataclass(frozen=True)
-class Overhead:
-    """A cell with its baseline, and the counts that the probe adds to a call."""
-
-    cell: CellRecord
-    baseline: CellRecord
-    counts: Counts
-
-
 def is_probed(cell: CellRecord) -> bool:
     """Whether a cell should have an exact overhead."""
     return cell.probe != BASELINE and cell.clock == "instructions" and (has_overhead(cell) or cell.status == "failed")
@@ -153,8 +138,8 @@ def _baselines(run: RunRecord) -> _Baselines:
     return {_compared(cell): cell for cell in reversed(run.cells) if cell.probe == BASELINE}
 
 
-def overhead_of(cell: CellRecord, baselines: _Baselines, priced: Collection[Input]) -> Overhead | None:
-    """A probed cell's overhead in counts; None if the cell or its baseline has no counts.
+def overhead_of(cell: CellRecord, baselines: _Baselines, priced: Collection[Input]) -> Counts | None:
+    """The counts that a cell's probe adds to a call; None if the cell or its baseline has no counts.
 
     Raises EvidenceError if the counts contradict the measured overhead.
     """
@@ -169,7 +154,7 @@ def overhead_of(cell: CellRecord, baselines: _Baselines, priced: Collection[Inpu
             f"{cell.id} and its baseline differ by {difference_of_values:g} instructions, "
             f"but its overhead is {cell.overhead}"
         )
-    return Overhead(cell, baseline, difference(counted, without))
+    return difference(counted, without)
 
 
 @cache
@@ -253,19 +238,19 @@ def _modelled(cell: CellRecord, baselines: _Baselines, costs: CostFile | None) -
         except EvidenceError as error:
             reason = error.what
         if overhead is not None:
-            limit = why_no_time(cell, overhead.counts, costs.table.priced)
+            limit = why_no_time(cell, overhead, costs.table.priced)
             overhead = None if limit is not None else overhead_of(cell, baselines, costs.table.priced)
             reason = limit or reason
         if overhead is not None:
-            return modelled_cell(overhead, costs)
+            return modelled_cell(cell, baselines[_compared(cell)].id, overhead, costs)
     return ModelledCell(**_identity(cell), reason=reason)
 
 
-def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
-    """The time of a cell by a usable cost table."""
-    cell, baseline, declared = overhead.cell, overhead.baseline, costs.table.declared
+def modelled_cell(cell: CellRecord, baseline: str, overhead: Counts, costs: CostFile) -> ModelledCell:
+    """The time of a cell's ``overhead`` over its ``baseline``, by a usable cost table."""
+    declared = costs.table.declared
     assert declared is not None
-    counts = {name: float(number) for name, number in overhead.counts.items()}
+    counts = {name: float(number) for name, number in overhead.items()}
     time = price(costs.table, counts)
     place = _place(cell)
     fitted_to = None if place is None else declared.kernel(*place)
@@ -282,7 +267,7 @@ def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
         evidence=ModelEvidence(
             cost_table=costs.table.cpu,
             cost_table_sha256=costs.digest,
-            baseline=baseline.id,
+            baseline=baseline,
             instructions=cell.overhead or 0.0,
             counts={str(name): number for name, number in counts.items()},
             ranges=dict(time.ranges),
@@ -423,7 +408,7 @@ def _counted(run: RunRecord, file: CostFile, declared: Declaration) -> Mapping[_
         if cell.kernel != wanted:
             others.setdefault(place, (cell.kernel, wanted))
             continue
-        counts = {one: float(number) for one, number in overhead.counts.items()}
+        counts = {one: float(number) for one, number in overhead.items()}
         target = Target(*place, counts, _kept(reference_tables()[place[0]].nanoseconds(place[1])))
         if found.setdefault(place, target) != target:
             what = f"the run has {' '.join(place)} on kernel {wanted} twice, with different counts"

@@ -12,7 +12,7 @@ import yaml
 from record_builders import any_evidence, run, table_cell
 
 from orchestrator.catalog.cost_table import Input
-from orchestrator.model.modelled_run import Overhead, known_costs, modelled_cell, used_costs, why_no_time
+from orchestrator.model.modelled_run import known_costs, modelled_cell, used_costs, why_no_time
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
 
@@ -73,7 +73,7 @@ def modelled_table(table: str) -> tuple[list[CellRecord], list[ModelledCell]]:
         without = {name: getattr(cell, name) for name in names} | {"reason": reason}
         is_timed = reason is None
         times.append(
-            modelled_cell(Overhead(cell, baseline, counts), costs) if is_timed else ModelledCell.model_validate(without)
+            modelled_cell(cell, baseline.id, counts, costs) if is_timed else ModelledCell.model_validate(without)
         )
     return [baseline, *probed], times
 

@@ -424,7 +424,12 @@ def system_call(
     number: int, arguments: Sequence[Argument], *, entry: str, word_size: int, calls: int, hits: int = 1
 ) -> Calls:
     """Calls of a system call by its number, with arguments of ``word_size`` bytes; ``entry`` may be ``auto``."""
-    words = [part for argument in arguments for part in _options(argument, word_size)]
+    words: list[str] = []
+    for argument in arguments:
+        if isinstance(argument, int):
+            words += ("-a", f"{argument % (1 << 8 * word_size):x}")
+        else:
+            words += ("-t", argument) if isinstance(argument, str) else ("-z", str(argument.buffer))
     return Calls([_PROGRAM, "-e", entry, "-N", str(number), *words], calls, hits, number=number)
 
 
@@ -446,12 +451,6 @@ def _used_up(outcome: Outcome, alone: CallResults) -> EvidenceError:
         f"the call's result changed {change} after {calls} calls of one process: {_USES_UP}",
         hint=f"{undo}; or make fewer calls: a process has {room} timed ones before the change" if room > 0 else undo,
     )
-
-
-def _options(argument: Argument, word_size: int) -> tuple[str, str]:
-    if isinstance(argument, int):
-        return "-a", f"{argument % (1 << 8 * word_size):x}"
-    return ("-t", argument) if isinstance(argument, str) else ("-z", str(argument.buffer))
 
 
 def put_program(guest: Guest, file: Path, program: str) -> None:
@@ -540,7 +539,9 @@ def parse(output: str, wanted: Sampling) -> Measurement:
     right = [s[0] == number and s[1] == calls and s[2] > 0 and s[3] > s[2] * fixed for number, s in enumerate(samples)]
     if entry is None or empty is None or len(samples) != len(found) or len(samples) != repeats or not all(right):
         raise _unexpected(lines)
-    each = _costs(costs, fixed)
+    each: Counter[int] = Counter()
+    for cost, _, times in (run.partition("*") for line in costs for run in line.split()[1:]):
+        each[int(cost) - fixed] += int(times)
     if each.total() != (calls * repeats if wanted.is_single else 0):
         raise _unexpected(costs)
     batches = sum(s[2] for s in samples)
@@ -561,15 +562,6 @@ def parse(output: str, wanted: Sampling) -> Measurement:
         number=int(entry[2]) if entry[2] else None,
         outcome=Outcome(*results) if results else None,
     )
-
-
-def _costs(lines: Sequence[str], empty: int) -> Counter[int]:
-    costs: Counter[int] = Counter()
-    for line in lines:
-        for run in line.split()[1:]:
-            cost, _, calls = run.partition("*")
-            costs[int(cost) - empty] += int(calls)
-    return costs
 
 
 def _unexpected(lines: Sequence[str]) -> EvidenceError:

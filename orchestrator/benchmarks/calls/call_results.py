@@ -158,7 +158,19 @@ def parse_results(line: str, name: str, entry: str) -> CallResults:
     values = tuple((_value(word, bits), int(calls)) for word, calls in pairs)
     observed, failed, before_failure, other = (int(found[group]) for group in range(2, 6))
     results = CallResults(observed, failed, before_failure, values, other, _value(found[6], bits))
-    if not _is_consistent(results):
+    calls = dict(values)
+    kept_failures = sum(count for value, count in calls.items() if value < 0)
+    is_consistent = (
+        len(calls) == len(values)
+        and all(calls.values())
+        and sum(calls.values()) + other == observed
+        and (not other or len(calls) == MOST_VALUES)
+        and kept_failures <= failed <= kept_failures + other
+        and before_failure <= observed - failed
+        and (failed > 0 or before_failure == observed)
+        and (results.last in calls or other > 0 or not observed)
+    )
+    if not is_consistent:
         raise unexpected
     return results
 
@@ -166,18 +178,3 @@ def parse_results(line: str, name: str, entry: str) -> CallResults:
 def _value(word: str, bits: int) -> int:
     value = int(word, 16) % (1 << bits)
     return value - (1 << bits) if value >= (1 << bits) - LARGEST else value
-
-
-def _is_consistent(results: CallResults) -> bool:
-    calls = dict(results.values)
-    kept_failures = sum(count for value, count in calls.items() if value < 0)
-    return (
-        len(calls) == len(results.values)
-        and all(calls.values())
-        and sum(calls.values()) + results.other == results.observed
-        and (not results.other or len(calls) == MOST_VALUES)
-        and kept_failures <= results.failed <= kept_failures + results.other
-        and results.before_failure <= results.observed - results.failed
-        and (results.failed > 0 or results.before_failure == results.observed)
-        and (results.last in calls or results.other > 0 or not results.observed)
-    )

@@ -366,8 +366,12 @@ def prepare_calls(
     """The preparation of each cell that the kernel supports, by its id."""
     prepared: dict[str, Prepared[CallSetup]] = {}
     setups = {cell.id: set_up(kernel, cell) for cell in cells}
-    made_of = {cell.id: _module_source(setups[cell.id], cell.task.kind) for cell in cells}
-    sources = {id_: source for id_, source in made_of.items() if source is not None}
+    sources: dict[str, OwnModule] = {}
+    for cell in cells:
+        template, values = setups[cell.id].template, setups[cell.id].values
+        source = own_module(cell.task.kind, values) if template is None else render(template, values)
+        if source is not None:
+            sources[cell.id] = source
     modules = module_outcomes(context, kernel, sources)
 
     # Each file is compiled once, also one that does not compile.
@@ -535,10 +539,6 @@ def workload_of(context: BuildContext, kernel: Kernel, cell: CallCell) -> Worklo
     """The cell's workload; a user's C file is compiled. Raises BuildError."""
     calls = _c_file(cell)
     return _workload(kernel, cell, None if calls is None else _compiled(context, kernel, *calls))
-
-
-def _module_source(setup: ProbeSetup, kind: ProbeKind) -> OwnModule | None:
-    return own_module(kind, setup.values) if setup.template is None else render(setup.template, setup.values)
 
 
 def _c_file(cell: CallCell) -> tuple[Path, tuple[str, ...], str | None] | None:

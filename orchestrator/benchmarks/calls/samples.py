@@ -112,9 +112,16 @@ def exact_figures(measured: Measurement) -> Figures:
 def _exact_notes(measured: Measurement) -> tuple[str, ...]:
     notes = []
     if measured.scatter:
-        low, high = min(measured.samples), max(measured.samples)
+        low, high, varying = min(measured.samples), max(measured.samples), ""
+        if len(measured.costs) > 1:
+            ((usual, times),), total = measured.costs.most_common(1), measured.costs.total()
+            others = measured.costs.keys() - {usual}
+            varying = (
+                f"calls vary: {100 * times / total:.3g} % of {total} take {usual} instructions, the others "
+                f"{min(others)} to {max(others)}; "
+            )
         notes.append(
-            f"{_how_calls_vary(measured.costs)}samples lie between {low:.10g} and {high:.10g} instructions "
+            f"{varying}samples lie between {low:.10g} and {high:.10g} instructions "
             f"({100 * measured.scatter / low:.2g} %)"
         )
     if measured.warming:
@@ -122,17 +129,6 @@ def _exact_notes(measured: Measurement) -> tuple[str, ...]:
             f"the first calls after a timer tick differ in cost: {measured.warming} before each batch are not counted"
         )
     return tuple(notes)
-
-
-def _how_calls_vary(costs: Counter[int]) -> str:
-    if len(costs) < 2:
-        return ""
-    ((usual, times),), total = costs.most_common(1), costs.total()
-    others = costs.keys() - {usual}
-    return (
-        f"calls vary: {100 * times / total:.3g} % of {total} take {usual} instructions, the others {min(others)} to "
-        f"{max(others)}; "
-    )
 
 
 def exact_effect(value: float, baseline: float, samples: Sequence[float]) -> Effect:

@@ -40,7 +40,7 @@ from orchestrator.catalog.reference import (
     reference_table,
     reference_tables,
 )
-from orchestrator.model.modelled_run import Overhead, known_costs, modelled_cell, used_costs
+from orchestrator.model.modelled_run import known_costs, modelled_cell, used_costs
 from orchestrator.report.claims import (
     Assessment,
     ClaimInputs,
@@ -408,7 +408,7 @@ def test_modelled_times_judge_a_change_on_another_processor_than_the_document_s(
     ]
     costs = known_costs()
     cells = tuple(
-        modelled_cell(Overhead(one, one, {"instruction": Fraction(one.overhead or 0)}), costs["xeon-e5410"])
+        modelled_cell(one, one.id, {"instruction": Fraction(one.overhead or 0)}, costs["xeon-e5410"])
         for one in exact
         if one.probe != "none"
     )
