@@ -557,23 +557,17 @@ class _Process:
         """
         ticks, idle, waiting = -1, 0, 0
         while idle < _IDLE_TURNS:
-            state = self._state()
-            if state is None:
+            said = self._guest.run(["cat", f"/proc/{self.pid}/syscall", f"/proc/{self.pid}/stat"]).text
+            found = _STATE.match(said[:2048])
+            if found is None or found[2] == "Z":
                 return False
-            taken, is_waiting = state
+            taken = int(found[3]) + int(found[4])
             ticks, idle = taken, idle + 1 if taken == ticks else 0
-            waiting = waiting + 1 if is_waiting else 0
+            waiting = waiting + 1 if found[1] in _WAITING else 0
             if waiting == looks:
                 return True
             self._guest.succeed(("sleep", "0.1"), time_limit=self._time_left())
         raise EvidenceError(f"bpftrace {what_else}", detail=self.words())
-
-    def _state(self) -> tuple[int, bool] | None:
-        finished = self._guest.run(["cat", f"/proc/{self.pid}/syscall", f"/proc/{self.pid}/stat"])
-        found = _STATE.match(finished.text[:2048])
-        if found is None or found[2] == "Z":
-            return None
-        return int(found[3]) + int(found[4]), found[1] in _WAITING
 
 
 _FEWER = "make fewer calls: benchmark: {calls: 1000, repeats: 2}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -186,16 +187,6 @@ def _check_name(kind: ProbeKind, point: ProbePoint) -> None:
         raise UnsupportedError(f"{kind.name} is at each function of a name, and {others} has a {point.symbol}, too")
 
 
-def _with_field(guest: Guest, kind: ProbeKind) -> ProbeKind:
-    if EVENT_FIELD not in "".join(kind.fetched):
-        return kind
-    name = kind.tracepoint or ""
-    field = tracefs.number_field(guest, name)
-    if field is None:
-        raise UnsupportedError(f"the event {name} has no field that is a number")
-    return kind.model_copy(update={"fetched": [one.replace(EVENT_FIELD, f"${field}") for one in kind.fetched]})
-
-
 @contextlib.contextmanager
 def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Iterator[EventAttachment]:
     """Make an event at the point, or take the kernel's own, and enable it; disable and remove it at the end.
@@ -205,7 +196,7 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     kernel does not fetch, and a function whose name is not unique where the kernel goes by the name.
     """
     _check_name(kind, point)
-    place = place_of(guest, kind, point, symbols)
+    place, name = place_of(guest, kind, point, symbols), kind.tracepoint or ""
     definition: tracefs.Definition | None = None
 
     def remove() -> None:
@@ -218,9 +209,15 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     tracefs.make_instance(guest)
     with cleanup_after(remove):
         if kind.event == "trace":
-            event = tracefs.kernel_event(guest, kind.tracepoint or "")
+            event = tracefs.kernel_event(guest, name)
         else:
-            wanted = definition_of(_with_field(guest, kind), place.point)
+            wanted = definition_of(kind, place.point)
+            if EVENT_FIELD in "".join(wanted.fetched):
+                field = tracefs.number_field(guest, name)
+                if field is None:
+                    raise UnsupportedError(f"the event {name} has no field that is a number")
+                fetched = tuple(one.replace(EVENT_FIELD, f"${field}") for one in wanted.fetched)
+                wanted = replace(wanted, fetched=fetched)
             event, definition = tracefs.define(guest, wanted), wanted
         event.switch(on=True)
         yield (UserEventAttachment if kind.site == "program" else EventAttachment)(guest, kind, event, place)

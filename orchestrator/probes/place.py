@@ -320,7 +320,16 @@ class PlacedAttachment(Attachment):
 def place_of(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Place:
     """The place of a kind: the ``point``, or its tracepoint. Raises EvidenceError if it does not exist."""
     if isinstance(point, UserPoint):
-        return _user_place(guest, kind, point)
+        user_point = point
+        # The kernel lists an event's uprobes in tracefs. A BPF program's uprobe lives as long as its pinned link.
+        listed = events_at if kind.program is None else lambda guest, _: pinned_links(guest)
+
+        def check_number(seen: Observation, when: str) -> None:
+            # A user's programs may be anywhere.
+            if seen.probes != 1 and kind.mechanism != "own":
+                raise EvidenceError(f"{when}, the kernel has {seen.probes} uprobes at {point.name}, not one")
+
+        return Place(point, lambda: observe_program(guest, user_point, listed), check_number)
     if kind.tracepoint is not None:
         return _tracepoint_place(guest, kind, tracepoint_of_event(kind.tracepoint), symbols)
     known: dict[tuple[bytes, Traced], str] = {}
@@ -362,22 +371,6 @@ def _stub_check(guest: Guest, kind: ProbeKind, name: str, symbols: Symbols) -> C
         place.check_called(seen, when)
 
     return check
-
-
-def _user_place(guest: Guest, kind: ProbeKind, point: UserPoint) -> Place:
-    """A place in the program that makes the calls, observed in a process started for that.
-
-    The kernel puts a uprobe into each process that maps the file. It lists an event's uprobes in tracefs. A BPF
-    program's uprobe lives as long as its pinned link.
-    """
-    listed = events_at if kind.program is None else lambda guest, _: pinned_links(guest)
-
-    def check(seen: Observation, when: str) -> None:
-        # A user's programs may be anywhere.
-        if seen.probes != 1 and kind.mechanism != "own":
-            raise EvidenceError(f"{when}, the kernel has {seen.probes} uprobes at {point.name}, not one")
-
-    return Place(point, lambda: observe_program(guest, point, listed), check)
 
 
 def tracepoint_of_event(name: str) -> str:

@@ -175,8 +175,12 @@ def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str
     if len(functions) > 1:
         places = ", ".join(f"{one.address:#x}" for one in functions)
         return f"it has {len(functions)} functions {symbol} ({places}): the name is ambiguous"
+    if not functions and code.named(symbol):
+        return f"{symbol} is data, not a function"
     if not functions:
-        return _no_function(code, symbol)
+        names = functions_like(symbol, code)
+        guess = f"; did you mean {' or '.join(names)}?" if names else ""
+        return f"it has no function {symbol} of its own{guess}"
     start = functions[0].address
     return (
         _freed_reason(code, symbol, start)
@@ -207,14 +211,6 @@ def _no_code_reason(code: KernelCode, symbol: str, start: int) -> str | None:
     before = next((one for one in code.names_at(behind) if symbol.endswith(one)), None)
     what = "padding" if before is None else f"padding before {before}"
     return f"{symbol} has no instruction: its {behind - start:#x} bytes are {what}"
-
-
-def _no_function(code: KernelCode, symbol: str) -> str:
-    if code.named(symbol):
-        return f"{symbol} is data, not a function"
-    names = functions_like(symbol, code)
-    guess = f"; did you mean {' or '.join(names)}?" if names else ""
-    return f"it has no function {symbol} of its own{guess}"
 
 
 def functions_like(symbol: str, *codes: KernelCode) -> Sequence[str]:

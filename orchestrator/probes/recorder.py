@@ -173,8 +173,7 @@ def _unreadable(why: str, text: str = "") -> EvidenceError:
     return EvidenceError(f"the recorder's report cannot be read: {why}", detail=detail)
 
 
-Mechanism = RecorderName
-MECHANISMS: Sequence[Mechanism] = get_args(Mechanism)
+MECHANISMS: Sequence[RecorderName] = get_args(RecorderName)
 TEMPLATE = "recorder"
 MODULE = "lab_recorder"
 
@@ -184,7 +183,7 @@ STOP = f"/sys/module/{MODULE}/parameters/stop"
 
 
 def recorder_values(
-    mechanism: Mechanism, arch: Arch, events: Sequence[str] | None = None, code: KernelCode | None = None
+    mechanism: RecorderName, arch: Arch, events: Sequence[str] | None = None, code: KernelCode | None = None
 ) -> dict[str, Value]:
     """Values for rendering the template ``recorder`` for these standard events (all if None).
 

@@ -64,7 +64,11 @@ class Symbols:
         """A function's address, in the kernel or else in the modules. Raises EvidenceError unless it is unique."""
         found = self._functions(symbol)
         if not found:
-            raise EvidenceError(f"the guest's kernel has no function {symbol}", hint=self._nearest(symbol))
+            # Comparing all names would take seconds.
+            names = [name for _, name, kind, module in self._all if kind in _FUNCTION and not module]
+            alike = [name for name in names if name[:4] == symbol[:4] or symbol in name]
+            hint = did_you_mean(symbol, alike[:_MOST_GUESSES])
+            raise EvidenceError(f"the guest's kernel has no function {symbol}", hint=hint)
         if len(found) > 1:
             modules = sorted({self.module(one) or "" for one in found})
             where = f" in modules {' and '.join(modules)}" if len(modules) > 1 else ""
@@ -178,12 +182,6 @@ class Symbols:
     def _in_modules(self) -> Mapping[str, Sequence[tuple[int, str]]]:
         functions = ((name, address, _module_of(text)) for address, name, kind, text in self._all if kind in _FUNCTION)
         return grouped((name, (address, module)) for name, address, module in functions if module is not None)
-
-    def _nearest(self, symbol: str) -> str:
-        """A hint at the most similar function; comparing all would take seconds."""
-        names = [name for _, name, kind, module in self._all if kind in _FUNCTION and not module]
-        alike = [name for name in names if name[:4] == symbol[:4] or symbol in name]
-        return did_you_mean(symbol, alike[:_MOST_GUESSES])
 
 
 def _module_of(text: str) -> str | None:

@@ -23,7 +23,8 @@ from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
 TRACEFS = "/sys/kernel/tracing"
 INSTANCE = f"{TRACEFS}/instances/lab"
 
-_GROUP, _NAME = "lab", "probe"
+_NAME = "probe"
+_EVENT = f"lab/{_NAME}"
 _HISTOGRAM = "hist:keys=common_pid:size=4096"
 
 _BUFFER_KB = "1024"
@@ -61,7 +62,7 @@ class Definition:
 
     @property
     def text(self) -> str:
-        return " ".join([f"{self.kind}:{_GROUP}/{_NAME}", self.place, *self.fetched])
+        return " ".join([f"{self.kind}:{_EVENT}", self.place, *self.fetched])
 
 
 class TracedEvent(NamedTuple):
@@ -80,9 +81,9 @@ _FRAME = " => "
 class TraceEvent:
     """One event in a guest's instance."""
 
-    def __init__(self, guest: Guest, system: str, name: str) -> None:
+    def __init__(self, guest: Guest, event: str) -> None:
         self._guest = guest
-        self._folder = f"{INSTANCE}/events/{system}/{name}"
+        self._folder = f"{INSTANCE}/events/{event}"
 
     def switch(self, *, on: bool) -> None:
         """Enable or disable the event; a histogram then keeps it soft-enabled: hit, with nothing recorded."""
@@ -288,20 +289,17 @@ def define(guest: Guest, definition: Definition) -> TraceEvent:
         values = "\n".join(log[-2:-1]).find(f" {definition.fetched[0]}") if definition.fetched else -1
         refused = UnsupportedError if 0 <= values < log[-1].find("^") else PlaceRefused
         raise refused(f"the kernel refuses the event {definition.text!r}: {reason}", detail=log[-3:]) from None
-    return TraceEvent(guest, _GROUP, _NAME)
+    return TraceEvent(guest, _EVENT)
 
 
 def kernel_event(guest: Guest, name: str) -> TraceEvent:
     """The kernel's own event ``SYSTEM.NAME``. Raises EvidenceError if it does not exist."""
-    _check_event(guest, name)
-    system, _, event = name.partition(".")
-    return TraceEvent(guest, system, event)
+    return TraceEvent(guest, _known_event(guest, name))
 
 
 def event_number(guest: Guest, name: str) -> int:
     """Perf's number of the kernel's own event ``SYSTEM.NAME``. Raises EvidenceError if it does not exist."""
-    _check_event(guest, name)
-    number = whole_number(kernel_value(guest, f"{TRACEFS}/events/{name.replace('.', '/', 1)}/id"))
+    number = whole_number(kernel_value(guest, f"{TRACEFS}/events/{_known_event(guest, name)}/id"))
     if number is None:
         raise EvidenceError(f"the guest's kernel does not say the number of its event {name}")
     return number
@@ -309,24 +307,24 @@ def event_number(guest: Guest, name: str) -> int:
 
 def number_field(guest: Guest, name: str) -> str | None:
     """The first field of the event ``SYSTEM.NAME`` that is a number; None if it has none. Raises EvidenceError."""
-    _check_event(guest, name)
-    text = guest.get(f"{TRACEFS}/events/{name.replace('.', '/', 1)}/format", largest=_PROFILE_MAX)
+    text = guest.get(f"{TRACEFS}/events/{_known_event(guest, name)}/format", largest=_PROFILE_MAX)
     found = _NUMBER_FIELD.search(text.decode("ascii", errors="replace"))
     return None if found is None else found[1]
 
 
-def _check_event(guest: Guest, name: str) -> None:
+def _known_event(guest: Guest, name: str) -> str:
     listed = guest.get(f"{TRACEFS}/available_events", largest=_EVENTS_MAX).decode("ascii", errors="replace")
     events = [line.replace(":", ".", 1) for line in listed.splitlines()]
     if name not in events:
         raise EvidenceError(f"the guest's kernel has no event {name}", hint=did_you_mean(name, events))
+    return name.replace(".", "/", 1)
 
 
 def remove(guest: Guest, definition: Definition | None) -> None:
     """Remove the instance with its records, and an event that was made. Raises CommandFailed."""
     guest.succeed(["rmdir", INSTANCE])
     if definition is not None:
-        guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', f"-:{_GROUP}/{_NAME}", definition.listing])
+        guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', f"-:{_EVENT}", definition.listing])
 
 
 def profiled(guest: Guest, kind: Literal["kprobe", "uprobe"]) -> list[int]:

@@ -17,7 +17,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system import measurement as recording_cells
-from orchestrator.catalog.probes import recorder_kinds, standard_events
+from orchestrator.catalog.probes import RecorderName, recorder_kinds, standard_events
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import OPTIMISATION, cleanup_after
@@ -30,7 +30,6 @@ from orchestrator.probes.recorder import (
     REPORT,
     STOP,
     TEMPLATE,
-    Mechanism,
     RecorderReport,
     parse_report,
     recorder_values,
@@ -39,7 +38,7 @@ from orchestrator.probes.recorder import (
 from orchestrator.probes.symbols import Symbols
 
 KERNELS = {"lab-i386-smp-markers": "pentium4", "lab-x86_64-smp-markers": "xeon-e5410"}
-MECHANISMS_ON: Mapping[str, Sequence[Mechanism]] = {
+MECHANISMS_ON: Mapping[str, Sequence[RecorderName]] = {
     "lab-i386-smp-markers": MECHANISMS,
     "lab-x86_64-smp-markers": ("marker", "djprobe"),
 }
@@ -94,7 +93,7 @@ class Recorder:
 
 
 @contextlib.contextmanager
-def recording(guest: Guest, mechanism: Mechanism, module: Module) -> Iterator[Recorder]:
+def recording(guest: Guest, mechanism: RecorderName, module: Module) -> Iterator[Recorder]:
     """Load a recorder, which records from then on; stop and unload it at the end."""
     guest.put(b"1" if mechanism == "kprobe-optimized" else b"0", OPTIMISATION)
     load(guest, module.name, module.file, time_limit=LIMIT)
@@ -111,7 +110,7 @@ class Trial:
 
     guest: Guest
     arch: Arch
-    mechanism: Mechanism
+    mechanism: RecorderName
     module: Module
 
     def call_getegid(self, calls: int = CALLS) -> None:
@@ -123,7 +122,7 @@ class Trial:
 def trial(
     request: pytest.FixtureRequest, shared_guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> Iterator[Trial]:
-    mechanism: Mechanism = request.param
+    mechanism: RecorderName = request.param
     (kind,) = [kind for kind in recorder_kinds().values() if kind.module == mechanism]
     assert unsupported_reason(guest_kernel, kind) is None
     arch = guest_kernel.spec.arch

@@ -356,7 +356,10 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes, kind: str) -> I
     attached = [parameters.ATTACHED.of(cell) or NOTHING for cell in cells]
     if any(text != NOTHING for text in attached):
         yield Row(f"attached by {_bpftrace(cells)}", attached)
-    traps = [_traps(cell) for cell in cells]
+    traps = []
+    for cell in cells:
+        count, lacking = traps_per_hit(cell), UNKNOWN if has_unknown_traps(cell) else NOTHING
+        traps.append(lacking if count is None else number(count))
     if any(text != NOTHING for text in traps):
         yield Row("int3 a hit", traps)
 
@@ -389,13 +392,6 @@ def _time_ratio(time: ModelledCell | None, base: ModelledCell | None) -> str:
 def _bpftrace(cells: Sequence[CellRecord]) -> str:
     versions = dict.fromkeys(version for cell in cells if (version := parameters.BPFTRACE.of(cell)) is not None)
     return " ".join(["bpftrace", *versions])
-
-
-def _traps(cell: CellRecord) -> str:
-    count = traps_per_hit(cell)
-    if count is None:
-        return UNKNOWN if has_unknown_traps(cell) else NOTHING
-    return number(count)
 
 
 def _sample_rows(label: str, samples: Sequence[Sequence[str]]) -> Iterator[Row]:

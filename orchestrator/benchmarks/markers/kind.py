@@ -172,10 +172,14 @@ def measure_marker(
     mark = guest.console.length()
     counter = None if profile is None else Counter(guest, ready.symbols, module)
     armed = {}
-    with _loaded(guest, module, CellDeadline(cell.time_limit)) as loops:
+    load(guest, module.name, module.file)
+    with cleanup_after(partial(guest.succeed, ["rmmod", module.name])):
+        loops = MarkerLoops(guest, module.name, CellDeadline(cell.time_limit).left)
         marker = _Marker(loops, row, loops.address(row.loop, row.place))
         original = marker.look()
-        marker.check_disconnected(original)
+        if not original.startswith(_UNPATCHED.get(row.place, original)):
+            what = f"{row.loop} is not as it is without a probe: its bytes are {original.hex(' ')}"
+            raise EvidenceError(f"after loading, {what}")
         with marker.connected(row.probe):
             timed = marker.look()
             marker.check_patched(row.probe, timed, original, "before the rounds")
@@ -288,11 +292,6 @@ class _Marker:
         if found != (probe or "-"):
             raise EvidenceError(f"{when}, the marker of {self.row.loop} calls {found}, not {probe or 'nothing'}")
 
-    def check_disconnected(self, live: bytes) -> None:
-        if not live.startswith(_UNPATCHED.get(self.row.place, live)):
-            what = f"{self.row.loop} is not as it is without a probe: its bytes are {live.hex(' ')}"
-            raise EvidenceError(f"after loading, {what}")
-
     def check_patched(self, probe: str | None, live: bytes, original: bytes, when: str) -> None:
         """The place must be patched if a probe is connected, and original otherwise."""
         if probe is None:
@@ -317,13 +316,6 @@ def _samples(
         return tuple(samples), None
     with step("count instructions"), counter.evaluating():
         return tuple(samples), counter.profile_rounds(written, timed, cell=cell.id, rounds=row.rounds)
-
-
-@contextmanager
-def _loaded(guest: Guest, module: Module, deadline: CellDeadline) -> Iterator[MarkerLoops]:
-    load(guest, module.name, module.file)
-    with cleanup_after(partial(guest.succeed, ["rmmod", module.name])):
-        yield MarkerLoops(guest, module.name, deadline.left)
 
 
 class MarkersBenchmark(BenchmarkChoice):

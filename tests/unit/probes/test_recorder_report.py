@@ -14,7 +14,7 @@ from orchestrator.arch import Arch
 from orchestrator.artifacts.kernel_code import KernelCode, Symbol
 from orchestrator.artifacts.module_source import Value, render
 from orchestrator.catalog.kernels import kernel, kernels
-from orchestrator.catalog.probes import standard_events
+from orchestrator.catalog.probes import RecorderName, standard_events
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.paths import data_dir
 from orchestrator.probes.recorder import (
@@ -22,7 +22,6 @@ from orchestrator.probes.recorder import (
     MOST_PLACES,
     MOST_SITES,
     EventCount,
-    Mechanism,
     PlaceCount,
     RecorderReport,
     Site,
@@ -225,7 +224,7 @@ def number(file: str, name: str) -> int:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_every_event_has_its_places(mechanism: Mechanism, arch: Arch) -> None:
+def test_every_event_has_its_places(mechanism: RecorderName, arch: Arch) -> None:
     values = recorder_values(mechanism, arch)
     symbols, events_of, events = values["symbols"], values["events_of"], values["events"]
     assert isinstance(symbols, tuple)

@@ -429,7 +429,7 @@ def event(**files: str) -> TraceEvent:
         "stats": f"{INSTANCE}/per_cpu/cpu0/stats",
         "trace": f"{INSTANCE}/per_cpu/cpu0/trace",
     }
-    return TraceEvent(guest_with({paths[name]: text.encode() for name, text in files.items()}), "lab", "probe")
+    return TraceEvent(guest_with({paths[name]: text.encode() for name, text in files.items()}), "lab/probe")
 
 
 def test_hits_are_counted_by_thread() -> None:
@@ -722,7 +722,7 @@ def recording(handler: Handler, *lines: str) -> EventAttachment:
     guest = guest_with({name: text.encode() for name, text in files.items()})
     point = ProbePoint("vfs_read", 5, 0xFFFFFFFF81000005, b"")
     place = cast(Place, SimpleNamespace(point=point))
-    attachment = EventAttachment(guest, kind, TraceEvent(guest, "lab", "probe"), place)
+    attachment = EventAttachment(guest, kind, TraceEvent(guest, "lab/probe"), place)
     attachment.set_handler("stack" if handler == "stack" else "record")
     return attachment
 
