@@ -25,7 +25,7 @@ from orchestrator.probes.loading import load
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracefs import Traced
-from orchestrator.results.parameters import LISTED
+from orchestrator.results.parameters import LISTED, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 
 _QUOTED = 40
 _LISTED = 8
@@ -175,17 +175,15 @@ class ModuleAttachment(attachment.Attachment):
         if self._number(extra):
             raise EvidenceError(f"the kernel's {extra} is still at {self.point.name}")
 
-    def memory(self) -> tuple[int, int] | None:
-        if self._kind.template not in ("kprobe", "kretprobe"):
-            return None
-        own, optimised = self._parameters.numbers("memory", _MEMORY)
-        return own, optimised
-
     def facts(self) -> Mapping[str, int | str]:
         """For a module that tries many places: the number probed in the function, and in a sample of functions.
 
-        For one that does not count its hits: where the kernel lists probes.
+        For one that does not count its hits: where the kernel lists probes. For a kprobe: its bytes, and those more if
+        the kernel optimises it.
         """
+        if self._kind.template in ("kprobe", "kretprobe"):
+            own, optimised = self._parameters.numbers("memory", _MEMORY)
+            return {PROBE_BYTES_PLAIN: own, PROBE_BYTES_EXTRA: optimised}
         if self.entered_module is not None:
             listed = evidence.listed_probes(self._guest)[:_LISTED]
             return {LISTED: ", ".join(listed)} if listed else {}

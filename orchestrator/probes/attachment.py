@@ -163,10 +163,6 @@ class Attachment(ABC):
         """Permanently disable an extra cost of the probe. Raises EvidenceError if hits still incur it."""
         raise AssertionError(f"nothing here has {extra} to take off")
 
-    def memory(self) -> tuple[int, int] | None:
-        """Bytes of a kprobe, and additional bytes if the kernel optimises it; None for other kinds."""
-        return None
-
     def facts(self) -> Mapping[str, int | str]:
         """Parameters of the cell that only the armed probe knows."""
         return {}

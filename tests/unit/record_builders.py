@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.calls.benchmarks import capability_list, capability_names
+from orchestrator.benchmarks.calls.benchmarks import capability_grants
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import reference_table
@@ -94,16 +94,15 @@ def failed(probe: str, reason: str, /, **changes: Any) -> CellRecord:
 def capabilities(*names: str, refused: bool = True) -> list[CellRecord]:
     """Build what a guest shows of List 15: all of it, or of these; ``refused`` where the document grants nothing."""
     found = []
-    for name, (probe, capability) in capability_names().items():
+    for name, (probe, _, grant) in capability_grants().items():
         if names and name not in names:
             continue
-        grant = capability_list().capabilities[capability].probes[probe]
         identity = f"pentium4/debian-686/{name}/noop"
         if grant.shown == "refusal" and refused:
             reason = "__ia32_sys_gettimeofday+0x6: not a function entry"
             found.append(failed(probe, reason, status="unsupported", probe=name, id=identity))
         else:
-            places = {"places_taken": 59, "places": 60} if capability == "anywhere" else {}
+            places = {"places_taken": 59, "places": 60} if name.endswith(".anywhere") else {}
             if name == "kprobe.anywhere":
                 places |= {"sampled_taken": 390, "sampled": 393, "sampled_functions": 50}
             notes = [grant.note] if grant.note else []

@@ -98,32 +98,32 @@ def capability_list() -> CapabilityList:
 
 
 @lru_cache(maxsize=1)
-def capability_names() -> Mapping[str, tuple[str, str]]:
-    """The probe and the capability by the name that an experiment may use, ``djprobe.pre-exec``."""
-    capabilities = capability_list().capabilities
+def capability_grants() -> Mapping[str, tuple[str, Capability, Grant]]:
+    """The probe, the capability and its grant by the name that an experiment may use, ``djprobe.pre-exec``."""
+    known = capability_list().capabilities.items()
     return {
-        f"{probe}.{name}": (probe, name)
+        f"{probe}.{name}": (probe, one, one.probes[probe])
         for probe in SHOWN_FOR
-        for name, capability in capabilities.items()
-        if probe in capability.probes
+        for name, one in known
+        if probe in one.probes
     }
 
 
 def call_probe(name: str) -> ProbeKind:
     """The kind of probe of a name or a user's file. Raises ConfigError for an unknown name or a missing file."""
-    if name not in capability_names():
+    if name not in capability_grants():
         return catalogue.probe_kind(name)
-    probe, capability = capability_names()[name]
-    kind, grant = probes()[probe], capability_list().capabilities[capability].probes[probe]
+    probe, capability, grant = capability_grants()[name]
+    kind = probes()[probe]
     return kind.model_copy(
         update={
             "name": name,
-            "title": f"{probe}, {capability_list().capabilities[capability].title}",
+            "title": f"{probe}, {capability.title}",
             "column": None,
             "template": f"capability_{probe}",
             "mechanism": kind.mechanism if grant.int3 is not None else "own",
             "int3_per_hit": grant.int3,
-            "capability": capability,
+            "capability": name.removeprefix(f"{probe}."),
             "extras": "none",
         }
     )

@@ -189,7 +189,6 @@ class Proof:
     calls: int
     counted: Counted = Counted(0, None, 0, None)
     detour: str | None = None
-    memory: tuple[int, int] | None = None
     facts: Mapping[str, int | str | float] = field(default_factory=dict)
     extras: Sequence[Extra] = ()
     extra_sizes: Mapping[Extra, float] | None = None
@@ -253,7 +252,7 @@ class Armed:
     def proof(self, calls: int, counted: Counted, **known: Any) -> Proof:
         """The proof of hits that were ``counted`` in ``calls``, with what else is ``known`` of them."""
         probe, seen = self.attachment, (self.seen, calls, counted, self.detour)
-        return Proof(probe.point, *seen, probe.memory(), probe.facts(), removed=self.removed, **known)
+        return Proof(probe.point, *seen, probe.facts(), removed=self.removed, **known)
 
 
 MOST_PASSES = 5

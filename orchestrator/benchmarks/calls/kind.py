@@ -18,7 +18,7 @@ from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import CODE_HINT, Kernel, ready_kernel
 from orchestrator.artifacts.machine_code import direct_calls, entry_places
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
-from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_list, capability_names
+from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_grants
 from orchestrator.benchmarks.calls.call_programs import MOST_TURNS, Calls
 from orchestrator.benchmarks.calls.cell_work import GuestCache
 from orchestrator.benchmarks.calls.measurement import measure_call
@@ -343,13 +343,11 @@ class CallsKind(BenchmarkKind):
 
     def rows(self) -> Mapping[str, str]:
         """Probes that verify a capability: ``djprobe.pre-exec``."""
-        return dict.fromkeys(capability_names(), next(iter(benchmarks())))
+        return dict.fromkeys(capability_grants(), next(iter(benchmarks())))
 
     def lists(self) -> Mapping[str, Listing]:
-        known = {
-            name: (probe, capability_list().capabilities[one]) for name, (probe, one) in capability_names().items()
-        }
-        rows = [(name, one.title, "yes" if one.probes[probe].grants else "no") for name, (probe, one) in known.items()]
+        known = capability_grants().items()
+        rows = [(name, one.title, "yes" if grant.grants else "no") for name, (_, one, grant) in known]
         return {"capabilities": Listing(("name", "ability", "granted"), lambda: rows)}
 
     def cells(self, name: str | None, table: CallsTable) -> Iterator[CallCell]:

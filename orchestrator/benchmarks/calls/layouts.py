@@ -10,7 +10,7 @@ from functools import partial
 from itertools import groupby, zip_longest
 from operator import attrgetter
 
-from orchestrator.benchmarks.calls.benchmarks import SHOWN_FOR, capability_list, capability_names
+from orchestrator.benchmarks.calls.benchmarks import SHOWN_FOR, capability_grants, capability_list
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE, probe_in_catalogue, published_column
 from orchestrator.catalog.reference import ReferenceTable
@@ -82,9 +82,9 @@ def probe_title(cell: CellRecord) -> str:
     one_liner = parameters.ONE_LINER.of(cell)
     if one_liner is not None:
         return one_liner
-    if cell.probe in capability_names():
-        probe, capability = capability_names()[cell.probe]
-        return f"{probe}, {capability_list().capabilities[capability].title}"
+    if cell.probe in capability_grants():
+        probe, capability, _ = capability_grants()[cell.probe]
+        return f"{probe}, {capability.title}"
     kind = probe_in_catalogue(cell.probe)
     return kind.title if kind else cell.probe
 
@@ -240,11 +240,14 @@ def points_sheet(panel: Panel) -> Sheet:
         if any(panel.time(cell) for cell in by_probe.values())
     ]
     title = Row("modelled(nsec)", [""] * len(headings), "bold italic")
+    shown = " or ".join(
+        map(number, sorted({one.value for one in cells if one.probe == BASELINE and one.value is not None}))
+    )
     calls = f"a call of {called(panel.first)}"
     each = f"function that {calls} enters" if function is None else f"instruction of {function} in {calls}"
     return layout.sheet(
         f"Overhead of probes on {cpu(panel.first.cpu).title}, at each {each}",
-        [conditions(panel), *_baseline(cells)],
+        [conditions(panel), *([f"a call takes {shown} instructions without a probe"] if shown else [])],
         Grid(
             headings, [rows or [Row("no function", [NOTHING] * len(headings))], *([[title, *timed]] if timed else [])]
         ),
@@ -261,13 +264,6 @@ def _time(panel: Panel, cell: CellRecord | None) -> str:
 def _hits(by_probe: Mapping[str, CellRecord]) -> str:
     proofs = [cell.evidence for cell in by_probe.values() if cell.probe != BASELINE and cell.evidence is not None]
     return str(proofs[0].hits_per_call) if proofs else NOTHING
-
-
-def _baseline(cells: Sequence[CellRecord]) -> Iterator[str]:
-    values = {cell.value for cell in cells if cell.probe == BASELINE and cell.value is not None}
-    if values:
-        shown = " or ".join(number(value) for value in sorted(values))
-        yield f"a call takes {shown} instructions without a probe"
 
 
 def _refused(cells: Sequence[CellRecord]) -> Iterator[str]:
@@ -653,7 +649,7 @@ _probe = attrgetter("probe")
 def shows_capabilities(panel: Panel) -> bool:
     """Whether all probes of the panel verify capabilities."""
     cells = probed(panel)
-    return bool(cells) and all(cell.probe in capability_names() for cell in cells)
+    return bool(cells) and all(cell.probe in capability_grants() for cell in cells)
 
 
 def capability_sheet(panel: Panel) -> Sheet:
@@ -704,8 +700,7 @@ def _capability(cell: CellRecord | None, footnotes: Footnotes) -> str:
 
 def _has(cell: CellRecord) -> bool | None:
     """Whether the probe showed the capability; None where that is unknown."""
-    probe, name = capability_names()[cell.probe]
-    grant = capability_list().capabilities[name].probes[probe]
+    *_, grant = capability_grants()[cell.probe]
     if cell.status == "ok":
         # Where the document grants nothing, the handler counts the hits in which the capability was missing.
         return grant.grants or grant.shown == "refusal"
@@ -716,13 +711,12 @@ def deviations(cells: Sequence[CellRecord]) -> str | None:
     """A sentence on how the results differ from the document; None where they agree and some are unknown."""
     wrong = []
     for cell in cells:
-        probe, name = capability_names()[cell.probe]
-        capability = capability_list().capabilities[name]
-        if _has(cell) not in (None, capability.probes[probe].grants):
+        probe, capability, grant = capability_grants()[cell.probe]
+        if _has(cell) not in (None, grant.grants):
             wrong.append(f"{probe}: {capability.title}")
     if wrong:
         return f"Different from the document: {', '.join(wrong)}."
-    complete = all(_has(cell) is not None for cell in cells) and len(cells) == len(capability_names())
+    complete = all(_has(cell) is not None for cell in cells) and len(cells) == len(capability_grants())
     return "All results agree with the document." if complete else None
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.call_results import difference_note, outcome_parameters, phrase, watched_parameters
 from orchestrator.benchmarks.calls.cell_work import (
@@ -66,8 +65,6 @@ from orchestrator.results.parameters import (
     MOVED,
     MOVED_BY,
     ON_EACH_CPU,
-    PROBE_BYTES_EXTRA,
-    PROBE_BYTES_PLAIN,
 )
 from orchestrator.results.statistics import mean
 from orchestrator.run.boot import Ready, ReadyGuest, identity, kernel_facts
@@ -227,12 +224,15 @@ def measure_call(
         # (prepare_uretprobe() of kernel/events/uprobes.c): 222 instructions on Debian's 7.3.
         live_at = f"{point.file_offset}:{point.file}" if cell.task.kind.mechanism == "call" else None
         workload = replace(workload, depends_on_ticks=cell.task.kind.at_return, live_at=live_at)
+    kind = cell.task.kind.on(kernel.release, kernel.spec.arch).fetching(cell.handler, kernel.spec.arch)
+    if kind.one_liner is not None and isinstance(point, UserPoint):
+        kind = kind.model_copy(update={"site": "program"})  # of a one-liner only the point says that
     work = Work(
         ready=ready,
         cell=cell,
         setup=setup,
         workload=workload,
-        kind=_kind_at(point, cell, kernel),
+        kind=kind,
         point=point,
         deadline=CellDeadline(cell.time_limit),
         cache=cache or GuestCache(),
@@ -249,8 +249,8 @@ def measure_call(
         raise UnsupportedError(error.reason) from None
     except PlaceRefused as error:
         hint = _other_name(work) if "no type information" in "".join(error.detail) else ""
-        kind = UnsupportedError if _is_asked(work) else PlaceRefused
-        raise kind(error.what, detail=error.detail, hint=hint) from None
+        refused = UnsupportedError if _is_asked(work) else PlaceRefused
+        raise refused(error.what, detail=error.detail, hint=hint) from None
     except OtherMechanism as error:
         what, is_answer = _explained(work, error)
         raise (UnsupportedError if is_answer else OtherMechanism)(what, hint=error.hint) from None
@@ -281,13 +281,6 @@ def _other_name(work: Work) -> str:
     symbols, symbol = work.ready.symbols, work.setup.symbol
     names = sorted(symbols.names(symbols.address(symbol)) - {symbol})
     return f"BTF may have it by another of its names: points: [{names[0]}]" if names else ""
-
-
-def _kind_at(point: ProbePoint, cell: CallCell, kernel: Kernel) -> ProbeKind:
-    """The cell's kind on this kernel. Of a one-liner only the point says whether it may be in a program."""
-    kind = cell.task.kind.on(kernel.release, kernel.spec.arch).fetching(cell.handler, kernel.spec.arch)
-    is_uprobe = kind.one_liner is not None and isinstance(point, UserPoint)
-    return kind.model_copy(update={"site": "program"}) if is_uprobe else kind
 
 
 def _watched(work: Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
@@ -654,7 +647,7 @@ def _profile_notes(counts: Counts) -> Iterator[str]:
 
 
 def _parameters(work: Work, figures: Figures, proof: Proof) -> dict[str, str | float]:
-    parameters: dict[str, str | float] = {
+    return {
         **work.cell.parameters,
         **kernel_facts(work.ready.artifacts.kernel),
         ENTRY: figures.entry,
@@ -668,6 +661,3 @@ def _parameters(work: Work, figures: Figures, proof: Proof) -> dict[str, str | f
         **({ENTERED: ", ".join(proof.entered)} if proof.entered else {}),
         **{f"{extra}_instructions": size for extra, size in (proof.extra_sizes or {}).items()},
     }
-    if proof.memory is not None:
-        parameters[PROBE_BYTES_PLAIN], parameters[PROBE_BYTES_EXTRA] = proof.memory
-    return parameters

@@ -23,7 +23,7 @@ from orchestrator.artifacts.module_source import Scalar, Value, check_parameters
 from orchestrator.artifacts.modules import Module, parameter_names
 from orchestrator.artifacts.program_code import SharedLibrary, find_in_library, find_in_program, obtain_library
 from orchestrator.artifacts.sources import UserSource, user_source
-from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks, capability_list
+from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks, capability_grants
 from orchestrator.benchmarks.calls.call_programs import (
     OWN_PROGRAM,
     PROGRAM,
@@ -275,8 +275,8 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")
     if kind.capability is not None:
         values["capability"] = kind.capability.replace("-", "_")
-        note = capability_list().capabilities[kind.capability].probes[kind.name.partition(".")[0]].note
-        notes += [note] if note else []
+        *_, grant = capability_grants()[kind.name]
+        notes += [grant.note] if grant.note else []
     if kind.mechanism == "detour":
         values["hold_optimiser"] = 1
         notes.append("the module delays the kernel's optimiser, so that every hit comes before the optimisation")

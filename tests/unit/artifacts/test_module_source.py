@@ -20,7 +20,7 @@ from hypothesis import given
 
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.module_source import Value, check_parameters, module_folders, render, render_own, templates
-from orchestrator.benchmarks.calls.benchmarks import capability_names
+from orchestrator.benchmarks.calls.benchmarks import capability_grants
 from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.paths import cache_dir, data_dir, kbuild_takes
 from orchestrator.probes.recorder import MECHANISMS, recorder_values
@@ -81,8 +81,8 @@ def rendered() -> Iterator[tuple[str, str]]:
             values = [recorder_values(mechanism, "i386") for mechanism in MECHANISMS]
         if name.startswith("capability_"):
             kind = name.partition("_")[2]
-            capabilities = [capability for probe, capability in capability_names().values() if probe == kind]
-            values = [{**POINT, "capability": capability.replace("-", "_")} for capability in capabilities]
+            names = [one for one, (probe, *_) in capability_grants().items() if probe == kind]
+            values = [{**POINT, "capability": one.partition(".")[2].replace("-", "_")} for one in names]
         sources = [render(name, choice) for choice in values]
         for text in dict.fromkeys(source.files[f"{source.name}_main.c"] for source in sources):
             yield f"{file.parent.name}/{file.name}", text

@@ -13,7 +13,7 @@ from record_builders import cell, failed
 from typer.testing import CliRunner
 
 from orchestrator.benchmarks.attaching.rows import mechanisms
-from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_names
+from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_grants
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.benchmarks.system.workloads import system_workloads
@@ -36,7 +36,7 @@ NAMES = {
     "calls": list(call_table()),
     "clocks": list(get_args(Clock)),
     "references": list(reference_tables()),
-    "capabilities": list(capability_names()),
+    "capabilities": list(capability_grants()),
     "attach": [f"attach.{name}" for name in mechanisms()],
     "markers": [f"marker.{name}" for name in marker_benchmarks().rows],
     "scopes": list(system_workloads().scopes),
