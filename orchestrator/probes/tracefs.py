@@ -439,7 +439,13 @@ def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int
         return " by way of ".join(sorted(traced.callees)) + graph
     for entry, place in _ENTRIES.items():
         if target == symbols.address(entry):
-            return _called_at(guest, symbols, symbols.address(place))
+            address = symbols.address(place)
+            code = guest.read_memory(address, CALL_BYTES)
+            names = symbols.names(address + CALL_BYTES + int.from_bytes(code[1:], "little", signed=True))
+            if code[0] != CALL or not names:
+                what = f"the function tracer's own call at {address:#x} is {code.hex(' ')}, and leads nowhere"
+                raise EvidenceError(what)
+            return next((name for name in (KPROBES_HANDLER, ALL_USERS) if name in names), min(names))
     raise EvidenceError(f"the call leads to {target:#x}, which is no entry of the function tracer")
 
 
@@ -507,12 +513,3 @@ def _is_at(guest: Guest, trampoline: int | str, target: int) -> bool:
     lines = re.findall(rf"^([0-9a-f]+) \S {re.escape(symbol)}\t{re.escape(owner)}$", listing, re.MULTILINE)
     is_trampoline = re.search(rf"^0*{target:x} \S {re.escape(_A_TRAMPOLINE)}$", listing, re.MULTILINE)
     return is_trampoline is not None and target in {int(address, 16) + int(offset, 16) for address in lines}
-
-
-def _called_at(guest: Guest, symbols: Symbols, address: int) -> str:
-    code = guest.read_memory(address, CALL_BYTES)
-    target = address + CALL_BYTES + int.from_bytes(code[1:], "little", signed=True)
-    names = symbols.names(target)
-    if code[0] != CALL or not names:
-        raise EvidenceError(f"the function tracer's own call at {address:#x} is {code.hex(' ')}, and leads nowhere")
-    return next((name for name in (KPROBES_HANDLER, ALL_USERS) if name in names), min(names))

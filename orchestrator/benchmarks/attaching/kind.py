@@ -240,7 +240,12 @@ def attach_record(
     one = figures.by_count[cell.task.count]
     kernel, held = session.artifacts.kernel, one.held
     if held is None or counted.detach is None:
-        return without_number(cell, "failed", _failure(one, cell.task.fault), kernel.release)
+        wrong = f", of which number {one.wanted // 2 + 1} does not exist," if cell.task.fault == "name" else ""
+        reason = (
+            f"attaching to {one.wanted} functions{wrong} {one.failure}; nothing is attached: the kernel lists no "
+            "function, and all of its text is as before"
+        )
+        return without_number(cell, "failed", reason, kernel.release)
     if cell.task.fault != "none":
         raise EvidenceError(f"with fault '{cell.task.fault}' attaching to {one.wanted} functions did not fail")
     value = float(counted.attach.together.total)
@@ -288,14 +293,6 @@ def _facts(one: Attached, detach: CountedWork) -> Mapping[str, int | float]:
         parameters.HIT: one.hit,
         parameters.HITS_PER_CALL: one.hits_per_call,
     }
-
-
-def _failure(one: Attached, fault: str) -> str:
-    wrong = f", of which number {one.wanted // 2 + 1} does not exist," if fault == "name" else ""
-    return (
-        f"attaching to {one.wanted} functions{wrong} {one.failure}; nothing is attached: the kernel lists no function, "
-        "and all of its text is as before"
-    )
 
 
 MOST_FUNCTIONS = 100_000

@@ -117,7 +117,7 @@ class AttachingReport(TableReport):
                 [column.heading for column in _COLUMNS],
                 [list(_block(cells, footnotes)) for cells in _by_mechanism(panel).values()],
             ),
-            sentences=[*_sentences(panel), *_growing(panel)],
+            sentences=list(_sentences(panel)),
             footnotes=footnotes.all(),
             proofs=proof_lists(panel.cells, _name),
         )
@@ -149,17 +149,14 @@ class AttachingReport(TableReport):
             ]
             # So that a mechanism has one colour in all panes: those without memory, which one of them lacks, come last.
             chosen.sort(key=lambda cells: not _points(cells, parameters.KEPT_BYTES.of))
-            panes = [
-                CurvePane("functions", of, _curves(chosen, read), logarithmic=True) for of, read in _FIGURES.items()
-            ]
+            panes = []
+            for of, read in _FIGURES.items():
+                curves = [Curve(_title(cells[0]), points) for cells in chosen if (points := _points(cells, read))]
+                panes.append(CurvePane("functions", of, curves, logarithmic=True))
             if chosen:
                 subtitle = f"{panel.first.cpu}, {panel.kernel}"
                 charts[f"{file_name(panels)}-{name}"] = CurveChart(f"Attaching to {title}", subtitle, panes)
         return charts
-
-
-def _curves(groups: Sequence[Sequence[CellRecord]], read: _Figure) -> list[Curve]:
-    return [Curve(_title(cells[0]), points) for cells in groups if (points := _points(cells, read))]
 
 
 def _by_mechanism(panel: Panel) -> Mapping[str, Sequence[CellRecord]]:
@@ -191,9 +188,6 @@ def _sentences(panel: Panel) -> Iterator[str]:
     )
     if any(cell.value is not None for cell in panel.cells):
         yield f"An exponent is of three numbers or more, from {_FEWEST} on. A hit is a mean of all of a call."
-
-
-def _growing(panel: Panel) -> Iterator[str]:
     for cells in _by_mechanism(panel).values():
         grown = [cell for cell in cells if parameters.GROWS.of(cell)]
         last = max(grown, key=lambda cell: parameters.ATTACHED_FUNCTIONS.of(cell) or 0, default=None)

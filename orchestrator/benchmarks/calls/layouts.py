@@ -226,7 +226,10 @@ def points_sheet(panel: Panel) -> Sheet:
         at_points.setdefault(_at(cell), {})[cell.probe] = cell
     by_point = {at: by_probe for at, by_probe in at_points.items() if BASELINE in by_probe}
     cells = [cell for cell in panel.cells if _at(cell) in by_point]
-    refused = [cell for cell in panel.cells if _at(cell) not in by_point]
+    refused: dict[str, dict[str, None]] = {}
+    for cell in panel.cells:
+        if _at(cell) not in by_point:
+            refused.setdefault(cell.reason or cell.status, {})[_at(cell)] = None
     layout, function = Layout([cells], _name_of_reason, partial(other_kernel, panel)), _function(panel.first)
     names = {cell.probe: probe_title(cell) for cell in cells if cell.probe != BASELINE}
     headings = [f"{'entered' if function is None else 'executed'} by a call", *names.values()]
@@ -251,7 +254,11 @@ def points_sheet(panel: Panel) -> Sheet:
         Grid(
             headings, [rows or [Row("no function", [NOTHING] * len(headings))], *([[title, *timed]] if timed else [])]
         ),
-        [unit_meaning(panel), *times_meaning([panel], name_at_point), *_refused(refused)],
+        [
+            unit_meaning(panel),
+            *times_meaning([panel], name_at_point),
+            *(f"Not probed: {', '.join(functions)}: {reason}." for reason, functions in refused.items()),
+        ],
     )
 
 
@@ -264,14 +271,6 @@ def _time(panel: Panel, cell: CellRecord | None) -> str:
 def _hits(by_probe: Mapping[str, CellRecord]) -> str:
     proofs = [cell.evidence for cell in by_probe.values() if cell.probe != BASELINE and cell.evidence is not None]
     return str(proofs[0].hits_per_call) if proofs else NOTHING
-
-
-def _refused(cells: Sequence[CellRecord]) -> Iterator[str]:
-    by_reason: dict[str, dict[str, None]] = {}
-    for cell in cells:
-        by_reason.setdefault(cell.reason or cell.status, {})[_at(cell)] = None
-    for reason, functions in by_reason.items():
-        yield f"Not probed: {', '.join(functions)}: {reason}."
 
 
 def _at(cell: CellRecord) -> str:

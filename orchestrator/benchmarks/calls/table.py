@@ -280,11 +280,6 @@ class FoundPoint:
     refusal: str | None = None
     place: ProbePlace | None = None
 
-    def refusal_of(self, kind: ProbeKind) -> str | None:
-        if self.refusal is not None or self.place is None:
-            return self.refusal
-        return refusal_of(kind, self.place)
-
 
 class CallsTable(ProbedTable):
     """Machines, kernels, points, probes and handlers, of which every combination is a cell."""
@@ -513,6 +508,9 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint, handler: Handler, 
     call, arguments = spec.call or benchmark.call, benchmark.arguments or spec.arguments
     workload = None if benchmark.file is None else probe_name(Path(benchmark.file))
     is_exact = table.clock != "wall" and not benchmark.is_program and not table.takes_turns
+    refusal = point.refusal
+    if refusal is None and point.place is not None:
+        refusal = refusal_of(kind, point.place)
     # A cell's id has no colon, because it is part of file names and of URLs.
     here = (handler, *(() if at is None else (str(at).replace(":", "="),)))
     parameters: dict[str, str | int | None] = {
@@ -548,7 +546,7 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint, handler: Handler, 
             file=benchmark.file,
             hits=benchmark.hits if point.hits is None else point.hits,
             expected=benchmark.expect,
-            refusal=point.refusal_of(kind),
+            refusal=refusal,
             libraries=benchmark.libraries or (),
             run=benchmark.run,
             is_counted=benchmark.is_counted,

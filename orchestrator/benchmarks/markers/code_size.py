@@ -289,7 +289,11 @@ def _size(found: ObjectFile, function: str, name: bytes) -> MarkerSize:
     marked, plain = paths(found, function), paths(found, UNMARKED)
     if not marked.marker:
         raise EvidenceError(f"the likely path of {function} has no marker")
-    marker = _marker_variable(found, name)
+    # A marker is a variable whose first two pointers are to its name and its format.
+    markers = [one for one in found.variables if one.place.section == MARKER_DATA and len(found.pointed(one)) > 1]
+    marker = next((one for one in markers if found.text(found.pointed(one)[0]) == name), None)
+    if marker is None:
+        raise EvidenceError(f"the object has no marker {name.decode('ascii')}")
     name_text, format_text, *_ = (len(found.text(place)) + 1 for place in found.pointed(marker))
     own = [one for one in found.variables if one.place in found.pointed(marker)]
     return MarkerSize(
@@ -302,16 +306,6 @@ def _size(found: ObjectFile, function: str, name: bytes) -> MarkerSize:
         sections={SITES: _sites(found, marker), MARKER_DATA: marker.size},
         listing=marked.listing,
     )
-
-
-def _marker_variable(found: ObjectFile, name: bytes) -> Symbol:
-    """The marker of a name: a variable whose first two pointers are to its name and its format."""
-    for variable in found.variables:
-        if variable.place.section == MARKER_DATA:
-            pointed = found.pointed(variable)
-            if len(pointed) > 1 and found.text(pointed[0]) == name:
-                return variable
-    raise EvidenceError(f"the object has no marker {name.decode('ascii')}")
 
 
 def _sites(found: ObjectFile, marker: Symbol) -> int:

@@ -261,7 +261,10 @@ def read_load(text: str, probes: int) -> ScalingFigures:
     (check,), (original, live, _) = of_command(steps, "check", 1), _looks(steps)
     if check.number("enabled") != probes // 2 or live == original:
         raise EvidenceError(f"{check.number('enabled')} kprobes are enabled, and not {probes // 2}")
-    loads = _loads(steps)
+    found = of_command(steps, "load", 2 * len(_LOADS))
+    if [step.arguments for step in found] != [(*load, time) for load in _LOADS for time in ("first", "again")]:
+        raise EvidenceError("the loads were not run in the script's order", detail=[str(step) for step in found])
+    loads = {load: found[2 * at : 2 * at + 2] for at, load in enumerate(_LOADS)}
     return ScalingFigures(
         samples={
             "enable": tuple(step.number("taken") / _GROUP for step in enabling),
@@ -281,11 +284,3 @@ def read_load(text: str, probes: int) -> ScalingFigures:
             for row, load in _ROWS.items()
         },
     )
-
-
-def _loads(steps: Sequence[Step]) -> Mapping[tuple[str, str], Sequence[Step]]:
-    found = of_command(steps, "load", 2 * len(_LOADS))
-    expected = [(*load, time) for load in _LOADS for time in ("first", "again")]
-    if [step.arguments for step in found] != expected:
-        raise EvidenceError("the loads were not run in the script's order", detail=[str(step) for step in found])
-    return {load: found[2 * at : 2 * at + 2] for at, load in enumerate(_LOADS)}

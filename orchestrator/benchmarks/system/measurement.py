@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.arch import Arch
@@ -32,7 +32,7 @@ from orchestrator.profile.counts import Code, Region
 from orchestrator.profile.places import Places
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results import parameters
-from orchestrator.results.contract import CellRecord, Clock, ProfileEvidence, WorkEvidence, valid_result
+from orchestrator.results.contract import CellRecord, ProfileEvidence, WorkEvidence, valid_result
 from orchestrator.results.statistics import median
 from orchestrator.run.boot import (
     BootArtifacts,
@@ -263,6 +263,11 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
         recorded = read_recorded(guest, kind, task.warm) if kind else None
         profile, own = _profiled_runs(session, cell, guest, figures)
         ending = collect_proof(finished)
+    notes = [*prepared.notes, *([_AA_BOOT_NOTE] if task.aa_boot else [])]
+    idle = median([1 - (run.user + run.system) / run.real for run in figures.warm])
+    if idle > _MOST_IDLE:
+        skipped = ": this clock skips idle time, and counts it like instructions" if cell.clock != "wall" else ""
+        notes.append(f"the workload was idle for {100 * idle:.1f} % of a run's time{skipped}")
     samples = tuple(run.real for run in figures.warm)
     is_baseline, report = not cell.compared_with, recorded[0] if recorded else None
     with valid_result():
@@ -270,7 +275,7 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
             **identity(cell),
             parameters={**cell.parameters, **_facts(artifacts, figures, recorded, own)},
             status="ok",
-            notes=(*prepared.notes, *((_AA_BOOT_NOTE,) if task.aa_boot else ()), *_idle(figures, cell.clock)),
+            notes=tuple(notes),
             samples=samples,
             value=median(samples),
             overhead=0.0 if is_baseline else None,
@@ -325,10 +330,3 @@ def _facts(
             parameters.INSTRUMENTATION_MOST: max(own),
         }
     return facts
-
-
-def _idle(figures: SystemFigures, clock: Clock) -> Iterator[str]:
-    idle = median([1 - (run.user + run.system) / run.real for run in figures.warm])
-    if idle > _MOST_IDLE:
-        skipped = ": this clock skips idle time, and counts it like instructions" if clock == "instructions" else ""
-        yield f"the workload was idle for {100 * idle:.1f} % of a run's time{skipped}"

@@ -162,7 +162,8 @@ class _Table:
         yield _Column("+-", resolvable)
         yield _Column("%", lambda cell: _signed(_percent(cell, cell.overhead)), share)
         if self.is_counted:
-            yield _Column("own", _own)
+            own = parameters.INSTRUMENTATION.of
+            yield _Column("own", lambda cell: NOTHING if (found := own(cell)) is None else number(found))
             yield _Column("own, %", _own_share)
         yield _Column("cold, real", lambda cell: _millions(parameters.COLD.of(cell)))
         yield _Column("cold, %", colder)
@@ -342,11 +343,6 @@ def _percent(cell: CellRecord, value: float | None) -> float | None:
 
 def _ticks(cell: CellRecord) -> float:
     return (cell.value or 0) / _PER_SECOND * (parameters.TICKS_PER_SECOND.of(cell) or 0)
-
-
-def _own(cell: CellRecord) -> str:
-    own = parameters.INSTRUMENTATION.of(cell)
-    return NOTHING if own is None else number(own)
 
 
 def _own_share(cell: CellRecord) -> str:

@@ -364,10 +364,13 @@ def system_work(
         read = partial(read_command, warm=task.warm)
         files["argv"] = b"".join(word.encode() + b"\0" for word in task.command)
     # Of the scripts that all cells of a run have in common: a run is resumed only with the same ones.
-    keys["scripts"] = _digest(workload.script, files)
+    own = [unattended_scripts() / f"{workload.script}.sh", unattended_scripts() / STEPS]
+    scripts = [*own, *(content for name, content in sorted(files.items()) if name.endswith(".sh"))]
+    content = b"".join(one.read_bytes() if isinstance(one, Path) else one for one in scripts)
+    keys["scripts"] = hashlib.sha256(content).hexdigest()
     if "parameters" in settings:
-        scripts = unattended_scripts()
-        files |= {"runs.sh": scripts / "runs_with_parameters.sh", "plain_runs.sh": scripts / "runs.sh"}
+        folder = unattended_scripts()
+        files |= {"runs.sh": folder / "runs_with_parameters.sh", "plain_runs.sh": folder / "runs.sh"}
     size = sum(data.stat().st_size if isinstance(data, Path) else len(data) for data in files.values())
     memory_mib = max(workload.memory_mib, 2 * -(-size >> 20) + _ROOM_MIB)
     return SystemWork(workload.script, settings, files, read, keys, memory_mib)
@@ -383,12 +386,3 @@ def _settings(module: Module | None, kind: RecorderKind | None) -> dict[str, int
         "optimisation": "" if kind is None else int(kind.optimisation),  # of debug.kprobes-optimization
         **({"parameters": shlex.join(words)} if words else {}),
     }
-
-
-def _digest(script: str, files: Mapping[str, bytes | Path]) -> str:
-    whole = hashlib.sha256((unattended_scripts() / f"{script}.sh").read_bytes())
-    whole.update((unattended_scripts() / STEPS).read_bytes())
-    for name, content in sorted(files.items()):
-        if name.endswith(".sh"):
-            whole.update(content.read_bytes() if isinstance(content, Path) else content)
-    return whole.hexdigest()
