@@ -27,8 +27,6 @@ from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracefs import Traced
 from orchestrator.results.parameters import LISTED, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 
-_QUOTED = 40
-_LISTED = 8
 _NUMBER = re.compile(r"(\d{1,20})")
 _ADDRESS = re.compile(r"(?:0x)?([0-9a-f]{1,16})")
 _COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
@@ -63,7 +61,7 @@ class Parameters:
         text = self.read(name, time_limit=time_limit)
         found = pattern.fullmatch(text)
         if found is None:
-            raise EvidenceError(f"the module reports {name}={text[:_QUOTED]!r}")
+            raise EvidenceError(f"the module reports {name}={text[:40]!r}")
         return found.groups()
 
     def numbers(self, name: str, pattern: re.Pattern[str] = _NUMBER, *, time_limit: float = COMMAND_LIMIT) -> list[int]:
@@ -185,7 +183,7 @@ class ModuleAttachment(attachment.Attachment):
             own, optimised = self._parameters.numbers("memory", _MEMORY)
             return {PROBE_BYTES_PLAIN: own, PROBE_BYTES_EXTRA: optimised}
         if self.entered_module is not None:
-            listed = evidence.listed_probes(self._guest)[:_LISTED]
+            listed = evidence.listed_probes(self._guest)[:8]
             return {LISTED: ", ".join(listed)} if listed else {}
         if self._kind.capability != "anywhere":
             return {}

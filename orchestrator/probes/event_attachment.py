@@ -209,7 +209,7 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     tracefs.make_instance(guest)
     with cleanup_after(remove):
         if kind.event == "trace":
-            event = tracefs.kernel_event(guest, name)
+            event = tracefs.TraceEvent(guest, tracefs.known_event(guest, name))
         else:
             wanted = definition_of(kind, place.point)
             if EVENT_FIELD in "".join(wanted.fetched):

@@ -144,15 +144,12 @@ def parse_ring(content: bytes, cpu: int) -> Ring:
     if any(content[_HEADER.size + left * _EVENT.size :]):
         raise _not_a_ring(cpu, f"it has more events than the {written} that it says were written")
     found = list(_EVENT.iter_unpack(content[_HEADER.size : _HEADER.size + left * _EVENT.size]))
-    return Ring(tuple(_event(cpu, fields) for fields in found[oldest:] + found[:oldest]), written, word_size)
-
-
-def _event(cpu: int, fields: tuple[int, ...]) -> Event:
-    tsc, event, pid, *args = fields
-    try:
-        return Event(cpu, tsc, EventKind(event), pid, tuple(args))
-    except ValueError:
-        raise _not_a_ring(cpu, f"it has an event of the unknown kind {event}") from None
+    events = []
+    for tsc, kind, pid, *args in found[oldest:] + found[:oldest]:
+        if kind not in EventKind.__members__.values():
+            raise _not_a_ring(cpu, f"it has an event of the unknown kind {kind}")
+        events.append(Event(cpu, tsc, EventKind(kind), pid, tuple(args)))
+    return Ring(tuple(events), written, word_size)
 
 
 def _not_a_ring(cpu: int, why: str) -> EvidenceError:

@@ -334,14 +334,11 @@ def place_of(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols)
         return _tracepoint_place(guest, kind, tracepoint_of_event(kind.tracepoint), symbols)
     known: dict[tuple[bytes, Traced], str] = {}
 
-    def seen_there() -> Observation:
-        return followed(guest, symbols, kind, point, observe(guest, point, kind.site), known)
-
     def check(seen: Observation, when: str) -> None:
         if kind.is_traced:
             check_called(kind, point, seen, "", when, symbols)
 
-    return Place(point, seen_there, check)
+    return Place(point, lambda: followed(guest, symbols, kind, point, observe(guest, point, kind.site), known), check)
 
 
 def _tracepoint_place(guest: Guest, kind: ProbeKind, name: str, symbols: Symbols) -> Place:

@@ -100,7 +100,7 @@ class ProbePoint:
         """
         module = symbols.module(address)
         if module is None:
-            return symbols.in_text(address)
+            return symbols.address("_stext") <= address < symbols.address("_etext")
         return self.module is not None or module in symbols.modules
 
 

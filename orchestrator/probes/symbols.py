@@ -92,9 +92,6 @@ class Symbols:
         found = self.function_at(address)
         return None if found is None else found[2]
 
-    def in_text(self, address: int) -> bool:
-        return self.address("_stext") <= address < self.address("_etext")
-
     def in_entry(self, address: int) -> bool:
         """Whether an address is in code by which the kernel is entered, or in which a new task begins."""
         is_entry = self.address("__entry_text_start") <= address < self.address("__entry_text_end")

@@ -292,14 +292,9 @@ def define(guest: Guest, definition: Definition) -> TraceEvent:
     return TraceEvent(guest, _EVENT)
 
 
-def kernel_event(guest: Guest, name: str) -> TraceEvent:
-    """The kernel's own event ``SYSTEM.NAME``. Raises EvidenceError if it does not exist."""
-    return TraceEvent(guest, _known_event(guest, name))
-
-
 def event_number(guest: Guest, name: str) -> int:
     """Perf's number of the kernel's own event ``SYSTEM.NAME``. Raises EvidenceError if it does not exist."""
-    number = whole_number(kernel_value(guest, f"{TRACEFS}/events/{_known_event(guest, name)}/id"))
+    number = whole_number(kernel_value(guest, f"{TRACEFS}/events/{known_event(guest, name)}/id"))
     if number is None:
         raise EvidenceError(f"the guest's kernel does not say the number of its event {name}")
     return number
@@ -307,12 +302,13 @@ def event_number(guest: Guest, name: str) -> int:
 
 def number_field(guest: Guest, name: str) -> str | None:
     """The first field of the event ``SYSTEM.NAME`` that is a number; None if it has none. Raises EvidenceError."""
-    text = guest.get(f"{TRACEFS}/events/{_known_event(guest, name)}/format", largest=_PROFILE_MAX)
+    text = guest.get(f"{TRACEFS}/events/{known_event(guest, name)}/format", largest=_PROFILE_MAX)
     found = _NUMBER_FIELD.search(text.decode("ascii", errors="replace"))
     return None if found is None else found[1]
 
 
-def _known_event(guest: Guest, name: str) -> str:
+def known_event(guest: Guest, name: str) -> str:
+    """The path of the kernel's own event ``SYSTEM.NAME``. Raises EvidenceError if it does not exist."""
     listed = guest.get(f"{TRACEFS}/available_events", largest=_EVENTS_MAX).decode("ascii", errors="replace")
     events = [line.replace(":", ".", 1) for line in listed.splitlines()]
     if name not in events:

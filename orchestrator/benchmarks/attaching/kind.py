@@ -172,7 +172,6 @@ _CALLED = {
     ),
 }
 """Functions whose calls are counted, by the parameters of attaching and of detaching."""
-_MOST_GROWING = 3
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,7 @@ def growing(before: Mapping[str, int], now: Mapping[str, int]) -> str | None:
     """The functions with most of what is more; None where nothing is."""
     more = {name: executed - before.get(name, 0) for name, executed in now.items()}
     grown = sum(one for one in more.values() if one > 0)
-    most = [name for name in sorted(more, key=lambda name: -more[name])[:_MOST_GROWING] if more[name] > 0]
+    most = [name for name in sorted(more, key=lambda name: -more[name])[:3] if more[name] > 0]
     return ", ".join(f"{name[:50]} {100 * more[name] / grown:.1f} %" for name in most) or None
 
 
@@ -248,11 +247,23 @@ def attach_record(
         return without_number(cell, "failed", reason, kernel.release)
     if cell.task.fault != "none":
         raise EvidenceError(f"with fault '{cell.task.fault}' attaching to {one.wanted} functions did not fail")
+    assert one.detach is not None
     value = float(counted.attach.together.total)
+    facts = {
+        parameters.ATTACHED_FUNCTIONS: one.wanted,
+        parameters.DETACH: counted.detach.together.total,
+        parameters.ATTACH_NS: one.attach.number("ns"),
+        parameters.DETACH_NS: one.detach.number("ns"),
+        parameters.KEPT_BYTES: one.memory(held),
+        parameters.LEFT_BYTES: one.memory(one.after),
+        parameters.TEXT_BYTES: held.number("changed"),
+        parameters.HIT: one.hit,
+        parameters.HITS_PER_CALL: one.hits_per_call,
+    }
     with valid_result():
         return CellRecord(
             **identity(cell),
-            parameters={**cell.parameters, **kernel_facts(kernel), **counted.facts, **_facts(one, counted.detach)},
+            parameters={**cell.parameters, **kernel_facts(kernel), **counted.facts, **facts},
             status="ok",
             notes=session.setup(cell).notes,
             samples=(value,),
@@ -277,22 +288,6 @@ def attach_record(
             text=ending.text,
             profile=profile,
         )
-
-
-def _facts(one: Attached, detach: CountedWork) -> Mapping[str, int | float]:
-    assert one.held is not None
-    assert one.detach is not None
-    return {
-        parameters.ATTACHED_FUNCTIONS: one.wanted,
-        parameters.DETACH: detach.together.total,
-        parameters.ATTACH_NS: one.attach.number("ns"),
-        parameters.DETACH_NS: one.detach.number("ns"),
-        parameters.KEPT_BYTES: one.memory(one.held),
-        parameters.LEFT_BYTES: one.memory(one.after),
-        parameters.TEXT_BYTES: one.held.number("changed"),
-        parameters.HIT: one.hit,
-        parameters.HITS_PER_CALL: one.hits_per_call,
-    }
 
 
 MOST_FUNCTIONS = 100_000

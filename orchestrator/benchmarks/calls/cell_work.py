@@ -108,11 +108,8 @@ class Counted:
     live: bytes | None = None
 
 
-_MOST_LISTED = 8
-
-
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(shown(names, _MOST_LISTED, "{} more"))
+    return ", ".join(shown(names, 8, "{} more"))
 
 
 class Entries(NamedTuple):

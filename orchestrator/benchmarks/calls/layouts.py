@@ -505,11 +505,6 @@ def _values(cells: Sequence[CellRecord | None], value_of: _Figure, footnotes: Fo
 # bpftrace one-liners: a row for each, and for each kernel the cost of a hit and what the kernel says is attached.
 
 
-def shows_one_liners(panel: Panel) -> bool:
-    """Whether bpftrace one-liners are among the panel's probes."""
-    return any(parameters.ONE_LINER in cell.parameters for cell in panel.cells)
-
-
 def one_liners_sheet(panels: Sequence[Panel]) -> Sheet:
     """A panel of each kernel, side by side, with what bpftrace attaches there."""
     first, parts = panels[0].first, [panel.cells for panel in panels]

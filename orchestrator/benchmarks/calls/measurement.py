@@ -71,8 +71,6 @@ from orchestrator.run.boot import Ready, ReadyGuest, identity, kernel_facts
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
 
-_MOST_UNEVEN = 5
-
 _MOST_INTERRUPTS = 20
 """Hits by interrupts in a counting pass, which takes a timer tick's period or two: some functions have six a tick."""
 
@@ -636,7 +634,7 @@ def hit_notes(proof: Proof) -> Iterator[str]:
 def _profile_notes(counts: Counts) -> Iterator[str]:
     profile = counts.profile
     if counts.uneven:
-        functions = ", ".join(shown(counts.uneven, _MOST_UNEVEN, "{} more functions"))
+        functions = ", ".join(shown(counts.uneven, 5, "{} more functions"))
         yield f"what only some calls do, or not equally often, is in {functions}"
     if profile is not None and profile.repetitions:
         total, repeated = profile.instructions / profile.calls, profile.repetitions / profile.calls

@@ -167,13 +167,14 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
     missing = [option for option in needs if kernel.config.get(option) != "y"]
     if missing:
         yield without_option(missing[0], needs, arch)
-    single_stepped_return = kind.template == "kretprobe" and _breakpoints(kind) == 2
-    if single_stepped_return and has_booster(kernel) and not _behind_nop(kernel, kind):
+    is_return, behind_nop = kind.template == "kretprobe", _behind_nop(kernel, kind)
+    if is_return and _breakpoints(kind) == 2 and has_booster(kernel) and not behind_nop:
         yield (
             "register_kretprobe() takes no post-handler, so this kernel always boosts a kretprobe; take a preemptible "
             f"one, such as lab-{arch}-smp-preempt"
         )
-    if kind.template == "kretprobe" and _hooks_return(kernel, kind) and kernel.config.get("CONFIG_RETHOOK") != "y":
+    is_hooked = is_return and (behind_nop or _needs_booster(kernel, kind))
+    if is_hooked and kernel.config.get("CONFIG_RETHOOK") != "y":
         yield f"register_kretprobe() does not make it, and Linux has other hooks of returns since {_RETURN_HOOKS}"
     yield from _reasons_of_handler(kernel, kind, cell.handler)
     yield from filter(None, [place_refusal(kernel, cell, places)])
@@ -261,7 +262,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     is_cut = kind.one_liner is not None and shortened(kind.one_liner) != kind.title
     template, notes = kind.template, [kind.title] if is_cut else []
     own_booster = _needs_booster(kernel, kind)
-    if template == "kretprobe" and _hooks_return(kernel, kind):
+    if template == "kretprobe" and (own_booster or _behind_nop(kernel, kind)):
         template = "kretprobe_rethook"
         why = "accepts no module's booster" if own_booster else "refuses a place after the function tracer's nop"
         notes.append(f"the return is hooked by the module: register_kretprobe() {why}")
@@ -324,10 +325,6 @@ def _breakpoints(kind: ProbeKind) -> int:
 _STARTS_TOGETHER = "CONFIG_HOTPLUG_PARALLEL"
 """CPUs start in parallel (7e75178a0950). Where the first one starts each, Linux 6.1 under -icount waits for ever."""
 _RETURN_HOOKS = Change(release="5.18", commit="54ecbe6f1ed5")
-
-
-def _hooks_return(kernel: Kernel, kind: ProbeKind) -> bool:
-    return _behind_nop(kernel, kind) or _needs_booster(kernel, kind)
 
 
 def _needs_booster(kernel: Kernel, kind: ProbeKind) -> bool:

@@ -54,6 +54,7 @@ from orchestrator.results.parameters import (
     KERNEL_MODULES,
     MOVED,
     MOVED_BY,
+    ONE_LINER,
     POINTS,
     WORKLOAD,
     NumberParameter,
@@ -466,7 +467,7 @@ class CallsReport(TableReport):
             return turns_sheet(panels)
         if _fits_mail(panels[0]):
             return layouts.mail_sheet(panels)
-        if layouts.shows_one_liners(panels[0]) and _is_comparable(panels[0]):
+        if any(ONE_LINER in cell.parameters for cell in panels[0].cells) and _is_comparable(panels[0]):
             return layouts.one_liners_sheet(panels)
         if len(panels) > 1:
             return layouts.kernels_sheet(panels)

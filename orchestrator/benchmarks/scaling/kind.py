@@ -46,7 +46,6 @@ from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.results.parameters import CACHE_BYTES, HASH_BITS, KPROBE_CACHE, PROBES, SEED
 from orchestrator.results.statistics import mean
-from orchestrator.results.stored_profile import CellProfile
 from orchestrator.run.boot import BenchmarkKind, Prepared, Session, identity, kernel_facts, template_outcome
 from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functions
 from orchestrator.run.unattended import Ending, Work, collect_proof, output_of, unattended_guest
@@ -63,15 +62,11 @@ def _profiled_steps(counts: Counter, steps: MarkedSteps, cell: str, file: Path) 
     work = counts.work([counts.regions[number] for number in steps.numbers], steps.ticks)
     again = None if steps.again is None else counts.regions[steps.again]
     profile = counts.profile_work(work, cell, calls=steps.count, unit=steps.unit, again=again)
-    return stored(profile, file, work), dict(_misses(profile))
-
-
-def _misses(profile: CellProfile) -> Iterator[tuple[str, int]]:
     caches: tuple[CacheName, ...] = ("l1d", "l2") if profile.caches else ()
-    for cache in caches:
-        yield f"{cache}_misses", profile.missed.of(cache)
-        for name in dict.fromkeys([*LOOKUPS[1:], *kprobe_cache().published.functions]):
-            yield f"{cache}_{name}", sum(one.missed.of(cache) for one in profile.symbols if one.name == name)
+    misses = {f"{cache}_misses": profile.missed.of(cache) for cache in caches}
+    for cache, name in product(caches, dict.fromkeys([*LOOKUPS[1:], *kprobe_cache().published.functions])):
+        misses[f"{cache}_{name}"] = sum(one.missed.of(cache) for one in profile.symbols if one.name == name)
+    return stored(profile, file, work), misses
 
 
 _SYMBOL = re.compile(rb"^([0-9a-f]{8,16}) ([tT]) ([A-Za-z0-9_.$]{1,200})$", re.MULTILINE)
@@ -176,19 +171,6 @@ class ScalingTask:
 
 
 ScalingCell = Cell[ScalingTask]
-
-
-def _kernel_facts(kernel: Kernel, symbols: bytes) -> dict[str, str | int | bool]:
-    bits = kernel.config.get("CONFIG_KPROBE_HASH_BITS", MAINLINE_HASH_BITS)
-    has_cache = kernel.config.get("CONFIG_KPROBE_CACHE") == "y"
-    # The per-CPU object of images/patches/kprobe-cache.patch.
-    cache = Symbols(symbols).object_size("kpcache") if has_cache else None
-    return {
-        **kernel_facts(kernel),
-        HASH_BITS: int(bits) if re.fullmatch(r"\d{1,2}", bits) else 0,
-        KPROBE_CACHE: has_cache,
-        **({} if cache is None else {CACHE_BYTES: cache}),
-    }
 
 
 def _record(
@@ -374,7 +356,17 @@ class ScalingKind(BenchmarkKind):
                             with step(f"profile {one.id}"):
                                 profiles[one.task.name] = _profiled_steps(counts, steps, one.id, file)
             ending = collect_proof(finished)
-        facts = {**_kernel_facts(kernel, lists.symbols), **figures.facts}
+        bits = kernel.config.get("CONFIG_KPROBE_HASH_BITS", MAINLINE_HASH_BITS)
+        has_cache = kernel.config.get("CONFIG_KPROBE_CACHE") == "y"
+        # The per-CPU object of images/patches/kprobe-cache.patch.
+        cache = Symbols(lists.symbols).object_size("kpcache") if has_cache else None
+        facts: dict[str, str | int | bool] = {
+            **kernel_facts(kernel),
+            HASH_BITS: int(bits) if re.fullmatch(r"\d{1,2}", bits) else 0,
+            KPROBE_CACHE: has_cache,
+            **({} if cache is None else {CACHE_BYTES: cache}),
+            **figures.facts,
+        }
         for one in cells:
             yield _record(
                 one, session.setup(one).notes, figures, facts, ending, profiles.get(one.task.name, (None, {}))

@@ -149,10 +149,6 @@ def _figure(cell: CellRecord) -> str:
     return figure(cell.overhead, cell.unit) if is_exact else f"{_cost_of_one(cell):.1f}"
 
 
-def _heads(title: str, columns: int) -> Row:
-    return Row(title, [""] * columns, style="bold")
-
-
 def _costs(label: str, cells: _Cells, footnotes: Footnotes) -> Row:
     def text(cell: CellRecord | None) -> str:
         if cell is None:
@@ -221,7 +217,7 @@ def _blocks(table: ScalingCells, footnotes: Footnotes) -> Iterator[Sequence[Row]
     blocks[f"Enable, of {table.sizes[-1]} registered"] = _steps(table)
     blocks["Memory, bytes"] = _memory(table)
     for title, rows in blocks.items():
-        block = [_heads(title, len(table.kernels)), *rows]
+        block = [Row(title, [""] * len(table.kernels), style="bold"), *rows]
         if len(block) > 1:
             yield block
 
@@ -355,7 +351,7 @@ def _enabling(table: ScalingCells) -> Iterator[Row]:
     for size in table.sizes:
         cells = table.across("enable", size)
         if any(cells):
-            yield _heads(f"Enable an event, of {size} defined, ms", len(cells) + 2)
+            yield Row(f"Enable an event, of {size} defined, ms", [""] * (len(cells) + 2), style="bold")
             yield _beside("  of the first 50", cells, milliseconds(slice(None, _EARLY)))
             yield _beside("  of the last 50", cells, milliseconds(slice(_EARLY, None)))
             yield Row("  of all, published", [*([""] * len(cells)), *each])
@@ -368,7 +364,7 @@ def _load(table: ScalingCells, size: int, load: str) -> Iterator[Row]:
     cells, published = table.across(load, size), kprobe_cache().published
     if not any(cells):
         return
-    yield _heads(f"{_LOADS[load].capitalize()}, {size} defined", len(cells) + 2)
+    yield Row(f"{_LOADS[load].capitalize()}, {size} defined", [""] * (len(cells) + 2), style="bold")
     yield _beside("  a run, million instructions", cells, millions)
     yield _beside("  the same without events", table.across(_WITHOUT[load], size), millions)
     for cache, name in _CACHES.items():

@@ -36,8 +36,6 @@ from orchestrator.run.unattended import Work, refuse
 _FILE = "build.tar"
 _SCRIPT = "prepare_build"
 _SHARED = ("system.sh", "kernel_make.sh")
-_MEMORY_MIB = 1024
-_SILENCE_LIMIT = 1800.0
 
 TREE_DATE = EPOCH + 24 * 3600
 """The time of all files in the build tree, in seconds since the epoch: a day later than the source."""
@@ -67,7 +65,7 @@ def _prepared_build(
         files = {**squashfs, **_scripts(*_SHARED), **inputs.drivers}
         whole = folder / "initramfs"
         model = next(model for model in cpus().values() if kernel.spec.unsupported_reason(model) is None)
-        hardware = Hardware(model, 1, _MEMORY_MIB, choose_accelerator("auto"))
+        hardware = Hardware(model, 1, 1024, choose_accelerator("auto"))
         machine = machine_for(context, kernel, hardware)
         with whole.open("wb") as target:
             write_work(target, machine.initramfs, _SCRIPT, settings, files)
@@ -75,7 +73,7 @@ def _prepared_build(
         guest.say = context.say
         watch(guest)
         try:
-            guest.boot(_SILENCE_LIMIT, show_progress)
+            guest.boot(1800.0, show_progress)
             if guest.get(STATUS) != b"0":
                 output = guest.get(OUTPUT).decode("ascii", errors="replace").splitlines()[-15:]
                 raise BuildError(f"a kernel's build cannot be prepared with image {image.recipe.name}", detail=output)
@@ -212,7 +210,6 @@ _TIMES = re.compile(
     r"rtt min/avg/max/mdev = " + "/".join([r"([0-9]{1,9}\.[0-9]{1,6})"] * 4) + r" ms(?:, pipe [0-9]{1,9})?"
     r"(?:, ipg/ewma [0-9.]{1,16}/[0-9.]{1,16} ms)?"
 )
-_NS_PER_MS = 1e6
 
 
 def read_flood(text: str, warm: int, packets: int) -> SystemFigures:
@@ -228,7 +225,7 @@ def read_flood(text: str, warm: int, packets: int) -> SystemFigures:
         transmitted, received = int(sent[1]), int(sent[2])
         if (transmitted, received, sent[3]) != (packets, packets, "0"):
             raise ValueError(f"of {packets} packets {transmitted} were sent and {received} answered ({sent[3]} % lost)")
-        return [round(float(number) * _NS_PER_MS) for number in times.groups()]
+        return [round(float(milliseconds) * 1e6) for milliseconds in times.groups()]
 
     runs, floods = read_runs(text, warm, 2, read)
     minima, averages, maxima, deviations = zip(*floods[1:], strict=True)
