@@ -89,9 +89,6 @@ class RecorderReport:
     places: tuple[PlaceCount, ...]
     sites: tuple[Site, ...]
 
-    def recorded(self, event: str) -> int:
-        return {count.event: count.recorded for count in self.events}[event]
-
     @property
     def missed(self) -> int:
         return sum(count.missed for count in self.events)

@@ -257,8 +257,7 @@ def test_recorders_come_and_go_under_load(trial: Trial, pytestconfig: pytest.Con
             with recording(trial.guest, trial.mechanism, trial.module) as recorder:
                 trial.guest.succeed(["sleep", "0.1"])
                 report = recorder.stop()
-                assert report.recorded("file_read") > 0
-                assert report.recorded("page_fault") > 0
+                assert {"file_read", "page_fault"} <= {one.event for one in report.events if one.recorded}
             trial.guest.check_console()
     finally:
         trial.guest.succeed(["sh", "-c", "kill $(cat /tmp/busy)"])

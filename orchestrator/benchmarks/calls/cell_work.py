@@ -271,8 +271,8 @@ def without_skips(count: Callable[[], _Found]) -> _Found:
 @contextmanager
 def armed_probe(work: Work) -> Iterator[Armed]:
     """Arm and observe. At the end ``attached`` disarms and checks that the original bytes are back."""
-    ready, left = work.ready, work.deadline.left
-    with attached(ready.guest, work.kind, work.setup.means, work.point, ready.symbols, left) as attachment:
+    ready, means = work.ready, work.setup.module or work.setup.tool
+    with attached(ready.guest, work.kind, means, work.point, ready.symbols, work.deadline.left) as attachment:
         if work.cell.handler != "noop":
             attachment.set_handler(work.handler)
         removed = attachment.extras() if work.kind.extras == "removed" else ()

@@ -352,10 +352,6 @@ class CallSetup:
     tool: Path | BpfObject | None = None
     in_program: UserPoint | None = None
 
-    @property
-    def means(self) -> Module | Path | BpfObject | None:
-        return self.module or self.tool
-
 
 def prepare_calls(
     context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from orchestrator.arch import Arch
 from orchestrator.artifacts.cache import BuildContext
@@ -254,10 +254,8 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
     if artifacts.machine.memory_mib < work.memory_mib:
         what = f"this work needs {work.memory_mib} MiB of memory: files take twice their size while they are unpacked"
         raise UnsupportedError(what)
-
-    inputs = {"name": f"{cell.benchmark} {task.scope} {task.image or ''}".strip(), **work.inputs}
     what = f"{cell.benchmark} ({task.scope})" if task.scope else cell.benchmark
-    with unattended_guest(session, replace(work, inputs=inputs), what, cell.time_limit) as finished:
+    with unattended_guest(session, work, what, cell.time_limit) as finished:
         guest = finished.guest
         figures = work.read(output_of(guest))
         recorded = read_recorded(guest, kind, task.warm) if kind else None

@@ -342,7 +342,7 @@ def system_work(
         "date": DATE,
         **_settings(module, task.recorder),
     }
-    keys = inputs.keys
+    keys = {"name": f"{task.name} {task.scope} {task.image or ''}".strip(), **inputs.keys}
     read: Callable[[str], SystemFigures]
     if module is not None:
         files["module.ko"] = module.file

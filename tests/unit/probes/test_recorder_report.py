@@ -141,7 +141,7 @@ def test_a_line_that_is_gone_twice_or_spoilt_never_goes_unseen(report: RecorderR
 def test_the_example_is_read() -> None:
     report = parse_report(EXAMPLE.encode())
     assert (report.mechanism, report.recording, report.restored) == ("kprobe-boosted", False, True)
-    assert (report.recorded("syscall_entry"), report.missed) == (1003, 1)
+    assert ({one.event: one.recorded for one in report.events}["syscall_entry"], report.missed) == (1003, 1)
     assert (report.written, report.overwritten, report.slots) == (4123, 7, 4096)
     assert report.sites[1].address == 0xC1074EA0
 

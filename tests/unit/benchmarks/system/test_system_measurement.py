@@ -238,7 +238,7 @@ def missed(count: int) -> bytes:
 def test_what_a_recorder_has_recorded_is_read() -> None:
     report, in_a_run = recorded("kprobe", STOPPED)
     assert (report, in_a_run) == (parse_report(STOPPED), 0)
-    assert (len(report.sites), report.recorded("file_read"), report.missed, report.slots) == (1, 1003, 0, 4096)
+    assert (len(report.sites), report.events[0].recorded, report.missed, report.slots) == (1, 1003, 0, 4096)
 
 
 @pytest.mark.parametrize("kind", [name for name in recorder_kinds() if name not in ("kprobe-optimized", "hook")])
