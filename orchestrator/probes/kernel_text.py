@@ -244,7 +244,7 @@ Content = Sequence[bytes]
 
 
 class _Look(NamedTuple):
-    """The current text, the branches that the kernel has switched, and the addresses of ``others`` that differ."""
+    """The current text, the branches that the kernel has switched, and the ``others`` that differ, with a remark."""
 
     content: Content
     switched: tuple[SwitchedBranch, ...]
@@ -298,36 +298,32 @@ class KernelText:
             content = self._spans()
             if last is not None and content == last.content:
                 return last
-            return _Look(content, *self._differences(content))
+            changed = {
+                span.start + address: ""
+                for span, before, after in zip(self._layout.text, self._content, content, strict=True)
+                for address in islice(chain.from_iterable(starmap(range, differing(before, after))), _MOST_CHANGED)
+            }
+            looks = [
+                switched_at(address, self._at(self._content, address, LONGEST), self._at(content, address, LONGEST))
+                for address in changed
+            ]
+            keys = keys_of(self._guest, self._layout.data, [look for look in looks if look is not None])
+            switched: list[SwitchedBranch] = []
+            for branch, key in keys.items():
+                place = range(branch.address, branch.address + branch.size)
+                tracepoint = tracepoint_of(self._guest, self._symbols, key)
+                if tracepoint is not None:
+                    changed |= dict.fromkeys(place, f" (tracepoint {tracepoint})")
+                    continue
+                for address in place:
+                    changed.pop(address, None)
+                old, new = (self._at(one, branch.address, branch.size).hex() for one in (self._content, content))
+                name = self._symbols.at(branch.address)
+                switched.append(SwitchedBranch(place=name, key=self._symbols.data_at(key), before=old, after=new))
+            return _Look(content, tuple(switched), changed)
 
     def _spans(self) -> Content:
         return [self._guest.read_memory(span.start, span.size) for span in self._layout.text]
-
-    def _differences(self, content: Content) -> tuple[tuple[SwitchedBranch, ...], dict[int, str]]:
-        """The kernel's own switched branches, and the addresses of all other differing bytes, each with a remark."""
-        changed = {
-            span.start + address: ""
-            for span, before, after in zip(self._layout.text, self._content, content, strict=True)
-            for address in islice(chain.from_iterable(starmap(range, differing(before, after))), _MOST_CHANGED)
-        }
-        looks = [
-            switched_at(address, self._at(self._content, address, LONGEST), self._at(content, address, LONGEST))
-            for address in changed
-        ]
-        keys = keys_of(self._guest, self._layout.data, [look for look in looks if look is not None])
-        switched: list[SwitchedBranch] = []
-        for branch, key in keys.items():
-            place = range(branch.address, branch.address + branch.size)
-            tracepoint = tracepoint_of(self._guest, self._symbols, key)
-            if tracepoint is not None:
-                changed |= dict.fromkeys(place, f" (tracepoint {tracepoint})")
-                continue
-            for address in place:
-                changed.pop(address, None)
-            before, after = (self._at(one, branch.address, branch.size).hex() for one in (self._content, content))
-            name = self._symbols.at(branch.address)
-            switched.append(SwitchedBranch(place=name, key=self._symbols.data_at(key), before=before, after=after))
-        return tuple(switched), changed
 
     def _at(self, content: Content, address: int, size: int) -> bytes:
         for span, text in zip(self._layout.text, content, strict=True):

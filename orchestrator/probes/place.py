@@ -63,21 +63,17 @@ class Tracepoint:
         live = guest.read_memory(self.branch.address, len(self.branch.original))
         word = _word_of(self.address)
         (enabled,) = struct.unpack("<i", guest.read_memory(self.address + _KEY_FIELD * word.size, 4))
-        functions = self._functions(guest, word)
+        # Its array ends with a null (struct tracepoint_func: function, data, priority).
+        array = _number(guest, self.functions_at, word)
+        functions: list[int] = []
+        while array and (function := _number(guest, array + 3 * word.size * len(functions), word)):
+            functions.append(function)
+            if len(functions) > _MOST_FUNCTIONS:
+                raise EvidenceError(f"the tracepoint {self.name} calls more than {_MOST_FUNCTIONS} functions")
         called = ", ".join(symbols.at(function) for function in functions)
         if self.static_call is not None and functions:
             self._check_call(guest, symbols, functions)
         return Observation(live, "[ENABLED]" if enabled > 0 else None, called=called or None)
-
-    def _functions(self, guest: Guest, word: struct.Struct) -> Sequence[int]:
-        """The functions of its array, which ends with a null (struct tracepoint_func: function, data, priority)."""
-        array = _number(guest, self.functions_at, word)
-        found: list[int] = []
-        while array and (function := _number(guest, array + 3 * word.size * len(found), word)):
-            found.append(function)
-            if len(found) > _MOST_FUNCTIONS:
-                raise EvidenceError(f"the tracepoint {self.name} calls more than {_MOST_FUNCTIONS} functions")
-        return found
 
     def _check_call(self, guest: Guest, symbols: Symbols, functions: Sequence[int]) -> None:
         """A single function is called directly; several are called through the iterator (tracepoint_update_call())."""
