@@ -166,7 +166,6 @@ def find_static_branch(guest: Guest, address: int, tracepoint: str) -> ProbePoin
 _NAMES_SHOWN = 3
 _MOST_GUESSES = 5000
 """Limit of names compared with a misspelt one; comparing all of a kernel's would take seconds."""
-_TEXT, _INIT, _EXIT = ".text", ".init", ".exit"
 
 
 def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str | None:
@@ -182,27 +181,19 @@ def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str
         guess = f"; did you mean {' or '.join(names)}?" if names else ""
         return f"it has no function {symbol} of its own{guess}"
     start = functions[0].address
-    return (
-        _freed_reason(code, symbol, start)
-        or _no_code_reason(code, symbol, start)
-        or (_wrong_offset_reason(code, symbol, start, offset) if offset else None)
-    )
-
-
-def _freed_reason(code: KernelCode, symbol: str, start: int) -> str | None:
-    """Why a function is gone when calls are made; the kernel's __exit functions go with its __init ones."""
-    if code.is_in(start, _INIT):
+    if code.is_in(start, ".init"):
         when = "the module has been loaded" if code.is_module else "the kernel has booted"
         return f"{symbol} is __init: its memory is freed when {when}"
-    if code.is_in(start, _EXIT):
+    if code.is_in(start, ".exit"):
         module, built_in = "it runs when the module is unloaded, behind all calls", "the kernel drops it as it boots"
         return f"{symbol} is __exit: {module if code.is_module else built_in}"
-    return None
+    reason = _no_code_reason(code, symbol, start)
+    return reason or (_wrong_offset_reason(code, symbol, start, offset) if offset else None)
 
 
 def _no_code_reason(code: KernelCode, symbol: str, start: int) -> str | None:
     """Why no code of a function is executed: the compiler names the nops before a function."""
-    if not code.is_module and _TEXT in code.sections and not code.is_in(start, _TEXT):
+    if not code.is_module and ".text" in code.sections and not code.is_in(start, ".text"):
         return f"{symbol} is not a function: it is outside of the kernel's text"
     behind = code.following(start)
     instructions = [] if behind is None else list(decoded(code.read(start, behind - start), start, code.word))

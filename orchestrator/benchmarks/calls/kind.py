@@ -261,18 +261,6 @@ def found_points(executed: Executed) -> Iterator[FoundPoint]:
         yield FoundPoint(Point(one.name, found_by=EXECUTED), hits, refusal)
 
 
-def _executed_in_guest(
-    context: BuildContext, kernel: Kernel, cell: CallCell, obtain: ArtifactSource
-) -> Executed | None:
-    if (calls_unsupported_reason(kernel, cell) or missing_module_reason(kernel, cell.kernel_modules)) is not None:
-        return None
-    boot = Boot("calls", *machine_key(cell), (cell,))
-    artifacts = BootArtifacts(kernel, machine_of(context, kernel, boot), {}, loaded_files(kernel, cell.kernel_modules))
-    workload = workload_of(context, kernel, cell)
-    assert isinstance(workload, Calls)  # the table takes no program that is run whole
-    return executed_by(context, obtain, artifacts, workload, cell.time_limit)
-
-
 # Why calls never hit a probe: what these calls execute, and what in the kernel's code calls the function.
 
 
@@ -369,7 +357,15 @@ class CallsKind(BenchmarkKind):
             # A function that is too large, or missing, needs no guest.
             places = {point: _places(kernel, point) for point in table.whole_functions}
             is_needed = table.points == EXECUTED or any(place is not None for place in places.values())
-            executed = _executed_in_guest(context, kernel, cell, obtain) if is_needed else None
+            lacking = calls_unsupported_reason(kernel, cell) or missing_module_reason(kernel, cell.kernel_modules)
+            executed = None
+            if is_needed and lacking is None:
+                boot = Boot("calls", *machine_key(cell), (cell,))
+                modules = loaded_files(kernel, cell.kernel_modules)
+                artifacts = BootArtifacts(kernel, machine_of(context, kernel, boot), {}, modules)
+                workload = workload_of(context, kernel, cell)
+                assert isinstance(workload, Calls)  # the table takes no program that is run whole
+                executed = executed_by(context, obtain, artifacts, workload, cell.time_limit)
             if table.points != EXECUTED:
                 found[machine_id(machine), name] = tuple(_named_points(table.named_points, places, executed))
             elif executed is not None:

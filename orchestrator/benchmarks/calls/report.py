@@ -71,16 +71,6 @@ _THEN, _TODAY = "djprobe", "bpf-fentry"
 """The jump of 2005, and its successor, the call of Linux 5.5 (2019): both enter the handler without a trap."""
 
 
-def _call_findings(panels: Sequence[Panel]) -> Iterator[Finding]:
-    for panel in panels:
-        own = panel.name if panel.references or len(panels) == 1 else panel.kernel
-        place = panel.place(own if len(panels) > 1 or panel.first.table is not None else None)
-        name = layouts.name_at_point if layouts.shows_points(panel) else layouts.probe_title
-        yield from overhead_findings(panel.cells, name, place)
-        yield from _ratios(panel, place)
-    yield from _fifteen_years(panels)
-
-
 def _ratios(panel: Panel, place: str) -> Iterator[Finding]:
     table = panel.reference
     if table is None:
@@ -456,7 +446,11 @@ class CallsReport(TableReport):
         if shows_turns(panel):
             return shows_turns(panels[0]) and _work(panel) == _work(panels[0])
         if not panel.references:
-            return _differs_in_kernel_only(panel, panels) and all(map(_is_comparable, (panel, *panels)))
+            first, other = panel.first, panels[0].first
+            if (AT.of(first), first.smp, first.handler) != (AT.of(other), other.smp, other.handler):
+                return False
+            is_new = _work(panel) == _work(panels[0]) and all(panel.kernel != one.kernel for one in panels)
+            return is_new and all(map(_is_comparable, (panel, *panels)))
         if not all(_fits_mail(one) for one in (panel, *panels)):
             return False
         another = all(panel.references != other.references for other in panels)
@@ -490,7 +484,13 @@ class CallsReport(TableReport):
             return
         if len(panels) > 1 and _is_comparable(panels[0]):
             yield from _kernel_findings(panels)
-        yield from _call_findings(panels)
+        for panel in panels:
+            own = panel.name if panel.references or len(panels) == 1 else panel.kernel
+            place = panel.place(own if len(panels) > 1 or panel.first.table is not None else None)
+            name = layouts.name_at_point if layouts.shows_points(panel) else layouts.probe_title
+            yield from overhead_findings(panel.cells, name, place)
+            yield from _ratios(panel, place)
+        yield from _fifteen_years(panels)
 
     def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
         if (
@@ -531,14 +531,6 @@ def _is_comparable(panel: Panel) -> bool:
         and not layouts.shows_points(panel)
         and not shows_parts(panel)
     )
-
-
-def _differs_in_kernel_only(panel: Panel, panels: Sequence[Panel]) -> bool:
-    """Whether the panel has the same cells as ``panels``, on a kernel that these do not have."""
-    first, other = panel.first, panels[0].first
-    if (AT.of(first), first.smp, first.handler) != (AT.of(other), other.smp, other.handler):
-        return False
-    return _work(panel) == _work(panels[0]) and all(panel.kernel != one.kernel for one in panels)
 
 
 def _shared(panel: Panel) -> tuple[object, ...]:

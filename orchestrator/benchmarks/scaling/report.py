@@ -248,17 +248,17 @@ def _effects(table: ScalingCells) -> Iterator[Row]:
         for kernel in table.kernels
         if table.cache(kernel)
     }
+
+    def difference(kernel: str, other: str | None, size: int) -> str:
+        one, two = table.cell(kernel, "hit", size), table.cell(other, "hit", size) if other else None
+        if one is None or two is None or one.overhead is None or two.overhead is None:
+            return NOTHING
+        return signed_figure(one.overhead - two.overhead, one.unit)
+
     for size in table.sizes:
         for label, others in (("more lists", dict.fromkeys(plain[1:], next(iter(plain), None))), ("the cache", same)):
-            texts = [_difference(table, kernel, others.get(kernel), size) for kernel in table.kernels]
+            texts = [difference(kernel, others.get(kernel), size) for kernel in table.kernels]
             yield from _unless_empty(f"{label}, among {size}", texts)
-
-
-def _difference(table: ScalingCells, kernel: str, other: str | None, size: int) -> str:
-    one, two = table.cell(kernel, "hit", size), table.cell(other, "hit", size) if other else None
-    if one is None or two is None or one.overhead is None or two.overhead is None:
-        return NOTHING
-    return signed_figure(one.overhead - two.overhead, one.unit)
 
 
 def _steps(table: ScalingCells) -> Iterator[Row]:
