@@ -477,12 +477,6 @@ def graph_sides(option: str | None, *, records: bool) -> str:
     return f"ent:{entry} ret:trace_graph_{'return' if records else 'thresh_return'}"
 
 
-def is_graph_tracer(called: str | None, option: str | None) -> bool:
-    """Whether ``called_by_tracer`` has found the tracer; older kernels do not list what it calls."""
-    listed = (graph_sides(option, records=records) for records in (False, True))
-    return called in ("ftrace_graph_func", *(f"ftrace_graph_func for {sides}" for sides in listed))
-
-
 def called_for_fprobe(symbols: Symbols, *, at_return: bool) -> str:
     """What ``called_by_tracer`` must find for an fprobe with an entry or exit handler, by a kernel's functions.
 

@@ -41,7 +41,7 @@ from orchestrator.files import ScratchFolder
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import CountingPlugin
 from orchestrator.plain_text import counted, shown
-from orchestrator.probes.placement import FunctionPlaces, ProbePlace, RefusedPlaces, places_of
+from orchestrator.probes.placement import FunctionPlaces, RefusedPlaces, places_of
 from orchestrator.probes.point import Point
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.profiled import Counter as InstructionCounter
@@ -210,20 +210,15 @@ def instruction_points(found_by: str, function: FunctionPlaces, executed: Execut
         if executed is None:
             yield FoundPoint(point, place=place)
             continue
-        count = 0 if entered is None else entered.counts.get(place.offset, 0)
-        refusal = _instruction_refusal(place, count, executed.calls)
+        count, refusal = 0 if entered is None else entered.counts.get(place.offset, 0), None
+        if count == 0:
+            refusal = "these calls do not execute it"
+        elif place.is_repeated:
+            refusal = "it repeats itself, and a probe is hit once: how often calls reach it was not counted"
+        elif count % executed.calls:
+            refusal = f"{executed.calls} calls execute it {count} times: not equally often"
         hits = 1 if refusal is not None else count // executed.calls
         yield FoundPoint(point, hits, refusal, place)
-
-
-def _instruction_refusal(place: ProbePlace, count: int, calls: int) -> str | None:
-    if count == 0:
-        return "these calls do not execute it"
-    if place.is_repeated:
-        return "it repeats itself, and a probe is hit once: how often calls reach it was not counted"
-    if count % calls:
-        return f"{calls} calls execute it {count} times: not equally often"
-    return None
 
 
 def _places(kernel: Kernel, point: Point) -> FunctionPlaces | None:

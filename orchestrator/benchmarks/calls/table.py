@@ -507,6 +507,14 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint, handler: Handler, 
     spec = benchmarks()[benchmark.name]
     call, arguments = spec.call or benchmark.call, benchmark.arguments or spec.arguments
     workload = None if benchmark.file is None else probe_name(Path(benchmark.file))
+    document, column = (
+        None if table.reference is None else reference_table(table.reference),
+        published_column(kind.name),
+    )
+    published = None
+    if document is not None and column is not None and column in document.columns:
+        average, overhead = document.average(column), document.overhead(column)
+        published = ReferenceValue(table=document.id, value=average, overhead=overhead, unit=document.unit)
     is_exact = table.clock != "wall" and not benchmark.is_program and not table.takes_turns
     refusal = point.refusal
     if refusal is None and point.place is not None:
@@ -553,16 +561,9 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint, handler: Handler, 
         ),
         point=at,
         parameters={name: value for name, value in parameters.items() if value is not None},
-        published=_published(table.reference, published_column(kind.name)),
+        published=published,
         compared_with=() if probe == BASELINE or point.refusal is not None else (place.id(BASELINE, *here),),
         counts_classes=is_exact and place.machine.cpu in priced_cpus(),
         takes_turns=table.takes_turns,
         kernel_modules=table.kernel_modules or (),
     )
-
-
-def _published(reference: str | None, column: str | None) -> ReferenceValue | None:
-    table = None if reference is None else reference_table(reference)
-    if table is None or column is None or column not in table.columns:
-        return None
-    return ReferenceValue(table=table.id, value=table.average(column), overhead=table.overhead(column), unit=table.unit)

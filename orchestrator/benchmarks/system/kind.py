@@ -14,13 +14,13 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.system.measurement import SystemSetup, measure_work, prepare_cell, unsupported_reason
 from orchestrator.benchmarks.system.work import SystemCell, SystemTask
 from orchestrator.benchmarks.system.workloads import SystemWorkload, published_systems, system_workloads
-from orchestrator.catalog import probes as user_probe
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import is_user_disk
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import (
     BASELINE,
+    find_module,
     is_path,
     probe_kind,
     probe_name,
@@ -128,10 +128,10 @@ def _with_defaults(benchmark: SystemBenchmark, info: ValidationInfo) -> SystemBe
 def _probe(value: object, info: ValidationInfo) -> object:
     """``none``, a kind of probe that records events, or the path of a module of your own, which is just loaded."""
     name = fields.probe(value, info)
-    if isinstance(name, str) and user_probe.is_path(name):
+    if isinstance(name, str) and is_path(name):
         path, _ = split_path(name)
         try:
-            user_probe.find_module(path)
+            find_module(path)
         except ConfigError as error:
             raise refused(error) from None
         return name

@@ -136,8 +136,16 @@ def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> tuple[Recorder
     if after.recording or not after.restored:
         wrong = [f"{site.symbol} at {site.address:#x}" for site in after.sites if site.live != site.original]
         raise EvidenceError("the kernel's original bytes are not back after recording", detail=wrong[:10])
-    runs = [_in_a_run(kind, guest, start, end) for start, end in warm_reports(warm)]
-    return after, median([float(count) for count in runs])
+    runs = []
+    for before, behind in ([parse_report(guest.get(file)) for file in files] for files in warm_reports(warm)):
+        for report in (before, behind):
+            check_armed(kind, report)
+        counts = {event.event: event.recorded for event in behind.events}
+        fewer = [event.event for event in before.events if counts.get(event.event, -1) < event.recorded]
+        if fewer or len(counts) != len(before.events):
+            raise EvidenceError("the recorder's counts went back during a run", detail=fewer)
+        runs.append(float(sum(counts.values()) - sum(event.recorded for event in before.events)))
+    return after, median(runs)
 
 
 def check_armed(kind: RecorderKind, report: RecorderReport) -> None:
@@ -162,17 +170,6 @@ def check_missed(kind: RecorderKind, report: RecorderReport) -> None:
             f"the kernel skipped the recorder's handler at {report.missed} of {report.hits} hits",
             detail=[f"{event}: {count}" for event, count in missed.items()],
         )
-
-
-def _in_a_run(kind: RecorderKind, guest: Guest, start: str, end: str) -> int:
-    before, behind = parse_report(guest.get(start)), parse_report(guest.get(end))
-    for report in (before, behind):
-        check_armed(kind, report)
-    counts = {event.event: event.recorded for event in behind.events}
-    fewer = [event.event for event in before.events if counts.get(event.event, -1) < event.recorded]
-    if fewer or len(counts) != len(before.events):
-        raise EvidenceError("the recorder's counts went back during a run", detail=fewer)
-    return sum(event.recorded for event in behind.events) - sum(event.recorded for event in before.events)
 
 
 _MOST_AROUND = 1_000_000
