@@ -24,7 +24,6 @@ ARGUMENTS = 6
 
 _SYSTEM_CALLS = "sys_enter"
 """The tracepoint whose events are system calls."""
-_RINGS = "/sys/kernel/debug/{module}/cpu{number}"
 _MOST_SLOTS = 4096
 """RING_SLOTS of kmods/lib/ring.h."""
 
@@ -126,7 +125,7 @@ def read_events(guest: Guest, module_name: str) -> Events:
     cpus = int(found[1] or 0) + 1 if found else 0
     if not 0 < cpus <= guest.machine.smp:
         raise EvidenceError(f"the guest's possible CPUs are {possible[:40]!r}, and its machine has {guest.machine.smp}")
-    paths = [_RINGS.format(module=module_name, number=number) for number in range(cpus)]
+    paths = [f"/sys/kernel/debug/{module_name}/cpu{number}" for number in range(cpus)]
     return Events(tuple(parse_ring(guest.get(path, largest=_LARGEST), cpu) for cpu, path in enumerate(paths)))
 
 

@@ -168,9 +168,6 @@ class Counts(NamedTuple):
     entries: Entries | None = None
 
 
-NOT_COUNTED = Counts()
-
-
 @dataclass(frozen=True)
 class Proof:
     """The observations at the probe point during the timed pass and the counting pass; None for what is not known.
@@ -191,7 +188,7 @@ class Proof:
     extra_sizes: Mapping[Extra, float] | None = None
     removed: Sequence[Extra] = ()
     timed_in: str | None = None
-    counts: Counts = NOT_COUNTED
+    counts: Counts = field(default_factory=Counts)
     entered: Sequence[str] = ()
     watched: Mapping[str, CallResults] = field(default_factory=dict)
 

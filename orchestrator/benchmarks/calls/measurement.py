@@ -13,7 +13,6 @@ from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.call_results import difference_note, outcome_parameters, phrase, watched_parameters
 from orchestrator.benchmarks.calls.cell_work import (
     MOST_PASSES,
-    NOT_COUNTED,
     Armed,
     Counted,
     Counts,
@@ -313,7 +312,7 @@ def _explained(work: Work, error: OtherMechanism) -> tuple[str, bool]:
 
 
 def _baseline(work: Work) -> tuple[Figures, Proof]:
-    timed_in, counts = None, NOT_COUNTED
+    timed_in, counts = None, Counts()
     if work.counted is not None:
         figures, profile = plain_runs(work, work.counted)
         counts = Counts(profile)
@@ -352,7 +351,7 @@ def _in_turns(work: Work, events: Path | None) -> tuple[Figures, Proof]:
     with armed_probe(work) as armed:
         measured, facts = take_turns(work)
         armed.check_same("while the calls were counted")
-        proof = _proof(work, armed, events, NOT_COUNTED)
+        proof = _proof(work, armed, events, Counts())
         return exact_figures(measured), replace(proof, facts={**proof.facts, **facts})
 
 
@@ -443,7 +442,7 @@ def _counted(work: Work, measured: Measurement, armed: Armed | None) -> Counts:
     module = None if armed is None else armed.attachment.entered_module
     is_profiled = work.profile is not None or module is not None
     if not (is_profiled or counts_classes) or not isinstance(work.workload, Calls):
-        return NOT_COUNTED
+        return Counts()
     with step("count instructions"):
         counter = ProfileCounter(work.ready.guest, work.ready.symbols, work.setup.module)
         if not is_profiled:
@@ -493,7 +492,7 @@ def _classes(work: Work, workload: Calls, measured: Measurement, counter: Profil
 def _paired(work: Work, events: Path | None) -> tuple[Figures, Proof]:
     """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both."""
     plain, probed = [_timed(work)], []
-    counts, last = NOT_COUNTED, _rounds(work) - 1
+    counts, last = Counts(), _rounds(work) - 1
     for number in range(last + 1):
         with armed_probe(work) as armed:
             renew = armed.attachment.renewal() if work.varies else None

@@ -57,7 +57,6 @@ _LONGEST_RUN = 200
 _COUNTED_HANDLERS: tuple[Handler, ...] = ("noop", "count")
 _FEWEST_RUNS, _RUNS = 3, 7
 """Runs that are counted, fewest and by default."""
-_PATHS = ("/", "./", "../")
 _WORDS = range(-(1 << 63), 1 << 64)
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
 _LIKE_A_NUMBER = re.compile(r"[-+~(]*\.?[0-9]")
@@ -87,7 +86,8 @@ def checked_argument(value: object, info: ValidationInfo) -> object:
     A constant is one that the headers of system calls have, or several: ``O_WRONLY|O_CREAT``. A text has up to 200
     characters; a path (``/dev/null``) and what a program gets need no quotes.
     """
-    if isinstance(value, Unquoted) and info.data.get("name") not in _OF_PROGRAMS and not value.startswith(_PATHS):
+    is_programs = info.data.get("name") in _OF_PROGRAMS
+    if isinstance(value, Unquoted) and not is_programs and not value.startswith(("/", "./", "../")):
         value = _number(value)
     if isinstance(value, int) and not isinstance(value, bool) and value in _WORDS:
         return value

@@ -18,7 +18,6 @@ STEPS = 10
 TARGET = {arch: f"{prefix}sync" for arch, prefix in CALL_PREFIX.items()}
 """The function of the first event, which the scripts call."""
 _TARGETS = 64
-_PAGE_BYTES = 4096
 _ENOUGH_FOR_PAGES = 1000
 """Fewest probes in a step whose memory is large beside the kernel's per-CPU reserve of free pages."""
 _CURVES = ("register", "enable", "disable", "unregister")
@@ -135,9 +134,7 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
         facts[PROBE_BYTES_EXTRA] = total.number("optimiser_bytes")
     if each >= _ENOUGH_FOR_PAGES:
         # Other kernel work sometimes frees pages; the median of the steps is the memory that registering takes.
-        facts[PROBE_BYTES_TAKEN] = round(
-            statistics.median(step.number("pages") for step in registering) * _PAGE_BYTES / each
-        )
+        facts[PROBE_BYTES_TAKEN] = round(statistics.median(step.number("pages") for step in registering) * 4096 / each)
     enabled = sum(step.number("timed") for step in enabling)
     probes_of = {"register": probes, "unregister": probes, "enable": enabled, "disable": halves * STEPS}
     return ScalingFigures(
