@@ -296,6 +296,16 @@ def _size(found: ObjectFile, function: str, name: bytes) -> MarkerSize:
         raise EvidenceError(f"the object has no marker {name.decode('ascii')}")
     name_text, format_text, *_ = (len(found.text(place)) + 1 for place in found.pointed(marker))
     own = [one for one in found.variables if one.place in found.pointed(marker)]
+    # Each entry in the list of sites begins with a pointer to its marker.
+    heads = {
+        place.at: one.target
+        for place, one in found.references.items()
+        if place.section == SITES and one.target is not None and one.target.section == MARKER_DATA
+    }
+    bounds = [*sorted(heads), len(found.sections.get(SITES, b""))]
+    sites = sum(behind - at for at, behind in pairwise(bounds) if heads[at] == marker.place)
+    if not sites:
+        raise EvidenceError(f"the object does not list where the marker {marker.name} is")
     return MarkerSize(
         likely=marked.marker,
         unlikely=marked.unlikely - plain.unlikely,
@@ -303,23 +313,9 @@ def _size(found: ObjectFile, function: str, name: bytes) -> MarkerSize:
         data=sum(one.size for one in own if one.place.section == ".data"),
         name=name_text,
         format=format_text,
-        sections={SITES: _sites(found, marker), MARKER_DATA: marker.size},
+        sections={SITES: sites, MARKER_DATA: marker.size},
         listing=marked.listing,
     )
-
-
-def _sites(found: ObjectFile, marker: Symbol) -> int:
-    """Bytes of the marker's entries in the list of sites; each entry begins with a pointer to its marker."""
-    heads = {
-        place.at: one.target
-        for place, one in found.references.items()
-        if place.section == SITES and one.target is not None and one.target.section == MARKER_DATA
-    }
-    bounds = [*sorted(heads), len(found.sections.get(SITES, b""))]
-    size = sum(behind - at for at, behind in pairwise(bounds) if heads[at] == marker.place)
-    if not size:
-        raise EvidenceError(f"the object does not list where the marker {marker.name} is")
-    return size
 
 
 def size_lines(found: ObjectFile, kernel: str) -> Iterator[Text | str]:

@@ -99,7 +99,8 @@ def _chart(panel: Panel, group: str, title: str) -> BarChart | None:
             value = _difference(cells, name, row.minus.row) if adds and row.minus else cells[name].value
             documented = row.minus.published if adds and row.minus else row.published
             rows.append(row)
-            measured.append(_bar(cells[name], value))
+            lacking = "nothing to compare" if cells[name].value is not None else cells[name].status
+            measured.append(Bar(value, lacking if value is None else figure(value, cells[name].unit)))
             published.append(Bar(documented, "" if documented is None else published_figure(documented)))
     if not rows:
         return None
@@ -114,12 +115,6 @@ def _chart(panel: Panel, group: str, title: str) -> BarChart | None:
         labels=["\n".join(textwrap.wrap(row.title, width)) for row in rows],
         panes=panes,
     )
-
-
-def _bar(cell: CellRecord, value: float | None) -> Bar:
-    if cell.value is None:
-        return Bar(None, cell.status)
-    return Bar(None, "nothing to compare") if value is None else Bar(value, figure(value, cell.unit))
 
 
 class MarkersReport(TableReport):

@@ -145,23 +145,19 @@ def read_runs(text: str, warm: int, reported: int, read: Callable[[Sequence[str]
         if len(block) < size:
             refuse(lines, at, f"the report of run '{title}' is incomplete")
         try:
-            runs.append(_run(block[1]))
+            match = _RUN.fullmatch(block[1])
+            if match is None:
+                raise ValueError(f"found {block[1][:200]!r}, which is not what a run took")
+            real, user, system, minor, major, switches, ticks = (int(number) for number in match.groups())
+            if not real:
+                raise ValueError("it took no time")
+            runs.append(Run(float(real), float(user), float(system), minor, major, switches, ticks))
             outcomes.append(read(block[2:]))
         except ValueError as error:
             refuse(lines, at, f"run '{title}': {error}")
     if len(lines) > len(titles) * size:
         refuse(lines, len(titles) * size, "there is more than the runs")
     return runs, outcomes
-
-
-def _run(line: str) -> Run:
-    match = _RUN.fullmatch(line)
-    if match is None:
-        raise ValueError(f"found {line[:200]!r}, which is not what a run took")
-    real, user, system, minor, major, switches, ticks = (int(number) for number in match.groups())
-    if not real:
-        raise ValueError("it took no time")
-    return Run(float(real), float(user), float(system), minor, major, switches, ticks)
 
 
 _PRINTED = re.compile(r"printed bytes=(0|[1-9][0-9]{0,11}) digest=([0-9a-f]{64})")
