@@ -7,6 +7,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from orchestrator.arch import CALL, JMP, Arch
@@ -316,8 +317,8 @@ class PlacedAttachment(Attachment):
 def place_of(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Place:
     """The place of a kind: the ``point``, or its tracepoint. Raises EvidenceError if it does not exist."""
     if isinstance(point, UserPoint):
-        user_point = point
-        # The kernel lists an event's uprobes in tracefs. A BPF program's uprobe lives as long as its pinned link.
+        # Observed in a process started for that: the kernel puts a uprobe into each that maps the file. It lists an
+        # event's uprobes in tracefs. A BPF program's uprobe lives as long as its pinned link.
         listed = events_at if kind.program is None else lambda guest, _: pinned_links(guest)
 
         def check_number(seen: Observation, when: str) -> None:
@@ -325,7 +326,7 @@ def place_of(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols)
             if seen.probes != 1 and kind.mechanism != "own":
                 raise EvidenceError(f"{when}, the kernel has {seen.probes} uprobes at {point.name}, not one")
 
-        return Place(point, lambda: observe_program(guest, user_point, listed), check_number)
+        return Place(point, partial(observe_program, guest, point, listed), check_number)
     if kind.tracepoint is not None:
         return _tracepoint_place(guest, kind, tracepoint_of_event(kind.tracepoint), symbols)
     known: dict[tuple[bytes, Traced], str] = {}

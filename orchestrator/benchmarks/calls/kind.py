@@ -352,12 +352,10 @@ class CallsKind(BenchmarkKind):
             # A function that is too large, or missing, needs no guest.
             places = {point: _places(kernel, point) for point in table.whole_functions}
             is_needed = table.points == EXECUTED or any(place is not None for place in places.values())
-            lacking = calls_unsupported_reason(kernel, cell) or missing_module_reason(kernel, cell.kernel_modules)
-            executed = None
-            if is_needed and lacking is None:
-                boot = Boot("calls", *machine_key(cell), (cell,))
-                modules = loaded_files(kernel, cell.kernel_modules)
-                artifacts = BootArtifacts(kernel, machine_of(context, kernel, boot), {}, modules)
+            executed, modules = None, cell.kernel_modules
+            if is_needed and not (calls_unsupported_reason(kernel, cell) or missing_module_reason(kernel, modules)):
+                machine_there = machine_of(context, kernel, Boot("calls", *machine_key(cell), (cell,)))
+                artifacts = BootArtifacts(kernel, machine_there, {}, loaded_files(kernel, modules))
                 workload = workload_of(context, kernel, cell)
                 assert isinstance(workload, Calls)  # the table takes no program that is run whole
                 executed = executed_by(context, obtain, artifacts, workload, cell.time_limit)
