@@ -35,10 +35,15 @@ from orchestrator.profile.lines import (
 )
 from orchestrator.program import PROGRAM
 from orchestrator.report import profile_sheets
-from orchestrator.report.callgrind import callgrind_text
 from orchestrator.report.flame_graph import flame_graph as flame_graph_svg
-from orchestrator.report.lcov import lcov_text
-from orchestrator.report.profile_formats import firefox_text, folded_text, pprof_bytes, speedscope_text
+from orchestrator.report.profile_formats import (
+    callgrind_text,
+    firefox_text,
+    folded_text,
+    lcov_text,
+    pprof_bytes,
+    speedscope_text,
+)
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import EXPERIMENT_FILE, find_run

@@ -27,9 +27,8 @@ from orchestrator.program import command
 from orchestrator.results import parameters
 from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit, only
 from orchestrator.results.contract import MOST_COUNTED_RUNS, CellRecord
-from orchestrator.results.frame import frame
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
-from orchestrator.results.runs import EXPERIMENT_FILE, Run
+from orchestrator.results.runs import EXPERIMENT_FILE, Run, frame
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
 
 if TYPE_CHECKING:

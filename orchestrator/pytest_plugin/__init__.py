@@ -27,6 +27,8 @@ from orchestrator.pytest_plugin.session import (
     attempt,
     begin_attempt,
     chosen_by,
+    failure_sections,
+    hide_our_frames,
     needs_guests,
     parametrize_guests,
     runs_guests,
@@ -168,8 +170,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         result = yield
     except Exception:
         if attempt(item).guests:
-            from orchestrator.pytest_plugin.failure_report import hide_our_frames
-
             hide_our_frames()
         raise
     for guest in attempt(item).guests:
@@ -185,8 +185,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     kept = attempt(item)
     report.user_properties += kept.properties
     if report.failed and (kept.log is not None or kept.guests):
-        from orchestrator.pytest_plugin.failure_report import failure_sections
-
         kept.has_failed = True
         report.sections += failure_sections(kept)
     return report

@@ -33,7 +33,7 @@ from orchestrator.plain_text import plain_text
 from orchestrator.probes.kernel_text import module_sections
 from orchestrator.profile.lines import SourceLines, executed_lines
 from orchestrator.pytest_plugin.session import COVERAGE
-from orchestrator.report.lcov import lcov_text
+from orchestrator.report.profile_formats import lcov_text
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -153,3 +154,37 @@ def _label(name: str, value: object) -> str:
     """A value in a test's id: its text, a path's last part, or a number with its unit."""
     text = str(value)
     return f"{name}{text}" if isinstance(value, int) else PurePath(text).name or text
+
+
+# The report of a failed test: its own frames, the last steps, and the console meanwhile.
+
+_STEPS = 20
+_CONSOLE_LINES = 40
+
+
+def failure_sections(kept: Attempt) -> list[tuple[str, str]]:
+    """Titles and texts for the report of an attempt at a test."""
+    sections = []
+    if kept.log is not None:
+        steps = kept.log.read_text(encoding="utf-8").splitlines()[-_STEPS:]
+        sections.append((f"Last steps of {kept.log}", "\n".join(steps)))
+    for guest in kept.guests:
+        lines = guest.printed()[-_CONSOLE_LINES:]
+        title = f"Console during the test, the end of {guest.console.path}"
+        sections.append((title, "\n".join(lines or ["(nothing)"])))
+    return sections
+
+
+_OURS = ("orchestrator.", "contextlib")
+
+
+def hide_our_frames() -> None:
+    """Hide the lab's frames from the tracebacks of expected failures and their causes.
+
+    Other errors keep them, as they may be bugs of the lab.
+    """
+    from orchestrator.errors import LabError
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_OURS):
+            vars(module)["__tracebackhide__"] = lambda info: isinstance(info.value, LabError)

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Call stacks of profiles in the formats of other programs. All raise UsageError for a profile without stacks."""
+"""Profiles, their call stacks and their source lines in the formats of other programs.
+
+What takes call stacks raises UsageError for a profile without any.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.results.stored_profile import CellProfile
+from orchestrator.results.stored_profile import NO_MISSES, CallCost, CellProfile, SymbolProfile, call_tree, known_sum
 
 
 def folded_text(profile: CellProfile) -> str:
@@ -125,3 +130,111 @@ def firefox_text(profile: CellProfile) -> str:
 def _table(length: int, **columns: Any) -> dict[str, Any]:
     """A table by column; a value that is no list is in all rows."""
     return {"length": length} | {key: one if isinstance(one, list) else [one] * length for key, one in columns.items()}
+
+
+# "Callgrind Format Specification", version 1. A function's own instructions are exact by address. A call has what the
+# callee and all that it calls execute, and, for stacks do not say more, the caller's first address. As callgrind does
+# without --separate-recs, each call of a recursion counts.
+
+_MISSES = ("I1mr", "D1mr", "D1mw", "L2m", "ITLBm", "DTLBm")
+"""Misses of fetches, loads and stores in level 1, with cachegrind's names; of all in level 2; in the TLBs."""
+_UNKNOWN = "desc: Calls: 1 where their number is not known"
+"""callgrind_annotate takes 0 calls for none, and their instructions for the caller's own."""
+
+
+def callgrind_text(profile: CellProfile) -> str:
+    """The counts of all calls, and with stacks which function calls which.
+
+    An object is the kernel, a module or the program; a module begins at its text.
+    """
+    details = ["Loads", "Stores", "Taken"] if profile.has_details else []
+    events = ["Ir", *details, *(_MISSES if profile.caches else ())]
+    counted = [(symbol, _counted(profile, symbol)) for symbol in profile.symbols]
+    sums = [sum(values) for values in zip(*(counts for _, found in counted for _, counts in found), strict=True)]
+    lines = [
+        "# callgrind format",
+        "version: 1",
+        "creator: orchestrator",
+        f"cmd: {profile.cell} ({profile.calls} calls)",
+        *([_UNKNOWN] if profile.stacks else []),
+        "positions: instr",
+        f"events: {' '.join(events)}",
+        f"summary: {' '.join(map(str, sums))}",
+        "fl=???",
+    ]
+    first = {symbol.title: symbol for symbol in reversed(profile.symbols)}
+    edges = _edges(profile, first)
+    for symbol, found in counted:
+        lines += ["", *_function(first, symbol.title)]
+        lines += [f"{symbol.address + offset:#x} {' '.join(map(str, counts))}" for offset, counts in found]
+        lines += edges.pop(symbol.title, [])
+    for caller, calls in edges.items():  # functions without instructions of their own
+        lines += ["", *_function(first, caller), *calls]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _edges(profile: CellProfile, first: Mapping[str, SymbolProfile]) -> dict[str, list[str]]:
+    """The lines of the calls of each function."""
+    edges: dict[tuple[str, str], list[CallCost]] = defaultdict(list)
+
+    def add(caller: CallCost) -> None:
+        for one in caller.called:
+            edges[caller.name, one.name].append(one)
+            add(one)
+
+    for program in call_tree(profile).called if profile.stacks else ():
+        add(program)
+    lines: dict[str, list[str]] = defaultdict(list)
+    for (caller, callee), costs in edges.items():
+        place, target = (first[title].address if title in first else 0 for title in (caller, callee))
+        executed = int(sum(one.total for one in costs) * profile.calls)
+        lines[caller] += [f"c{line}" for line in _function(first, callee)]
+        lines[caller] += [f"calls={known_sum(one.entered for one in costs) or 1} {target:#x}", f"{place:#x} {executed}"]
+    return lines
+
+
+def _function(symbols: Mapping[str, SymbolProfile], title: str) -> Sequence[str]:
+    """The lines that name a function and its object."""
+    name, _, module = title.removesuffix("]").partition(" [")
+    return [f"ob={module or (symbols[title].place if title in symbols else 'kernel')}", f"fn={name}"]
+
+
+def _counted(profile: CellProfile, symbol: SymbolProfile) -> Sequence[tuple[int, tuple[int, ...]]]:
+    """The counts of each instruction by its offset, in the order of the events."""
+    missed = {(one.offset, one.code): one.misses for one in symbol.misses}
+    return [
+        (
+            one.offset,
+            (
+                one.executed,
+                *((one.loads, one.stores, one.taken) if profile.has_details else ()),
+                *(missed.get((one.offset, one.code), NO_MISSES) if profile.caches else ()),
+            ),
+        )
+        for one in symbol.instructions
+    ]
+
+
+_NO_TITLE = re.compile(r"\W+", re.ASCII)
+"""What a test's name must not have: geninfo accepts letters, digits and underscores."""
+_BREAKS = re.compile(r"[\x00-\x1f\x7f]")
+"""What would begin another line of the file."""
+
+
+def lcov_text(lines: Mapping[str, Mapping[int, int]], test: str = "") -> str:
+    """A tracefile of lcov, which genhtml, editors and CI services read: geninfo(1), section FILES.
+
+    ``lines`` has by source file and line number how often each was executed, 0 for not at all.
+    Lines below 1 are left out.
+    """
+    return "".join(f"{line}\n" for file in sorted(lines) for line in _lcov_record(file, lines[file], test))
+
+
+def _lcov_record(file: str, lines: Mapping[int, int], test: str) -> Iterator[str]:
+    yield f"TN:{_NO_TITLE.sub('_', test)}"
+    yield f"SF:{_BREAKS.sub('?', file)}"
+    known = {line: count for line, count in sorted(lines.items()) if line > 0}
+    yield from (f"DA:{line},{count}" for line, count in known.items())
+    yield f"LF:{len(known)}"
+    yield f"LH:{sum(count > 0 for count in known.values())}"
+    yield "end_of_record"

@@ -39,7 +39,7 @@ from orchestrator.profile.lines import (
     with_lines,
 )
 from orchestrator.profile.places import GENERATED
-from orchestrator.report.lcov import lcov_text
+from orchestrator.report.profile_formats import lcov_text
 from orchestrator.results.stored_profile import (
     FOLDER,
     CellProfile,

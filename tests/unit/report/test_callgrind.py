@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored_profiles import CALLS, profile, stacked
 
-from orchestrator.report.callgrind import callgrind_text
+from orchestrator.report.profile_formats import callgrind_text
 from orchestrator.results.stored_profile import CallCost, CellProfile, call_tree
 
 READER = Path("/usr/bin/callgrind_annotate")
