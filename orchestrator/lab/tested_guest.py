@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
-from orchestrator.artifacts.modules import Module, check_parameter_names, user_modules
+from orchestrator.artifacts.modules import check_parameter_names, user_modules
 from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, Trouble, line_pattern, plain_lines, report_patterns
@@ -28,6 +28,9 @@ from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.run.debugging import Debugging, check_gdb
 from orchestrator.steps import step
+
+if TYPE_CHECKING:
+    from orchestrator.pytest_plugin.coverage import GuestCoverage
 
 _MOST_BYTES = 64 << 20
 """Console bytes to search for a line: a guest that prints endlessly is given up."""
@@ -75,19 +78,6 @@ class LoadedModule:
         return f"/sys/module/{self.name}/parameters/{name}"
 
 
-class Covering(Protocol):
-    """Follows what a guest executes of its modules (``pytest --qemu-cover``)."""
-
-    def loading(self, module: Module, source: Path) -> contextlib.AbstractContextManager[None]:
-        """The block loads a module."""
-
-    def unloaded(self, name: str) -> None:
-        """A module has been unloaded."""
-
-    def end(self) -> None:
-        """The guest has ended."""
-
-
 _PRINTED_LINES = 1000
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -113,7 +103,7 @@ class TestedGuest(_GuestsVerbs):
         kernel: Kernel,
         guest: Guest,
         boot_again: Callable[[Watch], Guest],
-        covering: Callable[[Guest], Covering] | None = None,
+        covering: Callable[[Guest], GuestCoverage] | None = None,
     ) -> None:
         self._workshop, self._kernel, self._boot_again, self._covering = workshop, kernel, boot_again, covering
         self._take(guest)
