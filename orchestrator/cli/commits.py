@@ -410,5 +410,5 @@ def bisect(
         typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))
     else:
         sheets = [bisection_sheet(found), *(difference_sheet(one, limit or None) for one in by_symbol)]
-        options.print_profiles("Bisection", form, sheets, lambda sheet: [sheet], str)
+        options.print_profiles("Bisection", form, sheets)
     raise typer.Exit(0 if len(found.candidates) == 1 else 1)

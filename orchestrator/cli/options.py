@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -28,8 +28,6 @@ from orchestrator.results.history import metrics as known_metrics
 from orchestrator.results.runs import opened_store as opened_store
 from orchestrator.results.store import Store
 from orchestrator.steps import step_echo
-
-T = TypeVar("T")
 
 # Shell completion. It starts a program each time, so modules are imported late.
 
@@ -187,18 +185,15 @@ def check_writable(*files: Path | None) -> None:
             raise UsageError("no permission to write it", where=str(file))
 
 
-def print_profiles(
-    title: str, form: Form, found: Sequence[T], sheets: Callable[[T], Iterable[Sheet]], content: Callable[[T], Any]
-) -> None:
-    """Print the ``sheets`` of each item ``found``, under a ``title`` in Markdown; or its ``content`` as JSON."""
-    tables = [] if form is Form.JSON else [sheet for one in found for sheet in sheets(one)]
+def print_profiles(title: str, form: Form, sheets: Iterable[Sheet], content: Iterable[Any] = ()) -> None:
+    """Print the ``sheets``, under a ``title`` in Markdown; or ``content`` as a list in JSON. Only one is iterated."""
     match form:
         case Form.JSON:
-            typer.echo(json.dumps([content(one) for one in found], indent=2))
+            typer.echo(json.dumps(list(content), indent=2))
         case Form.MARKDOWN:
-            typer.echo(render_sheets(title, tables), nl=False)
+            typer.echo(render_sheets(title, list(sheets)), nl=False)
         case Form.TABLE:
-            print_sheets(tables, Console())
+            print_sheets(list(sheets), Console())
 
 
 def check_page_file(file: Path) -> None:

@@ -225,22 +225,18 @@ def _print_profiles(
     if function is not None:
         typer.echo(annotated(profiles, function))
     elif cut is not None:
-        trees = [(one.cell, one.calls, call_tree(one)) for one in profiles]
-        options.print_profiles(
-            "Profiles",
-            form,
-            trees,
-            lambda one: [profile_sheets.tree_sheet(one[2], cut)],
-            lambda one: {"cell": one[0], "calls": one[1], **one[2].as_json()},
-        )
+        trees = [(one, call_tree(one)) for one in profiles]
+        content = ({"cell": one.cell, "calls": one.calls, **tree.as_json()} for one, tree in trees)
+        options.print_profiles("Profiles", form, (profile_sheets.tree_sheet(tree, cut) for _, tree in trees), content)
     else:
-        options.print_profiles(
-            "Profiles",
-            form,
-            [(one, per_call(one)) for one in profiles],
-            lambda both: [profile_sheets.profile_sheet(*both, limit, inlined), *profile_sheets.cache_sheets(both[0])],
-            lambda both: both[0].as_json(both[1]),
+        both = [(one, per_call(one)) for one in profiles]
+        sheets = (
+            sheet
+            for one, classes in both
+            for sheet in (profile_sheets.profile_sheet(one, classes, limit, inlined), *profile_sheets.cache_sheets(one))
         )
+        content = (one.as_json(classes) for one, classes in both)
+        options.print_profiles("Profiles", form, sheets, content)
 
 
 def _profiled(run: str, cell: str | None) -> Sequence[RunCell]:
@@ -280,19 +276,14 @@ def _print_differences(
     context: BuildContext | None,
 ) -> None:
     """Print differences by symbol, of one ``symbol`` by instruction, or by source line if there is a ``context``."""
-    if context is not None:
-        by_lines = [_by_line(context, pair) for pair in pairs]
-        printed = [(profile_sheets.difference_sheet(one, limit), one.as_json()) for one in by_lines]
-        options.print_profiles("Differences", form, printed, lambda one: one[:1], lambda one: one[1])
-        return
-    differences = [difference_of(*pair) for pair in pairs]
     if symbol is not None:
-        functions = _functions(differences, symbol)
-        printed = [(profile_sheets.function_sheet(*both), both[0].as_json(both[1])) for both in functions]
-    else:
-        compared = map(with_code, differences)
-        printed = [(profile_sheets.difference_sheet(one, limit), one.as_json()) for one in compared]
-    options.print_profiles("Differences", form, printed, lambda one: one[:1], lambda one: one[1])
+        functions = _functions([difference_of(*pair) for pair in pairs], symbol)
+        content = (one.as_json(function) for one, function in functions)
+        options.print_profiles("Differences", form, (profile_sheets.function_sheet(*one) for one in functions), content)
+        return
+    compared = [with_code(difference_of(*pair)) if context is None else _by_line(context, pair) for pair in pairs]
+    sheets = (profile_sheets.difference_sheet(one, limit) for one in compared)
+    options.print_profiles("Differences", form, sheets, (one.as_json() for one in compared))
 
 
 def _functions(
@@ -333,4 +324,4 @@ def disasm(
     context = options.open_context(offline=offline)
     with options.printed_steps(verbose=verbose):
         found = disassembly(context, name, function, cpu, asks_guest=not no_guest)
-    options.print_profiles("Disassembly", form, [found], lambda one: [one.sheet()], lambda one: one.json())
+    options.print_profiles("Disassembly", form, [found.sheet()], [found.json()])

@@ -194,4 +194,4 @@ def _print(measured: MeasuredSeries, form: Form, limit: int) -> None:
                 typer.echo(text)
         case _:
             shown = options.Form.MARKDOWN if form is Form.MARKDOWN else options.Form.TABLE
-            options.print_profiles("Series", shown, series_sheets(measured, limit or None), lambda sheet: [sheet], str)
+            options.print_profiles("Series", shown, series_sheets(measured, limit or None))
