@@ -9,15 +9,16 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 import typer
 
 from orchestrator.artifacts.saved_guests import kept_guest
-from orchestrator.cli import in_the_tree, one_guest, options
+from orchestrator.cli import one_guest, options
 from orchestrator.cli.main import TypersError, WithExamples
+from orchestrator.cli.one_guest import GuestChoice
 from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.channel import Stream, fetch_folder
@@ -28,24 +29,9 @@ from orchestrator.program import PROGRAM
 from orchestrator.run.guests import started
 
 
+@options.from_fields(GuestChoice, without=("channel", "user", "password_file", "get", "out", "timeout"))
 def shell(
-    kernel: one_guest.KernelOption = None,
-    tree: options.Tree = None,
-    image: one_guest.Image = None,
-    data: one_guest.Data = None,
-    kernel_modules: one_guest.KernelModules = False,
-    cpu: one_guest.Cpu = None,
-    smp: one_guest.Smp = 1,
-    memory: one_guest.Memory = one_guest.USUAL_MIB,
-    accel: one_guest.AccelOption = one_guest.Accel.AUTO,
-    module: one_guest.Modules = None,
-    param: one_guest.Parameters = None,
-    set_values: one_guest.Values = None,
-    allow_oops: one_guest.AllowOops = None,
-    console: one_guest.ConsoleLog = None,
-    core: one_guest.Core = None,
-    gdb: one_guest.Gdb = False,
-    fresh: one_guest.Fresh = False,
+    choice: GuestChoice,
     saved: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Restore the guest of a failed test, as saved by pytest --qemu-keep."),
@@ -59,41 +45,30 @@ def shell(
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
-    expected = one_guest.expected_reports(allow_oops or [])
-    one_guest.check_log_folder(console)
-    one_guest.check_core(core)
+    choice.check()
     if saved is not None:
-        others = (kernel, tree, image, data, kernel_modules, cpu, module, param, set_values, fresh, core, gdb)
-        if any(others) or (smp, memory) != (1, one_guest.USUAL_MIB):
+        given = {one.name for one in fields(choice) if getattr(choice, one.name) != one.default}
+        if given - {"accel", "allow_oops", "console"}:
             raise UsageError("--saved restores the machine as it was saved", hint="leave out the other options")
-        with options.printed_steps(verbose=verbose), log_folder(console) as directory:
-            _reopen(saved, directory, expected)
+        with options.printed_steps(verbose=verbose), log_folder(choice.console) as directory:
+            _reopen(saved, directory, choice.expected)
         raise typer.Exit(0)
-    wanted = one_guest.GuestModules(module or [], param or [], set_values or [])
-    choice = one_guest.GuestChoice(
-        *(in_the_tree.tree_kernel(tree, kernel), cpu, smp, memory, accel, wanted),
-        image=image,
-        data=data or [],
-        expected=expected,
-        kernel_modules=kernel_modules,
-        gdb=gdb,
-    )
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         machine = choice.machine(context)
         print(f"starting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
-        with log_folder(console) as directory:
+        with log_folder(choice.console) as directory:
 
             def start(terminal: str, watch: Watch) -> Guest:
                 def watch_core(guest: Guest) -> None:
-                    guest.core_file = core
+                    guest.core_file = choice.core
                     watch(guest)
 
-                return started(context, machine, directory, fresh=fresh, watch=watch_core, terminal=terminal)
+                return started(context, machine, directory, fresh=choice.fresh, watch=watch_core, terminal=terminal)
 
             @contextmanager
             def prepared(guest: Guest) -> Iterator[None]:
-                with one_guest.core_of(guest, core):
+                with choice.leaving_core(guest):
                     choice.prepare(guest)
                     with choice.debugged(context, guest):
                         yield
@@ -211,8 +186,6 @@ def _instead(path: str) -> str:
     return f"commands write their files to {SCRATCH}"
 
 
-_LIMIT = 600.0
-"""Seconds for the command without --timeout."""
 _NOT_FOUND = 127
 """Status of a missing program, from the guest's agent and from shells."""
 
@@ -237,51 +210,10 @@ class WithGuestCommand(WithExamples):
         return rest
 
 
+@options.from_fields(GuestChoice)
 def execute(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run in the guest.")],
-    kernel: one_guest.KernelOption = None,
-    tree: options.Tree = None,
-    image: one_guest.Image = None,
-    data: one_guest.Data = None,
-    kernel_modules: one_guest.KernelModules = False,
-    channel: Annotated[
-        one_guest.Channel,
-        typer.Option(help="framed: the lab's agent; ssh: the image's sshd; serial: a login on its console."),
-    ] = one_guest.Channel.FRAMED,
-    user: Annotated[str, typer.Option(help="The user who logs in on the console (--channel serial).")] = "root",
-    password_file: Annotated[
-        Path | None, typer.Option(readable=False, help="A file with that user's password.")
-    ] = None,
-    cpu: one_guest.Cpu = None,
-    smp: one_guest.Smp = 1,
-    memory: one_guest.Memory = one_guest.USUAL_MIB,
-    accel: one_guest.AccelOption = one_guest.Accel.AUTO,
-    module: one_guest.Modules = None,
-    param: one_guest.Parameters = None,
-    set_values: one_guest.Values = None,
-    get: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATH",
-            help="A file or folder of the guest, such as /scratch, to copy to the current folder or to --out after "
-            "the command; may be repeated. Nothing is overwritten.",
-        ),
-    ] = None,
-    out: options.OutputFolder = None,
-    allow_oops: one_guest.AllowOops = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1,
-            help="Time limit in seconds for the command and for each --module's init function; default: "
-            f"{_LIMIT:g}, and {one_guest.LOADING_LIMIT:g} for an init function.",
-            show_default=False,
-        ),
-    ] = None,
-    console: one_guest.ConsoleLog = None,
-    core: one_guest.Core = None,
-    gdb: one_guest.Gdb = False,
-    fresh: one_guest.Fresh = False,
+    choice: GuestChoice,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -292,43 +224,30 @@ def execute(
     Exits with 1 if the command ended with 0 but the kernel reported an oops, a warning or a stall, became tainted, or
     --get found no file.
     """
-    wanted = one_guest.GuestModules(module or [], param or [], set_values or [])
-    choice = one_guest.GuestChoice(
-        *(in_the_tree.tree_kernel(tree, kernel), cpu, smp, memory, accel, wanted),
-        image=image,
-        data=data or [],
-        channel=channel,
-        user=user,
-        password_file=password_file,
-        expected=one_guest.expected_reports(allow_oops or []),
-        kernel_modules=kernel_modules,
-        gdb=gdb,
-    )
-    files = FetchedFiles(get or [], out)
+    files = FetchedFiles(choice.get or [], choice.out)
     files.check()
-    one_guest.check_log_folder(console)
-    one_guest.check_core(core)
+    choice.check()
 
     def watch(guest: Guest) -> None:
-        guest.core_file = core
+        guest.core_file = choice.core
 
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         machine = choice.machine(context)
         with (
-            log_folder(console) as directory,
-            started(context, machine, directory, fresh=fresh, watch=watch) as guest,
-            one_guest.core_of(guest, core),
+            log_folder(choice.console) as directory,
+            started(context, machine, directory, fresh=choice.fresh, watch=watch) as guest,
+            choice.leaving_core(guest),
         ):
             status = 0
             try:
-                choice.prepare(guest, timeout or one_guest.LOADING_LIMIT)
+                choice.prepare(guest)
                 guest.make_folder(SCRATCH)
-                limit = timeout or _LIMIT
+                limit = choice.timeout or one_guest.COMMAND_LIMIT
                 with choice.debugged(context, guest):
                     status = guest.run(command, time_limit=limit, listener=_print).status
                 if status == _NOT_FOUND:
-                    print(_not_found(command[0], kernel_modules=kernel_modules), file=sys.stderr)
+                    print(_not_found(command[0], kernel_modules=choice.kernel_modules), file=sys.stderr)
                 files.fetch(guest, limit)
             except GuestError as error:
                 failure = one_guest.with_kernel_reports(error, guest)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,7 @@ from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_member, split_path
 from orchestrator.cli import options
+from orchestrator.cli.in_the_tree import tree_kernel
 from orchestrator.errors import GuestError, GuestOops, GuestPanic, UsageError
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest
@@ -37,29 +39,6 @@ from orchestrator.run.debugging import Debugging, check_gdb
 from orchestrator.run.machines import known_cpu, usual_kernel
 
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,9}")
-
-Modules = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PATH",
-        help="A module to load first: a .c, .c.j2 or .ko file, or a folder with a Kbuild or Makefile (FOLDER:NAME "
-        "if it builds several); may be repeated.",
-    ),
-]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param",
-        metavar="[MODULE.]NAME=VALUE",
-        help="A parameter of a module, as on a kernel's command line; MODULE. may be left out with one --module.",
-    ),
-]
-Values = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="NAME=VALUE", help="A value for modules' templates, or a make variable for their folders."
-    ),
-]
 
 
 @dataclass
@@ -198,110 +177,165 @@ def _memory_mib(value: str | int) -> int:
     return mib
 
 
-KernelOption = Annotated[
-    str | None,
-    typer.Option(
-        help=f"Kernel name ({PROGRAM} list kernels), or the path of your own build tree; default: that of the tree "
-        "around the current folder, else debian-686, or debian-amd64 for a 64-bit image.",
-        autocompletion=options.kernels,
-    ),
-]
 Cpu = Annotated[
     str | None,
     typer.Option(help="CPU model; default: pentium4, or xeon-e5410 for 64 bit.", autocompletion=options.cpus),
 ]
-Smp = Annotated[int, typer.Option(min=1, max=16, help="Virtual CPUs.")]
-Memory = Annotated[
-    int,
-    typer.Option(
-        metavar="SIZE",
-        parser=_memory_mib,
-        show_default=f"{USUAL_MIB}M",
-        help="Memory, such as 256M or 1G; a number alone is in MiB.",
-    ),
-]
-AccelOption = Annotated[Accel, typer.Option(help="auto: KVM if it is fast; instructions: exact clock.")]
-Image = Annotated[
-    str | None,
-    typer.Option(
-        help=f"Root file system: an image ({PROGRAM} build images), or the path of your own recipe or disk. "
-        "The guest's changes are discarded.",
-        autocompletion=options.images,
-    ),
-]
-Data = Annotated[
-    list[Path] | None, typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated.")
-]
-KernelModules = Annotated[
-    bool, typer.Option("--kernel-modules", help="Add the kernel's own modules to the guest, for modprobe.")
-]
-AllowOops = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="REGEX",
-        help="Allow kernel reports (oopses, warnings, stalls) that match this; may be repeated. Any other report is a "
-        "failure; docs/reference/guest.md lists the reports.",
-    ),
-]
-Gdb = Annotated[
-    bool, typer.Option("--gdb", help="Stop the guest before the command or the shell, and wait for gdb to attach.")
-]
-Core = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Write a vmcore for drgn, crash and gdb when the guest's kernel panics or hangs, else at the end.",
-    ),
-]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Boot the guest, even if a saved one could be restored.")]
-ConsoleLog = Annotated[Path | None, typer.Option(help="Keep the guest's console log and the step log in this folder.")]
+COMMAND_LIMIT = 600.0
+"""Seconds for the command without --timeout."""
 
 
 @dataclass(frozen=True)
 class GuestChoice:
-    """A guest chosen on the command line; ``user`` and ``password_file`` are for the console of an image.
+    """A guest chosen on the command line: each field is an option of ``exec``, and most are of ``shell``."""
 
-    ``expected`` are the reports that its kernel may print. ``kernel_modules`` adds the kernel's own modules. With
-    ``gdb`` it waits for gdb.
-    """
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Kernel name ({PROGRAM} list kernels), or the path of your own build tree; default: that of the tree "
+            "around the current folder, else debian-686, or debian-amd64 for a 64-bit image.",
+            autocompletion=options.kernels,
+        ),
+    ] = None
+    tree: options.Tree = None
+    image: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Root file system: an image ({PROGRAM} build images), or the path of your own recipe or disk. "
+            "The guest's changes are discarded.",
+            autocompletion=options.images,
+        ),
+    ] = None
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated."),
+    ] = None
+    kernel_modules: Annotated[
+        bool, typer.Option("--kernel-modules", help="Add the kernel's own modules to the guest, for modprobe.")
+    ] = False
+    channel: Annotated[
+        Channel,
+        typer.Option(help="framed: the lab's agent; ssh: the image's sshd; serial: a login on its console."),
+    ] = Channel.FRAMED
+    user: Annotated[str, typer.Option(help="The user who logs in on the console (--channel serial).")] = "root"
+    password_file: Annotated[Path | None, typer.Option(readable=False, help="A file with that user's password.")] = None
+    cpu: Cpu = None
+    smp: Annotated[int, typer.Option(min=1, max=16, help="Virtual CPUs.")] = 1
+    memory: Annotated[
+        int,
+        typer.Option(
+            metavar="SIZE",
+            parser=_memory_mib,
+            show_default=f"{USUAL_MIB}M",
+            help="Memory, such as 256M or 1G; a number alone is in MiB.",
+        ),
+    ] = USUAL_MIB
+    accel: Annotated[Accel, typer.Option(help="auto: KVM if it is fast; instructions: exact clock.")] = Accel.AUTO
+    module: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="A module to load first: a .c, .c.j2 or .ko file, or a folder with a Kbuild or Makefile (FOLDER:NAME "
+            "if it builds several); may be repeated.",
+        ),
+    ] = None
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[MODULE.]NAME=VALUE",
+            help="A parameter of a module, as on a kernel's command line; MODULE. may be left out with one --module.",
+        ),
+    ] = None
+    set_values: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A value for modules' templates, or a make variable for their folders.",
+        ),
+    ] = None
+    get: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="A file or folder of the guest, such as /scratch, to copy to the current folder or to --out after "
+            "the command; may be repeated. Nothing is overwritten.",
+        ),
+    ] = None
+    out: options.OutputFolder = None
+    allow_oops: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="REGEX",
+            help="Allow kernel reports (oopses, warnings, stalls) that match this; may be repeated. Any other report "
+            "is a failure; docs/reference/guest.md lists the reports.",
+        ),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            help="Time limit in seconds for the command and for each --module's init function; default: "
+            f"{COMMAND_LIMIT:g}, and {LOADING_LIMIT:g} for an init function.",
+            show_default=False,
+        ),
+    ] = None
+    console: Annotated[
+        Path | None, typer.Option(help="Keep the guest's console log and the step log in this folder.")
+    ] = None
+    core: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a vmcore for drgn, crash and gdb when the guest's kernel panics or hangs, else at the end.",
+        ),
+    ] = None
+    gdb: Annotated[
+        bool, typer.Option("--gdb", help="Stop the guest before the command or the shell, and wait for gdb to attach.")
+    ] = False
+    fresh: Annotated[bool, typer.Option("--fresh", help="Boot the guest, even if a saved one could be restored.")] = (
+        False
+    )
 
-    kernel: str | None
-    cpu: str | None
-    smp: int
-    memory: int
-    accel: Accel
-    modules: GuestModules
-    image: str | None = None
-    data: Sequence[Path] = ()
-    channel: Channel = Channel.FRAMED
-    user: str = "root"
-    password_file: Path | None = None
-    expected: Sequence[re.Pattern[str]] = ()
-    kernel_modules: bool = False
-    gdb: bool = False
+    @cached_property
+    def expected(self) -> Sequence[re.Pattern[str]]:
+        """The patterns of ``--allow-oops``. Raises UsageError as ``report_patterns`` does."""
+        try:
+            return report_patterns(self.allow_oops or [])
+        except UsageError as error:
+            raise UsageError(error.what, where="--allow-oops", hint=error.hint) from None
+
+    def check(self) -> None:
+        """Raise UsageError for an invalid pattern, a folder for logs that is a file, and a vmcore that exists."""
+        _ = self.expected
+        if self.console is not None and self.console.exists() and not self.console.is_dir():
+            raise UsageError("--console needs a folder, and this is a file", where=str(self.console))
+        options.check_writable(self.core)
+        if self.core is not None and os.path.lexists(self.core):
+            raise UsageError("it exists already, and --core overwrites nothing", where=str(self.core))
 
     def machine(self, context: BuildContext) -> Machine:
         """Fetch and build the machine and its modules. Raises UsageError, HostError, BuildError."""
         login = self._login()
-        spec = self._spec()
+        spec = self._spec
         if self.gdb:
             check_gdb()
         if self.cpu is not None:
             known_cpu(self.cpu)
-        self.modules.check()
+        self._modules.check()
         if self.accel is Accel.INSTRUCTIONS and self.smp != 1:
             raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or use --accel tcg")
         wanted = {"cpu": self.cpu, "smp": self.smp, "memory": self.memory, "timing": self.accel.value}
-        disks = {"image": self.image, "data": self.data, "kernel_modules": self.kernel_modules}
+        disks = {"image": self.image, "data": self.data or [], "kernel_modules": self.kernel_modules}
         options = guest_options({"kernel": spec.argument, "channel": self.channel.value, **wanted, **disks})
         kernel = ready_kernel(context, spec)
-        self.modules.build(context, kernel)
+        self._modules.build(context, kernel)
         return options.machine(context, kernel, login)
 
-    def prepare(self, guest: Guest, time_limit: float = LOADING_LIMIT) -> None:
+    def prepare(self, guest: Guest) -> None:
         """Set the guest's expected reports, and load the modules as ``GuestModules.load`` does."""
         guest.expected_reports = self.expected
-        self.modules.load(guest, time_limit)
+        self._modules.load(guest, self.timeout or LOADING_LIMIT)
 
     @contextmanager
     def debugged(self, context: BuildContext, guest: Guest) -> Iterator[None]:
@@ -309,16 +343,32 @@ class GuestChoice:
         if not self.gdb:
             yield
             return
-        kernel = ready_kernel(context, self._spec())
-        with closing(Debugging(context, kernel, self.modules.built, options.say).attach(guest)) as attachment:
+        kernel = ready_kernel(context, self._spec)
+        with closing(Debugging(context, kernel, self._modules.built, options.say).attach(guest)) as attachment:
             attachment.wait_until_attached()
             yield
 
+    @contextmanager
+    def leaving_core(self, guest: Guest) -> Iterator[None]:
+        """A context at whose end the guest leaves a vmcore, if it has left none before."""
+        try:
+            yield
+        finally:
+            guest.keep_core()
+            if self.core is not None and self.core.exists():
+                options.say(f"vmcore: {self.core}; to open it: drgn -c {shlex.quote(str(self.core))}")
+
+    @cached_property
+    def _modules(self) -> GuestModules:
+        return GuestModules(self.module or (), self.param or (), self.set_values or ())
+
+    @cached_property
     def _spec(self) -> KernelSpec:
-        return kernel_spec(usual_kernel(self.image) if self.kernel is None else self.kernel)
+        kernel = tree_kernel(self.tree, self.kernel)
+        return kernel_spec(usual_kernel(self.image) if kernel is None else kernel)
 
     def _login(self) -> Login:
-        for folder in self.data:
+        for folder in self.data or ():
             if not folder.is_dir():
                 raise _no_data(folder)
         if not re.fullmatch(_USER, self.user):
@@ -355,38 +405,6 @@ def _no_data(folder: Path) -> UsageError:
     else:
         hint = similar_file(folder, ("",))
     return UsageError("this folder does not exist", where=str(folder), hint=hint)
-
-
-def check_log_folder(wanted: Path | None) -> None:
-    """Raise UsageError if ``--console`` names a file."""
-    if wanted is not None and wanted.exists() and not wanted.is_dir():
-        raise UsageError("--console needs a folder, and this is a file", where=str(wanted))
-
-
-def check_core(file: Path | None) -> None:
-    """Raise UsageError if no new file can be written there."""
-    options.check_writable(file)
-    if file is not None and os.path.lexists(file):
-        raise UsageError("it exists already, and --core overwrites nothing", where=str(file))
-
-
-@contextmanager
-def core_of(guest: Guest, file: Path | None) -> Iterator[None]:
-    """Leave a vmcore at the end, if the guest has left none before."""
-    try:
-        yield
-    finally:
-        guest.keep_core()
-        if file is not None and file.exists():
-            options.say(f"vmcore: {file}; to open it: drgn -c {shlex.quote(str(file))}")
-
-
-def expected_reports(regexes: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    """The patterns of ``--allow-oops``. Raises UsageError as ``report_patterns`` does."""
-    try:
-        return report_patterns(regexes)
-    except UsageError as error:
-        raise UsageError(error.what, where="--allow-oops", hint=error.hint) from None
 
 
 def unexpected_trouble(guest: Guest) -> GuestOops | None:

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from rich.console import Console
@@ -28,6 +31,8 @@ from orchestrator.results.history import metrics as known_metrics
 from orchestrator.results.runs import opened_store as opened_store
 from orchestrator.results.store import Store
 from orchestrator.steps import step_echo
+
+R = TypeVar("R")
 
 # Shell completion. It starts a program each time, so modules are imported late.
 
@@ -117,6 +122,35 @@ Fleet = Annotated[
 OutputFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the files.")]
 Symbol = Annotated[str | None, typer.Option(help="Function to probe; default: the benchmark's, gettimeofday.")]
 Offset = Annotated[int | None, typer.Option(help="Bytes after the symbol; default: after the ftrace nop.", min=0)]
+
+
+def from_fields(group: type[Any], without: Container[str] = ()) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Make a command whose parameter ``choice`` is of the dataclass ``group`` take its fields as options."""
+
+    def decorated(command: Callable[..., R]) -> Callable[..., R]:
+        hints, parameters = get_type_hints(group, include_extras=True), inspect.signature(command).parameters
+        chosen = [
+            parameters["choice"].replace(name=one.name, default=one.default, annotation=hints[one.name])
+            for one in fields(group)
+            if one.name not in without
+        ]
+
+        @functools.wraps(command)
+        def called(**given: Any) -> R:
+            own = {one.name: given.pop(one.name) for one in chosen}
+            return command(choice=group(**own), **given)
+
+        own = get_type_hints(command, include_extras=True)
+        taken = [
+            one
+            for name, it in parameters.items()
+            for one in (chosen if name == "choice" else [it.replace(annotation=own[name])])
+        ]
+        vars(called)["__signature__"] = inspect.Signature(taken)
+        called.__annotations__ = {one.name: one.annotation for one in taken}
+        return called
+
+    return decorated
 
 
 def open_context(*, offline: bool) -> BuildContext:

@@ -111,7 +111,8 @@ def _section(name: str, command: Any) -> Iterator[str]:
     usage = [_CALLED, name, *(["[OPTIONS]"] if options else []), *map(_argument, arguments)]
     yield fenced("\n".join(f"{_CALLED} {example}" for example in examples()[name]), "sh")
     yield f"Usage: `{' '.join(usage)}`"
-    hints = typing.get_type_hints(inspect.unwrap(command.callback))
+    own = inspect.unwrap(command.callback, stop=lambda one: hasattr(one, "__signature__"))
+    hints = typing.get_type_hints(own)
     if arguments:
         yield table(("argument", "what"), [(f"`{_argument(one)}`", _meaning(name, one, hints)) for one in arguments])
     if options:
