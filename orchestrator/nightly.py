@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import textwrap
 import threading
@@ -24,7 +23,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
-from rich.console import Console
 
 from orchestrator import __version__
 from orchestrator.comparison.comparison import CellChange, ComparedRuns
@@ -37,7 +35,7 @@ from orchestrator.plain_text import counted, cut, shown
 from orchestrator.program import command
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import COUNTED, figure, unit_name
-from orchestrator.report.text import print_sheets, summary
+from orchestrator.report.text import ascii_text, summary
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults
@@ -253,7 +251,7 @@ def summary_lines(result: NightlyResult, registry: ReportRegistry) -> Iterator[s
     yield from (f"accept: {command}" for command in acceptance(result))
 
 
-_PROSE = 76
+_PROSE, _TABLE_WIDTH = 76, 100
 _LISTED = 20
 # Longer lines would become quoted-printable, which is hard to read in a file (RFC 5322, section 2.1.1: 998).
 _POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
@@ -280,7 +278,7 @@ def _message(title: str, body: str, now: datetime) -> str:
 def _parts(result: NightlyResult, origin: Origin, registry: ReportRegistry) -> Iterator[str]:
     yield "\n".join(_wrapped([f"{verdict(result)}.", *comparison_sentence(result).splitlines()], ""))
     if result.compared is not None and result.compared.comparison.changed:
-        yield _table(result)
+        yield ascii_text([comparison_sheet(result.compared, _LISTED)], _TABLE_WIDTH).strip("\n")
     failed = shown([f"{cell.id}: {cell.first_line}" for cell in result.failed], _LISTED)
     sections: dict[str, Iterable[str]] = {
         "Failed": _wrapped(failed, "  "),
@@ -320,15 +318,6 @@ def _machines(result: NightlyResult, origin: Origin) -> Iterator[str]:
         session = origin.sessions[-1]
         host = ", ".join(f"{name} {value}" for name, value in session.host.items())
         yield from (line for line in (session.qemu, session.compiler, session.guests, f"host: {host}") if line)
-
-
-def _table(result: NightlyResult) -> str:
-    assert result.compared is not None
-    buffer = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
-    console = Console(file=buffer, width=100, force_terminal=False, color_system=None)
-    print_sheets([comparison_sheet(result.compared, _LISTED)], console)
-    buffer.seek(0)
-    return "\n".join(line.rstrip() for line in buffer.read().strip("\n").splitlines())
 
 
 def _ascii(text: str) -> str:

@@ -94,28 +94,28 @@ class CommitRuns:
     def run(self, commit: Commit, experiment: Experiment, planned: Plan) -> Run:
         """The stored run of the commit, or a new one."""
         key = self._key(experiment, planned)
-        stored = _stored_run(self._measured().get(key, {}).get(commit.hash))
+        stored = self.noted(key, commit.hash)
         if stored is not None:
             return stored
         run = self.measurer.measured(experiment, planned)
         if all_ok(run.record):
-            self._remember({key: {commit.hash: run.record.run}})
+            self.note({key: {commit.hash: run.record.run}})
         return run
 
     def known(self, commit: Commit, asked: str) -> Run | str | None:
         """What ``remember`` noted of a commit, without building it; None if files outside the tree have changed."""
         measured = self._measured()
         stamps = _digest(stamp for path in measured.get(f"{asked} outside", {}) for stamp in _stamps(Path(path)))
-        noted = measured.get(f"{asked} {stamps}", {}).get(commit.hash)
-        broken = None if noted is None else noted.removeprefix(_BROKEN)
-        return broken if noted != broken else _stored_run(noted)
+        noted = measured.get(f"{asked} {stamps}", {}).get(commit.hash, "")
+        is_broken = noted.startswith(_BROKEN)
+        return noted.removeprefix(_BROKEN) if is_broken else self.noted(f"{asked} {stamps}", commit.hash)
 
     def remember(self, commit: Commit, asked: str, outcome: Run | str) -> None:
         """Note the run of a commit, or why it does not build, for the request ``asked``."""
         outside = dict.fromkeys(sorted(self.outside), "")
         stamps = _digest(stamp for path in outside for stamp in _stamps(Path(path)))
         noted = outcome.record.run if isinstance(outcome, Run) else f"{_BROKEN}{outcome}"
-        self._remember({f"{asked} outside": outside, f"{asked} {stamps}": {commit.hash: noted}})
+        self.note({f"{asked} outside": outside, f"{asked} {stamps}": {commit.hash: noted}})
 
     def same_code(self, commit: Commit, asked: str) -> str:
         """A key of the code that is measured: of the kernel's image, and of the headers that modules include."""
@@ -124,12 +124,13 @@ class CommitRuns:
         headers = self.tree.succeed("rev-parse", *(f"{commit.hash}:{folder}" for folder in ("include", "arch/x86")))
         return _digest([asked, sha256_of(self.tree.folder / IMAGE), headers])
 
-    def built(self, code: str) -> Run | None:
-        """The run of a commit with the same code."""
-        return _stored_run(self._measured().get("code", {}).get(code))
-
-    def remember_built(self, code: str, run: Run) -> None:
-        self._remember({"code": {code: run.record.run}})
+    def noted(self, key: str, name: str) -> Run | None:
+        """The stored run that was noted by these words."""
+        run = self._measured().get(key, {}).get(name)
+        try:
+            return None if run is None else find_run(run, lab_dir())
+        except LabError:  # it was removed
+            return None
 
     def asked(self, only: Sequence[str]) -> str:
         """A key of everything that a measurement of a commit is asked for by."""
@@ -137,7 +138,8 @@ class CommitRuns:
         config = self.build.config.read_bytes().hex() if self.build.config.is_file() else ""
         return _digest([*texts, config, __version__, qemu_version()])
 
-    def _remember(self, new: Mapping[str, Mapping[str, str]]) -> None:
+    def note(self, new: Mapping[str, Mapping[str, str]]) -> None:
+        """Note runs' ids by keys and names."""
         measured = self._measured()
         for key, values in new.items():
             measured[key] = {**measured.get(key, {}), **values}
@@ -197,15 +199,6 @@ class CommitRuns:
 
 def _digest(parts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _stored_run(run: str | None) -> Run | None:
-    if run is None:
-        return None
-    try:
-        return find_run(run, lab_dir())
-    except LabError:  # it was removed
-        return None
 
 
 def _stamps(path: Path) -> Iterator[str]:

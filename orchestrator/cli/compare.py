@@ -120,18 +120,15 @@ def compare(
         _check_stored(given, {"--set, --kconfig and --make": overrides or kconfig or make, "--fleet": fleet})
         if kernels is None:
             compared = load_comparison(given or [LATEST], only or [])
-            _note_the_same(compared)
+            if compared.is_with_itself:
+                what = f"run {compared.after.record.run} is compared with itself, so nothing can differ"
+                print(f"note: {what}", file=sys.stderr)
         else:
             compared = compared_kernels(find_run(given[0] if given else LATEST, lab_dir()), kernels, only or [])
     _print(compared, form, limit or None, out)
     # A cell that failed in both stored runs is no change, but one just measured is a failure.
     has_failed = config is not None and any(cell.status == "failed" for cell in compared.after.record.cells)
     raise typer.Exit(1 if compared.comparison.beyond or has_failed else 0)
-
-
-def _note_the_same(compared: ComparedRuns) -> None:
-    if compared.is_with_itself:
-        print(f"note: run {compared.after.record.run} is compared with itself, so nothing can differ", file=sys.stderr)
 
 
 def _check_stored(names: Sequence[str], given: Mapping[str, object]) -> None:

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -111,12 +110,8 @@ def cost(
 
     Exits with 1 if a cost could not be measured or is beyond what is allowed.
     """
-    for option, excluded, is_wrong in (
-        ("--call", "--workload", call is not None and workload is not None),
-        ("--at-most", "--budget", at_most is not None and budget is not None),
-    ):
-        if is_wrong:
-            raise UsageError(f"{option} and {excluded} exclude each other", hint="name one of them")
+    options.check_one({"--call": call is not None, "--workload": workload is not None})
+    options.check_one({"--at-most": at_most is not None, "--budget": budget is not None})
     if hits != 1 and workload is None:
         raise UsageError("is of calls of your own only", where="--hits", hint="name them: --workload FILE.c")
     measurer = Measurer(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
@@ -145,7 +140,9 @@ def cost(
     if print_only:
         typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
         return
-    with _written(text) as file:
+    with ScratchFolder("orchestrator-cost-") as folder:
+        file = folder / "cost.yaml"
+        file.write_text(text)
         experiment = _loaded(file, measurer)
         reference = None
         if against is not None and other is None:
@@ -163,14 +160,6 @@ def cost(
 
 def _is_subject(text: str) -> bool:
     return user_path(text).is_file() or is_module_folder(user_path(text))
-
-
-@contextmanager
-def _written(text: str) -> Iterator[Path]:
-    with ScratchFolder("orchestrator-cost-") as folder:
-        file = Path(folder) / "cost.yaml"
-        file.write_text(text)
-        yield file
 
 
 def _loaded(file: Path, measurer: Measurer) -> Experiment:

@@ -15,13 +15,14 @@ from rich.console import Console
 
 from orchestrator.cli import options
 from orchestrator.errors import HostError, UsageError
+from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 from orchestrator.report import history_sheets as sheets
 from orchestrator.report.text import print_sheets
 from orchestrator.results.history import Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
 from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
-from orchestrator.results.store import Store
+from orchestrator.results.store import Store, no_run_yet
 
 _RECENT = 100
 """Runs in which recent changes are looked for."""
@@ -58,7 +59,7 @@ def history(
     quantity: Quantity = "overhead" if overhead else "value"
     with options.opened_store() as store:
         if store is None:
-            raise options.no_run_yet()
+            raise no_run_yet(lab_dir())
         if metric is None:
             _print(store, _recently_changed(store, quantity, since), form, f"Changed in the newest {_RECENT} runs")
             return

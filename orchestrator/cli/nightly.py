@@ -18,7 +18,6 @@ from pydantic import TypeAdapter
 from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.cli import options
 from orchestrator.cli.measuring import Measurer
-from orchestrator.cli.options import check_writable
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plan import Plan
@@ -94,7 +93,7 @@ class NightlyReport:
 
     def check(self) -> None:
         """Raise UsageError for a file that cannot be written and for a wrong URL."""
-        check_writable(self.mail, self.junit)
+        options.check_writable(self.mail, self.junit)
         if self.webhook is not None:
             self.webhook.check()
 
@@ -177,7 +176,8 @@ def nightly(
             result = _compared(run)
             report.send(result)
             if result.is_good:
-                _keep_as_good(result)
+                with Store.open(lab_dir()) as store:
+                    store.set_baseline(last_good(result.experiment), run.record.run)
         except Exception:
             # Without this every later nightly run would resume this one and fail again.
             marker.end()
@@ -205,8 +205,3 @@ def _compared(run: Run) -> NightlyResult:
         return NightlyResult(run, load_comparison([good.run, run.record.run], []))
     except LabError as error:  # such as another experiment, or a missing scipy
         return NightlyResult(run, not_compared=str(error))
-
-
-def _keep_as_good(result: NightlyResult) -> None:
-    with Store.open(lab_dir()) as store:
-        store.set_baseline(last_good(result.experiment), result.run.record.run)

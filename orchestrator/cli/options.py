@@ -21,7 +21,7 @@ from rich.console import Console
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.cli.main import loaded as loaded
 from orchestrator.errors import LabError, UsageError
-from orchestrator.paths import cache_dir, lab_dir
+from orchestrator.paths import cache_dir
 from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.program import PROGRAM
 from orchestrator.report.html.frame import Page, page_folder, write_page
@@ -71,12 +71,6 @@ lists = _words("lab.listing:all_lists")
 runs = _stored(lambda store: ["latest", *store.baselines(), *(entry.id for entry in store.runs())])
 baselines = _stored(lambda store: store.baselines())
 metrics = _stored(known_metrics)
-
-
-def no_run_yet() -> UsageError:
-    """The error of a command that needs a run."""
-    return UsageError("there is no run yet", where=str(lab_dir()), hint=f"start one: {PROGRAM} run CONFIG")
-
 
 Kernel = Annotated[str, typer.Option(help=f"Kernel name; see: {PROGRAM} list kernels.", autocompletion=kernels)]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each step and its duration on stderr.")]

@@ -35,7 +35,7 @@ from orchestrator.results.modelled import ModelledRun, json_text
 from orchestrator.results.origin import origin_of
 from orchestrator.results.run_files import last_lines
 from orchestrator.results.runs import Run, find_run
-from orchestrator.results.store import LATEST
+from orchestrator.results.store import LATEST, no_run_yet
 
 ReportClock = StrEnum("ReportClock", "MEASURED MODELLED")
 Format = StrEnum("Format", "TABLE MARKDOWN CSV JSON JUNIT BENCHER HTML")
@@ -179,7 +179,7 @@ def site(
     """
     with options.opened_store() as store, _display() as progress:
         if store is None:
-            raise options.no_run_yet()
+            raise no_run_yet(lab_dir())
         built = build_site(store, directory, reports(), runs, progress)
     if built.lacking:
         print(f"warning: {built.lacking}: pip install 'probe-lab[statistics]'", file=sys.stderr)

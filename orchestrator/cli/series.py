@@ -88,12 +88,12 @@ class _Measuring:
                 self.runs.remember(commit, asked, _reason(error))
             raise
         code = self.runs.same_code(commit, asked)
-        run = self.runs.built(code)
+        run = self.runs.noted("code", code)
         if run is None:
             run = self.runs.run(commit, experiment, select(planned, self.only))
             options.say(f"run {run.record.run}: {run.directory}")
         if all_ok(run.record):  # a guest may fail because the host was too busy
-            self.runs.remember_built(code, run)
+            self.runs.note({"code": {code: run.record.run}})
             self.runs.remember(commit, asked, run)
         return run
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import textwrap
@@ -15,15 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from orchestrator.comparison.comparison import CellChange, ComparedRuns, compare, pairs_by_id
 from orchestrator.comparison.forms import value_or_status
 from orchestrator.plain_text import counted, cut
 from orchestrator.program import command
 from orchestrator.report.profile_sheets import change_figures, first_and_rest, others
 from orchestrator.report.sheet import COUNTED, NOTHING, Grid, Row, Sheet, shared_parts, signed_figure, unit_name
-from orchestrator.report.text import made_with, print_sheets
+from orchestrator.report.text import ascii_text, made_with
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import SeriesCommit
@@ -262,7 +259,7 @@ def cover_letter(measured: MeasuredSeries) -> str:
         grid=Grid([text for cell in cells for text in (measured.name(cell.id), "")], [rows], together=2),
         sentences=[sentence for step in measured.steps for sentence in _explained(measured, step)],
     )
-    return _in_ascii([sheet])
+    return ascii_text([sheet], _MAIL_WIDTH)
 
 
 def _explained(measured: MeasuredSeries, step: Step) -> Iterator[str]:
@@ -285,13 +282,6 @@ def _explained(measured: MeasuredSeries, step: Step) -> Iterator[str]:
             yield f"{place}, {measured.name(cell.id)}: {', '.join(parts)}."
 
 
-def _in_ascii(sheets: Sequence[Sheet]) -> str:
-    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
-    print_sheets(sheets, Console(file=file, width=_MAIL_WIDTH, color_system=None))
-    file.seek(0)
-    return "\n".join(line.rstrip() for line in file.read().splitlines())
-
-
 def mail(measured: MeasuredSeries) -> str | None:
     """A mail to the author of each commit that made a cell dearer, as an mbox; None if there is none.
 
@@ -309,7 +299,8 @@ def _mail(measured: MeasuredSeries, step: Step) -> str:
     title = f"{signed_figure(value.value, unit)} {unit}{share} in {measured.name(cell)}"
     before, compared = step.before[cell].one.commit, step.compared[cell]
     rows = [row for one in step.dearer for row in _mail_rows(measured, step, one)]
-    table = _in_ascii([Sheet("", [], Grid(["before", "after", "change", ""], [rows], together=4), [])]).strip("\n")
+    grid = Grid(["before", "after", "change", ""], [rows], together=4)
+    table = ascii_text([Sheet("", [], grid, [])], _MAIL_WIDTH).strip("\n")
     again = command("series", f"{before.short}..{commit.short}", *measured.again)
     is_counted = worst.pair.first.clock == "instructions"
     certainty = "counts of executed instructions, equal in each run" if is_counted else "medians of times"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -18,7 +18,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.problems import Origins, Problem, config_error
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.plain_text import cut
-from orchestrator.results.budgets import KEY, CellFilter, FilterError, NameOf
+from orchestrator.results.budgets import KEY, KEYS, CellFilter, FilterError, NameOf
 from orchestrator.results.contract import Clock
 
 MAX_CELLS = 10_000
@@ -96,18 +96,6 @@ def machine_key(cell: Cell[Any]) -> _Machine:
     return *machine, cell.clock, cell.image, cell.channel, cell.kernel_modules
 
 
-_NAMES: dict[str, Callable[[Cell[Any]], str]] = {
-    "table": lambda cell: cell.table or "",
-    "cpu": lambda cell: cell.cpu,
-    "kernel": lambda cell: cell.spec.name,
-    "point": lambda cell: str(cell.point or ""),
-    "probe": lambda cell: cell.probe,
-    "handler": lambda cell: cell.handler,
-    "benchmark": lambda cell: cell.benchmark,
-    "id": lambda cell: cell.id,
-}
-
-
 def select(plan: Plan, filters: Sequence[str]) -> Plan:
     """Select the cells that any filter matches, with their baselines; without filters, all cells.
 
@@ -135,13 +123,14 @@ def select(plan: Plan, filters: Sequence[str]) -> Plan:
 
 def names_of(cell: Cell[Any]) -> NameOf:
     """A cell's values for the keys of filters."""
-    return lambda key: _NAMES[key](cell)
+    return {**{key: str(getattr(cell, key) or "") for key in KEYS}, "kernel": cell.spec.name}.__getitem__
 
 
 def _meant(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> str:
     guesses: list[str] = []
+    names = [names_of(cell) for cell in cells]
     for keys, pattern in wanted.terms:
-        guess = nearest(pattern, [_NAMES[key](cell) for key in keys if key != "id" for cell in cells])
+        guess = nearest(pattern, [of(key) for key in keys if key != "id" for of in names])
         if guess and guess not in (pattern, *guesses):
             guesses.append(guess)
     quoted = " and ".join(f"'{guess}'" for guess in guesses)
@@ -149,7 +138,8 @@ def _meant(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> str:
 
 
 def _no_match(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> ConfigError:
-    names = {key: list(dict.fromkeys(name(cell) for cell in cells)) for key, name in _NAMES.items() if key != "id"}
+    of_cells = [names_of(cell) for cell in cells]
+    names = {key: list(dict.fromkeys(of(key) for of in of_cells)) for key in KEYS if key != "id"}
     for key in ("table", "point"):
         if names[key] == [""]:
             del names[key]

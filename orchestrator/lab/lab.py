@@ -88,8 +88,8 @@ class Lab:
 
     def resolved(self, experiment: Experiment) -> Experiment:
         """The experiment with the points that only a guest knows, from the cache if possible."""
-        with self._working() as (context, _):
-            return resolve_in_guests(context, experiment, kinds())
+        with self.watched() as watching:
+            return resolve_in_guests(self._context(watching), experiment, kinds())
 
     def planned(self, experiment: Experiment, only: Sequence[str] = ()) -> Plan:
         """The cells of a resolved experiment that match a filter. Raises ConfigError for filters that match none."""
@@ -124,8 +124,9 @@ class Lab:
     def with_runner(self, work: Callable[[Runner], RunEntry]) -> Run:
         """Do ``work`` with a runner, and return the run. Raises as ``check`` does."""
         self._check_jobs()  # whether the fleet answers is seen by the executor
-        with self._working() as (context, watching), Store.open(lab_dir()) as store:
-            entry = work(Runner(context, store, watching, kinds(), self._executor(), self.events, self.fresh))
+        with self.watched() as watching, Store.open(lab_dir()) as store:
+            context, executor = self._context(watching), self._executor()
+            entry = work(Runner(context, store, watching, kinds(), executor, self.events, self.fresh))
             return Run(store.load_run(entry.id), entry.directory, len(store.unfinished_cells(entry.id)))
 
     def runs(self) -> Sequence[RunEntry]:
@@ -177,11 +178,6 @@ class Lab:
     def watched(self) -> Iterator[ProgressListener]:
         """What is told of one piece of work."""
         yield self.progress
-
-    @contextmanager
-    def _working(self) -> Iterator[tuple[BuildContext, ProgressListener]]:
-        with self.watched() as watching:
-            yield self._context(watching), watching
 
     def _executor(self) -> ExecutorMaker:
         if self.fleet is None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +128,7 @@ def guest(
         tested = _guest_pool.new(machine, guest_kernel, fresh=options.fresh)
         _begin(request.node, tested)
     yield tested
-    _keep(request.node, tested, workshop.say)
+    _guest_pool.keep(request.node, tested)
     _guest_pool.retire(tested)
 
 
@@ -147,7 +147,7 @@ def shared_guest(
         tested = _guest_pool.shared(machine, guest_kernel, module, fresh=options.fresh)
         _begin(request.node, tested)
     yield tested
-    _keep(request.node, tested, workshop.say)
+    _guest_pool.keep(request.node, tested)
     # A failed test may leave its guest in any state.
     if attempt(request.node).has_failed:
         _guest_pool.retire(tested)
@@ -174,7 +174,7 @@ def guest_factory(
     ) as factory:
         yield factory
         for tested in factory.guests:
-            _keep(item, tested, workshop.say)
+            _guest_pool.keep(item, tested)
 
 
 @pytest.fixture
@@ -226,17 +226,6 @@ def instruction_budget(
     if not kept.has_failed:
         with sentences(request.config):
             budget.write()
-
-
-def _keep(item: pytest.Item, tested: TestedGuest, say: Callable[[str], None]) -> None:
-    from orchestrator.pytest_plugin.guest_pool import keep, keep_core, keep_state
-
-    for attachment in attempt(item).debuggers:
-        attachment.close()
-    keep(item, tested)
-    keep_core(item, tested, say)
-    if attempt(item).has_failed and item.config.getoption("qemu_keep"):
-        keep_state(item, tested, say)
 
 
 def _begin(item: pytest.Item, tested: TestedGuest) -> None:

@@ -36,6 +36,9 @@ _SHARED_MAX = 4
 _ANSWER_LIMIT = 5.0
 """Host seconds for a shared guest to run ``true``, which takes some milliseconds."""
 
+_REPRODUCE = "reproduce"
+_STATE = ".guest"
+
 
 class GuestPool:
     """Starts guests from the calling thread. Their logs go into ``directory``, and vmcores with ``keeps_cores``.
@@ -81,6 +84,34 @@ class GuestPool:
         # A guest that cannot be paused is replaced when the next test needs it.
         with contextlib.suppress(GuestError):
             guest.pause()
+
+    def keep(self, item: pytest.Item, guest: TestedGuest) -> None:
+        """Write what a test's guest leaves into the test's folder, beside ``lab.log``, and let its debuggers go.
+
+        The console's output during the test and QEMU's arguments; of a failed test's guest a vmcore, and with
+        ``--qemu-keep`` its state, after which it has ended. The test's properties name the files, ``qemu_console``,
+        ``qemu_arguments``, ``qemu_log``, ``qemu_core`` and ``qemu_state``, and the command that reproduces the test,
+        ``qemu_reproduce``.
+        """
+        kept = attempt(item)
+        for attachment in kept.debuggers:
+            attachment.close()
+        if kept.log is not None:
+            folder, name = kept.log.parent, guest.console.path.stem
+            console, arguments = folder / f"{name}.console", folder / f"{name}.arguments"
+            console.write_text("".join(f"{line}\n" for line in guest.printed()), encoding="utf-8")
+            arguments.write_text(shlex.join(guest.command_line) + "\n", encoding="utf-8")
+            kept.properties += [("qemu_console", str(console)), ("qemu_arguments", str(arguments))]
+            if not (folder / _REPRODUCE).exists():
+                command = reproducing_command(item)
+                (folder / _REPRODUCE).write_text(command + "\n", encoding="utf-8")
+                kept.properties += [("qemu_log", str(kept.log)), ("qemu_reproduce", command)]
+        if guest.core_file is not None:
+            if kept.has_failed and kept.log is not None:
+                _keep_core(item, guest, kept.log.with_name(guest.core_file.name), self._workshop.say)
+            guest.core_file.unlink(missing_ok=True)
+        if kept.log is not None and kept.has_failed and item.config.getoption("qemu_keep"):
+            _keep_state(item, guest, kept.log.with_name(f"{guest.console.path.stem}{_STATE}"), self._workshop.say)
 
     def retire(self, guest: TestedGuest) -> None:
         guest.kill()
@@ -204,65 +235,25 @@ class GuestFactory:
         self._hub.close()
 
 
-_REPRODUCE = "reproduce"
-_STATE = ".guest"
+def _keep_core(item: pytest.Item, guest: TestedGuest, file: Path, say: Callable[[str], None]) -> None:
+    """Leave a vmcore in the file; of a guest that has ended it is the one that was written then."""
+    guest.keep_core()
+    if guest.core_file is not None and guest.core_file.exists():
+        shutil.move(guest.core_file, file)
+        attempt(item).properties.append(("qemu_core", str(file)))
+        say(f"{item.nodeid}: drgn -c {shlex.quote(str(file))}")
 
 
-def keep(item: pytest.Item, guest: TestedGuest) -> None:
-    """Write the console's output during the test and QEMU's arguments beside the test's ``lab.log``.
-
-    The test's properties name the files, ``qemu_console``, ``qemu_arguments`` and ``qemu_log``, and the command that
-    reproduces the test, ``qemu_reproduce``.
-    """
-    kept = attempt(item)
-    if kept.log is None:
-        return
-    folder, name = kept.log.parent, guest.console.path.stem
-    console, arguments = folder / f"{name}.console", folder / f"{name}.arguments"
-    console.write_text("".join(f"{line}\n" for line in guest.printed()), encoding="utf-8")
-    arguments.write_text(shlex.join(guest.command_line) + "\n", encoding="utf-8")
-    kept.properties += [("qemu_console", str(console)), ("qemu_arguments", str(arguments))]
-    if not (folder / _REPRODUCE).exists():
-        command = reproducing_command(item)
-        (folder / _REPRODUCE).write_text(command + "\n", encoding="utf-8")
-        kept.properties += [("qemu_log", str(kept.log)), ("qemu_reproduce", command)]
-
-
-def keep_core(item: pytest.Item, guest: TestedGuest, say: Callable[[str], None]) -> None:
-    """Leave the vmcore of a failed test's guest in the test's folder; ``qemu_core`` names the file.
-
-    Of a guest that has ended it is the one that was written then. A passed test leaves none.
-    """
-    kept, core = attempt(item), guest.core_file
-    if core is None:
-        return
-    if kept.has_failed and kept.log is not None:
-        guest.keep_core()
-        if core.exists():
-            file = kept.log.parent / core.name
-            shutil.move(core, file)
-            kept.properties.append(("qemu_core", str(file)))
-            say(f"{item.nodeid}: drgn -c {shlex.quote(str(file))}")
-    core.unlink(missing_ok=True)
-
-
-def keep_state(item: pytest.Item, guest: TestedGuest, say: Callable[[str], None]) -> None:
-    """Save the state of a failed test's guest in the test's folder, and end the guest; ``qemu_state`` names the file.
-
-    If that fails, a warning says why, and the test's result stays the same.
-    """
+def _keep_state(item: pytest.Item, guest: TestedGuest, file: Path, say: Callable[[str], None]) -> None:
+    """Save the guest's state, and end the guest. If that fails, a warning says why; the test's result stays."""
     from orchestrator.artifacts.saved_guests import keep_guest
 
-    kept = attempt(item)
-    if kept.log is None:
-        return
-    file = kept.log.parent / f"{guest.console.path.stem}{_STATE}"
     try:
         keep_guest(guest, file)
     except LabError as error:
         say(f"warning: {item.nodeid}: {guest.console.path.stem}: {error}")
         return
-    kept.properties.append(("qemu_state", str(file)))
+    attempt(item).properties.append(("qemu_state", str(file)))
     say(f"{item.nodeid}: {PROGRAM} shell --saved {shlex.quote(str(file))}")
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import textwrap
 from collections import Counter
@@ -193,6 +194,14 @@ def print_sheets(
                 line.plain = line.plain.translate(IN_ASCII).encode("ascii", "replace").decode("ascii")
             # The terminal wraps long lines; cutting them would lose figures.
             console.print(line, soft_wrap=True)
+
+
+def ascii_text(sheets: Sequence[Sheet], width: int) -> str:
+    """Sheets as plain text in ASCII, as a mail has them."""
+    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
+    print_sheets(sheets, Console(file=file, width=width, force_terminal=False, color_system=None))
+    file.seek(0)
+    return "\n".join(line.rstrip() for line in file.read().splitlines())
 
 
 def _sheet(sheet: Sheet, width: int) -> Iterator[Text]:

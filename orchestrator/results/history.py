@@ -20,10 +20,9 @@ from orchestrator.catalog.data import nearest
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import LabError, UsageError
 from orchestrator.plain_text import shown
-from orchestrator.program import PROGRAM
 from orchestrator.results.budgets import ids_named
 from orchestrator.results.contract import PER_CALL, PER_RUN, Clock, Interval, Number, Status, Unit
-from orchestrator.results.store import Store
+from orchestrator.results.store import Store, no_run_yet
 
 _FAMILY = ("table", "cpu", "smp", "benchmark")
 """The fields that cells compared with the same baseline have in common."""
@@ -257,7 +256,7 @@ def metrics_named(store: Store, name: str) -> Sequence[Metric]:
 def _unknown_experiment(store: Store, name: str, experiment: str) -> UsageError:
     experiments = list(dict.fromkeys(entry.experiment for entry in store.runs()))
     if not experiments:
-        return UsageError("there is no run yet", where=str(store.path), hint=f"start one: {PROGRAM} run CONFIG")
+        return no_run_yet(store.path)
     meant = next((one for one in experiments if one.startswith(experiment)), nearest(experiment, experiments))
     if meant is None or ":" in name:
         # Look for a cell alone, such as ``kprobe``, in the newest experiment.

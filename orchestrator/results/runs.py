@@ -25,7 +25,7 @@ from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Name, Record, RunRecord, json_text
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.store import FILE_NAME, LATEST, RunEntry, Store
+from orchestrator.results.store import FILE_NAME, LATEST, RunEntry, Store, no_run_yet
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -221,7 +221,7 @@ def _no_runs_yet(lab: Path) -> UsageError:
         return UsageError(
             "a file; expected the results folder", where=str(lab), hint="set ORCHESTRATOR_LAB to a folder"
         )
-    return UsageError("there is no run yet", where=str(lab), hint=f"start one: {PROGRAM} run CONFIG")
+    return no_run_yet(lab)
 
 
 def _load(path: Path, model: type[_Model]) -> _Model:

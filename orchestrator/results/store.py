@@ -264,6 +264,11 @@ def unknown_baseline(name: str, known: Mapping[str, Baseline]) -> UsageError:
     return UsageError(unknown("baseline", name, known))
 
 
+def no_run_yet(where: Path) -> UsageError:
+    """The error of what needs a run."""
+    return UsageError("there is no run yet", where=str(where), hint=f"start one: {PROGRAM} run CONFIG")
+
+
 FILE_NAME = "lab.sqlite"
 _OWNERS = "lab.owners"
 

@@ -27,7 +27,6 @@ from orchestrator import __version__
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.plain_text import counted
-from orchestrator.program import PROGRAM
 from orchestrator.report.chart import sparkline
 from orchestrator.report.history_sheets import ExplainedStep, histories_csv, interval_figure, left_out
 from orchestrator.report.html.frame import Link, Page, page_folder, render
@@ -39,7 +38,7 @@ from orchestrator.results.faults import storage_faults
 from orchestrator.results.history import Metric, Point, history, metrics
 from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
 from orchestrator.results.runs import Run
-from orchestrator.results.store import Baseline, RunEntry, Store
+from orchestrator.results.store import Baseline, RunEntry, Store, no_run_yet
 
 _POINTS = 24
 _CAUSES = 3
@@ -517,7 +516,7 @@ def build_site(
     a store without a run, HostError if the disk is full or not writable.
     """
     if not store.runs():
-        raise UsageError("there is no run yet", where=str(store.path), hint=f"start one: {PROGRAM} run CONFIG")
+        raise no_run_yet(store.path)
     with opened_site(directory, store.directory) as folder:
         return _Build(store, folder, registry, most_runs).run(progress)
 

@@ -71,7 +71,7 @@ def test_a_night_that_cannot_be_told_is_over(
         raise error
 
     monkeypatch.setattr(nightly, "nightly_run", measured)
-    monkeypatch.setattr(nightly, "_keep_as_good", broken)
+    monkeypatch.setattr("orchestrator.results.store.Store.set_baseline", broken)
     with nightly_lock(lab, "own") as note:
         note.begin()
     ended = CliRunner().invoke(app, ["nightly", str(config)])

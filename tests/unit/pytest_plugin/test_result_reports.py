@@ -187,6 +187,7 @@ TESTS = '''
     from orchestrator.errors import GuestExit
     from orchestrator.ktap.ktap import parse_ktap
     from orchestrator.pytest_plugin import fixtures
+    from orchestrator.pytest_plugin.guest_pool import GuestPool
     from orchestrator.pytest_plugin.session import attempt
 
 
@@ -225,7 +226,7 @@ TESTS = '''
         tested = Guest("first" if is_first("guest-of-" + request.node.name) else "second")
         fixtures._begin(request.node, tested)
         yield tested
-        fixtures._keep(request.node, tested, print)
+        GuestPool(workshop, Path()).keep(request.node, tested)
 
 
     @pytest.fixture(scope="session")
