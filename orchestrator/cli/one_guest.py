@@ -155,15 +155,8 @@ _PASSWORD_MAX = 255
 LOADING_LIMIT = 60.0
 """Default time limit of a module's init function in seconds."""
 
-
-class Channel(StrEnum):
-    """How commands reach the guest."""
-
-    FRAMED = "framed"
-    SSH = "ssh"
-    SERIAL = "serial"
-
-
+Channel = StrEnum("Channel", "FRAMED SSH SERIAL")
+"""How commands reach the guest."""
 Accel = StrEnum("Accel", "AUTO KVM TCG INSTRUCTIONS")
 USUAL_MIB = 256
 """A guest's default memory."""

@@ -35,7 +35,6 @@ from orchestrator.profile.lines import (
 )
 from orchestrator.program import PROGRAM
 from orchestrator.report import profile_sheets
-from orchestrator.report.flame_graph import flame_graph as flame_graph_svg
 from orchestrator.report.profile_formats import (
     callgrind_text,
     firefox_text,
@@ -44,6 +43,7 @@ from orchestrator.report.profile_formats import (
     pprof_bytes,
     speedscope_text,
 )
+from orchestrator.report.profile_formats import flame_graph as flame_graph_svg
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import EXPERIMENT_FILE, find_run

@@ -18,20 +18,20 @@ import pytest
 
 from orchestrator.pytest_plugin.fixtures import *  # noqa: F403 - pytest finds fixtures in the plugin's own names
 from orchestrator.pytest_plugin.session import (
+    ATTEMPT,
     CHOICE,
     COVERAGE,
     OPTIONS,
     SETTINGS,
     SKIPPED,
     WRONG,
+    Attempt,
     attempt,
-    begin_attempt,
     chosen_by,
     failure_sections,
     hide_our_frames,
     needs_guests,
     parametrize_guests,
-    runs_guests,
     sentences,
     settings_of,
 )
@@ -108,7 +108,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip QEMU tests without ``--qemu``; with it, refuse to start if any mark is wrong."""
     qemu = [item for item in items if needs_guests(item)]
-    if not runs_guests(config):
+    if not (config.getoption("--qemu") or config.getoption("qemu_list")):
         for item in qemu:
             item.add_marker(pytest.mark.skip(reason=SKIPPED))
         return
@@ -158,7 +158,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Begin an attempt at a test. In a pytest-xdist worker a test with a wrong mark fails."""
-    begin_attempt(item)
+    item.stash[ATTEMPT] = Attempt()
     if WRONG in item.stash:
         pytest.fail(item.stash[WRONG], pytrace=False)
 

@@ -48,22 +48,12 @@ class Attempt:
     properties: list[tuple[str, str]] = field(default_factory=list)
 
 
-_ATTEMPT = pytest.StashKey[Attempt]()
-
-
-def begin_attempt(item: pytest.Item) -> None:
-    """Discard the state of an earlier attempt at the test."""
-    item.stash[_ATTEMPT] = Attempt()
+ATTEMPT = pytest.StashKey[Attempt]()
 
 
 def attempt(item: pytest.Item) -> Attempt:
     """The state of the running test."""
-    return item.stash.setdefault(_ATTEMPT, Attempt())
-
-
-def runs_guests(config: pytest.Config) -> bool:
-    """Whether QEMU tests are run or listed."""
-    return bool(config.getoption("--qemu") or config.getoption("qemu_list"))
+    return item.stash.setdefault(ATTEMPT, Attempt())
 
 
 def needs_guests(item: pytest.Item) -> bool:

@@ -19,10 +19,10 @@ from orchestrator.errors import LabError
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.claims import Assessment, all_claims, assess
-from orchestrator.report.flame_graph import flame_graph
 from orchestrator.report.html.frame import Attachment, Link, Page, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
 from orchestrator.report.kind import ReportRegistry, published_overhead, run_tables
+from orchestrator.report.profile_formats import flame_graph
 from orchestrator.report.profile_sheets import profile_sheet
 from orchestrator.report.sheet import NOTHING, Sheet, figure, listed
 from orchestrator.report.text import summary

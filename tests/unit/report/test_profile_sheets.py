@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from orchestrator.errors import UsageError
-from orchestrator.report.flame_graph import flame_graph
-from orchestrator.report.profile_formats import callgrind_text, folded_text
+from orchestrator.report.profile_formats import callgrind_text, flame_graph, folded_text
 from orchestrator.report.profile_sheets import cache_sheets, difference_sheet, profile_sheet
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets, render_sheets

@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator debug``: gdb at a place of a stored cell's timed calls."""
+"""``orchestrator debug`` and ``timeline``: a stored cell measured again, with gdb in a timed call or a call's order."""
 
 from __future__ import annotations
 
 import math
 import re
 import shlex
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.calls.call_programs import calls_before_timed
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
 from orchestrator.cli.measuring import outcome
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
-from orchestrator.lab.stored import find_cell
+from orchestrator.lab.stored import RunCell, find_cell
 from orchestrator.program import PROGRAM
-from orchestrator.results.contract import CellRecord
-from orchestrator.run.again import Again
+from orchestrator.report import timeline as report
+from orchestrator.results.contract import PER_CALL, CellRecord
+from orchestrator.results.faults import storage_faults
+from orchestrator.results.stored_profile import FOLDER, file_name
+from orchestrator.results.timeline import Timeline, file_beside
+from orchestrator.run.again import BOOT, Again
 from orchestrator.run.debugging import Debugging, Place, PlaceStop, check_gdb
 
 _ENTRY = re.compile(r"([\w.$]+)(?::([1-9]\d{0,8}))?", re.ASCII)
@@ -51,7 +58,7 @@ def debug(
     options.check_one({"--at": at is not None, "--instruction": instruction is not None})
     check_gdb()
     named = find_cell(cell)
-    stored = _checked(named.cell)
+    stored = _checked_cell(named.cell)
     place = Place(instruction or 1) if at is None else _entry(at)
     most = max(stored.samples)
     if place.symbol is None and place.number > most:
@@ -75,7 +82,7 @@ def debug(
     print(f"{stored.id}: {outcome(record)}, as in run {named.run.record.run}")
 
 
-def _checked(cell: CellRecord) -> CellRecord:
+def _checked_cell(cell: CellRecord) -> CellRecord:
     if cell.clock != "instructions" or cell.value is None:
         why = "has no number" if cell.value is None else f"is on clock {cell.clock}, where no place repeats"
         raise UsageError(f"{cell.id} {why}", hint="name a cell with a number on clock instructions")
@@ -95,3 +102,68 @@ def _say(text: str, cell: str, place: Place) -> None:
         before = place.number - 1
         option = f"--instruction {before}" if place.symbol is None else f"--at {place.symbol}:{before}"
         options.say(f"to go back: {PROGRAM} debug {shlex.quote(cell)} {option}")
+
+
+TimelineForm = StrEnum("TimelineForm", "TEXT TRACE HTML")
+
+
+def timeline(
+    first: Annotated[str, typer.Argument(metavar="RUN:CELL", help="A cell of calls.", autocompletion=options.runs)],
+    second: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN:CELL", help="Another one, to compare with.", autocompletion=options.runs),
+    ] = None,
+    form: Annotated[
+        TimelineForm,
+        typer.Option("--format", help="text; trace: JSON for Perfetto and chrome://tracing; html: a page."),
+    ] = TimelineForm.TEXT,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it to a file; default: stdout.")] = None,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Print one call of a cell, function by function.
+
+    It goes from the call's first to its last instruction, the kernel's entry and exit code included. The cell is
+    measured again, and must have its stored value. Two cells are printed side by side from the first difference on.
+    """
+    options.check_writable(output)
+    cells = [find_cell(name) for name in (first, second) if name is not None]
+    for one in cells:
+        _check(one)
+    with options.printed_steps(verbose=verbose):
+        context = options.open_context(offline=offline)
+        found = [_measured(context, one) for one in cells]
+    text = report.text(found[0]) if len(found) == 1 else report.difference_text(*found)
+    if form is TimelineForm.TRACE:
+        text = report.trace(found)
+    elif form is TimelineForm.HTML:
+        text = report.page(found, text)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    with storage_faults(output):
+        output.write_text(text, encoding="utf-8")
+
+
+def _check(one: RunCell) -> None:
+    """Raise UsageError for a cell that has no call to show, LabError for one without a number."""
+    cell = one.cell
+    if cell.status != "ok":
+        reason = (cell.reason or "").splitlines()[:1]
+        raise LabError(f"cell {cell.id} is {cell.status}, and has no call to show", detail=reason)
+    kind = kinds().of_benchmark(cell.benchmark)
+    if kind is None or "stacks" not in kind.table.PROFILE_PARTS or cell.metric != PER_CALL:
+        raise UsageError(f"a time line is of one call, and cell {cell.id} has the {cell.metric} of {cell.benchmark}")
+    if cell.clock == "wall":
+        what = f"cell {cell.id} was measured by the wall clock, and a time line needs the exact one"
+        raise UsageError(what, hint="set clock: instructions")
+
+
+def _measured(context: BuildContext, one: RunCell) -> Timeline:
+    with ScratchFolder("orchestrator-timeline-") as folder:
+        Again.of(context, kinds(), one.run, one.cell, ("order",)).measure(folder)
+        found = Timeline.stored_in(file_beside(folder / BOOT / FOLDER / file_name(one.cell.id)))
+    if found.instructions != one.cell.value:
+        calls = f"this call takes {found.instructions} instructions, and the cell's value is {one.cell.value:.10g}"
+        options.say(f"{one.cell.id}: {calls}")
+    return found
