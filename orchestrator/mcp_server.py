@@ -209,19 +209,6 @@ def _list(what: Word | None = None, limit: Limit = 100) -> str:
         limit = len(rows) // 2
 
 
-def _compared(runs: Sequence[str], only: Sequence[str], limit: int) -> str:
-    found = load_comparison(runs, only, stored_run)
-    note = f"\nA run is compared with itself: {found.after.record.run}.\n" if found.is_with_itself else ""
-    return render_comparison(found, limit) + note
-
-
-def _differences(before: str, after: str, limit: int) -> str:
-    pairs, left_out = stored_pairs(before, after, stored_run)
-    found = [with_code(difference_of(*pair)) for pair in pairs]
-    note = f"\nNot compared, without a profile in both runs: {', '.join(shown_ids(left_out))}.\n" if left_out else ""
-    return render_sheets("Differences", [difference_sheet(one, limit) for one in found]) + note
-
-
 def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServer:
     """The server. Without ``allows_runs`` it starts no guest, builds nothing and fetches nothing."""
     server = MCPServer("probe-lab", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
@@ -240,13 +227,19 @@ def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServ
     @_answered
     def compare(after: _RunName = LATEST, before: _RunName | None = None, only: Words = [], limit: Limit = 20) -> str:  # noqa: B006
         """Compare two stored runs or cells, the largest change first; without BEFORE with the run before it."""
-        return _compared([one for one in (before, after) if one is not None], only, limit)
+        found = load_comparison([one for one in (before, after) if one is not None], only, stored_run)
+        note = f"\nA run is compared with itself: {found.after.record.run}.\n" if found.is_with_itself else ""
+        return render_comparison(found, limit) + note
 
     @reads()
     @_answered
     def diff(before: _RunName, after: _RunName, limit: Limit = 20) -> str:
         """Print by symbol what profiled cells of one stored run execute more than those of another."""
-        return _differences(before, after, limit)
+        pairs, left_out = stored_pairs(before, after, stored_run)
+        sheets = [difference_sheet(with_code(difference_of(*pair)), limit) for pair in pairs]
+        without = ", ".join(shown_ids(left_out))
+        note = f"\nNot compared, without a profile in both runs: {without}.\n" if left_out else ""
+        return render_sheets("Differences", sheets) + note
 
     @(measures if allows_runs else reads)()
     async def disasm(kernel: Word, function: Word) -> str:

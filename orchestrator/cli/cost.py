@@ -40,7 +40,6 @@ from orchestrator.cost.request import (
     experiment_text,
 )
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.source import read_budgets
 from orchestrator.files import ScratchFolder
 from orchestrator.lab.costs import cost_kernels, cost_lines, cost_name, judged
@@ -120,7 +119,8 @@ def cost(
     of_tree = in_the_tree.tree_kernel(tree, on, "--kernels")
     kernels = cost_kernels([of_tree or DEFAULT_KERNEL] if on is None else on.split(","), cpu)
     own = {} if budget is None else read_budgets(budget).plain()
-    other = against if against is not None and _is_subject(against) else None
+    file = None if against is None else user_path(against)
+    other = against if file is not None and (file.is_file() or is_module_folder(file)) else None
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         lines, missed = cost_lines(context, [*names, *([other] if other else [])], kernels, cpu, given)
@@ -143,7 +143,11 @@ def cost(
     with ScratchFolder("orchestrator-cost-") as folder:
         file = folder / "cost.yaml"
         file.write_text(text)
-        experiment = _loaded(file, measurer)
+        try:
+            experiment = measurer.load(file)
+        except ConfigError as error:
+            where = error.where.replace(str(file), "the experiment of --print")
+            raise ConfigError(error.what, where=where, detail=error.detail, hint=error.hint) from None
         reference = None
         if against is not None and other is None:
             reference = _reference(against, file, names, measurer)
@@ -156,18 +160,6 @@ def cost(
     _print(form, experiment.name, found, missed, reference or after, after)
     is_measured = all_ok(after.record) and any(one.hit is not None for one in found) and not missed
     raise typer.Exit(0 if is_measured and not any(one.beyond for one in found) else 1)
-
-
-def _is_subject(text: str) -> bool:
-    return user_path(text).is_file() or is_module_folder(user_path(text))
-
-
-def _loaded(file: Path, measurer: Measurer) -> Experiment:
-    try:
-        return measurer.load(file)
-    except ConfigError as error:
-        where = error.where.replace(str(file), "the experiment of --print")
-        raise ConfigError(error.what, where=where, detail=error.detail, hint=error.hint) from None
 
 
 def _reference(against: str, file: Path, names: Sequence[str], measurer: Measurer) -> Run:

@@ -117,17 +117,18 @@ class Cost:
             "nanoseconds": self.nanoseconds,
             "nanoseconds_from": low,
             "nanoseconds_to": high,
-            **{key: parameter.of(self.cell) for key, parameter in _OF_PROGRAMS.items()},
+            **{key: parameter.of(self.cell) for key, (_, parameter) in _OF_PROGRAMS.items()},
             "beyond": list(self.beyond),
         }
 
 
-_OF_PROGRAMS: Mapping[str, CountParameter] = {
-    "verified": BPF_VERIFIED,
-    "program_instructions": BPF_INSTRUCTIONS,
-    "machine_code_bytes": BPF_MACHINE_CODE,
-    "stack_bytes": BPF_STACK,
+_OF_PROGRAMS: Mapping[str, tuple[str, CountParameter]] = {
+    "verified": ("total_insns", BPF_VERIFIED),
+    "program_instructions": ("prog_size", BPF_INSTRUCTIONS),
+    "machine_code_bytes": ("prog_size_jited", BPF_MACHINE_CODE),
+    "stack_bytes": ("stack_depth", BPF_STACK),
 }
+"""Figures of BPF programs, with the names of veristat's columns."""
 
 
 def costs(lines: Sequence[Line], record: RunRecord, changes: Comparison) -> Sequence[Cost]:
@@ -234,14 +235,6 @@ def cost_csv(found: Sequence[Cost]) -> str:
     return csv_text(list(rows[0]), rows)
 
 
-_VERISTAT: Mapping[str, CountParameter] = {
-    "total_insns": BPF_VERIFIED,
-    "prog_size": BPF_INSTRUCTIONS,
-    "prog_size_jited": BPF_MACHINE_CODE,
-    "stack_depth": BPF_STACK,
-}
-
-
 def veristat_csv(found: Sequence[Cost]) -> str:
     """The columns that veristat of the kernel's BPF selftests reads (``veristat -C``), of BPF programs alone.
 
@@ -254,12 +247,12 @@ def veristat_csv(found: Sequence[Cost]) -> str:
             "file_name": Path(one.subject.source).name + (f"@{one.cell.kernel}" if several else ""),
             "prog_name": one.subject.name or one.subject.probe,
             "verdict": "failure" if BPF_VERIFIED.of(one.cell) is None else "success",
-            **{name: parameter.of(one.cell) or 0 for name, parameter in _VERISTAT.items()},
+            **{name: parameter.of(one.cell) or 0 for name, parameter in _OF_PROGRAMS.values()},
         }
         for one in found
         if one.subject.name or BPF_VERIFIED.of(one.cell) is not None
     ]
-    return csv_text(["file_name", "prog_name", "verdict", *_VERISTAT], rows).replace("\r\n", "\n")
+    return csv_text(["file_name", "prog_name", "verdict", *dict(_OF_PROGRAMS.values())], rows).replace("\r\n", "\n")
 
 
 def cost_comment(name: str, found: Sequence[Cost], missed: Sequence[str], before: Run, after: Run) -> str:

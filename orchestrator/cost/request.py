@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,6 @@ class CallFinder:
     kernel: Kernel
     cpu: str
     given: Calls
-    _reached: list[ReachedFunctions] = field(default_factory=list)
 
     def line(self, subject: Subject) -> Line:
         """Raises UsageError for a subject that no known call reaches, and that the user names none for."""
@@ -127,7 +126,10 @@ class CallFinder:
         if self.given.call is not None:
             return self._by_call(subject, place, self.given.call)
         if place.function is not None and ":" not in place.function:
-            return self._by_function(subject, place.function)
+            entered = known_call(place.function) or self._reached.call(place.function)
+            if entered is None:
+                raise self._unreached(place.function, "no known call enters it")
+            return self._line(subject, entered.function, entered.benchmark)
         if place.system_call is None:
             hint = f"name a call: --call read, or --workload FILE.c; all: {PROGRAM} list calls"
             raise UsageError("which call it is reached by is not known", where=subject.title, hint=hint)
@@ -157,7 +159,7 @@ class CallFinder:
         if place.function is not None and ":" not in place.function:
             entered = known_call(place.function)
             if entered is None or entered.name != made.name:
-                its = self._reached_functions().calls.get(made.name, {})
+                its = self._reached.calls.get(made.name, {})
                 entered = ReachedFunctions(calls={made.name: its}).call(place.function)
             if entered is None:
                 raise self._unreached(place.function, f"the call {made.name} does not enter it")
@@ -166,30 +168,23 @@ class CallFinder:
         found = FoundCall(made, event, 1 if place.function else made.events.count(event))
         return self._line(subject, place.function or self._wrapper(event), found.benchmark)
 
-    def _by_function(self, subject: Subject, function: str) -> Line:
-        found = known_call(function) or self._reached_functions().call(function)
-        if found is None:
-            raise self._unreached(function, "no known call enters it")
-        return self._line(subject, found.function, found.benchmark)
-
     def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object]) -> Line:
         amounts = {key: one for key, one in _CALLS.items() if key not in benchmark}
         return Line(subject, self.given.point or point, {**benchmark, **amounts}, (self.kernel.spec.argument,))
 
     def _unreached(self, function: str, why: str) -> UsageError:
-        alike = self._reached_functions().nearest(function)
+        alike = self._reached.nearest(function)
         named = f"known calls enter {', '.join(alike)}; or " if alike else ""
         return UsageError(why, where=function, hint=f"{named}name calls of yours: --workload FILE.c")
 
     def _wrapper(self, system_call: str) -> str:
         return CALL_PREFIX[self.kernel.spec.arch] + system_call
 
-    def _reached_functions(self) -> ReachedFunctions:
-        if not self._reached:
-            names = {"cpu": self.cpu, "memory": _MEMORY}
-            machine = Machine.model_validate(names, context=ValidationContext(qemu_cpu_names))
-            self._reached.append(reached_functions(self.context, self.kernel, machine))
-        return self._reached[0]
+    @cached_property
+    def _reached(self) -> ReachedFunctions:
+        names = {"cpu": self.cpu, "memory": _MEMORY}
+        machine = Machine.model_validate(names, context=ValidationContext(qemu_cpu_names))
+        return reached_functions(self.context, self.kernel, machine)
 
 
 def check_names(lines: Iterable[Line]) -> None:

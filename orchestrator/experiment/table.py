@@ -188,14 +188,11 @@ class Table(Strict):
 
     def with_variants(self) -> Self:
         """The table with a kernel for each combination of its kernels, options and parameters."""
-        kernels = [kernel_variants.joined(*one) for one in product(self.kernels, self._variants())]
-        return self.model_copy(update={"kernels": tuple(kernels), **_AXES})
-
-    def _variants(self) -> Iterator[Sequence[str]]:
-        """The words of each combination of options and parameters."""
-        for options, parameters in product(self.options, self.parameters):
+        kernels = []
+        for kernel, options, parameters in product(self.kernels, self.options, self.parameters):
             own = [] if parameters == fields.DEFAULT else parameters.split()
-            yield [*_words(options), *own]
+            kernels.append(kernel_variants.joined(kernel, [*_words(options), *own]))
+        return self.model_copy(update={"kernels": tuple(kernels), **_AXES})
 
     def _conflicts_of_variants(self) -> Iterator[Problem]:
         for key, none in _AXES.items():
