@@ -21,11 +21,9 @@ from orchestrator.cli import in_the_tree, options
 from orchestrator.cli.commits import CommitRuns
 from orchestrator.cli.measuring import Measurer
 from orchestrator.cost.costs import (
-    Cost,
     cost_comment,
     cost_csv,
     cost_json,
-    cost_sheet,
     costs,
     explained,
     veristat_csv,
@@ -36,13 +34,11 @@ from orchestrator.cost.request import (
     Calls,
     Line,
     allowed,
-    check_names,
-    experiment_text,
 )
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.source import read_budgets
 from orchestrator.files import ScratchFolder
-from orchestrator.lab.costs import cost_kernels, cost_lines, cost_name, judged
+from orchestrator.lab.costs import Costs, cost_experiment, cost_kernels, cost_lines, judged
 from orchestrator.lab.stored import compared_runs
 from orchestrator.paths import cache_dir, lab_dir, user_path
 from orchestrator.plain_text import counted
@@ -119,8 +115,8 @@ def cost(
     of_tree = in_the_tree.tree_kernel(tree, on, "--kernels")
     kernels = cost_kernels([of_tree or DEFAULT_KERNEL] if on is None else on.split(","), cpu)
     own = {} if budget is None else read_budgets(budget).plain()
-    file = None if against is None else user_path(against)
-    other = against if file is not None and (file.is_file() or is_module_folder(file)) else None
+    place = None if against is None else user_path(against)
+    other = against if place is not None and (place.is_file() or is_module_folder(place)) else None
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         lines, missed = cost_lines(context, [*names, *([other] if other else [])], kernels, cpu, given)
@@ -134,8 +130,7 @@ def cost(
             raise UsageError(f"{other} would be compared with itself", where="--against", hint="name another file")
     growth = _GROWTH if against is not None and budget is None else {}
     budgets = {**growth, **own} if at_most is None else allowed([*lines, *before], at_most)
-    check_names([*before, *lines])
-    text = experiment_text(cost_name(names), [*before, *lines], kernels, cpu, budgets)
+    text = cost_experiment(names, [*before, *lines], kernels, cpu, budgets)
     partners = [_partner(line, lines, before) for line in lines]
     if print_only:
         typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
@@ -157,7 +152,7 @@ def cost(
     if refused:
         raise UsageError(f"{counted(len(refused), 'cost')} cannot be compared", where="--against", detail=refused)
     found = costs(lines, after.record, changes)
-    _print(form, experiment.name, found, missed, reference or after, after)
+    _print(form, Costs(found, missed, after), reference or after)
     is_measured = all_ok(after.record) and any(one.hit is not None for one in found) and not missed
     raise typer.Exit(0 if is_measured and not any(one.beyond for one in found) else 1)
 
@@ -200,11 +195,8 @@ def _partner(line: Line, lines: Sequence[Line], before: Sequence[Line]) -> Line 
     return found
 
 
-def _print(
-    form: CostForm, name: str, found: Sequence[Cost], missed: Sequence[UsageError], before: Run, after: Run
-) -> None:
-    sentences = [f"Not measured: {error.where}: {error.what}." for error in missed]
-    sheets = [cost_sheet(name, found, sentences)]
+def _print(form: CostForm, measured: Costs, before: Run) -> None:
+    found, after, name = measured.found, measured.run, measured.run.record.experiment
     match form:
         case CostForm.JSON:
             typer.echo(cost_json(after.record, found), nl=False)
@@ -213,8 +205,9 @@ def _print(
         case CostForm.VERISTAT:
             typer.echo(veristat_csv(found), nl=False)
         case CostForm.GITHUB:
-            typer.echo(cost_comment(name, found, sentences, before, after), nl=False)
+            typer.echo(cost_comment(name, found, measured.missing, before, after), nl=False)
         case _:
+            sheets = [measured.sheet()]
             for one, symbols in explained(found, before, after):
                 title = f"{one.subject.title} on {one.cell.kernel}, by symbol"
                 sheets.append(replace(difference_sheet(symbols, _SYMBOLS), title=title))

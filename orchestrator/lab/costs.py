@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,10 +45,13 @@ class Costs:
     missed: Sequence[UsageError]
     run: Run
 
+    @property
+    def missing(self) -> Sequence[str]:
+        return [f"Not measured: {error.where}: {error.what}." for error in self.missed]
+
     def sheet(self) -> Sheet:
         """The table of ``orchestrator cost``."""
-        sentences = [f"Not measured: {error.where}: {error.what}." for error in self.missed]
-        return cost_sheet(self.run.record.experiment, self.found, sentences)
+        return cost_sheet(self.run.record.experiment, self.found, self.missing)
 
 
 def measured_costs(
@@ -64,9 +67,8 @@ def measured_costs(
     """
     on = cost_kernels(kernels, DEFAULT_CPU)
     lines, missed = cost_lines(lab.context(), names, on, DEFAULT_CPU, calls or Calls())
-    check_names(lines)
     budgets = {} if at_most is None else allowed(lines, at_most)
-    text = experiment_text(cost_name(names), lines, on, DEFAULT_CPU, budgets)
+    text = cost_experiment(names, lines, on, DEFAULT_CPU, budgets)
     run = lab.run(lab.build(yaml.safe_load(text)))
     return Costs(costs(lines, run.record, judged(lines, [None] * len(lines), run)), missed, run)
 
@@ -103,11 +105,14 @@ def cost_lines(
     return on_all(lines), missed
 
 
-def cost_name(names: Sequence[str]) -> str:
-    """The name of the experiment that measures these subjects."""
+def cost_experiment(
+    names: Sequence[str], lines: Sequence[Line], kernels: Sequence[str], cpu: str, budgets: Mapping[str, object]
+) -> str:
+    """The experiment that measures the lines of these subjects, as YAML. Raises UsageError as ``check_names`` does."""
+    check_names(lines)
     first = names[0] if is_one_liner(names[0]) else split_path(names[0])[0]
     first = re.sub(r"[^A-Za-z0-9]+", "-", Path(first).name.split(".")[0]).strip("-")
-    return f"cost-{first[:40] or 'hit'}"
+    return experiment_text(f"cost-{first[:40] or 'hit'}", lines, kernels, cpu, budgets)
 
 
 def judged(lines: Sequence[Line], partners: Sequence[Line | None], after: Run) -> Comparison:
