@@ -63,8 +63,7 @@ def debug(
     most = max(stored.samples)
     if place.symbol is None and place.number > most:
         raise UsageError(f"a call of {stored.id} has {most:g} instructions, not {place.number}")
-    with options.printed_steps(verbose=verbose), ScratchFolder("orchestrator-debug-") as folder:
-        context = options.open_context(offline=offline)
+    with options.building(offline=offline, verbose=verbose) as context, ScratchFolder("orchestrator-debug-") as folder:
         again = Again.of(context, kinds(), named.run, stored)
         debugging = Debugging(context, again.artifacts.kernel, again.modules, lambda text: _say(text, cell, place))
         usual = int(most) if most == min(stored.samples) else None
@@ -130,8 +129,7 @@ def timeline(
     cells = [find_cell(name) for name in (first, second) if name is not None]
     for one in cells:
         _check(one)
-    with options.printed_steps(verbose=verbose):
-        context = options.open_context(offline=offline)
+    with options.building(offline=offline, verbose=verbose) as context:
         found = [_measured(context, one) for one in cells]
     text = report.text(found[0]) if len(found) == 1 else report.difference_text(*found)
     if form is TimelineForm.TRACE:

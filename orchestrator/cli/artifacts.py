@@ -159,8 +159,7 @@ def build_kernel(
 ) -> None:
     """Build kernels from source (or fetch Debian's), and print the paths of their images."""
     specs = [kernel_spec(name) for name in names]
-    with options.printed_steps(verbose=verbose):
-        context = options.open_context(offline=offline)
+    with options.building(offline=offline, verbose=verbose) as context:
         for spec in specs:
             built = ready_kernel(context, spec)
             if built.implied:
@@ -210,8 +209,7 @@ def build_image(
 ) -> None:
     """Build images, and print the paths of their read-only bases; guests write to overlays."""
     recipes = [image(name) for name in names]
-    with options.printed_steps(verbose=verbose):
-        context = options.open_context(offline=offline)
+    with options.building(offline=offline, verbose=verbose) as context:
         for recipe in recipes:
             typer.echo(ready_image(context, recipe).base)
 
@@ -298,8 +296,7 @@ def build_module(
     if _is_folder(path) and (symbol, offset) != (None, None):
         raise UsageError("a folder's make takes no --symbol and no --offset", where=template)
     spec = kernel_spec(kernel)
-    with options.printed_steps(verbose=verbose):
-        context = options.open_context(offline=offline)
+    with options.building(offline=offline, verbose=verbose) as context:
         built = ready_kernel(context, spec)
         modules: Sequence[Module | BuildError]
         if _is_folder(path):

@@ -117,8 +117,7 @@ def cost(
     own = {} if budget is None else read_budgets(budget).plain()
     place = None if against is None else user_path(against)
     other = against if place is not None and (place.is_file() or is_module_folder(place)) else None
-    with options.printed_steps(verbose=verbose):
-        context = options.open_context(offline=offline)
+    with options.building(offline=offline, verbose=verbose) as context:
         lines, missed = cost_lines(context, [*names, *([other] if other else [])], kernels, cpu, given)
         before: list[Line] = []
     for one in missed:

@@ -53,8 +53,7 @@ def shell(
         with options.printed_steps(verbose=verbose), log_folder(choice.console) as directory:
             _reopen(saved, directory, choice.expected)
         raise typer.Exit(0)
-    with options.printed_steps(verbose=verbose):
-        context = options.open_context(offline=offline)
+    with options.building(offline=offline, verbose=verbose) as context:
         machine = choice.machine(context)
         print(f"starting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
         with log_folder(choice.console) as directory:
@@ -231,8 +230,7 @@ def execute(
     def watch(guest: Guest) -> None:
         guest.core_file = choice.core
 
-    with options.printed_steps(verbose=verbose):
-        context = options.open_context(offline=offline)
+    with options.building(offline=offline, verbose=verbose) as context:
         machine = choice.machine(context)
         with (
             log_folder(choice.console) as directory,

@@ -132,8 +132,7 @@ def build(
     if is_new or has_types(config.read_text(errors="replace")):
         # Without pahole the configuration silently loses the option.
         check_installed("type-packages.txt", "building a kernel with type information (BTF)")
-    with options.printed_steps(verbose=verbose):
-        context = options.open_context(offline=offline)
+    with options.building(offline=offline, verbose=verbose) as context:
         if is_new:
             TreeBuild(config, make or ()).configure(folder, options.say)
         TreeBuild(config, make or ()).check()

@@ -9,7 +9,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
@@ -155,6 +155,13 @@ def open_context(*, offline: bool) -> BuildContext:
 def printed_steps(*, verbose: bool) -> contextlib.AbstractContextManager[None]:
     """Print the steps of the context on stderr if ``verbose``."""
     return step_echo(say) if verbose else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def building(*, offline: bool, verbose: bool) -> Iterator[BuildContext]:
+    """The build context of a command, whose steps are printed on stderr if ``verbose``."""
+    with printed_steps(verbose=verbose):
+        yield open_context(offline=offline)
 
 
 def say(text: str) -> None:
