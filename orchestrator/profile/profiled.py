@@ -21,8 +21,7 @@ from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, MODULES, MODULES
 from orchestrator.profile import counts, timeline
 from orchestrator.profile.places import SLOT, Places, UnlistedModule, listed_code, made_at, places_of
 from orchestrator.results.contract import ExecutedClasses, ProfileEvidence, valid_result
-from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
-from orchestrator.results.timeline import Timeline
+from orchestrator.results.stored_profile import CellProfile, Timeline, Unit, write_profile
 
 _MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
 """In an unattended guest: where steps.sh records the module while it is loaded."""

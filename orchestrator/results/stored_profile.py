@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Stored profiles of cells: instructions by symbol, cache misses, trees of calls, and differences.
+"""Stored profiles of cells: instructions by symbol, cache misses, trees of calls, differences, and time lines.
 
 Each cell has one file, JSON compressed with gzip, in the run's folder ``profiles``. Its record has the file's digest
 and the figures that prove the profile.
@@ -24,6 +24,7 @@ from pydantic import Field, StringConstraints, ValidationError, model_validator
 from orchestrator.arch import Arch
 from orchestrator.catalog.cpus import CacheName
 from orchestrator.errors import LabError, UsageError
+from orchestrator.files import write_whole
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellId, CellRecord, Count, Instructions, Phrase, Record
 from orchestrator.results.faults import storage_faults
@@ -549,3 +550,53 @@ def _by_title(profile: CellProfile) -> Mapping[str, Sequence[SymbolProfile]]:
 
 def _per_call(symbols: Sequence[SymbolProfile], calls: int) -> Fraction | None:
     return Fraction(sum(one.executed for one in symbols), calls) if symbols else None
+
+
+# The time line of one call: the functions that it is in, one after the other; an instruction is a nanosecond.
+
+Mark = Annotated[str, StringConstraints(pattern=r"^[a-z0-9 ]*$", max_length=20)]
+
+
+class Span(NamedTuple):
+    """A stay in a function, from the instruction ``start`` of the call on; ``depth`` functions are around it.
+
+    ``own`` are its instructions outside of those that it calls. ``entered`` and ``left`` are the instructions that led
+    in and out, where these are no call, jump or return: ``int3``, ``sysenter``, ``iretd``; or ``exception``.
+    """
+
+    name: FunctionPlace
+    place: Place
+    address: Offset
+    depth: Count
+    start: Count
+    instructions: Count
+    own: Count
+    entered: Mark = ""
+    left: Mark = ""
+
+    @property
+    def end(self) -> int:
+        return self.start + self.instructions
+
+
+class Timeline(Record):
+    """The spans of a cell's call in the order in which they begin, callers first; the first one is the program."""
+
+    cell: CellId
+    spans: Annotated[tuple[Span, ...], Field(min_length=1)]
+
+    @property
+    def instructions(self) -> int:
+        return self.spans[0].instructions
+
+    def write(self, profile: Path) -> None:
+        """Write it beside the cell's profile. Raises HostError if the disk is full."""
+        file = file_beside(profile)
+        with storage_faults(file):
+            file.parent.mkdir(exist_ok=True)
+            write_whole(file, self.model_dump_json())
+
+
+def file_beside(profile: Path) -> Path:
+    """The file of the time line of the cell whose profile has this file."""
+    return profile.with_name(profile.name.replace(".json.gz", ".timeline.json"))
