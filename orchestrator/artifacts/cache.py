@@ -32,7 +32,6 @@ from filelock import FileLock, Timeout
 
 from orchestrator import files
 from orchestrator.artifacts import digests
-from orchestrator.artifacts.digests import Damage
 from orchestrator.errors import HostError, LabError
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
@@ -238,16 +237,11 @@ def digest(inputs: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def _on_stderr(text: str) -> None:  # no lambda: a cache is pickled with its boot
-    print(text, file=sys.stderr, flush=True)
-
-
 class Cache:
-    """One user's artifacts below ``root``, which is created on first use. ``say`` reports each artifact set aside."""
+    """One user's artifacts below ``root``, which is created on first use. Each artifact set aside is reported on stderr."""
 
-    def __init__(self, root: Path, say: Callable[[str], None] = _on_stderr) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self._say = say
         self._sound: set[Path] = set()
         hold(Path(sys.prefix) / ENVIRONMENT_STAMP)
 
@@ -268,7 +262,7 @@ class Cache:
             self._sound.add(artifact.path)
         return True
 
-    def set_aside(self, artifact: Artifact, damage: Damage, check: Callable[[Path], Damage | None]) -> None:
+    def set_aside(self, artifact: Artifact, damage: str, check: Callable[[Path], str | None]) -> None:
         """Move an artifact away, unless another process has replaced it and ``check`` finds no damage any more."""
         what = f"{artifact.kind} {artifact.label} in the cache is damaged ({damage})"
         place, aside = artifact.path, self.root / DAMAGED / f"{artifact.kind}-{artifact.key}"
@@ -288,7 +282,7 @@ class Cache:
         except HostError as error:
             raise HostError(f"{what}, and cannot be set aside: {error.what}", hint=error.hint) from None
         self._sound.discard(place)
-        self._say(f"{what}: set aside as {aside}")
+        print(f"{what}: set aside as {aside}", file=sys.stderr, flush=True)
 
     def obtain(self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], object]) -> Artifact:
         """The artifact of these inputs; if missing, ``build`` makes it in an empty folder."""

@@ -30,7 +30,7 @@ from orchestrator.artifacts.cache import (
     last_use,
     tree_status,
 )
-from orchestrator.artifacts.digests import Damage, Known
+from orchestrator.artifacts.digests import Known
 from orchestrator.artifacts.git_tree import UNFINISHED, tree_lock
 from orchestrator.errors import UsageError
 
@@ -211,7 +211,7 @@ def remove(leaving: Sequence[CacheEntry], unused_since: float) -> list[Removal]:
     return [Removal(entry, disk_usage(entry.path), entry.remove(unused_since)) for entry in leaving]
 
 
-def verified(cache: Cache) -> Iterator[tuple[Artifact, Damage | None]]:
+def verified(cache: Cache) -> Iterator[tuple[Artifact, str | None]]:
     """Every complete artifact by kind, with its damage if any. A file that several artifacts share is read once."""
     known: Known = {}
     for kind in Kind:
@@ -223,19 +223,19 @@ def verified(cache: Cache) -> Iterator[tuple[Artifact, Damage | None]]:
                     yield artifact, damage
 
 
-def set_aside(cache: Cache, artifact: Artifact, damage: Damage) -> None:
+def set_aside(cache: Cache, artifact: Artifact, damage: str) -> None:
     """Set a damaged artifact aside unless another process has rebuilt it. Raises LabError if it is in use."""
 
-    def check(place: Path) -> Damage | None:
+    def check(place: Path) -> str | None:
         again = dict(cache.contents(place.parent.name)).get(place)
         return damage if again is None else _damage(again, {})
 
     cache.set_aside(artifact, damage, check)
 
 
-def _damage(artifact: Artifact, known: Known) -> Damage | None:
+def _damage(artifact: Artifact, known: Known) -> str | None:
     if not artifact.inputs:
-        return Damage(artifact.stamp.name, "cannot be read")
+        return f"{artifact.stamp.name}: cannot be read"
     if digest(artifact.inputs) != artifact.key:
-        return Damage(artifact.stamp.name, "has different content")
+        return f"{artifact.stamp.name}: has different content"
     return digests.changed(artifact.path, known)

@@ -88,11 +88,8 @@ _POLL_INTERVAL = 0.05
 _SAY_INTERVAL = 30.0
 
 
-class _Thread(threading.local):
-    """The guests that this thread has started, as a set of their slots."""
-
-    def __init__(self) -> None:
-        self.held: set[Slots] = set()
+_holders: set[Slots] = set()
+"""The guests that run, by their slots."""
 
 
 class Slots:
@@ -100,19 +97,16 @@ class Slots:
 
     def __init__(self, descriptors: list[int]) -> None:
         self._descriptors = descriptors
-        self._held = _thread.held  # release() may run in another thread
-        self._held.add(self)
+        self.thread = threading.current_thread()  # release() may run in another one
+        _holders.add(self)
 
     def release(self) -> None:
         """Return the slots, from any thread; a second call does nothing."""
-        self._held.discard(self)
+        _holders.discard(self)
         while self._descriptors:
             descriptor = self._descriptors.pop()
             os.ftruncate(descriptor, 0)
             os.close(descriptor)
-
-
-_thread = _Thread()
 
 
 def host_slots() -> int:
@@ -128,7 +122,7 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
     the memory.
     """
     check_memory(memory_mib)
-    if _thread.held:
+    if any(one.thread is threading.current_thread() for one in list(_holders)):
         return Slots([])
     total = host_slots()
     wanted = min(total, -(-memory_mib // _SLOT_MIB))
