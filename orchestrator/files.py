@@ -13,8 +13,9 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -50,13 +51,14 @@ def is_file(path: Path) -> bool:
 class ScratchFolder:
     """A temporary folder named ``prefix`` and some letters, in ``parent`` or the host's temporary folder.
 
-    Its process holds a lock on it and removes it with ``close`` or at the end of the context. This user's folders of
-    the same prefix that no process has locked were left by killed processes; they are removed first. Raises OSError.
+    Its process holds a lock on it and calls ``remove`` with ``close`` or at the end of the context. This user's folders
+    of the same prefix that no process has locked were left by killed processes; they are removed first. Raises OSError.
     """
 
-    def __init__(self, prefix: str, parent: Path | None = None) -> None:
+    def __init__(self, prefix: str, parent: Path | None = None, remove: Callable[[Path], object] | None = None) -> None:
         parent = parent or Path(tempfile.gettempdir())
-        _remove_abandoned(prefix, parent)
+        self._remove = remove or partial(shutil.rmtree, ignore_errors=True)
+        _remove_abandoned(prefix, parent, self._remove)
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
             with contextlib.suppress(FileNotFoundError):
@@ -75,13 +77,13 @@ class ScratchFolder:
         self.close()
 
     def close(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        self._remove(self.path)
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:  # a second close could hit another file
             os.close(descriptor)
 
 
-def _remove_abandoned(prefix: str, parent: Path) -> None:
+def _remove_abandoned(prefix: str, parent: Path, remove: Callable[[Path], object]) -> None:
     for folder in parent.glob(f"{prefix}*"):
         # It has just been removed, cannot be opened, is no folder, or is locked (BlockingIOError).
         with contextlib.suppress(OSError):
@@ -89,7 +91,7 @@ def _remove_abandoned(prefix: str, parent: Path) -> None:
             try:
                 if os.fstat(descriptor).st_uid == os.geteuid():
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove(folder)
             finally:
                 os.close(descriptor)
 

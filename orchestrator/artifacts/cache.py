@@ -238,7 +238,7 @@ def digest(inputs: object) -> str:
 
 
 class Cache:
-    """One user's artifacts below ``root``, which is created on first use. Each artifact set aside is reported on stderr."""
+    """One user's artifacts below ``root``, created on first use. It reports each artifact set aside on stderr."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

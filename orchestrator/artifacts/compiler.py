@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext
@@ -354,26 +355,15 @@ _PLUGIN_FLAGS = (
 )
 
 
-def counting_plugin(context: BuildContext) -> Path:
-    """The plugin, built by the compiler of the guest programs. Raises HostError, BuildError."""
-    return _plugin(context, "count", "QEMU's counting plugin")
+_PLUGINS = {"count": "counting plugin", "cover": "coverage plugin", "cpus": "plugin for several CPUs"}
 
 
-def coverage_plugin(context: BuildContext) -> Path:
-    """The same of the plugin that counts all along."""
-    return _plugin(context, "cover", "QEMU's coverage plugin")
-
-
-def cpus_plugin(context: BuildContext) -> Path:
-    """The same of the plugin that counts on each of several CPUs."""
-    return _plugin(context, "cpus", "QEMU's plugin for several CPUs")
-
-
-def _plugin(context: BuildContext, name: str, label: str) -> Path:
+def qemu_plugin(context: BuildContext, name: Literal["count", "cover", "cpus"]) -> Path:
+    """A plugin of ``images/plugin``, built by the compiler of the guest programs. Raises HostError, BuildError."""
     toolchain, folders, files = _lab_files(context, f"plugin/{name}.c")
     inputs = _own_inputs(toolchain, _PLUGIN_FLAGS, files)
     compile_it = partial(_compile, toolchain, HOST.name, files, folders, flags=_PLUGIN_FLAGS)
-    return context.cache.obtain_file("plugins", inputs, label, f"{name}.so", compile_it)
+    return context.cache.obtain_file("plugins", inputs, f"QEMU's {_PLUGINS[name]}", f"{name}.so", compile_it)
 
 
 # Values of C constants in system calls, such as ``O_RDONLY``, from the host's compiler.

@@ -10,8 +10,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -19,10 +17,10 @@ from pathlib import Path
 
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts import debian
-from orchestrator.artifacts.cache import Artifact, BuildContext, claim, digest, disk_usage, hold, release
+from orchestrator.artifacts.cache import Artifact, BuildContext, digest, disk_usage
 from orchestrator.catalog.images import ImageRecipe
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
-from orchestrator.files import sha256_of
+from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 from orchestrator.program import INSTALL_COMMAND, check_installed
@@ -158,10 +156,7 @@ def installed_packages(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX))
-    hold(folder)
-    try:
-        _remove_abandoned(prefix, folder.parent)
+    with ScratchFolder(_WORK_PREFIX, remove=partial(_remove_tree, prefix)) as folder:
         if " " in str(folder):
             raise HostError(
                 f"an image cannot be built in {folder.parent}, as apt does not accept spaces", hint=_ELSEWHERE
@@ -171,19 +166,6 @@ def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
             what = f"building an image needs {room / 1e9:.1f} GB in {folder.parent}, and {free / 1e9:.1f} are free"
             raise HostError(what, hint=_ELSEWHERE)
         yield folder
-    finally:
-        release(folder)
-        _remove_tree(prefix, folder)
-
-
-def _remove_abandoned(prefix: tuple[str, ...], parent: Path) -> None:
-    """Remove work folders that no process holds and that are older than any build; clocks may have been set."""
-    for folder in parent.glob(f"{_WORK_PREFIX}*"):
-        with contextlib.suppress(FileNotFoundError), claim(folder) as unused:  # another builder may remove them too
-            facts = folder.lstat()
-            is_left = unused or folder.is_symlink()  # a link cannot be held
-            if is_left and facts.st_uid == os.geteuid() and time.time() - facts.st_mtime > 2 * _BUILD_LIMIT:
-                _remove_tree(prefix, folder)
 
 
 def _remove_tree(prefix: tuple[str, ...], folder: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import counting_plugin
+from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import HostError, LabError
 from orchestrator.files import ScratchFolder, sha256_of
@@ -132,7 +132,7 @@ def bundled_job(context: BuildContext, job: Job) -> Bundle:
 def _plugin(context: BuildContext) -> Path | None:
     """The counting plugin for explaining failures, as a worker has no compiler."""
     try:
-        return counting_plugin(context)
+        return qemu_plugin(context, "count")
     except LabError:
         return None  # the explanation will say what is missing
 

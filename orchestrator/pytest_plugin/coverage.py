@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import coverage_plugin
+from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.debug_info import kernel_debug_info, module_debug_info
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
 from orchestrator.artifacts.kernels import Kernel
@@ -182,7 +182,9 @@ class Coverage:
             raise UsageError(f"kernel '{kernel.spec.name}' does not say where its code ends and that of modules begins")
         self._context = context
         functions = [(one.addresses.start, one.addresses.stop) for one in self.functions(kernel)]
-        return replace(machine, coverage=CoveragePlugin(coverage_plugin(context), ((end, _BEHIND_ALL), *functions)))
+        return replace(
+            machine, coverage=CoveragePlugin(qemu_plugin(context, "cover"), ((end, _BEHIND_ALL), *functions))
+        )
 
     def covered(self, code: Covered) -> Covered:
         """What the session has of the same code."""

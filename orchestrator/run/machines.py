@@ -15,7 +15,7 @@ from orchestrator.artifacts.boot_files import (
     unsupported_reason,
 )
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import counting_plugin, cpus_plugin
+from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.cpus import CpuModel, cpu, cpu_caches, cpus
 from orchestrator.catalog.data import unknown
@@ -81,18 +81,18 @@ def counting(context: BuildContext, machine: Machine) -> Machine:
     """The same machine with the instruction counter; unchanged if not on the exact clock."""
     if machine.timing != "instructions":
         return machine
-    return replace(machine, counter=CountingPlugin(counting_plugin(context)))
+    return replace(machine, counter=CountingPlugin(qemu_plugin(context, "count")))
 
 
 def _counter(context: BuildContext, kernel: Kernel, boot: Boot) -> CountingPlugin | None:
     if any(cell.takes_turns for cell in boot.cells):
-        return CountingPlugin(cpus_plugin(context), each_cpu=True)
+        return CountingPlugin(qemu_plugin(context, "cpus"), each_cpu=True)
     if not boot.profile and not (any(cell.counts_classes for cell in boot.cells) and qemu_has_plugins()):
         return None
     if "system-calls" in boot.profile:
         return _following_programs(context, kernel)
     return CountingPlugin(
-        counting_plugin(context),
+        qemu_plugin(context, "count"),
         only_classes=not boot.profile,
         is_detailed=not boot.profile.isdisjoint({"classes", "caches"}),
         has_stacks="stacks" in boot.profile,
@@ -111,7 +111,7 @@ def _following_programs(context: BuildContext, kernel: Kernel) -> CountingPlugin
 
     text = landmarks(code)
     file = context.cache.obtain("landmarks", {"text": text}, f"landmarks of {kernel.spec.name}", write).path
-    plugin = counting_plugin(context)
+    plugin = qemu_plugin(context, "count")
     return CountingPlugin(plugin, has_stacks=True, together_below=together_below(code), landmarks=file / _LANDMARKS)
 
 

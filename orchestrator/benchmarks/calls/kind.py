@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import counting_plugin
+from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import CODE_HINT, Kernel, ready_kernel
 from orchestrator.artifacts.machine_code import direct_calls, entry_places
@@ -446,7 +446,7 @@ def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnte
 def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workload: Calls) -> Executed:
     if ready.guest.machine.counts_code:
         return executed_here(ready, workload, cell.time_limit)
-    plugin = session.artifacts.plugin or counting_plugin(session.context)
+    plugin = session.artifacts.plugin or qemu_plugin(session.context, "count")
     machine = replace(ready.guest.machine, counter=CountingPlugin(plugin))
     artifacts = replace(ready.artifacts, machine=machine, cells={})
     obtain = session.context.cache.obtain

@@ -238,18 +238,14 @@ def test_a_missing_program_is_named_with_its_package(tmp_path: Path, monkeypatch
 
 def test_remains_of_a_killed_build_are_removed_by_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    long_ago, kept = time.time() - 3 * 3600, tmp_path / "orchestrator-else"
-    left, recent = (tmp_path / f"orchestrator-image-{name}" for name in ("left", "recent"))
-    for folder in (left, recent, kept):
+    left, link, kept = (tmp_path / f"orchestrator-{name}" for name in ("image-left", "image-link", "else"))
+    for folder in (left, kept):
         (folder / "tree").mkdir(parents=True)
-        os.utime(folder, (long_ago, long_ago))
-    os.utime(recent)
-    (tmp_path / "orchestrator-image-link").symlink_to(kept)
-    os.utime(tmp_path / "orchestrator-image-link", (long_ago, long_ago), follow_symlinks=False)
+    link.symlink_to(kept)
     with image_build._work_folder((), 1) as work:
-        assert sorted(tmp_path.iterdir()) == sorted([work, recent, kept])
+        assert sorted(tmp_path.iterdir()) == sorted([work, link, kept])
         assert (kept / "tree").is_dir()
-    assert sorted(tmp_path.iterdir()) == sorted([recent, kept])
+    assert sorted(tmp_path.iterdir()) == sorted([link, kept])
     with (
         pytest.raises(HostError, match=r"needs 1000000\.0 GB in .*, and .* are free"),
         image_build._work_folder((), 10**15),

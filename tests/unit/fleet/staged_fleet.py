@@ -317,7 +317,7 @@ def _measured_here(context: object, job: Job, watch: object) -> list[CellRecord]
     return [record_of(cell) for cell in job.task.cells]
 
 
-def _no_plugin(context: object) -> Path:
+def _no_plugin(context: object, name: str) -> Path:
     raise BuildError("there is no compiler")
 
 
@@ -326,7 +326,7 @@ PLAYED: dict[str, object] = {
     "orchestrator.fleet.trust.calibration_job": _calibration_job,
     "orchestrator.fleet.trust.calibrated_here": lambda *arguments: counts(_measured_here(*arguments)),
     "orchestrator.fleet.trust.measured_here": _measured_here,
-    "orchestrator.fleet.transfer.counting_plugin": _no_plugin,
+    "orchestrator.fleet.transfer.qemu_plugin": _no_plugin,
     "orchestrator.fleet.worker.Versions.here": lambda: HERE,
 }
 
