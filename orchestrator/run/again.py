@@ -42,33 +42,6 @@ BOOT = "boot1"
 """The folder with the files of the guest and the profile."""
 
 
-def _boot_again(
-    context: BuildContext,
-    kinds: KindRegistry[BenchmarkKind],
-    run: Run,
-    stored: CellRecord,
-    parts: Sequence[ProfilePart] = (),
-) -> Boot:
-    """The boot of a stored cell alone, by its run's experiment, with more ``parts`` of a profile.
-
-    Raises UsageError where the run has no experiment, or the experiment no longer has the cell.
-    """
-    file = run.directory / EXPERIMENT_FILE
-    if not file.is_file():
-        raise UsageError("the run has no experiment, so its cells cannot be measured again", where=str(file))
-    experiment = resolve_in_guests(context, load_experiment(file, kinds, (), qemu_cpu_names), kinds)
-    for boot in plan(experiment).boots:
-        for cell in boot.cells:
-            if cell.id == stored.id:
-                wanted = replace(cell, profile=tuple(dict.fromkeys((*cell.profile, *parts))))
-                return replace(boot, cells=(wanted,))
-    raise UsageError(
-        f"the experiment of run {run.record.run} no longer has cell {stored.id}",
-        where=str(file),
-        hint="the kernel or this program has changed since; run the experiment again",
-    )
-
-
 @dataclass(frozen=True)
 class Again:
     """A cell of a stored run that is ready to be measured again, alone."""
@@ -89,8 +62,25 @@ class Again:
         stored: CellRecord,
         parts: Sequence[ProfilePart] = (),
     ) -> Again:
-        """Prepare a cell, with more ``parts`` of a profile. Raises UsageError where it cannot be planned."""
-        boot = _boot_again(context, kinds, run, stored, parts)
+        """Prepare a cell by its run's experiment, with more ``parts`` of a profile.
+
+        Raises UsageError where the run has no experiment, or the experiment no longer has the cell.
+        """
+        file = run.directory / EXPERIMENT_FILE
+        if not file.is_file():
+            raise UsageError("the run has no experiment, so its cells cannot be measured again", where=str(file))
+        experiment = resolve_in_guests(context, load_experiment(file, kinds, (), qemu_cpu_names), kinds)
+        found = next(
+            ((boot, cell) for boot in plan(experiment).boots for cell in boot.cells if cell.id == stored.id), None
+        )
+        if found is None:
+            raise UsageError(
+                f"the experiment of run {run.record.run} no longer has cell {stored.id}",
+                where=str(file),
+                hint="the kernel or this program has changed since; run the experiment again",
+            )
+        boot, cell = found
+        boot = replace(boot, cells=(replace(cell, profile=tuple(dict.fromkeys((*cell.profile, *parts)))),))
         kind = kinds.named(boot.kind)
         return cls(context, run, stored, kind, boot, prepare(context, kind, boot))
 

@@ -135,12 +135,8 @@ class Guests:
             guest.abort()
 
 
-class _Reported:
-    """An event in transit: ``taken`` is set when the reader is done with it."""
-
-    def __init__(self, job: Job, event: ExecutorEvent) -> None:
-        self.job, self.event = job, event
-        self.taken: Future[None] = Future()
+_Reported = tuple[Job, ExecutorEvent, Future[None]]
+"""An event in transit; the future is set when the reader is done with it."""
 
 
 class LocalExecutor:
@@ -178,11 +174,11 @@ class LocalExecutor:
             run_boot(Session(job.task, job.artifacts, self._context, partial(self._report, job), self._watch))
         self._report(job, JobEnded())
 
-    def _report(self, job: Job, event: Event | JobEnded) -> None:
+    def _report(self, job: Job, event: ExecutorEvent) -> None:
         """In a boot's thread: hand over an event and wait until it was taken. Raises Stopped if the run ends."""
-        reported = _Reported(job, event)
-        self._queue.put(reported)
-        reported.taken.result()
+        taken: Future[None] = Future()
+        self._queue.put((job, event, taken))
+        taken.result()
 
     def _watch(self, guest: Guest) -> None:
         self._guests.watch(guest)
@@ -193,13 +189,13 @@ class LocalExecutor:
         ended = 0
         while ended < jobs:
             match self._queue.get():
-                case _Reported() as reported:
+                case (job, event, taken):
                     try:
-                        yield reported.job, reported.event
+                        yield job, event
                     except BaseException:  # including its reader's close()
-                        reported.taken.set_exception(Stopped())
+                        taken.set_exception(Stopped())
                         raise
-                    reported.taken.set_result(None)
+                    taken.set_result(None)
                 case Future() as future:
                     ended += 1
                     future.result()
@@ -214,5 +210,5 @@ class LocalExecutor:
         while not all(future.done() for future in futures):
             with suppress(queue.Empty):
                 left = self._queue.get(timeout=0.1)
-                if isinstance(left, _Reported):
-                    left.taken.set_exception(Stopped())
+                if isinstance(left, tuple):
+                    left[2].set_exception(Stopped())

@@ -48,28 +48,30 @@ from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.steps import LOG_NAME, step_echo, step_log
 
 
-def resolve_in_guests(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
+def resolve_in_guests(
+    context: BuildContext,
+    experiment: Experiment,
+    kinds: KindRegistry[BenchmarkKind],
+    obtain: ArtifactSource | None = None,
+) -> Experiment:
     """The experiment, completed by what its kinds ask guests for; the answers are cached.
 
     Raises GuestError, EvidenceError, HostError, and UsageError if a guest has no answer.
     """
-    return _with(context, experiment, kinds, context.cache.obtain)
+    source = obtain or context.cache.obtain
+    found = [kinds.named(named.kind.name).find(context, named.table, source) for named in experiment.tables]
+    pairs = zip(experiment.tables, found, strict=True)
+    return replace(experiment, tables=[replace(named, table=table) for named, table in pairs])
 
 
 def resolve_from_cache(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
     """The same from cached answers only: no guest is started."""
     try:
-        return _with(context, experiment, kinds, lambda kind, inputs, *making: context.cache.get(kind, inputs))
+        return resolve_in_guests(
+            context, experiment, kinds, lambda kind, inputs, *making: context.cache.get(kind, inputs)
+        )
     except HostError:  # a kernel that is not available
         return experiment
-
-
-def _with(
-    context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind], obtain: ArtifactSource
-) -> Experiment:
-    found = [kinds.named(named.kind.name).find(context, named.table, obtain) for named in experiment.tables]
-    pairs = zip(experiment.tables, found, strict=True)
-    return replace(experiment, tables=[replace(named, table=table) for named, table in pairs])
 
 
 class TimeLeft:
