@@ -62,7 +62,6 @@ from orchestrator.results.origin import Commit, Measured, OriginDifference, Seri
 from orchestrator.results.runs import Run, find_run
 from orchestrator.results.statistics import median_interval
 from orchestrator.run.bisection import Bisection, NotMeasured
-from orchestrator.run.series import ends_of, series
 
 _MEASURED = Path(".git") / "lab-measured.json"
 _BROKEN = "broken: "

@@ -26,7 +26,7 @@ from orchestrator.guest.guest import Guest, Watch
 from orchestrator.guest.terminal import ESCAPE_KEY, Prepared, attend
 from orchestrator.lab.guests import log_folder
 from orchestrator.program import PROGRAM
-from orchestrator.run.guests import started
+from orchestrator.run.guests import GuestStart
 
 
 @options.from_fields(GuestChoice, without=("channel", "user", "password_file", "get", "out", "timeout"))
@@ -63,7 +63,8 @@ def shell(
                     guest.core_file = choice.core
                     watch(guest)
 
-                return started(context, machine, directory, fresh=choice.fresh, watch=watch_core, terminal=terminal)
+                start = GuestStart(context, machine, directory, watch=watch_core, terminal=terminal)
+                return start.guest(fresh=choice.fresh)
 
             @contextmanager
             def prepared(guest: Guest) -> Iterator[None]:
@@ -234,7 +235,7 @@ def execute(
         machine = choice.machine(context)
         with (
             log_folder(choice.console) as directory,
-            started(context, machine, directory, fresh=choice.fresh, watch=watch) as guest,
+            GuestStart(context, machine, directory, watch=watch).guest(fresh=choice.fresh) as guest,
             choice.leaving_core(guest),
         ):
             status = 0

@@ -29,7 +29,7 @@ from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest, Watch
 from orchestrator.guest.machine import ChannelKind, Login, Machine, Timing, qemu_cpu_names
 from orchestrator.lab.tested_guest import TestedGuest
-from orchestrator.run.guests import started, unwatched
+from orchestrator.run.guests import GuestStart, unwatched
 from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
 from orchestrator.steps import LOG_NAME, step_log
 
@@ -180,7 +180,7 @@ def running_guest(context: BuildContext, arguments: Mapping[str, Any]) -> Iterat
     machine = options.machine(context, kernel)
 
     def start(watch: Watch, *, fresh: bool = True) -> Guest:
-        return started(context, machine, directory, fresh=fresh, watch=watch)
+        return GuestStart(context, machine, directory, watch=watch).guest(fresh=fresh)
 
     with log_folder(None) as directory:
         guest = TestedGuest(context, kernel, start(unwatched, fresh=options.fresh), start)

@@ -28,7 +28,7 @@ from orchestrator.lab.tested_guest import TestedGuest
 from orchestrator.program import PROGRAM
 from orchestrator.pytest_plugin.coverage import Coverage, GuestCoverage
 from orchestrator.pytest_plugin.session import NO_CHOICES, OPTIONS, attempt, choose, merged, settings_given
-from orchestrator.run.guests import started, unwatched
+from orchestrator.run.guests import GuestStart, unwatched
 
 _SHARED_MAX = 4
 """Guests kept for further tests; each holds its memory on the host while it idles."""
@@ -137,7 +137,7 @@ class GuestPool:
                 guest.core_file = self._directory / f"{name}.vmcore" if self._keeps_cores else None
                 watch(guest)
 
-            return started(self._workshop, machine, self._directory, name, fresh=fresh, watch=watched)
+            return GuestStart(self._workshop, machine, self._directory, name, watched).guest(fresh=fresh)
 
         guest = TestedGuest(self._workshop, kernel, start(unwatched, fresh=fresh), start, covering)
         guest.join_network()

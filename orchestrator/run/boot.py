@@ -58,7 +58,7 @@ from orchestrator.results import stored_profile
 from orchestrator.results.contract import UNITS, CellId, CellRecord, Status, valid_result
 from orchestrator.results.faults import check_room, storage_faults
 from orchestrator.results.parameters import IMPLIED_OPTIONS, KERNEL_RELEASE, USUAL_PARAMETERS
-from orchestrator.run.guests import check_cpus, load_kernel_modules, started, unwatched, wait_for_clocksource
+from orchestrator.run.guests import GuestStart, check_cpus, load_kernel_modules, unwatched, wait_for_clocksource
 from orchestrator.run.machines import counting, machine_of
 from orchestrator.run.plan_check import wrong_points
 from orchestrator.steps import step
@@ -608,11 +608,11 @@ def ready_guest(
     fresh: bool = False,
     watch: Callable[[Guest], None] = unwatched,
 ) -> Iterator[ReadyGuest]:
-    """Start a guest for measuring as ``started`` does, and load its kernel modules; it is killed at the end.
+    """Start a guest for measuring as ``GuestStart`` does, and load its kernel modules; it is killed at the end.
 
     Raises GuestError, or EvidenceError for a guest that fails the checks.
     """
-    with started(context, artifacts.machine, directory, name, fresh=fresh, watch=watch) as guest:
+    with GuestStart(context, artifacts.machine, directory, name, watch).guest(fresh=fresh) as guest:
         if guest.restored_from is None:  # a restored one was checked already
             check_cpus(guest)
             wait_for_clocksource(guest)

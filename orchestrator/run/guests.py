@@ -183,42 +183,33 @@ def can_be_restored(machine: Machine) -> bool:
     return not (is_bound or is_users_disk)
 
 
-def started(  # noqa: PLR0913 - all that differs between the guests of commands, tests and boots
-    context: BuildContext,
-    machine: Machine,
-    directory: Path,
-    name: str = "guest",
-    *,
-    fresh: bool = False,
-    watch: Callable[[Guest], None] = unwatched,
-    terminal: str | None = None,
-) -> Guest:
-    """A ready guest, restored if possible, or booted (always with ``fresh``).
-
-    The caller ends it. ``watch`` gets each guest before it runs. ``terminal`` is a device's name to which its console
-    is connected too. A saved guest that does not restore, or fails the checks, is discarded with a warning, and the
-    guest is booted. Raises GuestError if it does not boot, HostError.
-    """
-    start = _Start(context, machine, directory, name, watch, terminal)
-    guest = None if fresh else start.restored()
-    if guest is None:
-        guest = start.made()
-        guest.boot()
-    return guest
-
-
 @dataclass(frozen=True)
-class _Start:
-    """One guest to start; see ``started``."""
+class GuestStart:
+    """A guest to start. ``watch`` gets each guest before it runs.
+
+    ``terminal`` is a device's name to which its console is connected too.
+    """
 
     context: BuildContext
     machine: Machine
     directory: Path
-    name: str
-    watch: Callable[[Guest], None]
-    terminal: str | None
+    name: str = "guest"
+    watch: Callable[[Guest], None] = unwatched
+    terminal: str | None = None
 
-    def made(self) -> Guest:
+    def guest(self, *, fresh: bool = False) -> Guest:
+        """A ready guest, restored if possible, or booted (always with ``fresh``); the caller ends it.
+
+        A saved guest that does not restore, or fails the checks, is discarded with a warning, and the guest is booted.
+        Raises GuestError if it does not boot, HostError.
+        """
+        guest = None if fresh else self._restored()
+        if guest is None:
+            guest = self._made()
+            guest.boot()
+        return guest
+
+    def _made(self) -> Guest:
         return self._watched(Guest(self.machine, self.directory, self.name, terminal=self.terminal))
 
     def _watched(self, guest: Guest) -> Guest:
@@ -226,10 +217,10 @@ class _Start:
         self.watch(guest)
         return guest
 
-    def restored(self) -> Guest | None:
+    def _restored(self) -> Guest | None:
         if self.machine in _given_up or not can_be_restored(self.machine):
             return None
-        guest = self.made()
+        guest = self._made()
         saved: SavedGuest | None = None
         try:
             # Before the saved guest's lock: its holder must not wait for slots of a guest whose owner waits for the

@@ -25,7 +25,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
-from orchestrator.run.guests import started
+from orchestrator.run.guests import GuestStart
 from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = pytest.mark.qemu
@@ -131,7 +131,7 @@ def test_a_restored_guest_against_virtme_ng_and_labgrid(
     }
 
     def in_process() -> None:
-        with started(workshop, machine, tmp_path) as guest:
+        with GuestStart(workshop, machine, tmp_path).guest() as guest:
             guest.succeed(["true"])
 
     rows: dict[str, Callable[[], object]] = {

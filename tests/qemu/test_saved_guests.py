@@ -40,7 +40,7 @@ from orchestrator.paths import cache_dir, data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX
 from orchestrator.run import guests
 from orchestrator.run.boot import ReadyGuest, ready_guest
-from orchestrator.run.guests import OtherPace, started
+from orchestrator.run.guests import GuestStart, OtherPace
 from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
@@ -100,7 +100,7 @@ def machine_of(context: BuildContext, timing: Timing = "instructions") -> Machin
 @pytest.fixture(scope="module")
 def user_s(workshop: BuildContext, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The guest of ``machine`` that is saved in the user's cache."""
-    with started(workshop, machine_of(workshop), tmp_path_factory.mktemp("user")) as guest:
+    with GuestStart(workshop, machine_of(workshop), tmp_path_factory.mktemp("user")).guest() as guest:
         key = guest.restored_from
     (place,) = (place for place in saved_in(workshop) if place.name == key)
     return place
@@ -168,7 +168,7 @@ def test_a_guest_is_saved_once_and_privately_and_no_restored_one_writes_to_it(
 ) -> None:
     keys = set()
     for name in ("first", "second"):
-        with started(own, machine, tmp_path, name) as guest:
+        with GuestStart(own, machine, tmp_path, name).guest() as guest:
             keys.add(guest.restored_from)
             assert guest.run(["test", "-e", "/tmp/mine"]).status == 1
             guest.put(bytes(1 << 20), "/tmp/mine")
@@ -224,7 +224,7 @@ def test_on_another_clock_the_time_is_right_and_the_pool_another(
 
     monkeypatch.setattr("orchestrator.run.guests.check_pace", check_once_in_vain)
     for _ in range(2):
-        with started(own, machine_of(own, "tcg"), tmp_path) as guest:
+        with GuestStart(own, machine_of(own, "tcg"), tmp_path).guest() as guest:
             assert guest.restored_from is not None
             check_date(guest)
             drawn.add(guest.get("/proc/sys/kernel/random/uuid"))
@@ -240,7 +240,7 @@ def test_one_whose_clock_has_another_pace_is_not_saved(
 ) -> None:
     monkeypatch.setattr(guests, "_BOOTS", 1)
     wrong = replace(machine_of(own, "tcg"), extra_parameters=("tsc_early_khz=100000",))
-    with started(own, wrong, tmp_path) as guest:
+    with GuestStart(own, wrong, tmp_path).guest() as guest:
         assert guest.restored_from is None
         assert guest.succeed(["uname", "-m"]).text == "i686\n"
     (line,) = said
@@ -271,7 +271,10 @@ def test_restored_guests_of_an_image_are_not_clones(
     monkeypatch.setattr(saving, "keep_files", keep_files)
     kernel = ready_kernel(own, kernels()["lab-i386-up"])
     wanted = machine_for(own, kernel, hardware, disks)
-    with started(own, wanted, tmp_path, "one") as one, started(own, wanted, tmp_path, "other") as other:
+    with (
+        GuestStart(own, wanted, tmp_path, "one").guest() as one,
+        GuestStart(own, wanted, tmp_path, "other").guest() as other,
+    ):
         assert one.restored_from == other.restored_from
         assert one.restored_from is not None
         for guest, name in ((one, "one"), (other, "other")):
@@ -304,7 +307,7 @@ def test_systemd_is_restored_with_its_sshd(workshop: BuildContext, tmp_path: Pat
     wanted = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh"))
     own_facts = set()
     for name in ("one", "other"):
-        with started(workshop, wanted, tmp_path, name) as guest:
+        with GuestStart(workshop, wanted, tmp_path, name).guest() as guest:
             assert guest.restored_from is not None
             assert guest.succeed(["systemctl", "is-system-running"]).text == "running\n"
             assert guest.succeed(["hostname"]).text == f"{name}\n"
@@ -318,7 +321,7 @@ def test_both_cpus_of_a_restored_guest_go_on(own: BuildContext, tmp_path: Path) 
     kernel = ready_kernel(own, kernels()["lab-i386-smp"])
     wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 2, 128, "tcg"))
     for name in ("one", "other"):
-        with started(own, wanted, tmp_path, name) as guest:
+        with GuestStart(own, wanted, tmp_path, name).guest() as guest:
             assert guest.restored_from is not None
             for number in range(2):
                 ran = ("taskset", str(1 << number), "cat", "/proc/self/stat")
@@ -355,7 +358,7 @@ def test_a_damaged_one_is_saved_anew(
     spoil: Callable[[Path], None],
 ) -> None:
     spoil(place)
-    with started(own, machine, tmp_path) as guest:
+    with GuestStart(own, machine, tmp_path).guest() as guest:
         assert guest.restored_from == place.name
     assert len(said) == 1
     assert f"the saved guest {place.name} is damaged (" in said[0]
@@ -391,7 +394,7 @@ def test_one_that_does_not_work_is_discarded_and_said_once(
     spoil(place)
     digests.record(place, "manifest.json")  # as if it had been saved so
     for _ in range(starts):
-        with started(own, machine, tmp_path) as guest:
+        with GuestStart(own, machine, tmp_path).guest() as guest:
             assert guest.restored_from is None
             assert guest.succeed(["uname", "-m"]).text == "i686\n"
     assert len(said) == 1
@@ -405,7 +408,7 @@ def test_without_a_cache_entry_that_can_be_read_guests_are_booted(
 ) -> None:
     """As that of another user, whose saved guests are private."""
     (place / "manifest.json").write_text("{")
-    with started(own, machine, tmp_path) as guest:
+    with GuestStart(own, machine, tmp_path).guest() as guest:
         assert guest.restored_from is None
         with pytest.raises(GuestError, match="cannot be saved"):  # its memory is not ours
             guest.save(SavedGuest("key", tmp_path))
@@ -418,7 +421,7 @@ def test_another_qemu_has_guests_of_its_own(
     own: BuildContext, machine: Machine, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saved_guests, "_qemu_digests", lambda: {"qemu-system-x86_64": "another"})
-    with started(own, machine, tmp_path) as guest:
+    with GuestStart(own, machine, tmp_path).guest() as guest:
         assert guest.restored_from not in (None, place.name)
     assert len(saved_in(own)) == 2
 
@@ -430,7 +433,7 @@ def test_on_a_full_disk_guests_are_booted(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(saving, "keep_files", fail)
-    with started(own, machine, tmp_path) as guest:
+    with GuestStart(own, machine, tmp_path).guest() as guest:
         assert guest.restored_from is None
     (warning,) = said
     assert warning.startswith("warning: no guest can be saved: the disk of the cache folder was full a moment ago: ")

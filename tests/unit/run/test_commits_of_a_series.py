@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.git_tree import GitTree
+from orchestrator.artifacts.git_tree import GitTree, ends_of, series
 from orchestrator.errors import UsageError
-from orchestrator.run.series import ends_of, series
 
 
 def git(folder: Path, *arguments: str) -> str:
