@@ -10,18 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from orchestrator.catalog.data import read
 from orchestrator.errors import BuildError
 from orchestrator.process import Finished
-
-
-@lru_cache(maxsize=1)
-def _hints() -> Sequence[tuple[re.Pattern[str], str]]:
-    return [(re.compile(one["pattern"]), one["hint"]) for one in read("build_hints.yaml")["hints"]]
-
 
 _BUILD = "<build>"
 WARNINGS_FILE = "warnings.txt"
@@ -118,7 +111,7 @@ def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
         return f"{had} is there, and not where the compiler looks: a Kbuild has to have ccflags-y := {flag}"
     if name and (beside / name).is_file():
         return f'{name} is there: have a line #include "{name}", or name the module by its folder, with a Kbuild'
-    known = ((pattern.search(line), hint) for pattern, hint in _hints())
+    known = ((re.search(one["pattern"], line), one["hint"]) for one in read("build_hints.yaml")["hints"])
     return next((hint.format(*found.groups()) for found, hint in known if found is not None), "")
 
 

@@ -96,20 +96,14 @@ _PIECE = 1024  # bytes; a zstd block of four bytes may expand to 128 KiB
 _BZIMAGE_MAX = 256 << 20  # bytes; a kernel's image has some 60 MB
 
 
-def _payload(image: bytes) -> bytes | None:
-    """The compressed kernel in a bzImage, with the bytes that the build appends; None for any other image."""
+def extract(image: bytes) -> bytes | None:
+    """The ELF image in a bzImage; None if there is none, or its compression is not supported."""
     place, magic = BOOT_MARK
     if len(image) < 0x250 or image[place : place + 4] != magic or struct.unpack_from("<H", image, 0x206) < (0x208,):
         return None
     offset, length = struct.unpack_from("<II", image, _PAYLOAD)
     start = ((image[_SETUP_SECTORS] or 4) + 1) * 512 + offset
-    return image[start : start + length]
-
-
-def extract(image: bytes) -> bytes | None:
-    """The ELF image in a bzImage; None if there is none, or its compression is not supported."""
-    packed = _payload(image)
-    elf = None if packed is None else unpacked(packed, _BZIMAGE_MAX)
+    elf = unpacked(image[start : start + length], _BZIMAGE_MAX)  # the build has appended bytes
     return elf if elf is not None and elf.startswith(b"\x7fELF") else None
 
 

@@ -147,7 +147,9 @@ def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: To
     source = (tree / "source").resolve() if (tree / "source").is_dir() else tree
     files = dict(_source_files(source))
     built = image.stat().st_mtime_ns
-    newer = next((file for file, (time, _) in files.items() if time > built and _is_compiled(source, tree, file)), None)
+    # A header may be in any object.
+    parts = (one for one in files if one.suffix == ".h" or (tree / one.relative_to(source)).with_suffix(".o").exists())
+    newer = next((one for one in parts if files[one][0] > built), None)
     if newer is not None:
         raise BuildError(f"changed since the kernel in {tree} was built", where=str(newer), hint="build it again")
     # The options may compile files that the tree's own kernel has not.
@@ -188,8 +190,3 @@ def _source_files(source: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
             if name.endswith(_SOURCES) and not name.endswith(".mod.c"):
                 status = Path(folder, name).lstat()
                 yield Path(folder, name), (status.st_mtime_ns, status.st_size)
-
-
-def _is_compiled(source: Path, tree: Path, file: Path) -> bool:
-    """Whether the kernel in ``tree`` was compiled from a file; a header may be in any object."""
-    return file.suffix == ".h" or (tree / file.relative_to(source)).with_suffix(".o").exists()

@@ -11,6 +11,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from elftools.construct import ConstructError
@@ -56,9 +57,12 @@ def static_points(elf: ELFFile) -> Iterator[StaticPoint]:
     point at address 0 belongs to a dropped function.
     """
     base = elf.get_section_by_name(_BASE)
-    for described in _notes(elf):
-        addresses = struct.Struct("<QQQ" if elf.elfclass == 64 else "<III")
-        if len(described) < addresses.size:
+    addresses = struct.Struct("<QQQ" if elf.elfclass == 64 else "<III")
+    # Linkers keep several sections of this name if their flags differ.
+    named = (one for one in elf.iter_sections() if one.name == _NOTES and isinstance(one, NoteSection))
+    for note in chain.from_iterable(one.iter_notes() for one in named):
+        described = note["n_descdata"]
+        if (note["n_name"], note["n_type"]) != (_OWNER, _VERSION) or len(described) < addresses.size:
             continue
         place, linked_base, semaphore = addresses.unpack_from(described)
         if not place:
@@ -70,14 +74,6 @@ def static_points(elf: ELFFile) -> Iterator[StaticPoint]:
             place + moved,
             semaphore + moved if semaphore else 0,
         )
-
-
-def _notes(elf: ELFFile) -> Iterator[bytes]:
-    """The descriptors of the notes; linkers keep several sections of this name if their flags differ."""
-    for section in elf.iter_sections():
-        for note in section.iter_notes() if section.name == _NOTES and isinstance(section, NoteSection) else ():
-            if (note["n_name"], note["n_type"]) == (_OWNER, _VERSION):
-                yield note["n_descdata"]
 
 
 _SHOWN_POINTS = 8

@@ -22,6 +22,7 @@ SUFFIX = ".config"
 OPTION = re.compile(r'(CONFIG_[A-Za-z0-9_]+)=([ynm]|-?[0-9]+|0x[0-9a-fA-F]+|"[^"+\n]*")', re.ASCII)
 UNSET = re.compile(r"# (CONFIG_[A-Za-z0-9_]+) is not set", re.ASCII)
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(=[A-Za-z0-9_.,:-]+)?", re.ASCII)
+_WORD = re.compile(rf"CONFIG_|(?:{_PARAMETER.pattern})\Z", re.ASCII)
 _LARGEST_FILE = 64 << 10
 _LONGEST_TITLE = 80
 
@@ -33,7 +34,7 @@ def split(name: str) -> tuple[str, tuple[str, ...]]:
     """A kernel without its words, and the words. The longest existing path of a user's tree has none in it."""
     parts = name.split(MARK)
     first = len(parts)
-    while first > 1 and _is_word(parts[first - 1]):
+    while first > 1 and (parts[first - 1].endswith(SUFFIX) or _WORD.match(parts[first - 1])):
         first -= 1
     if "/" in parts[0]:
         first = next((end for end in range(len(parts), first, -1) if _exists(MARK.join(parts[:end]))), first)
@@ -46,10 +47,6 @@ def _exists(name: str) -> bool:
         return any(user_path(path).exists() for path in (name, name.partition("=")[2]) if "/" in path)
     except (OSError, ConfigError):  # too long, or of an unknown user
         return False
-
-
-def _is_word(text: str) -> bool:
-    return text.endswith(SUFFIX) or text.startswith("CONFIG_") or _PARAMETER.fullmatch(text) is not None
 
 
 def joined(name: str, words: Sequence[str]) -> str:

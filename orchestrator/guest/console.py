@@ -200,7 +200,9 @@ def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
     """
     readers: dict[str | None, _Reader] = {}
     for line in lines:
-        caller = _caller(line)
+        stamp = _STAMP.search(line)
+        # The thread or CPU that printed it: "" if the kernel does not say, None without a time stamp.
+        caller = None if stamp is None else stamp["caller"] or ""
         if caller not in readers:
             if len(readers) == _CALLERS_MAX:
                 yield from readers.pop(next(iter(readers))).rest()
@@ -208,12 +210,6 @@ def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
         yield from readers[caller].take(line)
     for reader in readers.values():
         yield from reader.rest()
-
-
-def _caller(line: str) -> str | None:
-    """The thread or CPU that printed a line; "" if the kernel does not say, None without a time stamp."""
-    found = _STAMP.search(line)
-    return found["caller"] or "" if found is not None else None
 
 
 class _Reader:

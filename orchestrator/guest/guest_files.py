@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import secrets
 import shutil
 import struct
@@ -222,8 +223,9 @@ def _private_files(directory: Path, name: str) -> Iterator[Callable[[str], Path]
 
 def _identity(machine: Machine, name: str) -> tuple[dict[str, bytes], SshKeys | None]:
     """The guest's identity by file name, and its keys if it has an sshd."""
+    host_name = re.sub(r"[^A-Za-z0-9]", "-", name).strip("-")[:63].rstrip("-") or "guest"
     identity = {
-        "hostname": f"{_host_name(name)}\n".encode(),
+        "hostname": f"{host_name}\n".encode(),
         "machine-id": f"{secrets.token_hex(16)}\n".encode(),
         # On the exact clock two guests execute the same instructions, so their random pools start equal.
         "seed": bytes(_SEED_BYTES) if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
@@ -233,12 +235,6 @@ def _identity(machine: Machine, name: str) -> tuple[dict[str, bytes], SshKeys | 
     host, client = new_private_key(), client_key(lab_dir() / "ssh")
     identity |= {"host_key": host, "authorized_keys": public_line(client)}
     return identity, SshKeys(read_private_key(host), client)
-
-
-def _host_name(name: str) -> str:
-    """A guest's name as a host name: letters, digits and dashes, at most 63."""
-    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
-    return plain.strip("-")[:63].rstrip("-") or "guest"
 
 
 def _archive(machine: Machine, root: RootImage, identity: dict[str, bytes]) -> bytes:

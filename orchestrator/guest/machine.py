@@ -133,9 +133,13 @@ class Confinement:
 
 
 def confinement_here() -> Confinement:
-    """The confinement for another QEMU of this process: a user of its own if started by root."""
+    """The confinement for another QEMU of this process: a user of its own if started by root.
+
+    A container may lack the user, or root's rights to become that user and kill its processes.
+    """
     user = secrets.choice(USERS)
-    return Confinement(user if os.geteuid() == 0 and _can_become(user) else None)
+    can = os.geteuid() == 0 and all(_is_mapped(user, _SELF / name) for name in ("uid_map", "gid_map"))
+    return Confinement(user if can and all(map(has_capability, (_CAP_KILL, _CAP_SETGID, _CAP_SETUID))) else None)
 
 
 def environment() -> dict[str, str]:
@@ -143,12 +147,6 @@ def environment() -> dict[str, str]:
     own = {name: os.environ[name] for name in (*_LISTS, _FOLDER) if os.environ.get(name)}
     parts = {name: value.split(os.pathsep) if name in _LISTS else [value] for name, value in own.items()}
     return {name: os.pathsep.join(map(os.path.abspath, folders)) for name, folders in parts.items()}
-
-
-def _can_become(user: int) -> bool:
-    """Whether root may become that user and kill its processes: a container may lack the user or the rights."""
-    mapped = all(_is_mapped(user, _SELF / name) for name in ("uid_map", "gid_map"))
-    return mapped and all(has_capability(number) for number in (_CAP_KILL, _CAP_SETGID, _CAP_SETUID))
 
 
 def has_capability(number: int) -> bool:

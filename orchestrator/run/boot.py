@@ -199,16 +199,12 @@ def module_outcomes(
                 outcomes[id_] = unsupported(str(error))
         elif isinstance(one, FolderModule):
             if one.folder not in folders:
-                folders[one.folder] = _built_folder(context, kernel, one.folder)
+                try:
+                    folders[one.folder] = folder_modules(context, kernel, one.folder, {})
+                except (BuildError, ConfigError) as error:
+                    folders[one.folder] = failed(error)
             outcomes[id_] = _member(folders[one.folder], one)
     return outcomes
-
-
-def _built_folder(context: BuildContext, kernel: Kernel, folder: Path) -> Mapping[str, Module] | Refused:
-    try:
-        return folder_modules(context, kernel, folder, {})
-    except (BuildError, ConfigError) as error:
-        return failed(error)
 
 
 def _member(modules: Mapping[str, Module] | Refused, one: FolderModule) -> Module | Refused:

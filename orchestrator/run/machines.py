@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from orchestrator.artifacts.boot_files import (
     NOTHING,
@@ -25,8 +24,6 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import check_cpu, choose_accelerator
 from orchestrator.guest.machine import CountingPlugin, Machine, Timing, qemu_cpu_names, qemu_has_plugins
 from orchestrator.profile.system_calls import has_landmarks, landmarks, together_below
-
-_LANDMARKS = "landmarks"
 
 
 @dataclass(frozen=True)
@@ -106,13 +103,10 @@ def _following_programs(context: BuildContext, kernel: Kernel) -> CountingPlugin
     if code is None or not has_landmarks(code):
         return None  # its cells are unsupported
 
-    def write(folder: Path) -> None:
-        (folder / _LANDMARKS).write_text(text)
-
-    text = landmarks(code)
-    file = context.cache.obtain("landmarks", {"text": text}, f"landmarks of {kernel.spec.name}", write).path
+    text, label = landmarks(code), f"landmarks of {kernel.spec.name}"
+    file = context.cache.obtain_file("landmarks", {"text": text}, label, "landmarks", lambda new: new.write_text(text))
     plugin = qemu_plugin(context, "count")
-    return CountingPlugin(plugin, has_stacks=True, together_below=together_below(code), landmarks=file / _LANDMARKS)
+    return CountingPlugin(plugin, has_stacks=True, together_below=together_below(code), landmarks=file)
 
 
 def timing_of(boot: Boot) -> Timing:
