@@ -61,7 +61,7 @@ def static_points(elf: ELFFile) -> Iterator[StaticPoint]:
     # Linkers keep several sections of this name if their flags differ.
     named = (one for one in elf.iter_sections() if one.name == _NOTES and isinstance(one, NoteSection))
     for note in chain.from_iterable(one.iter_notes() for one in named):
-        described = note["n_descdata"]
+        described: bytes = note["n_descdata"]
         if (note["n_name"], note["n_type"]) != (_OWNER, _VERSION) or len(described) < addresses.size:
             continue
         place, linked_base, semaphore = addresses.unpack_from(described)
