@@ -222,11 +222,11 @@ NOTHING = GuestDisks()
 
 
 class Disks(NamedTuple):
-    """A guest's disks, and the archive of drivers that the kernel needs for them."""
+    """A machine's disks, and the archive of drivers that the kernel needs for them."""
 
     root: RootImage | None
     data: tuple[DataDisk, ...]
-    drivers: Path | None
+    disk_drivers: Path | None
 
 
 def image_arch(name: str) -> Arch | None:

@@ -365,12 +365,18 @@ class Cache:
         """The name of the lock held during the build of a folder or of its unfinished sibling."""
         return f"{place.parent.name}-{place.name.removesuffix(_UNFINISHED)}"
 
-    def remove(self, artifact: Artifact, unused_since: float) -> bool:
-        """Remove an artifact; False if a process builds it, uses it, or has used it since that time (epoch seconds)."""
-        place = self.root / artifact.kind / artifact.key
+    def remove(self, place: Path, unused_since: float) -> bool:
+        """Remove an artifact, or what a killed build left.
+
+        False if a process builds it, uses it, or has used it since that time (epoch seconds).
+        """
         with self.try_lock(self.build_lock(place)) as locked:
             if not locked or not is_real_folder(place):
                 return False
+            artifact = self.complete(place)
+            if artifact is None:
+                shutil.rmtree(place)
+                return True
             with claim(artifact.stamp) as unused:
                 if not unused or artifact.used > unused_since:
                     return False
@@ -385,14 +391,6 @@ class Cache:
             if is_wrong(place) and is_real_folder(place):
                 self._remove(place)
         self._sound.discard(place)
-
-    def remove_leftover(self, place: Path, unused_since: float = 0.0) -> bool:
-        """Remove the leftovers of a killed build; False if a build is running or has finished meanwhile."""
-        with self.try_lock(self.build_lock(place)) as locked:
-            if not locked or not is_real_folder(place) or self.complete(place) is not None:
-                return False
-            shutil.rmtree(place)
-        return True
 
     def _remove(self, place: Path) -> None:
         # No process uses the unfinished name, even if this removal is interrupted.

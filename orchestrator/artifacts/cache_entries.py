@@ -116,12 +116,10 @@ def cache_entries(cache: Cache) -> list[CacheEntry]:
 
 def _artifacts(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
     for place, artifact in cache.contents(kind):
-        lock = cache.lock_file(cache.build_lock(place))
+        lock, remove = cache.lock_file(cache.build_lock(place)), partial(cache.remove, place)
         if artifact is not None:
-            remove, locks = partial(cache.remove, artifact), (lock, artifact.stamp)
-            yield CacheEntry(kind, artifact.label, place, artifact.used, locks, remove)
+            yield CacheEntry(kind, artifact.label, place, artifact.used, (lock, artifact.stamp), remove)
         elif not in_use(lock):
-            remove = partial(cache.remove_leftover, place)
             yield CacheEntry(kind, f"{place.name}, incomplete", place, 0.0, (lock,), remove)
 
 

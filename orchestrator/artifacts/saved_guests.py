@@ -98,7 +98,7 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
         for one in sorted(kept, key=lambda one: one.used, reverse=True):
             room -= disk_usage(one.path)
             if room < 0:
-                context.cache.remove(one, one.used)
+                context.cache.remove(one.path, one.used)
     return SavedGuest(key, artifact.path)
 
 

@@ -340,19 +340,8 @@ def without_number(cell: Cell[Any], status: Status, reason: str, release: str | 
 
 def identity(cell: Cell[Any]) -> dict[str, Any]:
     """The fields that identify a cell, without its parameters."""
-    return {
-        "id": cell.id,
-        "table": cell.table,
-        "cpu": cell.cpu,
-        "smp": cell.smp,
-        "kernel": cell.spec.name,
-        "probe": cell.probe,
-        "handler": cell.handler,
-        "benchmark": cell.benchmark,
-        "metric": cell.metric,
-        "clock": cell.clock,
-        "unit": UNITS[cell.clock],
-    }
+    same = ("id", "table", "cpu", "smp", "probe", "handler", "benchmark", "metric", "clock")
+    return {**{name: getattr(cell, name) for name in same}, "kernel": cell.spec.name, "unit": UNITS[cell.clock]}
 
 
 _NAMED_OPTIONS = 4

@@ -28,7 +28,7 @@ from orchestrator.profile.system_calls import has_landmarks, landmarks, together
 
 @dataclass(frozen=True)
 class Hardware:
-    """A CPU model, the number of CPUs, memory in MiB, and timing."""
+    """What a user chooses of a machine: a CPU model, the number of CPUs, memory in MiB, and timing."""
 
     cpu: CpuModel
     smp: int
@@ -120,20 +120,14 @@ def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, wante
     Raises HostError, BuildError, and UsageError for disks that its kernel cannot have or a CPU that its clock excludes.
     """
     check_cpu(hardware.cpu, hardware.timing)
-    disks = ready_disks(context, kernel, wanted)
     return Machine(
-        cpu=hardware.cpu,
+        **ready_disks(context, kernel, wanted)._asdict(),
+        **vars(hardware),
         kernel=kernel.image,
         initramfs=initramfs(context, kernel),
-        smp=hardware.smp,
-        memory_mib=hardware.memory_mib,
-        timing=hardware.timing,
         drivers_built_in=kernel.drivers_built_in,
         smp_kernel=kernel.smp,
         extra_parameters=tuple(kernel.spec.kernel_parameters),
-        root=disks.root,
-        data=disks.data,
-        disk_drivers=disks.drivers,
         channel=wanted.channel,
         login=wanted.login,
     )
