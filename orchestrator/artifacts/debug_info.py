@@ -7,6 +7,7 @@ import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
@@ -177,9 +178,10 @@ def module_debug_info(context: BuildContext, kernel: Kernel, module: Module) -> 
             inside = here.relative_to(scratch)
             # The same flags as of the measured module, whose macros name no folder; gcc takes the last map that fits.
             flags = f"-ffile-prefix-map={here}/= -g -fdebug-prefix-map={here}={final / inside}"
-            finished = make_modules(
-                kernel, here, [*_variables(context, module), f"KCFLAGS={flags}", f"KAFLAGS={flags}"]
-            )
+            # The make variables that a user's folder was built with.
+            of_folder = context.cache.artifact(context.cache.root / "module-folders" / module.key.partition("-")[0])
+            variables = cast(list[str], of_folder.inputs.get("make", [])) if of_folder is not None else []
+            finished = make_modules(kernel, here, [*variables, f"KCFLAGS={flags}", f"KAFLAGS={flags}"])
             made = next(scratch.rglob(f"{module.file.name}"), None)
             if finished.status != 0 or made is None or not has_debug_info(made):
                 raise BuildError(f"module {module.name} does not build with -g", detail=finished.complaint())
@@ -198,10 +200,3 @@ def _made_in(folder: Path, name: str) -> Path:
     if not places:
         raise NoDebugInfoError(f"the sources of module {name} are incomplete", where=str(folder))
     return min(places, key=lambda place: len(place.parts))
-
-
-def _variables(context: BuildContext, module: Module) -> list[str]:
-    """The make variables that a user's folder was built with."""
-    of_folder = context.cache.artifact(context.cache.root / "module-folders" / module.key.partition("-")[0])
-    made_with = of_folder.inputs.get("make") if of_folder is not None else None
-    return [str(one) for one in made_with] if isinstance(made_with, list) else []

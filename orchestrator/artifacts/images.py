@@ -256,24 +256,18 @@ def data_disk(context: BuildContext, folder: Path) -> Path:
 
 
 def _content(folder: Path) -> str:
-    whole = hashlib.sha256()
-    try:
-        for line in _lines(folder):
-            whole.update(line + b"\0")
-    except OSError as error:
-        raise HostError(f"{error.filename} cannot be read: {error.strerror}") from None
-    return whole.hexdigest()
-
-
-def _lines(folder: Path) -> Iterator[bytes]:
     def give_up(error: OSError) -> None:
         raise error
 
-    yield b"d %o" % stat.S_IMODE(folder.stat().st_mode)
-    for parent, folders, files in os.walk(folder, onerror=give_up):
-        folders.sort()
-        for path in (Path(parent, name) for name in sorted((*folders, *files))):
-            yield os.fsencode(path.relative_to(folder)) + b"\0" + _facts(path)
+    try:
+        whole = hashlib.sha256(b"d %o\0" % stat.S_IMODE(folder.stat().st_mode))
+        for parent, folders, files in os.walk(folder, onerror=give_up):
+            folders.sort()
+            for path in (Path(parent, name) for name in sorted((*folders, *files))):
+                whole.update(os.fsencode(path.relative_to(folder)) + b"\0" + _facts(path) + b"\0")
+    except OSError as error:
+        raise HostError(f"{error.filename} cannot be read: {error.strerror}") from None
+    return whole.hexdigest()
 
 
 def _facts(path: Path) -> bytes:

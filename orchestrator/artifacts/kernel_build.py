@@ -272,14 +272,6 @@ def has_types(config: str) -> bool:
     return "CONFIG_DEBUG_INFO_BTF=y" in config.splitlines()
 
 
-def drop_debug_information(build: Path, toolchain: Toolchain) -> None:
-    """Strip a built tree, except the files that module builds need. Raises BuildError."""
-    for file in {*build.rglob("*.o"), *build.rglob("*.a"), *build.glob(".tmp_vmlinux*")}:
-        if file.relative_to(build).parts[0] not in ("scripts", "tools"):
-            file.unlink()
-    strip_debug(toolchain, build / "vmlinux")
-
-
 def strip_debug(toolchain: Toolchain, file: Path) -> None:
     """Remove a file's debug information. Raises BuildError."""
     stripped = run([toolchain.program("strip"), "--strip-debug", str(file)], time_limit=300)
@@ -347,8 +339,11 @@ def _build(
         with ScratchFolder("orchestrator-config-") as other:
             before = _configured(context, plain, source, merged(plain), other, toolchain)
         write_implied(folder, spec, before, config)
-    if has_types(wanted):
-        drop_debug_information(build, toolchain)
+    if has_types(wanted):  # their debug information; module builds need the objects of scripts and tools
+        for file in {*build.rglob("*.o"), *build.rglob("*.a"), *build.glob(".tmp_vmlinux*")}:
+            if file.relative_to(build).parts[0] not in ("scripts", "tools"):
+                file.unlink()
+        strip_debug(toolchain, build / "vmlinux")
 
 
 def compile_kernel(  # noqa: PLR0913 - a build has these inputs

@@ -85,7 +85,16 @@ def module_files(kernel: Kernel) -> Mapping[str, Path]:
     """The files of a kernel's modules by relative path, packaged or built. Raises LabError for a damaged list."""
     if kernel.modules.is_dir():
         return {str(file.relative_to(kernel.modules)): file for file in sorted(kernel.modules.rglob("*.ko*"))}
-    return {name: kernel.headers / name for name in _listed(kernel.headers)}
+    tree = kernel.headers
+    try:
+        listed = (tree / "modules.order").read_text().split()
+    except OSError:
+        return {}
+    except UnicodeDecodeError:
+        raise LabError(f"{tree / 'modules.order'} is not a list of modules", hint="build the kernel again") from None
+    # The list of Linux 6.1 has .ko, that of 6.12 has .o.
+    files = {str(file): tree / file for file in (Path(name).with_suffix(".ko") for name in listed)}
+    return {name: file for name, file in files.items() if file.is_file() and ".." not in Path(name).parts}
 
 
 def lists_folder(kernel: Kernel) -> Path:
@@ -123,18 +132,6 @@ def missing_module_reason(kernel: Kernel, names: Sequence[str]) -> str | None:
             guess = nearest(module_name(name), sorted(found))
             return f"it has no module {name} of its own" + (f"; did you mean {guess}?" if guess else "")
     return None
-
-
-def _listed(tree: Path) -> list[str]:
-    try:
-        names = (tree / "modules.order").read_text().split()
-    except OSError:
-        return []
-    except UnicodeDecodeError:
-        raise LabError(f"{tree / 'modules.order'} is not a list of modules", hint="build the kernel again") from None
-    # The list of Linux 6.1 has .ko, that of 6.12 has .o.
-    files = (str(Path(name).with_suffix(".ko")) for name in names)
-    return [name for name in files if (tree / name).is_file() and ".." not in Path(name).parts]
 
 
 # The functions of a module's file in the form of a kernel's image, at invented addresses.

@@ -300,18 +300,19 @@ class FleetExecutor:
             self._waiting.insert(0, attempt.work)  # it had not begun: does not count as a loss
         else:
             last = f"; its last report: {_cut(attempt.last)}" if attempt.last else ""
-            self._count_loss(attempt.work, member, _cut(why) + last)
+            attempt.work.losses.append((member.name, _cut(why) + last))
+            self._pass_on(attempt.work)
 
     def _lose_all_of(self, member: Member, why: str) -> None:
         for attempt in [one for one in self._attempts.values() if one.member is member]:
             self._lose(attempt, why)
 
-    def _count_loss(self, work: Work, member: Member, why: str) -> None:
-        work.losses.append((member.name, why))
+    def _pass_on(self, work: Work) -> None:
+        name, why = work.losses[-1]
         if not work.left:
             self._emit(work, JobEnded())
         elif len(work.losses) < MOST_LOSSES:
-            self._listener.say(f"{member.name}: {why}; {work.job.name} goes to another worker")
+            self._listener.say(f"{name}: {why}; {work.job.name} goes to another worker")
             self._waiting.insert(0, work)
         else:
             told = "; ".join(f"{name}: {heard}" for name, heard in work.losses)

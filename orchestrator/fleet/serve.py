@@ -83,7 +83,16 @@ def serve(
     except LabError:
         raise
     except Exception as error:  # any error of Dask's for a worker that cannot join
-        raise _not_joined(scheduler, name, error) from None
+        # Dask raises a RuntimeError whose cause is the telling error.
+        cause = error.__cause__ or error
+        if f"name taken, {name}" in str(cause):
+            what = f"the fleet has a worker called '{name}' already"
+            raise UsageError(what, hint="give this one a name of its own: --name") from None
+        raise HostError(
+            f"the worker could not join the fleet at {scheduler}",
+            detail=f"{type(cause).__name__}: {cause}".splitlines()[:1],
+            hint=f"`{PROGRAM} fleet status {scheduler}` asks the others",
+        ) from None
     if number is None:
         return "the fleet has ended, and this worker with it"
     if number == _INPUT_ENDED:
@@ -121,20 +130,6 @@ async def _run(make: Callable[[], FleetWorker], joined: str, *, ends_with_input:
         if not stopped:
             raise
     return stopped[0] if stopped else None
-
-
-def _not_joined(scheduler: str, name: str, error: BaseException) -> LabError:
-    # Dask raises a RuntimeError whose cause is the telling error.
-    cause = error.__cause__ or error
-    if f"name taken, {name}" in str(cause):
-        return UsageError(
-            f"the fleet has a worker called '{name}' already", hint="give this one a name of its own: --name"
-        )
-    return HostError(
-        f"the worker could not join the fleet at {scheduler}",
-        detail=f"{type(cause).__name__}: {cause}".splitlines()[:1],
-        hint=f"`{PROGRAM} fleet status {scheduler}` asks the others",
-    )
 
 
 def key_from_input() -> str:

@@ -378,17 +378,12 @@ def kernel_command_line(machine: Machine) -> str:
     image = facts.own_init if machine.root is not None and machine.root.start == "own" else []
     # A console with a user's shell or a channel on it must not prompt for a login as well.
     quiet = facts.own_init_without_login if image and machine.channel != "serial" else []
-    extra = list(map(_whole_parameter, machine.extra_parameters))
-    replaced = {word.partition("=")[0] for word in extra}
+    for word in machine.extra_parameters:  # outside of ASCII the kernel takes the byte 0xa0 for a space
+        if not (word.isascii() and word.isprintable()) or " " in word or '"' in word:
+            raise UsageError(f"found {word!r}; a kernel parameter has ASCII characters without spaces and quotes")
+    replaced = {word.partition("=")[0] for word in machine.extra_parameters}
     usual = [word for word in facts.kernel_parameters if word.partition("=")[0] not in replaced]
-    return " ".join([*usual, *start, *clock, *alone, *image, *quiet, *extra])
-
-
-def _whole_parameter(word: str) -> str:
-    """Check a single kernel parameter. Outside of ASCII the kernel takes the byte 0xa0 for a space."""
-    if not (word.isascii() and word.isprintable()) or " " in word or '"' in word:
-        raise UsageError(f"found {word!r}; a kernel parameter has ASCII characters without spaces and quotes")
-    return word
+    return " ".join([*usual, *start, *clock, *alone, *image, *quiet, *machine.extra_parameters])
 
 
 def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:

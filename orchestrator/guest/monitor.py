@@ -86,7 +86,7 @@ class Monitor:
         QEMU 11.1 refuses a file by ``fd:``, and 7.2 knows no ``file:``.
         """
         if self.version >= (11, 0):
-            with self._descriptor_set(descriptor) as (number, _):
+            with self.passed(descriptor) as (number, _):
                 yield f"file:/dev/fdset/{number}"
         else:
             with self._lock:
@@ -105,14 +105,8 @@ class Monitor:
         return str(self.command("human-monitor-command", **{"command-line": line}))
 
     @contextlib.contextmanager
-    def passed(self, descriptor: int) -> Iterator[str]:
-        """Pass an open file to QEMU; yields the name by which QEMU's commands open it."""
-        with self._descriptor_set(descriptor) as (_, name):
-            yield name
-
-    @contextlib.contextmanager
-    def _descriptor_set(self, descriptor: int) -> Iterator[tuple[int, str]]:
-        """Pass an open file to QEMU; yields the number of its descriptor set and its name, and closes it."""
+    def passed(self, descriptor: int) -> Iterator[tuple[int, str]]:
+        """Pass an open file to QEMU; yields the number of its descriptor set, and the name that commands open it by."""
         number, name = self._pass(descriptor)
         try:
             yield number, name
@@ -224,7 +218,7 @@ def counted_interrupts(monitor: Monitor, ring: Ring = 0) -> Iterator[Counter[int
     Ring 0 is the kernel, 3 its programs.
     """
     counts: Counter[int] = Counter()
-    with _counting_pipe(counts, ring) as pipe, monitor.passed(pipe) as name:
+    with _counting_pipe(counts, ring) as pipe, monitor.passed(pipe) as (_, name):
         monitor.human(f'logfile "{name}"')
         monitor.human("log int")
         try:

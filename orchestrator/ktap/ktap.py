@@ -549,7 +549,9 @@ def parse_ftracetest(text: str) -> TestRun:
     is_titled = False
     try:
         for printed in printed_lines(text, _cut):
-            line, is_cut = printed.text, _is_damaged(printed)
+            line = printed.text
+            # Cut elsewhere than between a test's description and its result.
+            is_cut = printed.cut_at is not None and not line.startswith("\t[", printed.cut_at)
             if is_cut and len(problems) < PROBLEMS_MAX:
                 problems.append(f"a kernel message cuts the line {line[:NAME_MAX]!r}: it may be damaged")
             last = tests[-1].number if tests else 0
@@ -583,11 +585,6 @@ def _cut(before: str, following: str | None) -> Cut:
     if following is None or following == _TITLE or _BEGINNING.fullmatch(following) or _COUNT.fullmatch(following):
         return Cut.APART
     return Cut.JOINED
-
-
-def _is_damaged(line: PrintedLine) -> bool:
-    """Whether a line is cut elsewhere than between a test's description and its result."""
-    return line.cut_at is not None and not line.text.startswith("\t[", line.cut_at)
 
 
 def _begun(found: re.Match[str]) -> _Test:

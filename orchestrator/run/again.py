@@ -111,20 +111,16 @@ class Again:
         task = BootTask(self.kind, self.boot, self.boot.cells, directory / BOOT)
         run_boot(Session(task, self.artifacts, self.context, take, watch))
         (record,) = found
-        _check_same(self.run, self.stored, record, directory)
-        return record
-
-
-def _check_same(run: Run, stored: CellRecord, record: CellRecord, directory: Path) -> None:
-    """Raise LabError unless a cell has its stored number again; calls that vary need not."""
-    if record.value is None:
-        reason = (record.reason or "").splitlines()
-        raise LabError(f"cell {record.id} is {record.status}, and has no number", detail=reason[:_SHOWN])
-    if record.value == stored.value or stored.clock == "wall" or len(set(stored.samples)) > 1:
-        return
-    differing = [one.sentence for one in origin_differences(origin_of(run.directory), origin_of(directory))]
-    raise LabError(
-        f"{record.id} now takes {record.value:.10g} {record.unit}, and {stored.value:.10g} in run {run.record.run}",
-        detail=shown(differing or ["nothing that the lab records differs"], _SHOWN),
-        hint="run the experiment again, and use that run",
-    )
+        if record.value is None:
+            reason = (record.reason or "").splitlines()
+            raise LabError(f"cell {record.id} is {record.status}, and has no number", detail=reason[:_SHOWN])
+        stored = self.stored
+        if record.value == stored.value or stored.clock == "wall" or len(set(stored.samples)) > 1:  # they may vary
+            return record
+        differing = [one.sentence for one in origin_differences(origin_of(self.run.directory), origin_of(directory))]
+        was = f"{stored.value:.10g} in run {self.run.record.run}"
+        raise LabError(
+            f"{record.id} now takes {record.value:.10g} {record.unit}, and {was}",
+            detail=shown(differing or ["nothing that the lab records differs"], _SHOWN),
+            hint="run the experiment again, and use that run",
+        )
