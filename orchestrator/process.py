@@ -155,6 +155,14 @@ def exit_status(child: Spawned, time_limit: float) -> int | None:
         return None
 
 
+def stat_fields(pid: int | str) -> list[str]:
+    """A process's fields of proc_pid_stat(5) behind its name, the state first; none if it is gone or not readable."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
 def how_ended(status: int) -> str:
     """``status 1``, or ``signal 9``."""
     return f"status {status}" if status >= 0 else f"signal {-status}"

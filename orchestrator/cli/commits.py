@@ -18,7 +18,7 @@ import typer
 
 from orchestrator import __version__
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.git_tree import GitTree, is_revision, revisions
+from orchestrator.artifacts.git_tree import GitTree, ends_of, is_revision, revisions, series
 from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.own_kernel_build import TreeBuild, is_kernel_source
 from orchestrator.artifacts.sources import included, read_c_source

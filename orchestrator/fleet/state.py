@@ -19,6 +19,7 @@ from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.guest.slots import host_memory_mib
 from orchestrator.paths import lab_dir
 from orchestrator.plain_text import size_mib
+from orchestrator.process import stat_fields
 from orchestrator.program import PROGRAM
 
 USUAL_NAME = "local"
@@ -120,12 +121,8 @@ def running(name: str) -> FleetState:
 
 def process_start(pid: int) -> int | None:
     """A process's start, in ticks since the host's boot; None if there is no live one."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])  # starttime, the 22nd field of proc_pid_stat(5)
+    fields = stat_fields(pid)
+    return None if not fields or fields[0] in "ZX" else int(fields[19])  # starttime, the 22nd of all fields
 
 
 class WorkerConfig(_Record):

@@ -36,7 +36,7 @@ from orchestrator.guest.console import (
 )
 from orchestrator.guest.monitor import Monitor
 from orchestrator.guest.slots import memory_files
-from orchestrator.process import Spawned, exit_status, how_ended
+from orchestrator.process import Spawned, exit_status, how_ended, stat_fields
 
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
@@ -175,12 +175,8 @@ def interrupt(monitor: Monitor, process: Spawned, console: Console) -> str:
 
 
 def is_stopped(process: int) -> bool:
-    """Whether a process is stopped by a signal or tracer, from the first field after its name in proc(5)'s stat."""
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text(errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] in ("T", "t")
+    """Whether a process is stopped by a signal or tracer."""
+    return stat_fields(process)[:1] in (["T"], ["t"])
 
 
 # Replacing a channel's error (silence, a broken connection) by its cause: a panic of the kernel, or QEMU's end.

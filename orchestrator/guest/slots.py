@@ -20,6 +20,7 @@ from pathlib import Path
 
 from orchestrator.errors import HostError
 from orchestrator.paths import cache_dir
+from orchestrator.process import stat_fields
 
 # The memory control groups' files of this process, whose names differ between version 1 and 2.
 
@@ -166,13 +167,9 @@ def _ancestor_holds_slots(folder: Path) -> bool:
     for file in folder.iterdir():
         holders |= set(file.read_text(encoding="ascii", errors="replace").split())
     process = str(os.getppid())
-    with contextlib.suppress(OSError):  # it has just ended, or is not readable
-        while process != "0":
-            if process in holders:
-                return True
-            # The parent is the second field after the name, which is in parentheses (proc(5)).
-            process = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
-    return False
+    while process != "0" and process not in holders:
+        _, process, *_ = stat_fields(process) or ("gone", "0")  # its state, and its parent
+    return process in holders
 
 
 def _lock_some(folder: Path, total: int, wanted: int, taken: list[int]) -> bool:

@@ -167,7 +167,15 @@ class LocalExecutor:
                     futures.append(future)
                 yield from self._reported(len(futures))
             finally:
-                self._stop(futures)
+                for future in futures:
+                    future.cancel()
+                self._guests.end()
+                # A boot that reports something gets Stopped, and ends when its guest has.
+                while not all(future.done() for future in futures):
+                    with suppress(queue.Empty):
+                        left = self._queue.get(timeout=0.1)
+                        if isinstance(left, tuple):
+                            left[2].set_exception(Stopped())
 
     def _do(self, job: Job) -> None:
         with step_source(job.name), step(f"boot {job.task.boot.kernel} on {job.task.boot.cpu}"):
@@ -201,14 +209,3 @@ class LocalExecutor:
                     future.result()
                 case interrupt:
                     interrupt()
-
-    def _stop(self, futures: list[Future[None]]) -> None:
-        for future in futures:
-            future.cancel()
-        self._guests.end()
-        # A boot that reports something gets Stopped, and ends when its guest has.
-        while not all(future.done() for future in futures):
-            with suppress(queue.Empty):
-                left = self._queue.get(timeout=0.1)
-                if isinstance(left, tuple):
-                    left[2].set_exception(Stopped())
