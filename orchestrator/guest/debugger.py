@@ -88,7 +88,7 @@ class Stub:
         self.connection.close()
 
     def _interrupt(self) -> None:
-        if self._monitor.is_running():
+        if self._monitor.status() == "running":
             # While the guest runs, any byte stops it and means nothing else, but for one that the stub takes as the
             # answer to its last packet.
             self._send(_ACKNOWLEDGED + _INTERRUPT)

@@ -135,11 +135,10 @@ class Monitor:
             self.command("getfd", fdname=_CORE)
             self.command("dump-guest-memory", paging=has_mapping, protocol=f"fd:{_CORE}")
 
-    def is_running(self) -> bool:
-        match self.command("query-status"):
-            case {"running": bool(running)}:
-                return running
-        return False
+    def status(self) -> str:
+        """QEMU's word for what the machine does (RunState): ``running``, ``paused``, ``shutdown``, ..."""
+        answer = self.command("query-status")
+        return str(answer.get("status")) if isinstance(answer, dict) else ""
 
     def open_stub(self, descriptor: int) -> None:
         """Stop the guest, and connect QEMU's gdb stub to a socket."""

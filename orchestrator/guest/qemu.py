@@ -66,13 +66,11 @@ class StopBeforeWork:
 
     def check(self) -> None:
         """Continue a guest that has stopped itself. One that stops a second time has panicked, and is ended."""
-        match self._monitor.command("query-status") if self._is_watched else None:
-            case {"status": "guest-panicked"} if self.is_expected:
+        if self._is_watched and self._monitor.status() == "guest-panicked":
+            if self.is_expected:
                 self._read()
-                self.is_expected = False
-                self._monitor.command("cont")
-            case {"status": "guest-panicked"}:
-                self._monitor.command("quit")
+            self._monitor.command("cont" if self.is_expected else "quit")
+            self.is_expected = False
 
 
 def wait_for_boot(
@@ -193,12 +191,10 @@ class QemuWatch:
 
     def _has_reset(self) -> bool:
         try:
-            match self.monitor.command("query-status") if self.monitor is not None else None:
-                case {"status": "shutdown"}:
-                    return True
+            return self.monitor is not None and self.monitor.status() == "shutdown"
         except GuestError:  # QEMU has ended or is being ended
             self.before_end = None
-        return False
+            return False
 
     def _end(self) -> None:
         assert self.monitor is not None
@@ -210,10 +206,7 @@ class QemuWatch:
 
 def _stuck_cpus(monitor: Monitor) -> set[int]:
     """The CPUs in the kernel with interrupts off; empty while the guest is paused."""
-    match monitor.command("query-status"):
-        case {"running": True}:
-            return cpus_without_interrupts(monitor.human("info registers -a"))
-    return set()
+    return cpus_without_interrupts(monitor.human("info registers -a")) if monitor.status() == "running" else set()
 
 
 def cpus_without_interrupts(registers: str) -> set[int]:

@@ -41,8 +41,8 @@ class FakeQemu:
         self._thread = threading.Thread(target=self._answer, daemon=True)
         self._thread.start()
 
-    def is_running(self) -> bool:
-        return not self.is_stopped
+    def status(self) -> str:
+        return "paused" if self.is_stopped else "running"
 
     def die(self) -> None:
         assert self._end is not None
