@@ -16,6 +16,7 @@ from pathlib import Path
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext, digest
 from orchestrator.catalog.images import Suites, debian
+from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.process import Finished, run
@@ -226,7 +227,7 @@ class AptRoot:
     def names(self, pattern: str) -> list[str]:
         finished = self._apt("apt-cache", "pkgnames", time_limit=_RESOLVE_LIMIT)
         found = [name for name in finished.stdout.split() if re.fullmatch(pattern, name)]
-        return sorted(found, key=numbers_in)
+        return sorted(found, key=version_numbers)
 
     def simulate(self, wanted: Sequence[str]) -> list[str]:
         """The exact names (``name=version``) that installing these on an empty disk installs. Raises HostError."""
@@ -315,11 +316,6 @@ def failed_suites(printed: str, suites: Iterable[str]) -> list[str]:
     # E: The repository 'http://HOST/debian bookworm-updates Release' does not have a Release file.
     found = re.findall(r"(?:/dists/| )([A-Za-z0-9.-]+)(?:/| (?:In)?Release\b)", "\n".join(lines))
     return [suite for suite in suites if suite in found]
-
-
-def numbers_in(version: str) -> tuple[int, ...]:
-    """The numbers in a version or name, which order it."""
-    return tuple(map(int, re.findall(r"\d{1,9}", version)))
 
 
 def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> HostError:
@@ -411,7 +407,7 @@ def _found(
             break
     if not found:
         raise next((error for error in reversed(failures) if isinstance(error, NoSuchPackageError)), failures[-1])
-    return max(found, key=lambda one: numbers_in(one[1][0].version))
+    return max(found, key=lambda one: version_numbers(one[1][0].version))
 
 
 def pin_of(context: BuildContext, name: str) -> Path:

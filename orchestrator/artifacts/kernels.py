@@ -25,7 +25,6 @@ from orchestrator.artifacts.debian import (
     AptRoot,
     NoSuchPackageError,
     Package,
-    numbers_in,
     origins,
     unpacked_packages,
     versions,
@@ -36,7 +35,7 @@ from orchestrator.artifacts.machine_code import entry_offset
 from orchestrator.artifacts.own_kernel_build import own_variant
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernel_variants import parameter_name
-from orchestrator.catalog.kernels import BOOT_MARK, IMAGE, NEWEST, RELEASE, KernelSpec, read_config
+from orchestrator.catalog.kernels import BOOT_MARK, IMAGE, NEWEST, RELEASE, KernelSpec, read_config, version_numbers
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import sha256_of
@@ -346,7 +345,7 @@ def newest_packages(context: BuildContext, spec: KernelSpec) -> Artifact:
 
     def choose(apt: AptRoot) -> list[Package]:
         images = apt.names(rf"linux-image-{release}-{spec.packages.flavour}") if spec.packages else []
-        versions = dict.fromkeys(".".join(map(str, numbers_in(name)[:2])) for name in images)
+        versions = dict.fromkeys(".".join(map(str, version_numbers(name)[:2])) for name in images)
         available.append(apt.suites.having(versions))
         for name in filter(wanted.fullmatch, reversed(images)):
             try:

@@ -46,6 +46,10 @@ Role = Literal["calibration", "predicted", "excluded"]
 """The use of a published cell, as declared before fitting; a cell that is not declared is predicted."""
 
 
+def _wrong(sentence: str) -> PydanticCustomError:
+    return PydanticCustomError("wrong", "{sentence}", {"sentence": sentence})
+
+
 def _number(value: object) -> object:
     # A file's decimal fractions arrive as text: see orchestrator/experiment/source.py.
     found = value if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
@@ -54,16 +58,14 @@ def _number(value: object) -> object:
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        words = "found {found}; expected a number without a unit, such as 52.5"
-        raise PydanticCustomError("wrong", words, {"found": repr(value)[:80]})
+        raise _wrong(f"found {repr(value)[:80]}; expected a number without a unit, such as 52.5")
     return number
 
 
 def _like(pattern: str, expected: str) -> AfterValidator:
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
-            words = {"found": repr(value)[:80], "expected": expected}
-            raise PydanticCustomError("wrong", "found {found}; expected {expected}", words)
+            raise _wrong(f"found {repr(value)[:80]}; expected {expected}")
         return value
 
     return AfterValidator(check)
@@ -95,9 +97,8 @@ class Constant(CatalogEntry):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if not 0 < self.low <= self.value <= self.high:
-            values = {"low": self.low, "value": self.value, "high": self.high}
-            words = "found low {low}, value {value}, high {high}; expected 0 < low <= value <= high"
-            raise PydanticCustomError("wrong", words, values)
+            found = f"found low {self.low}, value {self.value}, high {self.high}"
+            raise _wrong(f"{found}; expected 0 < low <= value <= high")
         return self
 
 
@@ -157,8 +158,7 @@ class Declaration(CatalogEntry):
         for words, names in once.items():
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
-                sentence = "{name} is {words} twice: leave one of them out"
-                raise PydanticCustomError("wrong", sentence, {"name": twice, "words": words})
+                raise _wrong(f"{twice} is {words} twice: leave one of them out")
         return self
 
 
@@ -207,8 +207,7 @@ class Fitted(CatalogEntry):
     def _a_weight_for_each_cell(self) -> Self:
         for name, cost in self.costs.items():
             if len(cost.weights) != len(self.cells):
-                values = {"name": name, "found": len(cost.weights), "cells": len(self.cells)}
-                raise PydanticCustomError("wrong", "{name} has {found} weights for {cells} cells", values)
+                raise _wrong(f"{name} has {len(cost.weights)} weights for {len(self.cells)} cells")
         return self
 
 
@@ -233,23 +232,20 @@ class CostTable(CatalogEntry):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if (self.uncalibrated is None) == (self.declared is None):
-            words = "expected either 'declared', or 'uncalibrated' with the reason"
-            raise PydanticCustomError("wrong", words, {})
+            raise _wrong("expected either 'declared', or 'uncalibrated' with the reason")
         if self.declared is None:
             return self
         both = [name for name in self.declared.fit if name in self.constants]
         if both:
-            words = "{name} is both in 'constants' and in 'declared.fit': leave one of them out"
-            raise PydanticCustomError("wrong", words, {"name": both[0]})
+            raise _wrong(f"{both[0]} is both in 'constants' and in 'declared.fit': leave one of them out")
         if "instruction" not in (*self.constants, *self.declared.fit):
-            words = "'instruction' has no cost: name it in 'declared.fit', or in 'constants'"
-            raise PydanticCustomError("wrong", words, {})
+            raise _wrong("'instruction' has no cost: name it in 'declared.fit', or in 'constants'")
         if self.fitted is not None and set(self.fitted.costs) != set(self.declared.fit):
-            raise PydanticCustomError("wrong", "the fitted costs are not those that 'fit' declares", {})
+            raise _wrong("the fitted costs are not those that 'fit' declares")
         cells = () if self.fitted is None else self.fitted.cells
         unpriced = next((name for cell in cells for name in cell.counts if name not in self.priced), None)
         if unpriced is not None:
-            raise PydanticCustomError("wrong", "a fitted cell counts '{name}', which has no cost", {"name": unpriced})
+            raise _wrong(f"a fitted cell counts '{unpriced}', which has no cost")
         return self
 
     @property

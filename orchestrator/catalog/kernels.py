@@ -368,8 +368,8 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version, for comparison with another."""
-    return tuple(map(int, version.split(".")))
+    """The numbers in a version or name, which order it."""
+    return tuple(map(int, re.findall(r"\d{1,9}", version)))
 
 
 @lru_cache(maxsize=1)

@@ -24,14 +24,13 @@ from orchestrator.artifacts.debian import (
     archive_keyring,
     debian_mirror,
     mirror_in,
-    numbers_in,
     unpacked_packages,
     versions,
     without_passwords,
 )
 from orchestrator.artifacts.kernels import newest_packages
 from orchestrator.catalog.images import Suites, debian
-from orchestrator.catalog.kernels import kernel
+from orchestrator.catalog.kernels import kernel, version_numbers
 from orchestrator.errors import HostError, LabError, UsageError
 
 CHOSEN = {
@@ -252,13 +251,13 @@ def packages_of(
                 raise HostError(f"the mirror has no {self.suites.title}")
 
         def names(self, pattern: str) -> list[str]:
-            return sorted(filter(re.compile(pattern).fullmatch, lists[self.suites.release]), key=numbers_in)
+            return sorted(filter(re.compile(pattern).fullmatch, lists[self.suites.release]), key=version_numbers)
 
         def show(self, name: str, architecture: str) -> Package:
             depends = lists[self.suites.release].get(name)
             if depends is None:
                 raise NoSuchPackageError(f"the suites of {self.suites.title} have no {name} for {architecture}")
-            version = ".".join(map(str, numbers_in(name)))
+            version = ".".join(map(str, version_numbers(name)))
             return Package(name, architecture, version or "1", "0" * 64, depends)
 
         def with_suites(self, packages: Sequence[Package]) -> Sequence[Package]:
