@@ -19,6 +19,7 @@ from orchestrator.errors import HostError, Interrupted, LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.fleet.state import WORKER_FOLDER, log_file
 from orchestrator.fleet.target import address_towards, log_dask_to, security_of, set_up_dask
+from orchestrator.paths import cache_dir
 from orchestrator.plain_text import plain_text
 from orchestrator.program import PROGRAM
 
@@ -60,7 +61,7 @@ def serve(
     join.
     """
     set_up_dask()
-    from orchestrator.fleet.worker import BootPlugin, FleetWorker  # imports distributed, which Dask's settings precede
+    from orchestrator.fleet.worker import Boots, FleetWorker  # imports distributed, which Dask's settings precede
 
     log = None if ends_with_input else log_file(f"worker-{name}")
     log_to(log)
@@ -70,6 +71,8 @@ def serve(
             make = partial(
                 FleetWorker,
                 scheduler,
+                Boots(cache_dir()),
+                room,
                 nthreads=room[0] + 1,  # one answers requests while guests run
                 name=name,
                 host=host or address_towards(scheduler),  # without it Dask 2026.8 listens on all interfaces
@@ -77,7 +80,6 @@ def serve(
                 memory_limit=0,
                 local_directory=str(folder),
                 death_timeout=_START_LIMIT,
-                plugins=(BootPlugin(name, *room),),
             )
             number = asyncio.run(_run(make, joined, ends_with_input=ends_with_input))
     except LabError:

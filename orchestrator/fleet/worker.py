@@ -266,50 +266,44 @@ def _code() -> str:
     return total.hexdigest()[:16]
 
 
-_PLUGIN = "lab-boots"
+class _Forgotten(WorkerPlugin):
+    """Ends boots whose tasks Dask forgets: cancelling a future stops no thread."""
 
-
-class BootPlugin(WorkerPlugin):
-    """A worker's boots, ended when Dask forgets their tasks: cancelling a future stops no thread."""
-
-    name = _PLUGIN
-
-    def __init__(self, name: str, guests: int, memory_mib: int) -> None:
-        self.room: dict[str, Any] = {"name": name, "guests": guests, "memory_mib": memory_mib}
-
-    def setup(self, worker: Worker) -> None:
-        self.boots = Boots(cache_dir())
+    def __init__(self, boots: Boots) -> None:
+        self._boots = boots
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         if start in ("executing", "long-running") and finish not in ("memory", "error"):
-            self.boots.abort(str(key))
+            self._boots.abort(str(key))
 
 
 class FleetWorker(Unlisted, Worker):
-    """Dask's worker without its HTTP server. It ends its guests first, not after Dask's wait of half a minute."""
+    """Dask's worker with its boots, room for so many guests and MiB, and without its HTTP server.
+
+    It ends its guests first, not after Dask's wait of half a minute.
+    """
+
+    def __init__(self, scheduler: str, boots: Boots, room: tuple[int, int], **options: Any) -> None:
+        self.boots, self.room = boots, room
+        super().__init__(scheduler, plugins=(_Forgotten(boots),), **options)
 
     async def close(self, *args: Any, **kwargs: Any) -> Any:
-        plugin = self.plugins.get(_PLUGIN)
-        if plugin is not None and hasattr(plugin, "boots"):
-            plugin.boots.abort_all()
+        self.boots.abort_all()
         return await super().close(*args, **kwargs)
-
-
-def _plugin(worker: Worker) -> BootPlugin:
-    plugin = worker.plugins[_PLUGIN]
-    assert isinstance(plugin, BootPlugin)
-    return plugin
 
 
 def do_boot(attempt: str, topic: str, data: bytes) -> None:
     """On a worker, as a task: do a boot, sending its messages on a topic. Raises what ends it."""
     worker = get_worker()
-    _plugin(worker).boots.do(attempt, data, lambda message: worker.log_event(topic, message))
+    assert isinstance(worker, FleetWorker)
+    worker.boots.do(attempt, data, lambda message: worker.log_event(topic, message))
 
 
-async def examine(dask_worker: Worker) -> str:
+async def examine(dask_worker: FleetWorker) -> str:
     """On a worker: its answer as JSON."""
-    return (await asyncio.to_thread(_examined, _plugin(dask_worker).room)).model_dump_json()
+    guests, memory_mib = dask_worker.room
+    room = {"name": dask_worker.name, "guests": guests, "memory_mib": memory_mib}
+    return (await asyncio.to_thread(_examined, room)).model_dump_json()
 
 
 def _examined(room: dict[str, Any]) -> Answer:
@@ -322,11 +316,11 @@ def _examined(room: dict[str, Any]) -> Answer:
         return Answer(problem=error.what, **facts)
 
 
-async def missing(wanted: Sequence[Reference], dask_worker: Worker) -> list[Reference]:
+async def missing(wanted: Sequence[Reference], dask_worker: FleetWorker) -> list[Reference]:
     """On a worker: the references whose files must be sent."""
-    return await asyncio.to_thread(_plugin(dask_worker).boots.store.missing, wanted)
+    return await asyncio.to_thread(dask_worker.boots.store.missing, wanted)
 
 
-async def receive(reference: Reference, offset: int, piece: bytes, sender: str, dask_worker: Worker) -> None:
+async def receive(reference: Reference, offset: int, piece: bytes, sender: str, dask_worker: FleetWorker) -> None:
     """On a worker: receive a piece of a file. Raises HostError if the disk is full, LabError for an invalid piece."""
-    await asyncio.to_thread(_plugin(dask_worker).boots.store.receive, reference, offset, piece, sender)
+    await asyncio.to_thread(dask_worker.boots.store.receive, reference, offset, piece, sender)

@@ -14,12 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from distributed.worker import Worker
-
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.fleet.target import read_key, security_of, set_up_dask
 from orchestrator.fleet.transfer import unbundled
-from orchestrator.fleet.worker import BEGINS, BootPlugin, Boots, FleetWorker, Send, sent
+from orchestrator.fleet.worker import BEGINS, Boots, FleetWorker, Send, sent
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import BenchmarkKind, BootTask, CellBegan, Event, GuestBooted, Outcome, Progress
@@ -92,25 +90,18 @@ class StandIns(Boots):
                     tell(Outcome(record, is_compared=True))
 
 
-class StandInPlugin(BootPlugin):
-    """A worker's plugin with stand-ins."""
-
-    def setup(self, worker: Worker) -> None:
-        """In place of the real ones."""
-        self.boots = StandIns(cache_dir())
-
-
 async def serve(address: str, key: str, first: int, count: int) -> None:
     """Be so many workers until the scheduler ends."""
     set_up_dask()
     workers = [
         FleetWorker(
             address,
+            StandIns(cache_dir()),
+            (1, 4096),
             nthreads=2,
             name=f"w-{number}",
             host="127.0.0.1",
             security=security_of(key),
-            plugins=(StandInPlugin(f"w-{number}", 1, 4096),),
             memory_limit=0,
         )
         for number in range(first, first + count)

@@ -22,7 +22,7 @@ from orchestrator.fleet.link import Ended, Joined, Link, Message, connected
 from orchestrator.fleet.scheduler import FleetScheduler
 from orchestrator.fleet.target import RUN_TOPIC, made_key, read_key, security_of, set_up_dask
 from orchestrator.fleet.transfer import Bundle
-from orchestrator.fleet.worker import BEGINS, BootPlugin, Boots, FleetWorker, Send, received, sent
+from orchestrator.fleet.worker import BEGINS, Boots, FleetWorker, Send, received, sent
 from orchestrator.run.boot import Progress
 
 LIMIT = 60.0
@@ -96,11 +96,6 @@ class FullBoots(Boots):
         raise HostError("there is no room left", hint="make some")
 
 
-class FullPlugin(BootPlugin):
-    def setup(self, worker: object) -> None:
-        self.boots = FullBoots(Path("/nowhere"))
-
-
 def test_an_error_of_a_worker_arrives_as_it_was_behind_what_it_sent(key: str, tmp_path: Path) -> None:
     def heard(scheduler: str, worker: str) -> list[object]:
         with closing(Link(connected(scheduler, key))) as link:
@@ -110,11 +105,13 @@ def test_an_error_of_a_worker_arrives_as_it_was_behind_what_it_sent(key: str, tm
     async def do(scheduler: FleetScheduler) -> None:
         async with FleetWorker(
             scheduler.address,
+            FullBoots(Path("/nowhere")),
+            (1, 1024),
+            name="full",
             host="127.0.0.1",
             protocol="tls",
             security=security_of(key),
             local_directory=str(tmp_path),
-            plugins=(FullPlugin("full", 1, 1024),),
         ) as worker:
             items = await asyncio.to_thread(heard, scheduler.address, worker.address)
         assert Joined(worker.address) in items
