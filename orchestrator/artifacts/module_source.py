@@ -30,7 +30,8 @@ _SYNTAX = (
     "C that has such braces stands between {% raw %} and {% endraw %}"
 )
 
-_OWN = "own_"  # prefix of users' modules; no module of the kernel has it
+OWN = "own_"
+"""Prefix of users' modules; no module of the kernel has it."""
 
 _FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
 """A probe reads a marker's arguments by its format: with a wrong one it would read what was not passed."""
@@ -130,7 +131,7 @@ def check_parameters(values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
 def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
     """Render a user's ``NAME.c.j2`` or ``NAME.c`` as ``own_NAME.ko``. Raises ConfigError, UsageError."""
     stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
-    return render_as(_OWN + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME], file, values)
+    return render_as(OWN + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME], file, values)
 
 
 def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSource:
@@ -139,11 +140,6 @@ def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSourc
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_c_source(file)
     # For kernel headers that include a module's file, such as the header of its tracepoints.
     return _source(name, main, folders, file, ("-I$(src)",))
-
-
-def source_name(module: Path) -> str:
-    """The C file that a user's .ko was probably built from: ``NAME.c`` for ``NAME.ko`` and ``own_NAME.ko``."""
-    return f"{module.stem.removeprefix(_OWN)}.c"
 
 
 def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) -> str:

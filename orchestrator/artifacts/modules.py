@@ -27,7 +27,7 @@ from orchestrator.artifacts.diagnostics import build_error, error_hint, keep_war
 from orchestrator.artifacts.kernel_build import sound_source, strip_debug
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.module_files import in_order
-from orchestrator.artifacts.module_source import TEMPLATE, ModuleSource, Scalar, Value, render_as, source_name
+from orchestrator.artifacts.module_source import OWN, TEMPLATE, ModuleSource, Scalar, Value, render_as
 from orchestrator.artifacts.sources import read_sources
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.probes import find_module
@@ -356,7 +356,7 @@ def prebuilt(file: Path, kernel: Kernel) -> Module:
         raise UnsupportedError(f"{file.name} is for {machine}, and this kernel is for {kernel.spec.arch}", hint=hint)
     built_for = info.get("vermagic", "").split(" ")[0]
     if built_for != kernel.release:
-        source = f"./{source_name(file)}"
+        source = f"./{file.stem.removeprefix(OWN)}.c"
         raise UnsupportedError(
             f"{file.name} was built for kernel {built_for[:80] or 'unknown'}, and this one is {kernel.release}",
             hint=f"give its source, {source}, and the lab builds it for this kernel; "

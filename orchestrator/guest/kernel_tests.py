@@ -15,7 +15,7 @@ from orchestrator.errors import GuestError, UnsupportedError, UsageError
 from orchestrator.guest.channel import Stream
 from orchestrator.guest.console import QUOTED_LINES, plain_lines
 from orchestrator.ktap.ktap import parse_ftracetest, parse_ktap
-from orchestrator.ktap.results import RESULTS_MAX, Outcome, TestResult, TestRun, joined
+from orchestrator.ktap.results import RESULTS_MAX, Outcome, TestResult, TestRun
 
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
@@ -48,11 +48,11 @@ def kunit_results(guest: Guest, suites: Sequence[str] = ()) -> TestRun:
         if name not in there:
             hint = f"the guest has: {', '.join(there[:_SHOWN_SUITES])}{' ...' if len(there) > _SHOWN_SUITES else ''}"
             raise UsageError(f"no suite {name!r} of KUnit has run in the guest", hint=hint)
-    run = joined([*_suite_runs(guest, dict.fromkeys(suites or there), must_have_run=set(suites))])
+    runs = [*_suite_runs(guest, dict.fromkeys(suites or there), must_have_run=set(suites))]
     if len(found.text.splitlines()) > _SUITES_MAX:
-        problem = f"there are more than {_SUITES_MAX} suites; the others were ignored"
-        return replace(run, problems=(*run.problems, problem))
-    return run
+        runs.append(TestRun((), (f"there are more than {_SUITES_MAX} suites; the others were ignored",)))
+    results = tuple(result for run in runs for result in run.results)
+    return TestRun(results, tuple(problem for run in runs for problem in run.problems))
 
 
 def _suite_runs(guest: Guest, names: Iterable[str], must_have_run: Container[str]) -> Iterator[TestRun]:

@@ -58,12 +58,6 @@ class TestRun:
         return ", ".join(f"{number} {outcome}" for outcome, number in numbers if number) or "no test"
 
 
-def joined(runs: Sequence[TestRun]) -> TestRun:
-    """Join several runs."""
-    results = tuple(result for run in runs for result in run.results)
-    return TestRun(results, tuple(problem for run in runs for problem in run.problems))
-
-
 def uniquely_named(results: Sequence[TestResult]) -> Iterator[tuple[str, TestResult]]:
     """The results with unique names: a number follows a repeated name."""
     used: set[str] = set()
