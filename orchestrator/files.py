@@ -100,6 +100,11 @@ def _opened(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
+def private(path: str, flags: int) -> int:
+    """An opener, for open(), of files that only the user can read."""
+    return os.open(path, flags, 0o600)
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write or replace a file atomically, text as UTF-8. Raises OSError.
 

@@ -25,7 +25,7 @@ from orchestrator.arch import QEMU
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.cache import BuildContext, digest, disk_usage
 from orchestrator.errors import HostError, UsageError
-from orchestrator.files import ScratchFolder
+from orchestrator.files import ScratchFolder, private
 from orchestrator.guest.framed import PROTOCOL
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SavedGuest
@@ -167,8 +167,7 @@ def keep_guest(guest: Guest, file: Path) -> None:
             guest.keep(saved)
             (saved.folder / _MACHINE).write_bytes(_kept.dump_json(_Kept(key, machine)))
             unfinished = saved.folder / file.name
-            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as opened, tarfile.open(fileobj=opened, mode="w") as archive:
+            with open(unfinished, "xb", opener=private) as opened, tarfile.open(fileobj=opened, mode="w") as archive:
                 for part in _parts(saved, machine):
                     archive.add(part, part.name)
             unfinished.replace(file)

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from orchestrator.errors import HostError, UsageError
+from orchestrator.files import private
 from orchestrator.fleet.state import FleetState, running
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
@@ -177,12 +178,11 @@ def made_key(file: Path) -> Path:
     """Make a private key file. Raises UsageError if the file exists."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(file, "xb", opener=private) as opened:
+            opened.write(_new_key())
     except FileExistsError:
         hint = "machines with the old key need the new one: remove the file first, or name another one: --out FILE"
         raise UsageError("the key exists already", where=str(file), hint=hint) from None
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(_new_key())
     return file
 
 

@@ -13,7 +13,6 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -22,7 +21,7 @@ from filelock import FileLock
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestHang, HostError, LabError
-from orchestrator.files import Entry, archive
+from orchestrator.files import Entry, archive, private
 from orchestrator.guest.channel import complaint
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.machine import Machine, MemoryFile, RootImage
@@ -348,7 +347,7 @@ def save_state(monitor: Monitor, target: Path, *, has_memory: bool) -> None:
     """
     monitor.command("stop")
     _prepare(monitor, has_memory=has_memory)
-    with _opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file, monitor.migration_file(file) as uri:
+    with open(target, "xb", opener=private) as file, monitor.migration_file(file.fileno()) as uri:
         monitor.command("migrate", uri=uri)
         _wait_for_migration(monitor)
 
@@ -357,7 +356,7 @@ def load_state(monitor: Monitor, source: Path, *, has_memory: bool) -> None:
     """Load a written state into a machine that waits for it; its CPUs stay stopped. Raises GuestError."""
     _prepare(monitor, has_memory=has_memory)
     try:
-        with _opened(source, os.O_RDONLY) as file, monitor.migration_file(file) as uri:
+        with source.open("rb") as file, monitor.migration_file(file.fileno()) as uri:
             monitor.command("migrate-incoming", uri=uri)
             _wait_for_migration(monitor)
     except OSError as error:
@@ -381,15 +380,6 @@ def begin_console(saved: SavedGuest, log: Path) -> None:
         shutil.copyfile(saved.console, log)
     except OSError as error:
         raise HostError(f"the console's log cannot be written: {error.strerror}", where=str(log)) from None
-
-
-@contextmanager
-def _opened(file: Path, flags: int) -> Iterator[int]:
-    descriptor = os.open(file, flags | os.O_CLOEXEC, 0o600)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _prepare(monitor: Monitor, *, has_memory: bool) -> None:

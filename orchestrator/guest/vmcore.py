@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.errors import GuestError, LabError
+from orchestrator.files import private
 from orchestrator.guest.monitor import Monitor
 from orchestrator.process import run
 
@@ -53,8 +54,7 @@ def write_vmcore(monitor: Monitor, file: Path) -> bool:
     """
     # Debuggers know how an x86_64 kernel maps its memory. Of i386 they need the mapping itself.
     has_mapping = "RIP=" not in monitor.human("info registers")
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "r+b") as opened:
+    with open(file, "x+b", opener=private) as opened:
         try:
             monitor.dump_memory(opened.fileno(), has_mapping=has_mapping)
             has_note = complete(opened)

@@ -550,7 +550,7 @@ def test_a_program_that_the_guest_lacks_is_named(
     def started(*_: object, **__: object) -> Iterator[MagicMock]:
         yield guest
 
-    monkeypatch.setattr(execute, "started", started)
+    monkeypatch.setattr(execute, "GuestStart", MagicMock(return_value=MagicMock(guest=started)))
     monkeypatch.setattr(one_guest.GuestChoice, "machine", MagicMock())
     monkeypatch.setattr(one_guest, "unexpected_trouble", lambda _: None)
     result = orchestrator("exec", "--offline", *given)
