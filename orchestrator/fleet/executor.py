@@ -36,6 +36,7 @@ from orchestrator.fleet.worker import (
     Versions,
     received,
 )
+from orchestrator.guest.guest import Guests
 from orchestrator.plain_text import counted, cut, plain_line, shown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
@@ -49,7 +50,7 @@ from orchestrator.run.boot import (
     identity,
     without_number,
 )
-from orchestrator.run.executor import Executor, ExecutorEvent, Guests, Job, JobEnded, signals_in_turn
+from orchestrator.run.executor import Executor, ExecutorEvent, Job, JobEnded, signals_in_turn
 from orchestrator.run.runner import ProgressListener
 from orchestrator.steps import pass_on
 

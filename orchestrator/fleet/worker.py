@@ -27,6 +27,7 @@ from orchestrator.files import ScratchFolder
 from orchestrator.fleet.state import MOST_GUESTS
 from orchestrator.fleet.target import Unlisted
 from orchestrator.fleet.transfer import FileStore, Reference, unbundled
+from orchestrator.guest.guest import Guests
 from orchestrator.guest.machine import qemu_version
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
@@ -43,7 +44,6 @@ from orchestrator.run.boot import (
     Session,
     run_boot,
 )
-from orchestrator.run.executor import Guests
 from orchestrator.run.machines import timing_of
 from orchestrator.steps import own_steps, step, step_source
 

@@ -714,6 +714,38 @@ Watch = Callable[[Guest], None]
 """Receives a guest before it starts."""
 
 
+class Stopped(BaseException):
+    """The run ends: raised in a boot that reports something. Not an error, and not to be caught as one."""
+
+
+class Guests:
+    """Guests in threads of their own that end together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._guests: list[Guest] = []
+        self._has_ended = False
+
+    def watch(self, guest: Guest) -> None:
+        """In a guest's thread, before it runs. Raises Stopped if the group has ended."""
+        with self._lock:
+            self._guests.append(guest)
+        self.check()
+
+    def check(self) -> None:
+        """Raise Stopped if the group has ended."""
+        if self._has_ended:
+            raise Stopped
+
+    def end(self) -> None:
+        """End all of them, from any thread, whatever their threads wait for; none can start afterwards."""
+        with self._lock:
+            self._has_ended = True
+            guests = list(self._guests)
+        for guest in guests:
+            guest.abort()
+
+
 @contextmanager
 def paused(guest: Guest) -> Iterator[None]:
     """Pause a guest while the host evaluates what it read; the guest's memory stays readable.

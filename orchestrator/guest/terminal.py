@@ -22,7 +22,7 @@ import pexpect
 
 from orchestrator.errors import GuestError, GuestExit, GuestOops, HostError
 from orchestrator.guest.diagnosis import taint_mask
-from orchestrator.guest.guest import Guest, Watch
+from orchestrator.guest.guest import Guest, Guests, Watch
 from orchestrator.paths import data_dir
 
 if TYPE_CHECKING:
@@ -83,26 +83,14 @@ class _Session(threading.Thread):
         super().__init__(name="guest")
         self._start, self._prepared = start, prepared
         self._token, self._their_end = token, their_end
-        self._watched: list[Guest] = []
-        self._aborted = False
+        self.guests = Guests()
         self.guest: Guest | None = None
         self.error: BaseException | None = None
-
-    def abort(self) -> None:
-        """End the guest, or prevent its start; from any thread."""
-        self._aborted = True
-        for guest in list(self._watched):
-            guest.abort()
-
-    def _watch(self, guest: Guest) -> None:
-        self._watched.append(guest)
-        if self._aborted:
-            guest.abort()
 
     def run(self) -> None:
         try:
             try:
-                self.guest = self._start(self._watch)
+                self.guest = self._start(self.guests.watch)
             finally:
                 # QEMU has opened it, or never will. While it is open here, the other end sees no hang-up.
                 os.close(self._their_end)
@@ -115,7 +103,7 @@ class _Session(threading.Thread):
             self.error = error
         finally:
             # The other thread waits for the console's end.
-            self.abort()
+            self.guests.end()
 
     def _attend(self, guest: Guest) -> None:
         size = shutil.get_terminal_size()
@@ -153,7 +141,7 @@ def attend(start: Callable[[str, Watch], Guest], prepared: Prepared) -> None:
         # The console ends before QEMU does, and QEMU's exit status has the reason.
         session.join(_LEAVING_LIMIT if left else _DYING_LIMIT)
     finally:
-        session.abort()
+        session.guests.end()
         session.join()
         if session.guest is not None:
             session.guest.kill()

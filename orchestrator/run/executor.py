@@ -19,7 +19,7 @@ from typing import Protocol
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.errors import UsageError
-from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest import Guest, Guests, Stopped
 from orchestrator.run.boot import BootArtifacts, BootTask, Event, Session, run_boot
 from orchestrator.run.guests import unwatched
 from orchestrator.steps import step, step_source
@@ -101,38 +101,6 @@ def signals_in_turn(put: Callable[[Callable[[], None]], None]) -> Iterator[None]
 #
 # A boot hands over one event at a time and waits until the reader asks for the next one. So an outcome is stored before
 # that boot's next cell begins, or as soon as the cells of other boots that it is compared with have theirs.
-
-
-class Stopped(BaseException):
-    """The run ends: raised in a boot that reports something. Not an error, and not to be caught as one."""
-
-
-class Guests:
-    """Guests in threads of their own that end together."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._guests: list[Guest] = []
-        self._has_ended = False
-
-    def watch(self, guest: Guest) -> None:
-        """In a guest's thread, before it runs. Raises Stopped if the group has ended."""
-        with self._lock:
-            self._guests.append(guest)
-        self.check()
-
-    def check(self) -> None:
-        """Raise Stopped if the group has ended."""
-        if self._has_ended:
-            raise Stopped
-
-    def end(self) -> None:
-        """End all of them, from any thread, whatever their threads wait for; none can start afterwards."""
-        with self._lock:
-            self._has_ended = True
-            guests = list(self._guests)
-        for guest in guests:
-            guest.abort()
 
 
 _Reported = tuple[Job, ExecutorEvent, Future[None]]

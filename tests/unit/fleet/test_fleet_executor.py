@@ -17,10 +17,10 @@ import pytest
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
-from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest import Guest, Stopped
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import CellBegan, GuestBooted, Outcome, Progress, Session, without_number
-from orchestrator.run.executor import ExecutorEvent, Job, JobEnded, Stopped
+from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
 from orchestrator.steps import step_echo
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")

@@ -34,8 +34,8 @@ from orchestrator.fleet.worker import (
     received,
     sent,
 )
+from orchestrator.guest.guest import Stopped
 from orchestrator.run.boot import PROFILES_FOLDER, CellBegan, Event, GuestBooted, Outcome, Progress, Session
-from orchestrator.run.executor import Stopped
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
