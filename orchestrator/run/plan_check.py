@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.artifacts.kernel_code import KernelCode, grouped
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_code, loaded_files, missing_module_reason, module_code
 from orchestrator.catalog.cpus import cpu
@@ -88,9 +88,9 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
 
 def _refuse(experiment: Experiment, found: _Found, key: Callable[[NamedTable, str], KeyPath]) -> None:
     problems = [
-        (one.origin, Problem(key(one, what), sentence))
+        (one.origin, Problem(key(one, what), _sentence(what, reasons)))
         for (table, what), reasons in found.items()
-        if (sentence := found_sentence(what, reasons)) is not None
+        if None not in reasons.values()
         for one in experiment.tables
         if one.name == table
     ]
@@ -105,13 +105,9 @@ def _key(named: NamedTable, point: str) -> KeyPath:
     return ()
 
 
-def found_sentence(found: str, reasons: Mapping[str, str | None]) -> str | None:
-    """The file's word, and each reason against it once with its kernels; None if one kernel has no reason."""
-    kernels: dict[str, list[str]] = {}
-    for kernel, reason in reasons.items():
-        if reason is None:
-            return None
-        kernels.setdefault(reason, []).append(kernel)
+def _sentence(found: str, reasons: Mapping[str, str | None]) -> str:
+    """The file's word, and each reason against it once with its kernels."""
+    kernels = grouped((reason, kernel) for kernel, reason in reasons.items())
     return "; ".join([f"found '{found}'", *(f"{', '.join(names)}: {reason}" for reason, names in kernels.items())])
 
 
