@@ -121,7 +121,13 @@ class Deadline:
         with self._looking:  # two readings at once would add the same time twice
             now = _clock.now()
             if now - self._looked >= self._interval or now >= self._end:
-                self._look(now)
+                # Before the end a slightly older reading will do; the next one makes up for it.
+                before, self._waits = self._waits, _waits.since(now if now >= self._end else now - self._interval)
+                self._looked = now
+                # The longest of them: threads that wait at the same time do not wait one after the other.
+                waited = max((wait - before.get(thread, 0.0) for thread, wait in self._waits.items()), default=0.0)
+                # Limited to our own wait: a thread that the last reading lacked brings the waits of its whole life.
+                self._end = min(self._end + max(0.0, waited), now + self.limit)
             return max(0.0, min(self._end, self._last) - now)
 
     def pause(self) -> float:
@@ -129,12 +135,3 @@ class Deadline:
         left = self.left()
         # A reading may extend the end, so the steps do not shrink with what is left.
         return min(max(left, self._interval / _LOOKS), self._interval) if left else 0.0
-
-    def _look(self, now: float) -> None:
-        # Before the end a slightly older reading will do; the next one makes up for it.
-        before, self._waits = self._waits, _waits.since(now if now >= self._end else now - self._interval)
-        self._looked = now
-        # The longest of them: threads that wait at the same time do not wait one after the other.
-        waited = max((wait - before.get(thread, 0.0) for thread, wait in self._waits.items()), default=0.0)
-        # Limited to our own wait: a thread that the last reading lacked brings the waits of its whole life.
-        self._end = min(self._end + max(0.0, waited), now + self.limit)

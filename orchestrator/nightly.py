@@ -99,8 +99,14 @@ class NightlyMarker:
 
         Runs with other cells were started by a user, or with another version of the experiment.
         """
-        since, wanted = self._since(), set(cells)
-        if since is None:
+        with storage_faults(self._file):
+            text = self._file.read_text(errors="replace") if self._file.exists() else ""
+        wanted = set(cells)
+        try:
+            since = datetime.fromisoformat(text.strip())
+        except ValueError:  # a damaged marker: start a new run
+            return []
+        if since.tzinfo is None:
             return []
         return [
             entry
@@ -109,15 +115,6 @@ class NightlyMarker:
             and datetime.fromisoformat(entry.started) >= since
             and {row["id"] for row in store.select("SELECT id FROM cells WHERE run = ?", entry.id)} == wanted
         ]
-
-    def _since(self) -> datetime | None:
-        with storage_faults(self._file):
-            text = self._file.read_text(errors="replace") if self._file.exists() else ""
-        try:
-            since = datetime.fromisoformat(text.strip())
-            return since if since.tzinfo else None
-        except ValueError:  # a damaged marker: start a new run
-            return None
 
 
 @contextmanager
