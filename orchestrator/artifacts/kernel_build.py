@@ -9,7 +9,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from orchestrator.arch import HOST
@@ -18,7 +17,7 @@ from orchestrator.artifacts.compiler import Toolchain, compiling_in, guest_toolc
 from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
 from orchestrator.artifacts.diagnostics import error_lines
 from orchestrator.artifacts.images import OPTIONS, pack
-from orchestrator.catalog.data import CatalogEntry, read
+from orchestrator.catalog.data import CatalogEntry, matches_any, read
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernels import SET_OPTION, KernelSpec, read_config
 from orchestrator.errors import BuildError, HostError
@@ -133,8 +132,7 @@ class BuildSource(CatalogEntry):
         return [
             name
             for name in names
-            if any(fnmatchcase(name, pattern) for pattern in self.build)
-            or (is_whole and not any(fnmatchcase(name, pattern) for pattern in self.no_code))
+            if matches_any(name, self.build) or (is_whole and not matches_any(name, self.no_code))
         ]
 
 

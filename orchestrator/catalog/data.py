@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -45,6 +46,11 @@ def read(name: str, package: str = __package__) -> dict[str, Any]:
 def named(model: type[EntryT], entries: Mapping[str, Mapping[str, object]]) -> Mapping[str, EntryT]:
     """Models by name, in the file's order, from their fields by name."""
     return MappingProxyType({name: model.model_validate({"name": name, **fields}) for name, fields in entries.items()})
+
+
+def matches_any(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a name matches one of a catalogue's patterns."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 _SHORTEST_PART = 3  # characters of a word to look for inside names; shorter ones occur in most names

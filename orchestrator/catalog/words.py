@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from orchestrator.arch import Arch
-from orchestrator.catalog.data import CatalogEntry, named, read
+from orchestrator.catalog.data import CatalogEntry, matches_any, named, read
 from orchestrator.paths import data_dir
 
 
@@ -86,8 +86,8 @@ class Purpose(CatalogEntry):
 
     def has(self, function: str, module: str | None) -> bool:
         if module is None:
-            return _matches(function, self.kernel)
-        return any(fnmatchcase(module, one) and _matches(function, names) for one, names in self.modules.items())
+            return matches_any(function, self.kernel)
+        return any(fnmatchcase(module, one) and matches_any(function, names) for one, names in self.modules.items())
 
 
 @lru_cache(maxsize=1)
@@ -116,7 +116,3 @@ def in_order(names: Sequence[str]) -> Sequence[str]:
     """Purposes in the order of printing, unknown ones last."""
     known = [*purposes()]
     return sorted(set(names), key=lambda name: (known.index(name) if name in known else len(known), name))
-
-
-def _matches(function: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(function, pattern) for pattern in patterns)

@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any, cast
 
-from orchestrator.catalog.data import CatalogEntry, read
+from orchestrator.catalog.data import CatalogEntry, matches_any, read
 from orchestrator.deadline import Deadline
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import is_full, room_left
@@ -459,10 +458,6 @@ def reporting_functions() -> ReportingFunctions:
     return ReportingFunctions.model_validate(read("reporting_functions.yaml"))
 
 
-def _is_any(name: str, *patterns: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
 # Blame: the function responsible for a report, as Linux 5.10 to 7.3 print it on x86.
 
 # A place inside a message; at the beginning it is a frame. A lock's place is where the lock was taken.
@@ -499,7 +494,7 @@ def culprit_of(lines: Sequence[str]) -> str | None:
     for name, module in _named(lines):
         if module:
             return f"{name} [{module}]"
-        if not _is_any(name, *known.report, *known.serve, *known.idle):
+        if not matches_any(name, (*known.report, *known.serve, *known.idle)):
             return name
     return None
 
@@ -512,7 +507,7 @@ def interrupted_at(lines: Sequence[str]) -> Sequence[str]:
 def is_idle(lines: Sequence[str]) -> bool:
     """Whether the CPU of a report was waiting for work."""
     places = (found["name"] for line in lines for pattern in (_POINTER, FRAME) if (found := pattern.search(line)))
-    return any(_is_any(name, *reporting_functions().idle) for name in places)
+    return any(matches_any(name, reporting_functions().idle) for name in places)
 
 
 def _named(lines: Sequence[str]) -> Iterator[tuple[str, str | None]]:
