@@ -147,9 +147,10 @@ def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: To
     source = (tree / "source").resolve() if (tree / "source").is_dir() else tree
     files = dict(_source_files(source))
     built = image.stat().st_mtime_ns
+    later = (one for one, (time, _) in files.items() if time > built)
     # A header may be in any object.
-    parts = (one for one in files if one.suffix == ".h" or (tree / one.relative_to(source)).with_suffix(".o").exists())
-    newer = next((one for one in parts if files[one][0] > built), None)
+    parts = (one for one in later if one.suffix == ".h" or (tree / one.relative_to(source)).with_suffix(".o").exists())
+    newer = next(parts, None)
     if newer is not None:
         raise BuildError(f"changed since the kernel in {tree} was built", where=str(newer), hint="build it again")
     # The options may compile files that the tree's own kernel has not.
