@@ -16,12 +16,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from queue import SimpleQueue
 from types import FrameType
 from typing import Annotated, ParamSpec
 
@@ -49,6 +47,7 @@ from orchestrator.lab.costs import measured_costs
 from orchestrator.lab.disassembly import disassembly
 from orchestrator.lab.lab import Lab
 from orchestrator.lab.listing import all_lists
+from orchestrator.lab.measurements import Measurements
 from orchestrator.lab.stored import difference_of, load_comparison, shown_ids, stored_pairs
 from orchestrator.paths import data_dir, lab_dir, user_path
 from orchestrator.plain_text import plain_text
@@ -127,41 +126,6 @@ def _answered(call: Callable[P, str]) -> Callable[P, str]:
         return _cut(text)
 
     return answer
-
-
-class Measurements:
-    """Calls that are done in the thread that serves: in the main one a signal ends them, and their guests."""
-
-    def __init__(self) -> None:
-        self._busy = threading.Lock()
-        self._wanted: SimpleQueue[tuple[Future[str], Callable[[], str]] | None] = SimpleQueue()
-
-    def begin(self, call: Callable[[], str]) -> Future[str]:
-        """Do a call. Raises UsageError while another is being done."""
-        if not self._busy.acquire(blocking=False):
-            raise UsageError("a measurement is running", hint="ask again when its call is answered")
-        future: Future[str] = Future()
-        self._wanted.put((future, call))
-        return future
-
-    def serve(self) -> None:
-        """Do calls until the end. That nobody waits for a call any more does not stop it."""
-        for future, call in iter(self._wanted.get, None):
-            answer: str | Exception = ""
-            try:
-                if future.set_running_or_notify_cancel():
-                    answer = call()
-            except Exception as error:
-                answer = error
-            self._busy.release()  # before the answer, after which the next may begin
-            if isinstance(answer, Exception):
-                future.set_exception(answer)
-            elif not future.cancelled():
-                future.set_result(answer)
-
-    def end(self) -> None:
-        """Let ``serve`` return once it has done what was begun."""
-        self._wanted.put(None)
 
 
 async def _measured(measurements: Measurements, call: Callable[[], str]) -> str:

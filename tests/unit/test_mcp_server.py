@@ -25,7 +25,8 @@ from stored_profiles import store_run
 
 from orchestrator import mcp_server
 from orchestrator.lab.lab import Lab
-from orchestrator.mcp_server import Measurements, inside, main, server_of_tools
+from orchestrator.lab.measurements import Measurements
+from orchestrator.mcp_server import inside, main, server_of_tools
 
 READING = ["compare", "diff", "disasm", "list", "report"]
 
