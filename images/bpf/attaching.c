@@ -6,11 +6,15 @@
 #include "lists.h"
 #include "programs.h"
 
-enum { RLIMIT_NOFILE = 7, MOST_CPUS = 1024, LINE = 512, WRONG_ID = 1, WRONG_PLACE = 1 << 30 };
+enum { RLIMIT_NOFILE = 7, MOST_CPUS = 1024, LINE = 512, WRONG_ID = 1, WRONG_PLACE = 1 << 30, E_TIMEDOUT = 110 };
 enum { BPF_PROG_TYPE_KPROBE = 2, BPF_PROG_TYPE_TRACING = 26 };
 enum { BPF_TRACE_FENTRY = 24, BPF_TRACE_FENTRY_MULTI = 59, BPF_TRACE_FEXIT_MULTI = 60 };
 
 static const char module[] = "/sys/module/lab_attach/parameters/do";
+static const char patching[] = "/sys/module/lab_livepatch/parameters/do", users[] = "/sys/module/lab_livepatch/refcnt";
+static const char enabled[] = "/sys/kernel/livepatch/lab_livepatch/enabled";
+static const char transition[] = "/sys/kernel/livepatch/lab_livepatch/transition";
+static const char patch_sites[] = "/sys/kernel/debug/lab_livepatch/sites";
 static const char hits_file[] = "/sys/module/lab_attach/parameters/result";
 static const char sites[] = "/sys/kernel/debug/lab_attach/sites", events[] = "/sys/kernel/tracing/kprobe_events";
 static const char enable_all[] = "/sys/kernel/tracing/events/lab/enable";
@@ -25,6 +29,7 @@ static const struct mechanism mechanisms[] = {
 	{"kprobe-array", NOT_IN_BLACKLIST, probed, 0, 0},
 	{"ftrace", ANY, hooked, 0, 0},
 	{"fprobe", ANY, hooked, 0, 0},
+	{"livepatch", UNIQUE | ON_NO_STACK, hooked, 0, 0},
 	{"kprobe-events", NOT_IN_BLACKLIST, probed, 0, 0},
 	{"kprobe-multi", ANY, hooked, BPF_PROG_TYPE_KPROBE, BPF_TRACE_KPROBE_MULTI},
 	{"fentry", TYPED, hooked, BPF_PROG_TYPE_TRACING, BPF_TRACE_FENTRY},
@@ -53,7 +58,7 @@ static long tell_module(const char *command, uint32_t count)
 	char line[64];
 
 	put_number(put(put(line, command), " "), count, 10);
-	return write_to(module, line, text_length(line), 0);
+	return write_to(is("livepatch") ? patching : module, line, text_length(line), 0);
 }
 
 static int is_of_module(void)
@@ -180,8 +185,43 @@ static long attach_events(uint32_t count)
 	return error;
 }
 
+// Tasks that have not got there are looked at again each second, and woken after fifteen.
+static long wait_for_zero(const char *path)
+{
+	static const long a_while[2] = {0, 10000000};
+	long number;
+
+	for (int tries = 6000; (number = sum_column(path, 0)) > 0; tries--) {
+		if (!tries)
+			return -E_TIMEDOUT;
+		sys2(SYS_nanosleep, a_while, NULL);
+	}
+	return number;
+}
+
+static long disable_patch(void)
+{
+	long error = write_to(enabled, "0", 1, 0);
+
+	return error ?: wait_for_zero(users);
+}
+
+static long enable_patch(uint32_t count)
+{
+	long error = tell_module("livepatch", count);
+
+	if (error)
+		return error;
+	error = wait_for_zero(transition);
+	if (error)
+		disable_patch();
+	return error;
+}
+
 long attach(uint32_t count)
 {
+	if (is("livepatch"))
+		return enable_patch(count);
 	if (is("kprobe-events"))
 		return attach_events(count);
 	if (is("fentry"))
@@ -193,6 +233,8 @@ long attach(uint32_t count)
 
 long detach(void)
 {
+	if (is("livepatch"))
+		return disable_patch();
 	if (is("kprobe-events"))
 		return detach_events(attached_count);
 	if (is("fentry"))
@@ -214,6 +256,11 @@ void call_target(uint32_t calls)
 	}
 }
 
+int counts_hits(void)
+{
+	return !is("livepatch");
+}
+
 uint64_t hits_now(void)
 {
 	static uint64_t values[MOST_CPUS];
@@ -223,6 +270,8 @@ uint64_t hits_now(void)
 
 	if (is("kprobe-events"))
 		return (uint64_t)checked(sum_column(profile, 1), "cannot read ", profile);
+	if (!counts_hits())
+		return 0;
 	if (!mechanism->type)
 		return (uint64_t)checked(sum_column(hits_file, 0), "cannot read ", hits_file);
 	checked(bpf(BPF_MAP_LOOKUP_ELEM, &request, sizeof(request.element)), "cannot read the counts", "");
@@ -252,6 +301,7 @@ static unsigned long wrong_address(uint32_t i)
 void give_functions(uint32_t largest)
 {
 	unsigned long *addresses;
+	const char *path;
 
 	if (!is_of_module())
 		return;
@@ -259,7 +309,8 @@ void give_functions(uint32_t largest)
 	// With the wrong one: the module gets them once.
 	for (uint32_t i = 0; i < largest; i++)
 		addresses[i] = wrong_name && i == largest / 2 ? wrong_address(i) : functions.all[i].address;
-	checked(write_to(sites, (const char *)addresses, largest * sizeof(*addresses), 0), "the module refuses ", sites);
+	path = is("livepatch") ? patch_sites : sites;
+	checked(write_to(path, (const char *)addresses, largest * sizeof(*addresses), 0), "the module refuses ", path);
 }
 
 static void prepare_program(void)
@@ -312,6 +363,7 @@ void prepare(uint32_t count)
 			words[i] = (unsigned long)(is_wrong ? "lab_no_such_function" : functions.all[i].name);
 		else
 			words[i] = functions.all[i].address;
-	}	if (is_of_module())
+	}
+	if (is_of_module())
 		checked(tell_module("prepare", count), "the module has no room", "");
 }

@@ -34,8 +34,10 @@ void prepare(uint32_t count);
 long attach(uint32_t count);
 long detach(void);
 
-// Calls the first function so often; the hits so far; and how many functions are attached.
+// Calls the first function so often; whether the mechanism counts hits, and those so far; and how many functions are
+// attached.
 void call_target(uint32_t calls);
+int counts_hits(void);
 uint64_t hits_now(void);
 uint64_t listed(void);
 

@@ -3,7 +3,8 @@
 // other, 0 for all that there are; the first of them is always the target, a system call that this program makes.
 //
 //   attachmany MECHANISM SEED FAULT COUNT...
-//   MECHANISM: kprobes, kprobe-array, ftrace, fprobe (by the module lab_attach), events (of tracefs),
+//   MECHANISM: kprobes, kprobe-array, ftrace, fprobe (by the module lab_attach), livepatch (by lab_livepatch),
+//              kprobe-events (of tracefs),
 //              kprobe-multi, fentry, fentry-multi, fexit-multi, uprobe-multi (BPF programs that count)
 //   FAULT: none; name, one of the functions is none, in the middle; memory, hardly any is left
 //
@@ -12,10 +13,11 @@
 //   functions: all=N own=0|1 target=ADDRESS
 //   bare COUNT: listed=N slab=KIB vmalloc=KIB percpu=KIB ticks=T     of some calls of the target
 //   attach COUNT: wanted=N error=ERRNO signal=NUMBER ns=T ticks=T
-//   while COUNT: listed=N changed=BYTES slab=KIB vmalloc=KIB percpu=KIB calls=N hits=N ticks=T before=HEX live=HEX
+//   while COUNT: listed=N changed=BYTES slab=KIB vmalloc=KIB percpu=KIB calls=N hits=N regions=N ticks=T before=HEX live=HEX
 //   detach COUNT: error=ERRNO ns=T ticks=T
 //   after COUNT: listed=N changed=BYTES slab=KIB vmalloc=KIB percpu=KIB
-// ticks in while: of as many calls as in bare, with these hits.
+// ticks in while: of as many calls as in bare, with these hits. regions: where the mechanism counts no hits, so many
+// regions of calls are kept between attach's and detach's, in turns of CALLS and of twice as many.
 // signal: what ended the process that attaches, where memory is short. Where attaching fails there is no while and no
 // detach.
 #include "attaching.h"
@@ -39,30 +41,24 @@ static uint64_t clock_now(void)
 	return (uint64_t)now[0] * 1000000000u + (uint64_t)now[1];
 }
 
-static uint64_t tsc(void)
-{
-	uint32_t low, high;
-
-	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
-	return (uint64_t)high << 32 | low;
-}
-
 struct calls {
 	uint64_t ticks, hits;
 };
 
 // The least of some batches, as a timer's tick may be in one: of CALLS calls, without what a batch and reading cost.
-static struct calls measure_calls(int counts)
+static struct calls measure_calls(int counts, int keeps)
 {
 	struct calls least[2] = {{-1, -1}, {-1, -1}};
 
 	for (int i = 0; i < 2 * BATCHES; i++) {
 		const uint32_t twice = i & 1;
 		const uint64_t hits = counts ? hits_now() : 0;
-		uint64_t ticks = tsc(), made;
+		uint64_t ticks = begin_region(), made;
 
 		call_target(CALLS << twice);
-		ticks = tsc() - ticks;
+		ticks = end_region() - ticks;
+		if (keeps)
+			__asm__ volatile(REGION_MARK(REGION_KEEP));
 		made = counts ? hits_now() - hits : 0;
 		least[twice].ticks = ticks < least[twice].ticks ? ticks : least[twice].ticks;
 		least[twice].hits = made < least[twice].hits ? made : least[twice].hits;
@@ -174,7 +170,7 @@ static void measure(const char *name, uint32_t count)
 	begin_line("bare", name);
 	print_value("listed", listed());
 	print_memory();
-	print_value("ticks", measure_calls(0).ticks);
+	print_value("ticks", measure_calls(0, 0).ticks);
 	print(1, "\n");
 	say("attach to ", name);
 	ticks = begin_region();
@@ -195,9 +191,10 @@ static void measure(const char *name, uint32_t count)
 		print_value("listed", listed());
 		print_value("changed", (uint64_t)checked(changed_bytes(), "cannot read the kernel's text", ""));
 		print_memory();
-		calls = measure_calls(1);
+		calls = measure_calls(1, !counts_hits());
 		print_value("calls", CALLS);
 		print_value("hits", calls.hits);
+		print_value("regions", counts_hits() ? 0 : 2 * BATCHES);
 		print_value("ticks", calls.ticks);
 		at = target_at();
 		print_bytes("before", text_before + at);

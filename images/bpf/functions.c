@@ -2,6 +2,7 @@
 // See functions.h.
 #include "functions.h"
 #include "btf.h"
+#include "commands.h"
 #include "lists.h"
 
 enum { TABLE = 1 << 20, MOST = 1 << 18 };
@@ -12,7 +13,7 @@ enum { MOST_ARGUMENTS = 12, MOST_IN_REGISTERS = 6, LARGEST_ARGUMENT = 16, LARGES
 struct name {
 	const char *text;
 	unsigned long address;
-	uint32_t symbols, types, id;
+	uint32_t symbols, types, id, is_slept_in;
 };
 
 static struct name *names;
@@ -136,6 +137,38 @@ static long read_types(int returns)
 	return 0;
 }
 
+// Marks what tasks sleep in, and by what this program reads that. Older tasks have smaller numbers.
+static void read_stacks(void)
+{
+	static char stack[1 << 14];
+	const long last = sys0(SYS_getpid);
+
+	for (long pid = 1; pid <= last; pid++) {
+		char path[32], *at = stack, end;
+		long size;
+
+		put(put_number(put(path, "/proc/"), (uint64_t)pid, 10), "/stack");
+		size = file_content(path, stack, sizeof(stack) - 1);
+		stack[size > 0 ? size : 0] = 0;
+		while (*at) {	// [<0>] name+0x5/0x10
+			struct name *name;
+			char *text;
+
+			next_word(&at, &end);
+			text = at;
+			while (*at && *at != '+')
+				at++;
+			if (*at)
+				*at++ = 0;
+			name = name_at(text, 0);
+			if (name)
+				name->is_slept_in = 1;
+			while (*at && *at++ != '\n')
+				;
+		}
+	}
+}
+
 struct range {
 	unsigned long start, end;
 };
@@ -205,6 +238,8 @@ long read_functions(struct functions *found, int demands, const char *target, ui
 		error = read_types(demands & RETURNS);
 	if (!error && demands & NOT_IN_BLACKLIST)
 		error = read_blacklist();
+	if (!error && demands & ON_NO_STACK)
+		read_stacks();
 	if (!has_addresses)
 		at = read_list(lists[1]);
 	found->all = room_for(MOST * sizeof(*found->all));
@@ -221,12 +256,14 @@ long read_functions(struct functions *found, int demands, const char *target, ui
 			continue;
 		}
 		name = name_at(one.name, 0);
-		if (!has_addresses || demands & TYPED) {
+		if (!has_addresses || demands & (TYPED | UNIQUE)) {
 			if (!name || name->symbols != 1)
 				continue;
 			one.address = one.address ?: name->address;
 		}
 		if (demands & TYPED && (name->types != 1 || !name->id))
+			continue;
+		if (demands & ON_NO_STACK && name && name->is_slept_in)
 			continue;
 		if (one.address < found->text_start || one.address >= found->text_end || is_forbidden(one.address))
 			continue;

@@ -13,7 +13,7 @@ struct function {
 };
 
 // What a mechanism asks of a function.
-enum demand { ANY = 0, NOT_IN_BLACKLIST = 1, TYPED = 2, RETURNS = 4 };
+enum demand { ANY = 0, NOT_IN_BLACKLIST = 1, TYPED = 2, RETURNS = 4, UNIQUE = 8, ON_NO_STACK = 16 };
 
 struct functions {
 	struct function *all;

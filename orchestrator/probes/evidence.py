@@ -280,9 +280,9 @@ def mechanism_seen(kind: ProbeKind, point: ProbePoint, seen: Observation) -> str
     return next((mechanism for mechanism, _ in _looks_seen(kind, seen)), "patched")
 
 
-def check_taint(mask: int) -> None:
-    """Raise EvidenceError for any taint except those of loading the lab's own modules."""
-    if mask & ~(OUT_OF_TREE | UNSIGNED):
+def check_taint(mask: int, also: int = 0) -> None:
+    """Raise EvidenceError for any taint except those of loading the lab's own modules, and ``also``."""
+    if mask & ~(OUT_OF_TREE | UNSIGNED | also):
         raise EvidenceError(f"the guest's kernel is tainted ({mask}), by more than the lab's modules")
 
 

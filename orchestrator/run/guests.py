@@ -149,10 +149,10 @@ def check_clocksource(guest: Guest) -> None:
         raise EvidenceError(f"the guest's clocksource changed from {CLOCKSOURCE} to {clocksource}")
 
 
-def permitted_taint(guest: Guest) -> int:
+def permitted_taint(guest: Guest, also: int = 0) -> int:
     """The kernel's taint mask. Raises EvidenceError for other taints than the lab's modules cause, GuestError."""
     taint = taint_mask(guest)
-    check_taint(taint)
+    check_taint(taint, also)
     return taint
 
 

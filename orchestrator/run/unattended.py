@@ -280,10 +280,11 @@ class Ending(NamedTuple):
     text: TextEvidence
 
 
-def collect_proof(finished: FinishedGuest) -> Ending:
+def collect_proof(finished: FinishedGuest, own_taint: int = 0) -> Ending:
     """Check what the work has left. Raises EvidenceError if other things went wrong, or text changed for good.
 
-    Raises UnsupportedError if the kernel is of another build than its symbols.
+    ``own_taint`` is what the work itself taints the kernel with. Raises UnsupportedError if the kernel is of another
+    build than its symbols.
     """
     guest = finished.guest
     guest.check_console()
@@ -292,6 +293,6 @@ def collect_proof(finished: FinishedGuest) -> Ending:
     if read_clocksource(guest) == EARLY_CLOCKSOURCE:
         wait_for_clocksource(guest)
     check_clocksource(guest)
-    taint = permitted_taint(guest)
+    taint = permitted_taint(guest, own_taint)
     with step("compare the kernel's text with what it was"), valid_result():
         return Ending(taint, text_since(guest, finished.text, finished.span))

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, get_args
 
@@ -29,7 +29,7 @@ from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
 from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.guest.guest import paused
-from orchestrator.profile.counts import CountedWork
+from orchestrator.profile.counts import CountedWork, Region
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
@@ -65,13 +65,17 @@ _MEMORY = ("slab", "vmalloc", "percpu")
 
 @dataclass(frozen=True)
 class Attached:
-    """The steps of one count of functions; ``held`` and ``detach`` are None where attaching failed."""
+    """The steps of one count of functions; ``held`` and ``detach`` are None where attaching failed.
+
+    ``counted`` are the hits that QEMU's plugin counted, where the mechanism counts none.
+    """
 
     bare: Step
     attach: Step
     held: Step | None
     detach: Step | None
     after: Step
+    counted: int | None = None
 
     @property
     def error(self) -> int:
@@ -94,16 +98,29 @@ class Attached:
     def hits_per_call(self) -> int:
         """Raises EvidenceError unless the hits are a multiple of the calls."""
         assert self.held is not None
-        hits, calls = self.held.positive("hits"), self.held.positive("calls")
-        if hits % calls:
-            raise EvidenceError(f"{hits} hits in {calls} calls: not each call was hit equally often")
-        return hits // calls
+        calls = self.held.positive("calls")
+        if self.hits % calls:
+            raise EvidenceError(f"{self.hits} hits in {calls} calls: not each call was hit equally often")
+        return self.hits // calls
+
+    @property
+    def hits(self) -> int:
+        """Raises EvidenceError for none."""
+        assert self.held is not None
+        if self.counted == 0:
+            raise EvidenceError(f"QEMU counted no hits in {self.held.number('calls')} calls")
+        return self.counted or self.held.positive("hits")
+
+    @property
+    def counted_regions(self) -> int:
+        """In how many regions, between those of attaching and of detaching, QEMU's plugin counts hits."""
+        return 0 if self.held is None else self.held.number("regions")
 
     @property
     def hit(self) -> float:
         """What one of a call's hits costs, in instructions."""
         assert self.held is not None
-        return (self.held.number("ticks") - self.bare.number("ticks")) / self.held.positive("hits")
+        return (self.held.number("ticks") - self.bare.number("ticks")) / self.hits
 
     def memory(self, when: Step) -> int:
         """How many bytes more the kernel holds than before."""
@@ -111,7 +128,7 @@ class Attached:
 
     @property
     def marked(self) -> Sequence[Step]:
-        """The steps between two marks of QEMU's plugin, in order."""
+        """The steps of which QEMU's plugin counts all, in order."""
         return [self.attach] if self.detach is None else [self.attach, self.detach]
 
     def check(self) -> None:
@@ -172,12 +189,15 @@ _CALLED = {
     ),
 }
 """Functions whose calls are counted, by the parameters of attaching and of detaching."""
+_HITS = re.compile(r"klp_ftrace_handler")
+"""Of what counts no hits itself: a hit enters this once."""
 
 
 @dataclass(frozen=True)
 class Counted:
     """The instructions of attaching and of detaching; ``detach`` is None where attaching failed."""
 
+    one: Attached
     attach: CountedWork
     detach: CountedWork | None
     facts: Mapping[str, int | str]
@@ -188,18 +208,20 @@ def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, C
     regions = iter(counter.regions)
     called = {names: frozenset(counter.symbols.functions_like(of).values()) for names, of in _CALLED.items()}
     found: dict[int, Counted] = {}
+    entered = frozenset(counter.symbols.functions_like(_HITS).values())
     for count, one in figures.by_count.items():
-        works = [
-            counter.work([region], [step.number("ticks")]) for step, region in zip(one.marked, regions, strict=False)
-        ]
-        if len(works) != len(one.marked):
+        own = list(islice(regions, len(one.marked) + one.counted_regions))
+        if len(own) != len(one.marked) + one.counted_regions:
             raise EvidenceError(f"QEMU has kept no instructions of {one.wanted} functions")
+        calls, ends = own[1 : 1 + one.counted_regions], own[:1] + own[1 + one.counted_regions :]
+        works = [counter.work([region], [step.number("ticks")]) for step, region in zip(one.marked, ends, strict=True)]
+        proved = replace(one, counted=_hits(one, calls, entered)) if calls else one
         facts: dict[str, int | str] = {
-            name: sum(counts.executed for code, counts in work.together.counts.items() if code.address in entries)
+            name: _executed(work.together, entries)
             for names, entries in called.items()
             for name, work in zip(names, works, strict=False)
         }
-        found[count] = Counted(works[0], works[1] if len(works) > 1 else None, facts)
+        found[count] = Counted(proved, works[0], works[1] if len(works) > 1 else None, facts)
     attached = [count for count, one in figures.by_count.items() if one.held is not None]
     ascending = sorted(attached, key=lambda count: figures.by_count[count].wanted)
     by_function = ((count, _by_function(counter, found[count].attach)) for count in ascending)
@@ -207,6 +229,26 @@ def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, C
         if grows := growing(before, now):
             found[more] = replace(found[more], facts={**found[more].facts, parameters.GROWS: grows})
     return found
+
+
+def _hits(one: Attached, calls: Sequence[Region], entries: frozenset[int]) -> int:
+    """The hits of the calls that the guest timed: the least of some batches, less the least of as many half as long.
+
+    Raises EvidenceError unless the plugin counted what the clock did.
+    """
+    assert one.held is not None
+    halves, wholes = calls[::2], calls[1::2]
+    by_clock = one.held.number("ticks")
+    if (total := min(region.total for region in wholes) - min(region.total for region in halves)) != by_clock:
+        raise EvidenceError(
+            f"QEMU counted {total} instructions in {one.held.number('calls')} calls, the clock {by_clock}"
+        )
+    least = [min(_executed(region, entries) for region in batches) for batches in (halves, wholes)]
+    return least[1] - least[0]
+
+
+def _executed(region: Region, entries: frozenset[int]) -> int:
+    return sum(counts.executed for code, counts in region.counts.items() if code.address in entries)
 
 
 def _by_function(counter: Counter, work: CountedWork) -> Mapping[str, int]:
@@ -236,7 +278,7 @@ def attach_record(
     ending: Ending,
 ) -> CellRecord:
     """The record of a count, which is ``failed`` where attaching failed. Raises EvidenceError."""
-    one = figures.by_count[cell.task.count]
+    one = counted.one
     kernel, held = session.artifacts.kernel, one.held
     if held is None or counted.detach is None:
         wrong = f", of which number {one.wanted // 2 + 1} does not exist," if cell.task.fault == "name" else ""
@@ -271,7 +313,7 @@ def attach_record(
             evidence=Evidence(
                 mechanism=cell.task.mechanism,
                 probe_bytes=held.hexadecimal("live"),
-                hits=held.number("hits"),
+                hits=one.hits,
                 int3=None,
                 calls=held.number("calls"),
                 hits_per_call=one.hits_per_call,
@@ -423,8 +465,8 @@ class AttachingKind(BenchmarkKind):
         """The module that attaches, None for a mechanism without one."""
         first, program = cells[0], bpf_tool(context, kernel.spec.arch, _PROGRAM)
         built: Prepared[Module | None] = Ready(None, notes=smp_note(kernel, first.smp))
-        if mechanisms()[first.task.mechanism].module:
-            built = template_outcome(context, kernel, "attach", first.smp)
+        if template := mechanisms()[first.task.mechanism].module:
+            built = template_outcome(context, kernel, template, first.smp)
         if isinstance(built, Ready):
             built = replace(built, keys={_PROGRAM: program.parent.name}, needs_counter=True)
         return dict.fromkeys((cell.id for cell in cells), built)
@@ -447,7 +489,8 @@ class AttachingKind(BenchmarkKind):
         if module is not None:
             files[f"{module.name}.ko"] = module.file
         work: Work[AttachFigures] = Work("attach", settings, files, partial(parse_figures, counts=counts))
-        title = mechanisms()[first.task.mechanism].title
+        mechanism = mechanisms()[first.task.mechanism]
+        title = mechanism.title
         with unattended_guest(session, work, title, first.time_limit) as finished:
             figures = work.read(output_of(finished.guest))
             counter = Counter.after_work(finished.guest, module)
@@ -459,7 +502,7 @@ class AttachingKind(BenchmarkKind):
                     if (count := cell.task.count) in counted and (file := session.profile_file(cell)) is not None
                     for profile in [counter.profile_work(counted[count].attach, cell.id, calls=1, unit="run")]
                 }
-            ending = collect_proof(finished)
+            ending = collect_proof(finished, 0 if mechanism.taint is None else 1 << mechanism.taint)
         for one in cells:
             if one.task.count not in figures.by_count:
                 reason = f"this kernel has {figures.functions} functions for {title}"

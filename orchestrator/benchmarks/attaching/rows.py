@@ -19,9 +19,10 @@ class Mechanism(KernelFeature):
     """A way to attach to many functions; ``rows.yaml`` explains the fields."""
 
     title: str
-    module: bool = False
+    module: str | None = None
     at_once: bool = False
     outlives: bool = False
+    taint: int | None = None
     needs: list[str]
 
 
