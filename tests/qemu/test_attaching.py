@@ -18,6 +18,7 @@ NO_SUCH_FUNCTION = {
     "kprobes": "EILSEQ",
     "kprobe-array": "EILSEQ",
     "kprobe-events": "EINVAL",
+    "livepatch": "EINVAL",
     "fentry": "EINVAL",
     "ftrace": "EINVAL",
     "fprobe": "ENOENT",
@@ -75,6 +76,24 @@ def test_a_hundred_functions_cost_more_than_one(command: CommandLine, tmp_path: 
     more = (parameters.TEXT_BYTES.of(hundred) or 0) - (parameters.TEXT_BYTES.of(one) or 0)
     assert 4 * 99 <= more <= 5 * 99
     assert parameters.IPI_ROUNDS.of(one)
+
+
+@pytest.mark.kernels("debian-amd64@7.3")
+@pytest.mark.nightly("enables and disables a live patch: 10 s")
+def test_a_live_patch_is_enabled_and_gone_again(command: CommandLine, tmp_path: Path) -> None:
+    path = experiment(tmp_path, "debian-amd64@7.3", "attach.livepatch", "counts: [1, 10]")
+    finished = command.run("run", path)
+    assert finished.returncode == 0, finished.stderr
+    one, ten = records(command)
+    assert one.value is not None
+    assert ten.value is not None
+    # Each function has a user of the function tracer of its own, and is attached and detached by itself.
+    assert 8 * one.value < ten.value < 20 * one.value
+    assert parameters.DETACH_GRACE_PERIODS.of(ten) == 10 * (parameters.DETACH_GRACE_PERIODS.of(one) or 0) > 0
+    for cell in (one, ten):
+        assert parameters.HITS_PER_CALL.of(cell) == 1
+        assert cell.evidence is not None
+        assert cell.evidence.taint & 1 << 15  # TAINT_LIVEPATCH
 
 
 @pytest.mark.kernels("debian-amd64@7.3")

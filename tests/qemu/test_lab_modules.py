@@ -44,6 +44,8 @@ def sources(kernel: Kernel) -> Iterator[ModuleSource]:
                 yield render(setup.template, setup.values)
     for template in ALONE:
         yield render(template, {})
+    if kernel.config.get("CONFIG_LIVEPATCH") == "y":
+        yield render("livepatch", {})
     for kind in recorder_kinds().values():
         if recorder.unsupported_reason(kernel, kind) is None:
             yield render(recorder.TEMPLATE, recorder.recorder_values(kind.module, kernel.spec.arch))

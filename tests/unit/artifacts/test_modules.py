@@ -53,7 +53,7 @@ def test_the_values_are_in_the_source(template: str) -> None:
     source = render(template, {**VALUES, "symbol": "some_function.part.0", "offset": 1234567, "number": 7654321})
     main = source.files[f"{source.name}_main.c"]
     assert source.name == f"lab_{template}"
-    if template.startswith(("attach", "marker", "kpcache", "places")):
+    if template.startswith(("attach", "livepatch", "marker", "kpcache", "places")):
         assert "some_function" not in main  # it has places of its own, or is told them when it is loaded
     elif template in BY_NUMBER:
         assert "7654321" in main

@@ -189,6 +189,13 @@ def test_loading_our_module_may_taint(mask: int) -> None:
     check_taint(mask)
 
 
+def test_work_may_taint_by_what_it_is_for_alone() -> None:
+    livepatch = 1 << 15
+    check_taint(OUT_OF_TREE | livepatch, livepatch)
+    with pytest.raises(EvidenceError, match=str(livepatch | 1 << 9)):
+        check_taint(livepatch | 1 << 9, livepatch)
+
+
 @given(st.integers(0, 18), st.sampled_from([0, OUT_OF_TREE, OUT_OF_TREE | UNSIGNED]))
 def test_any_other_taint_fails_the_cell(bit: int, ours: int) -> None:
     mask = 1 << bit | ours

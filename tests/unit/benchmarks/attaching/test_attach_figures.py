@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from drawn_charts import curve_charts
@@ -12,11 +14,14 @@ from hypothesis import strategies as st
 from record_builders import cell, failed, run
 from report_text import printed
 
-from orchestrator.benchmarks.attaching.kind import growing, parse_figures
+from orchestrator.benchmarks.attaching.kind import counted_by_count, growing, parse_figures
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.symbols import Symbols
+from orchestrator.profile.profiled import Counter
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 
@@ -24,7 +29,7 @@ OUTPUT = """\
 functions: all=5000 own=0 target=ffffffff810b1240
 bare 10: listed=0 slab=20000 vmalloc=9000 percpu=500 ticks=50000
 attach 10: wanted=10 error=0 signal=0 ns=9131722 ticks=9131800
-while 10: listed=10 changed=58 slab=20004 vmalloc=9008 percpu=500 calls=50 hits=50 ticks=63350 before=0f1f440000 live=e8a75d073f
+while 10: listed=10 changed=58 slab=20004 vmalloc=9008 percpu=500 calls=50 hits=50 regions=0 ticks=63350 before=0f1f440000 live=e8a75d073f
 detach 10: error=0 ns=9484055 ticks=9484100
 after 10: listed=0 changed=0 slab=20004 vmalloc=9000 percpu=500
 bare 0: listed=0 slab=20004 vmalloc=9000 percpu=500 ticks=50000
@@ -77,6 +82,59 @@ def test_calls_must_be_hit_equally_often_and_failures_must_fail() -> None:
         _ = uneven.by_count[10].failure
     killed = parse_figures(OUTPUT.replace("error=12 signal=0", "error=0 signal=9"), [0])
     assert killed.by_count[0].failure == "was ended by signal 9, as memory ran out"
+
+
+LIVEPATCH = """\
+functions: all=10 own=0 target=ffffffff810b1240
+bare 1: listed=0 slab=20000 vmalloc=9000 percpu=500 ticks=150
+attach 1: wanted=1 error=0 signal=0 ns=3 ticks=3
+while 1: listed=1 changed=13 slab=20000 vmalloc=9000 percpu=500 calls=50 hits=0 regions=4 ticks=200 before=0f live=e8
+detach 1: error=0 ns=4 ticks=4
+after 1: listed=0 changed=0 slab=20000 vmalloc=9000 percpu=500
+"""
+PATCHED = Symbols(
+    b"ffffffff81000000 T _stext\nffffffff81000100 t klp_ftrace_handler\n"
+    b"ffffffff81000200 t asm_exc_page_fault\nffffffff81000300 T _etext\n"
+)
+
+
+def counter(file: Path, *regions: tuple[int, int]) -> Counter:
+    """Of regions with so many instructions, so many of them the handler's first."""
+    file.write_text(
+        "".join(
+            f"region {total} 2\nffffffff81000000 90 {total - hits} 0 0 0\nffffffff81000100 90 {hits} 0 0 0\n"
+            for total, hits in regions
+        )
+    )
+    return Counter(cast(Guest, SimpleNamespace(counts_file=file)), PATCHED)
+
+
+def test_hits_that_the_mechanism_does_not_count_are_entries_of_its_handler(tmp_path: Path) -> None:
+    """Of the least batches: a timer's tick, with a hit of its own, is in one of each length."""
+    figures = parse_figures(LIVEPATCH, [1])
+    counted = counted_by_count(
+        counter(tmp_path / "counts", (4, 0), (300, 50), (531, 101), (331, 51), (500, 100), (5, 0)), figures
+    )
+    one = counted[1].one
+    assert (one.hits, one.hits_per_call, one.hit) == (50, 1, 1.0)
+    assert counted[1].detach is not None
+    assert (counted[1].attach.together.total, counted[1].detach.together.total) == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("regions", "message"),
+    [
+        ([(4, 0), (300, 50), (500, 100), (300, 50), (500, 100)], "QEMU has kept no instructions of 1 functions"),
+        ([(4, 0), (300, 50), (501, 100), (300, 50), (501, 100), (5, 0)], "QEMU counted 201 instructions in 50 calls"),
+        ([(4, 0), (300, 50), (500, 101), (300, 50), (500, 101), (5, 0)], "51 hits in 50 calls"),
+        ([(4, 0), (300, 0), (500, 0), (300, 0), (500, 0), (5, 0)], "QEMU counted no hits in 50 calls"),
+    ],
+)
+def test_hits_that_the_plugin_cannot_prove_are_refused(
+    tmp_path: Path, regions: list[tuple[int, int]], message: str
+) -> None:
+    with pytest.raises(EvidenceError, match=message):
+        _ = counted_by_count(counter(tmp_path / "counts", *regions), parse_figures(LIVEPATCH, [1]))[1].one.hits_per_call
 
 
 @given(st.text("abcdefghijklmnopqrstuvwxyz0123456789=: \n", max_size=200))
