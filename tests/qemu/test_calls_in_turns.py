@@ -10,18 +10,45 @@ import pytest
 from experiment_boot import artifacts_of, boot_of_calls, measured_call
 
 from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.benchmarks.calls import turns
+from orchestrator.errors import EvidenceError
 from orchestrator.paths import cache_dir
+from orchestrator.profile.turns import turns_of
 from orchestrator.results.parameters import CONTENDED, CONTENDED_LINES, MOVED, MOVED_BY, ON_EACH_CPU
 from orchestrator.run.boot import ready_guest
 
 KERNEL, CPUS = "debian-amd64@7.3", 4
-pytestmark = [
-    pytest.mark.qemu,
-    pytest.mark.kernels(KERNEL),
-    pytest.mark.nightly("boots two guests of four CPUs: half a minute"),
-]
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
 
 
+def test_two_cpus_count_the_same_again_and_a_wrong_clock_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = BuildContext(Cache(cache_dir()))
+    boot = boot_of_calls(
+        kernels=[KERNEL],
+        machines=[{"cpu": "core-i7-1165g7", "smp": 2}],
+        probes=["bpf-fentry"],
+        handlers=["count-shared"],
+        benchmark={"name": "syscall", "call": "prctl", "arguments": [3], "in_turns": True},
+    )
+    (shared,) = (cell for cell in boot.cells if cell.probe != "none")
+    with ready_guest(context, artifacts_of(context, boot), tmp_path, "two") as ready:
+        one, other = (measured_call(ready, shared) for _ in range(2))
+
+        def one_late(*given: Any) -> Any:
+            read, batches, *others = given
+            return turns_of(read, [*batches[:-1], batches[-1]._replace(ticks=batches[-1].ticks + 1)], *others)
+
+        monkeypatch.setattr(turns, "turns_of", one_late)
+        with pytest.raises(EvidenceError, match="instructions on all CPUs, and the clock"):
+            measured_call(ready, shared)
+    assert (one.value, one.samples, one.parameters) == (other.value, other.samples, other.parameters)
+    assert ON_EACH_CPU.of(one) == ", ".join([f"{one.value:.10g}"] * 2)
+    assert (MOVED.of(one), CONTENDED.of(one)) == (1, 2)
+
+
+@pytest.mark.nightly("boots two guests of four CPUs: half a minute")
 def test_two_guests_count_the_same_on_four_cpus(tmp_path: Path) -> None:
     context = BuildContext(Cache(cache_dir()))
     benchmark: dict[str, Any] = {"name": "syscall", "call": "prctl", "arguments": [3], "in_turns": True, "repeats": 2}
