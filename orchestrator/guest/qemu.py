@@ -267,10 +267,9 @@ class Rest:
                 if self._held or self._is_stopped or time.monotonic() < self._since + _IDLE:
                     continue
                 try:
-                    match self._monitor.command("query-status"):
-                        case {"running": True}:
-                            self._monitor.command("stop")
-                            self._is_stopped = True
+                    if self._monitor.status() == "running":
+                        self._monitor.command("stop")
+                        self._is_stopped = True
                 except GuestError:  # QEMU has ended or is being ended
                     return
 

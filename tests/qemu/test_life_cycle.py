@@ -195,11 +195,12 @@ def test_for_a_paused_guest_no_time_passes(shared_guest: Guest, guest_kernel: Ke
     assert clock is not None
 
     def await_tick(before: bytes) -> None:
-        """The clock of an idle guest that is not paused jumps from one timer to the next."""
-        for _ in range(10_000):
-            if shared_guest.read_memory(clock, 4) != before:
-                return
-            time.sleep(0.01)
+        """The clock of a guest that is awake jumps from one timer to the next."""
+        with shared_guest.awake():
+            for _ in range(10_000):
+                if shared_guest.read_memory(clock, 4) != before:
+                    return
+                time.sleep(0.01)
         pytest.fail("the guest's clock stands still")
 
     await_tick(shared_guest.read_memory(clock, 4))
@@ -216,6 +217,29 @@ def test_for_a_paused_guest_no_time_passes(shared_guest: Guest, guest_kernel: Ke
     await_tick(stopped)
     with pytest.raises(GuestError, match=r"^a guest that is ready cannot become ready$"):
         shared_guest.resume()
+
+
+@pytest.mark.guest(timing="instructions")
+def test_a_guest_of_which_nothing_is_asked_rests_until_something_is(shared_guest: Guest, guest_kernel: Kernel) -> None:
+    clock = Symbols((guest_kernel.headers / "System.map").read_bytes()).anywhere("jiffies")
+    assert clock is not None
+    monitor = shared_guest._qemu.monitor
+    assert monitor is not None
+    shared_guest.succeed(["true"])
+    for _ in range(10_000):
+        if monitor.status() == "paused":
+            break
+        time.sleep(0.01)
+    else:
+        pytest.fail("the guest does not rest")
+    before = shared_guest.read_memory(clock, 4)
+    time.sleep(0.1)
+    assert shared_guest.read_memory(clock, 4) == before
+    assert shared_guest.succeed(["echo", "awake"]).text == "awake\n"
+    with shared_guest.awake():
+        time.sleep(0.1)
+        assert monitor.status() == "running"
+    assert shared_guest.read_memory(clock, 4) != before
 
 
 def cpu_seconds(pid: int) -> float:

@@ -33,7 +33,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "check_taint",
         "check_alive",
     ),
-    "Life": ("reboot", "pause", "resume", "kill", "power_off"),
+    "Life": ("reboot", "awake", "pause", "resume", "kill", "power_off"),
     "From outside": ("read_memory", "counted_interrupts"),
     "Tests of the kernel's own": ("ktap",),
 }
