@@ -10,7 +10,7 @@ import pytest
 from experiment_boot import artifacts_of, boot_of_calls, measured_call
 
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.benchmarks.calls import turns
+from orchestrator.benchmarks.calls import measurement
 from orchestrator.errors import EvidenceError
 from orchestrator.paths import cache_dir
 from orchestrator.profile.turns import turns_of
@@ -40,7 +40,7 @@ def test_two_cpus_count_the_same_again_and_a_wrong_clock_is_refused(
             read, batches, *others = given
             return turns_of(read, [*batches[:-1], batches[-1]._replace(ticks=batches[-1].ticks + 1)], *others)
 
-        monkeypatch.setattr(turns, "turns_of", one_late)
+        monkeypatch.setattr(measurement, "turns_of", one_late)
         with pytest.raises(EvidenceError, match="instructions on all CPUs, and the clock"):
             measured_call(ready, shared)
     assert (one.value, one.samples, one.parameters) == (other.value, other.samples, other.parameters)
