@@ -77,10 +77,12 @@ class ScratchFolder:
         self.close()
 
     def close(self) -> None:
-        self._remove(self.path)
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:  # a second close could hit another file
-            os.close(descriptor)
+        try:
+            self._remove(self.path)
+        finally:
+            descriptor, self._descriptor = self._descriptor, None
+            if descriptor is not None:  # a second close could hit another file
+                os.close(descriptor)
 
 
 def _remove_abandoned(prefix: str, parent: Path, remove: Callable[[Path], object]) -> None:

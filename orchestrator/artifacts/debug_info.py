@@ -7,7 +7,6 @@ import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
@@ -180,8 +179,9 @@ def module_debug_info(context: BuildContext, kernel: Kernel, module: Module) -> 
             flags = f"-ffile-prefix-map={here}/= -g -fdebug-prefix-map={here}={final / inside}"
             # The make variables that a user's folder was built with.
             of_folder = context.cache.artifact(context.cache.root / "module-folders" / module.key.partition("-")[0])
-            variables = cast(list[str], of_folder.inputs.get("make", [])) if of_folder is not None else []
-            finished = make_modules(kernel, here, [*variables, f"KCFLAGS={flags}", f"KAFLAGS={flags}"])
+            variables = of_folder.inputs.get("make") if of_folder is not None else None
+            given = map(str, variables) if isinstance(variables, list) else ()
+            finished = make_modules(kernel, here, [*given, f"KCFLAGS={flags}", f"KAFLAGS={flags}"])
             made = next(scratch.rglob(f"{module.file.name}"), None)
             if finished.status != 0 or made is None or not has_debug_info(made):
                 raise BuildError(f"module {module.name} does not build with -g", detail=finished.complaint())

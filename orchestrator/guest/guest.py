@@ -315,11 +315,11 @@ class Guest:
             with step(f"{verb} {self._name} on {self.machine.cpu.name}"), self._explained(doing):
                 self.take_slots()
                 yield
+            self.state = State.READY
+            self._rest_when_idle()
         except BaseException:
             self.kill()
             raise
-        self.state = State.READY
-        self._rest_when_idle()
 
     def _rest_when_idle(self) -> None:
         """Others than the lab may ask something of a guest with a console, SSH or a network."""
@@ -371,8 +371,9 @@ class Guest:
             yield
         except GuestError as error:
             if isinstance(error, GuestHang):
-                self.keep_core()  # before the NMI, which makes the kernel panic
-                error.what += self._ask_where_it_hangs()
+                with self._qemu.awake():
+                    self.keep_core()  # before the NMI, which makes the kernel panic
+                    error.what += self._ask_where_it_hangs()
             flood = self._qemu.flood
             cause = flood or cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process)
             if isinstance(cause, GuestExit) and cause is not flood:

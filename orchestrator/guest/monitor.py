@@ -48,11 +48,22 @@ def _sync(call: Callable[..., R], *args: object, **kwargs: object) -> R:
         return other.submit(call, *args, **kwargs).result()
 
 
+def _protocol(connection: socket.socket) -> QEMUMonitorProtocol:
+    """QMP's protocol on an event loop of its own: it takes its thread's, and a thread may have several guests."""
+
+    def make() -> QEMUMonitorProtocol:
+        asyncio.set_event_loop(asyncio.new_event_loop())
+        return QEMUMonitorProtocol(connection)
+
+    with ThreadPoolExecutor(1) as own:
+        return own.submit(make).result()
+
+
 class Monitor:
     """One connection to one QEMU, for one thread at a time. Raises GuestError if QEMU refuses, or is gone."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._protocol = _sync(QEMUMonitorProtocol, connection)
+        self._protocol = _protocol(connection)
         self._lock = threading.RLock()
         # A file in memory that QEMU writes and the lab reads; it has no name and ends with its last process.
         self._memory = os.memfd_create("orchestrator", os.MFD_CLOEXEC)
@@ -181,6 +192,7 @@ class Monitor:
         # With a QEMU that has ended the protocol reports an error.
         with self._lock, contextlib.suppress(QMPError, EOFError, OSError):
             _sync(self._protocol.close)
+        self._protocol._aloop.close()
         os.close(self._memory)
 
 

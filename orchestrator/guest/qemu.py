@@ -19,7 +19,7 @@ from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError, LabError
 from orchestrator.guest.channel import Channel
 from orchestrator.guest.console import QUOTED_LINES, Console, Trouble, plain_lines, sign_in
-from orchestrator.guest.diagnosis import DYING_LIMIT, BootStub
+from orchestrator.guest.diagnosis import DYING_LIMIT, BootStub, is_stopped
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles
 from orchestrator.guest.machine import (
@@ -230,11 +230,14 @@ _IDLE = 0.02
 
 
 class Rest:
-    """A thread that stops the CPUs of an idle guest until it is held; for the guest no time passes."""
+    """A thread that stops a guest's CPUs while nothing is asked of it; for the guest no time passes.
 
-    def __init__(self, monitor: Monitor) -> None:
-        self._monitor = monitor
-        self._lock = threading.RLock()
+    Nothing is sent to a QEMU that is stopped itself: it would not answer within the request's limit.
+    """
+
+    def __init__(self, monitor: Monitor, process: int) -> None:
+        self._monitor, self._process = monitor, process
+        self._lock = threading.Lock()
         self._held, self._since = 0, time.monotonic()
         self._is_stopped = False
         self._ended = threading.Event()
@@ -245,10 +248,10 @@ class Rest:
         """Let the guest run until ``release``, as often as it is held."""
         with self._lock:
             self._held += 1
-            if self._is_stopped:
-                self._is_stopped = False
+            if self._is_stopped and not is_stopped(self._process):
                 with contextlib.suppress(GuestError):  # QEMU has ended, which the next request finds out
                     self._monitor.command("cont")
+                    self._is_stopped = False
 
     def release(self) -> None:
         with self._lock:
@@ -256,8 +259,7 @@ class Rest:
             self._since = time.monotonic()
 
     def end(self) -> None:
-        """Let the guest run, and never stop it again."""
-        self.hold()
+        """Leave the guest as it is from now on."""
         self._ended.set()
         self._thread.join()
 
@@ -266,12 +268,10 @@ class Rest:
             with self._lock:
                 if self._held or self._is_stopped or time.monotonic() < self._since + _IDLE:
                     continue
-                try:
-                    if self._monitor.status() == "running":
+                with contextlib.suppress(GuestError):  # QEMU has ended or is being ended
+                    if not is_stopped(self._process) and self._monitor.status() == "running":
+                        self._is_stopped = True  # first: QEMU may do it, and answer too late
                         self._monitor.command("stop")
-                        self._is_stopped = True
-                except GuestError:  # QEMU has ended or is being ended
-                    return
 
 
 # A QEMU that ends before it has made the machine: no guest has run, so the host lacks a usable QEMU.
@@ -412,10 +412,11 @@ class RunningQemu:
     def rest_when_idle(self) -> None:
         """Stop the guest's CPUs from now on while nothing is asked of it."""
         assert self.monitor is not None
-        self._rest = Rest(self.monitor)
+        assert self.process is not None
+        self._rest = Rest(self.monitor, self.process.pid)
 
     def never_rest(self) -> None:
-        """Leave the guest's CPUs alone from now on: something else than a request lets it work, or has stopped it."""
+        """Leave the guest's CPUs from now on as they are, stopped or not."""
         if self._rest is not None:
             self._rest.end()
         self._rest = None
@@ -448,7 +449,8 @@ class RunningQemu:
 
     def hang_up(self) -> None:
         """Close the sockets to the guest. Its agent then resets the machine, which ends QEMU."""
-        self.never_rest()
+        with self.awake():
+            self.never_rest()
         if self.agent is not None:
             self.agent.close()
         if self.console_end is not None:

@@ -107,9 +107,11 @@ class Attached:
     def hits(self) -> int:
         """Raises EvidenceError for none."""
         assert self.held is not None
-        if self.counted == 0:
-            raise EvidenceError(f"QEMU counted no hits in {self.held.number('calls')} calls")
-        return self.counted or self.held.positive("hits")
+        if self.counted is None:
+            return self.held.positive("hits")
+        if self.counted < 1:
+            raise EvidenceError(f"QEMU counted {self.counted} hits in {self.held.number('calls')} calls")
+        return self.counted
 
     @property
     def counted_regions(self) -> int:
@@ -147,6 +149,8 @@ class Attached:
             raise EvidenceError(f"the kernel lists {self.held.number('listed')} attached functions, not {self.wanted}")
         if self.held.hexadecimal("live") == self.held.hexadecimal("before"):
             raise EvidenceError("the text of the first function is as before attaching")
+        if (regions := self.counted_regions) < 0 or regions % 2:
+            raise EvidenceError(f"the guest kept {regions} regions of calls: as many of twice the calls as of once")
 
 
 @dataclass(frozen=True)
@@ -237,14 +241,13 @@ def _hits(one: Attached, calls: Sequence[Region], entries: frozenset[int]) -> in
     Raises EvidenceError unless the plugin counted what the clock did.
     """
     assert one.held is not None
-    halves, wholes = calls[::2], calls[1::2]
+    half, whole = (min(batches, key=lambda region: region.total) for batches in (calls[::2], calls[1::2]))
     by_clock = one.held.number("ticks")
-    if (total := min(region.total for region in wholes) - min(region.total for region in halves)) != by_clock:
+    if (total := whole.total - half.total) != by_clock:
         raise EvidenceError(
             f"QEMU counted {total} instructions in {one.held.number('calls')} calls, the clock {by_clock}"
         )
-    least = [min(_executed(region, entries) for region in batches) for batches in (halves, wholes)]
-    return least[1] - least[0]
+    return _executed(whole, entries) - _executed(half, entries)
 
 
 def _executed(region: Region, entries: frozenset[int]) -> int:

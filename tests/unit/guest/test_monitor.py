@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -19,6 +20,12 @@ _GREETING = {"QMP": {"version": {"qemu": {"major": 7, "minor": 2, "micro": 0}, "
 @pytest.fixture
 def connection() -> Iterator[socket.socket]:
     """A connection to a QEMU that grants everything, and answers nothing."""
+    with connected() as ours:
+        yield ours
+
+
+@contextlib.contextmanager
+def connected() -> Iterator[socket.socket]:
     ours, theirs = socket.socketpair()
 
     def answer() -> None:
@@ -48,3 +55,26 @@ def test_it_answers_with_and_without_an_event_loop(connection: socket.socket) ->
         monitors[0].close()
 
     asyncio.run(end())
+
+
+def test_guests_of_one_thread_are_asked_at_once_by_several() -> None:
+    """A thread that lets one guest rest asks its QEMU while the guests' own thread asks another's."""
+    with connected() as one, connected() as other:
+        monitors = Monitor(one), Monitor(other)
+        failed = list[BaseException]()
+
+        def ask(monitor: Monitor) -> None:
+            try:
+                for _ in range(300):
+                    monitor.command("query-status")
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=ask, args=(monitor,)) for monitor in monitors]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for monitor in monitors:
+            monitor.close()
+        assert failed == []
