@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,15 +135,31 @@ def _spins(guest: Guest, modules: ModuleMaker) -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_qemu_that_is_stopped_is_no_kernel_that_hangs(shared_guest: Guest) -> None:
-    assert shared_guest.pid is not None
-    os.kill(shared_guest.pid, signal.SIGSTOP)
+    _is_known_for_stopped(shared_guest)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.guest(timing="instructions")
+def test_nor_is_one_that_was_stopped_while_its_guest_rested(shared_guest: Guest) -> None:
+    monitor = shared_guest._qemu.monitor
+    assert monitor is not None
+    for _ in range(10_000):
+        if monitor.status() == "paused":
+            break
+        time.sleep(0.01)
+    _is_known_for_stopped(shared_guest)
+
+
+def _is_known_for_stopped(guest: Guest) -> None:
+    assert guest.pid is not None
+    os.kill(guest.pid, signal.SIGSTOP)
     try:
         with pytest.raises(GuestHang, match="QEMU is stopped") as hang:
-            shared_guest.run(["true"], time_limit=1.0)
-        assert hang.value.hint == f"kill -CONT {shared_guest.pid}"
+            guest.run(["true"], time_limit=1.0)
+        assert hang.value.hint == f"kill -CONT {guest.pid}"
     finally:
-        os.kill(shared_guest.pid, signal.SIGCONT)
-    assert shared_guest.run(["true"]).status == 0
+        os.kill(guest.pid, signal.SIGCONT)
+    assert guest.run(["true"]).status == 0
 
 
 def test_a_reset_without_a_word_is_a_triple_fault(guest: Guest, modules: ModuleMaker) -> None:
