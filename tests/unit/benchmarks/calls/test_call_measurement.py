@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.calls import measurement
+from orchestrator.benchmarks.calls import cell_work, measurement
 from orchestrator.benchmarks.calls.cell_work import Counted, Entries, Proof
 from orchestrator.benchmarks.calls.measurement import count_hits, extra_sizes, hit_notes
 from orchestrator.catalog.probes import Extra, probes
@@ -146,6 +147,20 @@ class Registered:
 
     def disable(self, extra: Extra) -> None:
         self._left.remove(extra)
+
+
+@pytest.mark.parametrize(("kept", "left"), [("kept", ["post_handler", "aggregator"]), ("removed", [])])
+def test_a_plain_kprobe_is_rid_of_all(monkeypatch: pytest.MonkeyPatch, kept: str, left: Sequence[Extra]) -> None:
+    registered = Registered("post_handler", "aggregator")
+    probe = SimpleNamespace(wait_until_armed=lambda: None, detour=lambda seen: None)
+    probe.extras, probe.disable = registered.extras, registered.disable
+    monkeypatch.setattr(cell_work, "attached", lambda *given: nullcontext(probe))
+    nothing = SimpleNamespace(guest=None, symbols=None, module=None, tool=None, handler="noop", left=None)
+    work = SimpleNamespace(ready=nothing, setup=nothing, cell=nothing, deadline=nothing, point=None)
+    work.kind = SimpleNamespace(extras=kept)
+    with cell_work.armed_probe(cast(Any, work)) as armed:
+        assert registered.extras() == left
+        assert list(armed.removed) == ([] if left else ["post_handler", "aggregator"])
 
 
 def sizes(extras: Sequence[Extra], value: float, rests: Iterator[Sequence[float]], hits: int = 1) -> dict[Extra, float]:
