@@ -68,9 +68,14 @@ class Step:
     beyond: Sequence[CellChange]
 
     def change(self, cell: str) -> CellChange | None:
-        """A cell's change; None without a run."""
+        """A cell's change; None without a run, and where the two cannot be compared (``refusal``)."""
         found = self.compared.get(cell)
-        return None if found is None else found.comparison.cells[0]
+        return None if found is None else next(iter(found.comparison.cells), None)
+
+    def refusal(self, cell: str) -> str:
+        """Why a cell cannot be compared with the one before, such as for different work; empty if it can."""
+        found = self.compared.get(cell)
+        return "" if found is None else "; ".join(why for _, why in found.comparison.not_compared)
 
     def symbols(self, cell: str) -> ProfileDifference | None:
         """A cell's change by symbol."""
@@ -184,9 +189,9 @@ def series_sheets(measured: MeasuredSeries, limit: int | None = None) -> Sequenc
 
 
 def _is_other(step: Step, cell: CellRecord) -> bool:
-    """Whether a cell has changed at a commit, or has no number."""
+    """Whether a cell has changed at a commit, has no number, or cannot be compared."""
     change = step.change(cell.id)
-    return change is not None and change.change != "unchanged"
+    return bool(step.refusal(cell.id)) or (change is not None and change.change != "unchanged")
 
 
 def _cell_sheet(measured: MeasuredSeries, cell: CellRecord, limit: int | None) -> Sheet:
@@ -205,8 +210,8 @@ def _rows(measured: MeasuredSeries, step: Step, cell: CellRecord, limit: int | N
     now = step.commit.cell(cell.id)
     of_base = "" if now is None or now.value is None else signed_figure(now.value - (cell.value or 0), cell.unit)
     failed = now.first_line if now is not None and now.value is None and now.reason else ""
-    remark = measured.plain("; ".join(filter(None, [step.commit.remark, measured.plain(failed)])))
-    figures = [value_or_status(now), _moved(step, cell), of_base, cut(remark, 60, "...")]
+    remarks = [step.commit.remark, measured.plain(failed), step.refusal(cell.id)]
+    figures = [value_or_status(now), _moved(step, cell), of_base, cut("; ".join(filter(None, remarks)), 60, "...")]
     is_wrong = step.commit.run is None or any(one.pair.first.id == cell.id for one in step.beyond)
     yield Row(_label(step.number, len(measured.steps), step.commit), figures, "red" if is_wrong else "")
     symbols = step.symbols(cell.id)

@@ -72,6 +72,18 @@ def test_the_tables(measured: MeasuredSeries) -> None:
     check_golden("series.txt", out.getvalue())
 
 
+def test_a_cell_of_other_work_is_not_compared_and_the_row_says_why(measured: MeasuredSeries, tmp_path: Path) -> None:
+    folder = tmp_path / "other"
+    found = (record(profile(f"t/{probe}/noop", PROBED), probe, folder) for probe in ("none", "kprobe"))
+    cells = [one.model_copy(update={"benchmark": "other"}) for one in found]
+    other = find_run(store_run(tmp_path / "lab", folder, *cells), tmp_path / "lab")
+    commits = [*measured.commits[:2], replace(measured.commits[2], run=other)]
+    out = io.StringIO()
+    print_sheets(series_sheets(replace(measured, commits=commits)), Console(file=out, width=140, color_system=None))
+    assert out.getvalue().count("different benchmarks: ") == 2
+    assert "Equal in all commits" not in out.getvalue()
+
+
 def test_the_cover_letter_is_ascii_and_72_columns_wide(measured: MeasuredSeries) -> None:
     text = cover_letter(measured)
     assert text.isascii()
