@@ -211,7 +211,8 @@ def _rows(measured: MeasuredSeries, step: Step, cell: CellRecord, limit: int | N
     of_base = "" if now is None or now.value is None else signed_figure(now.value - (cell.value or 0), cell.unit)
     failed = now.first_line if now is not None and now.value is None and now.reason else ""
     remarks = [step.commit.remark, measured.plain(failed), step.refusal(cell.id)]
-    figures = [value_or_status(now), _moved(step, cell), of_base, cut("; ".join(filter(None, remarks)), 60, "...")]
+    remark = measured.plain("; ".join(filter(None, remarks)))
+    figures = [value_or_status(now), _moved(step, cell), of_base, cut(remark, 60, "...")]
     is_wrong = step.commit.run is None or any(one.pair.first.id == cell.id for one in step.beyond)
     yield Row(_label(step.number, len(measured.steps), step.commit), figures, "red" if is_wrong else "")
     symbols = step.symbols(cell.id)
