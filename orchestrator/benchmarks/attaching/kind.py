@@ -87,7 +87,7 @@ class Attached:
         if signal := self.attach.number("signal"):
             return f"was ended by signal {signal}, as memory ran out"
         if not self.error:
-            raise EvidenceError(f"there was enough memory to attach to {self.wanted} functions: ask for more of them")
+            raise EvidenceError(f"memory did not run out: {self.wanted} functions were attached in what was left")
         return f"failed with {errno.errorcode.get(self.error, str(self.error))}"
 
     @property
