@@ -16,6 +16,7 @@
 //
 // Lines have 64 bytes. Only data are followed: code that is fetched is no access, and nor are the stack accesses of
 // exceptions, which QEMU does not show. Counting begins with the first REGION_ARM and stays: see count.c.
+#include "executing.h"
 #include "host.h"
 #include "lines.h"
 #include "qemu_plugin.h"
@@ -74,8 +75,9 @@ static void keep(void)
 			put_line("moved %lx %lu\n", places[i].address, places[i].count, 0, 0);
 }
 
-static void follow_anew(unsigned int vcpu)
+static void follow_anew(void)
 {
+	forget_others();
 	forget_lines();
 	for (int i = 0; i < CPUS; i++)
 		cpus[i] = (struct cpu){0};
@@ -83,25 +85,32 @@ static void follow_anew(unsigned int vcpu)
 		places[i].count = 0;
 	all = 0;
 	open_cpus = 0;
-	leader = vcpu;
+	leader = executing_cpu();
 	follows = has_room = true;
 	if (!is_armed)
 		translate_anew();
 	is_armed = true;
 }
 
+static void execute_block(unsigned int vcpu, void *data)
+{
+	(void)data;
+	begin_block(vcpu);
+}
+
 static void pass_mark(unsigned int vcpu, void *mark)
 {
-	struct cpu *cpu = cpus + vcpu;
+	const unsigned int number = executing_cpu();
+	struct cpu *cpu = cpus + number;
 
-	if (vcpu >= CPUS)
+	(void)vcpu;
+	if ((long)mark == REGION_ARM)
+		follow_anew();
+	if (number >= CPUS)
 		return;
 	// The marks of the others are among what the leader's clock counts.
-	all += vcpu != leader && cpus[leader].is_open;
+	all += number != leader && cpus[leader].is_open;
 	switch ((long)mark) {
-	case REGION_ARM:
-		follow_anew(vcpu);
-		break;
 	case REGION_BEGIN:
 		if (follows && !cpu->is_open)
 			open_cpus++;
@@ -121,11 +130,13 @@ static void pass_mark(unsigned int vcpu, void *mark)
 
 static void execute(unsigned int vcpu, void *data)
 {
+	const unsigned int number = executing_cpu();
+
+	(void)vcpu;
 	(void)data;
-	if (vcpu >= CPUS)
-		return;
 	all += cpus[leader].is_open;
-	cpus[vcpu].instructions += cpus[vcpu].is_open;
+	if (number < CPUS)
+		cpus[number].instructions += cpus[number].is_open;
 }
 
 static void note_moved(uint64_t address, uint64_t count)
@@ -142,30 +153,32 @@ static void note_moved(uint64_t address, uint64_t count)
 	has_room = false;
 }
 
-static void access_page(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, uint32_t size, uint64_t from)
+static void access_page(unsigned int number, qemu_plugin_meminfo_t info, uint64_t address, uint32_t size, uint64_t from)
 {
-	const bool is_open = cpus[vcpu].is_open;
+	const bool is_open = cpus[number].is_open;
 	uint64_t physical;
 	uint32_t moved;
 
 	if (!find_data(info, address, &physical))
 		return;
-	moved = access_lines(vcpu, physical, size, qemu_plugin_mem_is_store(info), is_open, &has_room);
+	moved = access_lines(number, physical, size, qemu_plugin_mem_is_store(info), is_open, &has_room);
 	if (!is_open || !moved)
 		return;
-	cpus[vcpu].moved += moved;
+	cpus[number].moved += moved;
 	note_moved(from, moved);
 }
 
 static void access_memory(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *from)
 {
 	uint32_t size = 1u << qemu_plugin_mem_size_shift(info), left = PAGE - address % PAGE;
+	const unsigned int number = executing_cpu();
 
-	if (!follows || vcpu >= CPUS)
+	(void)vcpu;
+	if (!follows || number >= CPUS)
 		return;
-	access_page(vcpu, info, address, size < left ? size : left, (uint64_t)from);
+	access_page(number, info, address, size < left ? size : left, (uint64_t)from);
 	if (size > left)
-		access_page(vcpu, info, address + left, size - left, (uint64_t)from);
+		access_page(number, info, address + left, size - left, (uint64_t)from);
 }
 
 static long mark_in(const struct qemu_plugin_insn *insn)
@@ -183,18 +196,23 @@ static long mark_in(const struct qemu_plugin_insn *insn)
 
 static void look_at_translation(struct qemu_plugin_tb *tb)
 {
+	bool is_followed = is_armed;
+
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		long mark = mark_in(insn);
 
 		if (mark) {
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, pass_mark, QEMU_PLUGIN_CB_NO_REGS, (void *)mark);
+			is_followed = true;
 		} else if (is_armed) {
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, execute, QEMU_PLUGIN_CB_NO_REGS, NULL);
 			qemu_plugin_register_vcpu_mem_cb(insn, access_memory, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
 							 (void *)qemu_plugin_insn_vaddr(insn));
 		}
 	}
+	if (is_followed)	// before its instructions, whenever it is asked for
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, execute_block, QEMU_PLUGIN_CB_R_REGS, NULL);
 }
 
 EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)

@@ -21,6 +21,22 @@ struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 struct qemu_plugin_scoreboard;
 struct qemu_plugin_hwaddr;
+struct qemu_plugin_register;
+
+// Of GLib, which QEMU has loaded: arrays of so many elements, or of bytes.
+struct glib_array {
+	char *data;
+	unsigned int length;
+};
+
+unsigned int g_array_get_element_size(struct glib_array *array);
+struct glib_array *g_byte_array_new(void);
+struct glib_array *g_byte_array_set_size(struct glib_array *array, unsigned int length);
+
+typedef struct {
+	struct qemu_plugin_register *handle;
+	const char *name;
+} qemu_plugin_reg_descriptor;	// its beginning, which is the same in all versions
 
 typedef struct {
 	struct qemu_plugin_scoreboard *score;
@@ -34,7 +50,7 @@ typedef struct {
 	} version;
 } qemu_info_t;	// its beginning, which is the same in all versions
 
-enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
+enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_CB_R_REGS };
 enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_R = 1, QEMU_PLUGIN_MEM_W, QEMU_PLUGIN_MEM_RW };
 enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
 
@@ -82,6 +98,8 @@ NEWER void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *i
 NEWER struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t size);
 NEWER void *qemu_plugin_scoreboard_find(struct qemu_plugin_scoreboard *score, unsigned int vcpu);
 NEWER int qemu_plugin_num_vcpus(void);
+NEWER struct glib_array *qemu_plugin_get_registers(void);	// of descriptors
+NEWER int qemu_plugin_read_register(struct qemu_plugin_register *handle, struct glib_array *appended);
 NEWER void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *insn, enum qemu_plugin_op op,
 							       qemu_plugin_u64 counter, uint64_t number);
 

@@ -58,6 +58,10 @@ def test_cpus_are_told_apart(tmp_path: Path) -> None:
         (SMALL + LARGE + LARGE.replace("cpus 10101", "cpus 10103"), "counted 10102 instructions on all CPUs, and the"),
         (SMALL + LARGE + LARGE.replace("cpu 1 5030 50 100\n", ""), "QEMU counted on CPUs 0, and 2 made calls"),
         (
+            SMALL + LARGE + LARGE.replace("cpu 1 5030", "cpu 1 2500"),
+            "counted 2500 instructions on one CPU, and 5010 of the same calls on another",
+        ),
+        (
             SMALL + LARGE + "error more lines than there is room for\n",
             "QEMU could not count all instructions: more lines",
         ),
