@@ -49,6 +49,15 @@ def _release(line: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
+_FAIR_TO_CPUS = (8, 1)
+"""Since commit 83ecdb18eb65 each CPU has a part of the time to the next timer; before, one could use all of it up."""
+
+
+def executes_spinning_cpus_in_turns() -> bool:
+    """Whether QEMU executes all CPUs of the exact clock while one of them waits for another, without a ``pause``."""
+    return _release(qemu_version()) >= _FAIR_TO_CPUS
+
+
 @lru_cache(maxsize=1)
 def qemu_cpu_names() -> frozenset[str]:
     """QEMU's CPU models. Raises HostError if QEMU is missing."""

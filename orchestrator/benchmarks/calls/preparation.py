@@ -39,7 +39,7 @@ from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
 from orchestrator.files import sha256_of
-from orchestrator.guest.machine import qemu_has_plugins
+from orchestrator.guest.machine import executes_spinning_cpus_in_turns, qemu_has_plugins
 from orchestrator.probes.place import UserPoint, optimisation_refusal
 from orchestrator.probes.placement import ProbePlace, places_of, refusal_of, technique_of
 from orchestrator.probes.point import Point
@@ -155,8 +155,12 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
     kind, arch = cell.task.kind, kernel.spec.arch
     yield from filter(None, [cell.task.refusal])
     yield from filter(None, [calls_unsupported_reason(kernel, cell)])
-    if cell.takes_turns and cell.smp > 1 and kernel.config.get(_STARTS_TOGETHER) != "y":
-        yield f"several CPUs on the exact clock need a kernel with {_STARTS_TOGETHER}, as x86_64 since Linux 6.5 has it"
+    if cell.takes_turns and cell.smp > 1:
+        if arch != "x86_64":
+            yield "several CPUs on the exact clock need a kernel for x86_64"
+        elif kernel.config.get(_STARTS_TOGETHER) != "y" and not executes_spinning_cpus_in_turns():
+            newer = f"QEMU 8.1, or a kernel with {_STARTS_TOGETHER}, as x86_64 since Linux 6.5 has it"
+            yield f"several CPUs on the exact clock need {newer}"
     yield from _reasons_at_point(kernel, cell)
     if kind.functions and not fnmatchcase(probed_place(kernel, cell)[0], kind.functions):
         yield f"the lab attaches it to functions {kind.functions} alone: name one, with points: [FUNCTION]"
@@ -323,7 +327,7 @@ def _breakpoints(kind: ProbeKind) -> int:
 
 
 _STARTS_TOGETHER = "CONFIG_HOTPLUG_PARALLEL"
-"""CPUs start in parallel (7e75178a0950). Where the first one starts each, Linux 6.1 under -icount waits for ever."""
+"""CPUs start in parallel (7e75178a0950). Else the first one waits for each in a loop that QEMU has to interrupt."""
 _RETURN_HOOKS = Change(release="5.18", commit="54ecbe6f1ed5")
 
 

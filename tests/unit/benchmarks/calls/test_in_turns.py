@@ -15,6 +15,7 @@ from report_text import printed
 
 from orchestrator.benchmarks.calls.preparation import unsupported_reason
 from orchestrator.experiment.plan import plan
+from orchestrator.guest import machine
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import CONTENDED, IN_TURNS, MOVED, MOVED_BY
 
@@ -43,15 +44,23 @@ def test_what_calls_in_turns_cannot_have_is_an_error(changed: dict[str, Any], wo
     assert words in str(refused.value.errors())
 
 
+OLD, NEW = (f"QEMU emulator version {release}" for release in ("7.2.22 (Debian 1:7.2)", "8.1.0"))
+
+
 @pytest.mark.parametrize(
-    ("kernel", "options", "probe", "reason"),
+    ("qemu", "kernel", "options", "probe", "reason"),
     [
-        ("debian-amd64", [], "none", "several CPUs on the exact clock need a kernel with CONFIG_HOTPLUG_PARALLEL"),
-        ("debian-amd64@7.3", PARALLEL, "none", ""),
-        ("debian-amd64@7.3", PARALLEL, "kprobe-event", "only the lab's BPF programs count in a map that"),
+        (OLD, "debian-amd64", [], "none", "several CPUs on the exact clock need QEMU 8.1, or a kernel with CONFIG_"),
+        (NEW, "debian-amd64", [], "none", ""),
+        (OLD, "debian-amd64@7.3", PARALLEL, "none", ""),
+        (NEW, "debian-686", PARALLEL, "none", "several CPUs on the exact clock need a kernel for x86_64"),
+        (OLD, "debian-amd64@7.3", PARALLEL, "kprobe-event", "only the lab's BPF programs count in a map that"),
     ],
 )
-def test_why_a_kernel_or_a_probe_is_unsupported(kernel: str, options: list[str], probe: str, reason: str) -> None:
+def test_why_a_kernel_or_a_probe_is_unsupported(
+    qemu: str, kernel: str, options: list[str], probe: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "qemu_version", lambda: qemu)
     described = calls_experiment(**{**IN_TURNS_OF_TWO, "kernels": [kernel], "probes": [probe]})
     one = next(one for one in plan(described).cells if one.probe == probe)
     made = a_kernel(kernel, dict.fromkeys([*one.task.kind.needs, *options], "y"), release="7.3.4")
