@@ -4,16 +4,15 @@
 #include "host.h"
 #include "lines.h"
 
-// Below are the bits of an address space's number (PCID), and one that says whether the kernel or the user has these
-// tables (PTI_USER_PGTABLE_BIT of arch/x86/include/asm/tlbflush.h).
-enum { TABLES = 13 };
+enum { KERNELS = 63 };	// the bit that is set in addresses of the kernel's half
 
-static uint64_t tables[CPUS], current;
+static uint64_t areas[CPUS], current;	// of memory that each CPU has for itself
 static unsigned int known, executing;
-static struct qemu_plugin_register *base;
+// The kernel's is in one of these registers, the user's in the other: swapgs exchanges them.
+static struct qemu_plugin_register *bases[2];
 static struct glib_array *value;
 
-static void find_base(void)
+static void find_bases(void)
 {
 	struct glib_array *registers = qemu_plugin_get_registers();
 	const unsigned int size = g_array_get_element_size(registers);
@@ -21,20 +20,24 @@ static void find_base(void)
 	for (unsigned int i = 0; i < registers->length; i++) {
 		const qemu_plugin_reg_descriptor *one = (const void *)(registers->data + (size_t)i * size);
 
-		if (!strcmp(one->name, "cr3"))
-			base = one->handle;
+		if (!strcmp(one->name, "gs_base"))
+			bases[0] = one->handle;
+		else if (!strcmp(one->name, "k_gs_base"))
+			bases[1] = one->handle;
 	}
 	value = g_byte_array_new();
 }
 
-static uint64_t read_tables(void)
+static uint64_t find_area(void)
 {
-	uint64_t read = 0;
+	uint64_t area = 0;
 
-	g_byte_array_set_size(value, 0);
-	qemu_plugin_read_register(base, value);
-	memcpy(&read, value->data, value->length < sizeof(read) ? value->length : sizeof(read));
-	return read >> TABLES;
+	for (int i = 0; i < 2 && bases[i] && !(area >> KERNELS); i++) {
+		g_byte_array_set_size(value, 0);
+		qemu_plugin_read_register(bases[i], value);
+		memcpy(&area, value->data, value->length < sizeof(area) ? value->length : sizeof(area));
+	}
+	return area;
 }
 
 void begin_block(unsigned int vcpu)
@@ -44,12 +47,12 @@ void begin_block(unsigned int vcpu)
 		return;
 	}
 	if (!value)
-		find_base();
-	current = base ? read_tables() : 0;
-	for (executing = 0; executing < known && tables[executing] != current; executing++)
+		find_bases();
+	current = find_area();
+	for (executing = 0; executing < known && areas[executing] != current; executing++)
 		;
 	if (executing == known && known < CPUS)
-		tables[known++] = current;
+		areas[known++] = current;
 }
 
 unsigned int executing_cpu(void)
@@ -61,7 +64,7 @@ void forget_others(void)
 {
 	if (!qemu_plugin_get_registers)
 		return;
-	tables[0] = current;
+	areas[0] = current;
 	known = 1;
 	executing = 0;
 }
