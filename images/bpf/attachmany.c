@@ -28,7 +28,7 @@
 #include "starving.h"
 
 enum { CLOCK_MONOTONIC = 1, WARM_UP = 100, CALLS = 50, LOOKED_AT = 5, SETTLES = 100, LINE = 512 };
-enum { BATCHES = 5, MOST_BATCHES = 100 };
+enum { BATCHES = 5, MOST_BATCHES = 20 };
 
 static int starves;
 

@@ -10,7 +10,8 @@
 //
 //   cpus ALL LINES                             instructions of all CPUs between the leader's two, contended lines (lines.h)
 //   cpu NUMBER INSTRUCTIONS MOVED CONTENDED    of each CPU, between its two: lines that it got from others' caches, and
-//                                              accesses to contended lines
+//                                              accesses to contended lines. The leader is 0, the others come in the order
+//                                              of their turns, the same in each batch (executing.h)
 //   moved ADDRESS COUNT                        of each instruction (its virtual address in hex) that got lines
 //   error REASON                               nothing follows that could be used
 //
@@ -66,6 +67,8 @@ static void keep(void)
 {
 	if (!has_room)
 		return put("error more lines than there is room for\n", 40);
+	if (!tells_cpus())
+		return put("error QEMU shows no gs_base\n", 28);
 	put_line("cpus %lu %lu\n", all, contended_lines(), 0, 0);
 	for (unsigned int i = 0; i < CPUS; i++)
 		if (cpus[i].instructions)
@@ -211,7 +214,7 @@ static void look_at_translation(struct qemu_plugin_tb *tb)
 							 (void *)qemu_plugin_insn_vaddr(insn));
 		}
 	}
-	if (is_followed)	// before its instructions, whenever it is asked for
+	if (is_followed)	// called before what is registered for its instructions
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, execute_block, QEMU_PLUGIN_CB_R_REGS, NULL);
 }
 

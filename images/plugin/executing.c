@@ -4,7 +4,9 @@
 #include "host.h"
 #include "lines.h"
 
-enum { KERNELS = 63 };	// the bit that is set in addresses of the kernel's half
+// The bit that is set in addresses of the kernel's half, and in the offsets of a CPU's memory that Linux has in these
+// registers since 6.15. A program that writes such a value there (wrgsbase) would be taken for a CPU.
+enum { KERNELS = 63 };
 
 static uint64_t areas[CPUS], current;	// of memory that each CPU has for itself
 static unsigned int known, executing;
@@ -25,6 +27,7 @@ static void find_bases(void)
 		else if (!strcmp(one->name, "k_gs_base"))
 			bases[1] = one->handle;
 	}
+	g_array_free(registers, 1);
 	value = g_byte_array_new();
 }
 
@@ -53,6 +56,11 @@ void begin_block(unsigned int vcpu)
 		;
 	if (executing == known && known < CPUS)
 		areas[known++] = current;
+}
+
+bool tells_cpus(void)
+{
+	return !qemu_plugin_get_registers || (bases[0] && bases[1]);
 }
 
 unsigned int executing_cpu(void)

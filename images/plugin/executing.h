@@ -15,5 +15,7 @@ void begin_block(unsigned int vcpu);
 // since forget_others(), whose caller is number 0; CPUS (lines.h) where there were as many before.
 unsigned int executing_cpu(void);
 void forget_others(void);
+// False where QEMU shows no register that tells.
+bool tells_cpus(void);
 
 #endif

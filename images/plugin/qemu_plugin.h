@@ -23,13 +23,14 @@ struct qemu_plugin_scoreboard;
 struct qemu_plugin_hwaddr;
 struct qemu_plugin_register;
 
-// Of GLib, which QEMU has loaded: arrays of so many elements, or of bytes.
+// GLib's GArray and GByteArray; QEMU has loaded it.
 struct glib_array {
 	char *data;
 	unsigned int length;
 };
 
 unsigned int g_array_get_element_size(struct glib_array *array);
+char *g_array_free(struct glib_array *array, int with_elements);
 struct glib_array *g_byte_array_new(void);
 struct glib_array *g_byte_array_set_size(struct glib_array *array, unsigned int length);
 

@@ -84,7 +84,7 @@ def turns_of(
     """The samples of calls on so many ``cpus``: all batches, less the first, smaller one. ``title`` names an address.
 
     Raises EvidenceError unless the plugin counted on each CPU, on all together as many instructions as the clock, and
-    on none twice as many as on another, which makes the same calls.
+    on none more than twice as many as on another, which makes the same calls.
     """
     if len(regions) != len(batches):
         raise EvidenceError(f"QEMU counted in {len(regions)} batches, and {len(batches)} were timed")
@@ -92,7 +92,7 @@ def turns_of(
         if [*region.cpus] != [*range(cpus)]:
             raise EvidenceError(f"QEMU counted on CPUs {', '.join(map(str, region.cpus))}, and {cpus} made calls")
         few, many = (pick(each.instructions for each in region.cpus.values()) for pick in (min, max))
-        if many > 2 * few:  # as QEMU 10.0 does where it is believed which CPU executes (images/plugin/executing.h)
+        if many > 2 * few:  # as with QEMU 10.0's own number of the CPU (images/plugin/executing.h)
             raise EvidenceError(f"QEMU counted {few} instructions on one CPU, and {many} of the same calls on another")
         # A region contains both readings of the clock, their difference one of them.
         if region.total - 1 != batch.ticks:

@@ -159,7 +159,7 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
         if arch != "x86_64":
             yield "several CPUs on the exact clock need a kernel for x86_64"
         elif kernel.config.get(_STARTS_TOGETHER) != "y" and not executes_spinning_cpus_in_turns():
-            newer = f"QEMU 8.1, or a kernel with {_STARTS_TOGETHER}, as x86_64 since Linux 6.5 has it"
+            newer = f"QEMU 8.1 or newer, or a kernel with {_STARTS_TOGETHER}, as x86_64 since Linux 6.5 has it"
             yield f"several CPUs on the exact clock need {newer}"
     yield from _reasons_at_point(kernel, cell)
     if kind.functions and not fnmatchcase(probed_place(kernel, cell)[0], kind.functions):

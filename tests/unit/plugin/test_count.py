@@ -44,7 +44,7 @@ def nested(depth: int, leaves: int) -> Iterator[str]:
 
 
 KEPT_APART = "kept-apart"
-OTHER_PLUGINS = ("cover.c", "cpus.c", "lines.c")
+OTHER_PLUGINS = ("cover.c", "cpus.c", "executing.c", "lines.c")
 
 
 @pytest.fixture(scope="module", params=["translated-anew", KEPT_APART])

@@ -46,6 +46,11 @@ def test_figures_are_of_a_call_without_what_a_batch_costs(tmp_path: Path) -> Non
     assert first.by_place == {"one": 0.75, "other": 0.25}
 
 
+def test_one_cpu_may_execute_twice_as_much_as_another(tmp_path: Path) -> None:
+    file = written(tmp_path, SMALL + LARGE + LARGE.replace("cpu 1 5030", "cpu 1 2505"))
+    assert len(turns_of(read_turns(file, 0), BATCHES, 2, title)) == 2
+
+
 def test_cpus_are_told_apart(tmp_path: Path) -> None:
     (region,) = read_turns(written(tmp_path, SMALL), 0)
     assert region.cpus == {0: CpuCounts(1010, 10, 20), 1: CpuCounts(1030, 10, 20)}
@@ -58,8 +63,8 @@ def test_cpus_are_told_apart(tmp_path: Path) -> None:
         (SMALL + LARGE + LARGE.replace("cpus 10101", "cpus 10103"), "counted 10102 instructions on all CPUs, and the"),
         (SMALL + LARGE + LARGE.replace("cpu 1 5030 50 100\n", ""), "QEMU counted on CPUs 0, and 2 made calls"),
         (
-            SMALL + LARGE + LARGE.replace("cpu 1 5030", "cpu 1 2500"),
-            "counted 2500 instructions on one CPU, and 5010 of the same calls on another",
+            SMALL + LARGE + LARGE.replace("cpu 1 5030", "cpu 1 2504"),
+            "counted 2504 instructions on one CPU, and 5010 of the same calls on another",
         ),
         (
             SMALL + LARGE + "error more lines than there is room for\n",
