@@ -53,7 +53,7 @@ name: markers
 kernels: [lab-i386-smp-hash12]
 machines: [{cpu: pentium4}]
 probes: [none, marker.empty-optimized, marker.int3-on]
-benchmark: {name: markers}
+benchmark: {name: markers, repeats: 2}
 """
 
 
