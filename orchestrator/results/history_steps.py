@@ -85,7 +85,9 @@ def steps_of_times(values: Sequence[float]) -> Sequence[int]:
     centres = [median(values[start : start + _WINDOW]) for start in starts]
     pairs = zip(values, centres, strict=True)
     cleaned = [value if abs(value - centre) <= _FAR * noise else centre for value, centre in pairs]
-    if not _has_abrupt_place(cleaned):
+    width = _width(cleaned)
+    changes = _changes(cleaned, width)
+    if not _has_abrupt_place(changes, width):
         return []
     try:
         # Imported late: it takes half a second of CPU.
@@ -102,7 +104,7 @@ def steps_of_times(values: Sequence[float]) -> Sequence[int]:
     penalty = NormalDist().inv_cdf(1 - _FALSE / (2 * len(values))) ** 2
     # The linear kernel's cost is the sum of squared deviations from the mean.
     fit = KernelCPD(kernel="linear", min_size=SHORTEST_SEGMENT).fit(series.reshape(-1, 1))
-    return [int(place) for place in fit.predict(pen=penalty)[:-1] if _is_abrupt(cleaned, int(place))]
+    return [int(place) for place in fit.predict(pen=penalty)[:-1] if _is_abrupt(changes, int(place), width)]
 
 
 def noise_of(values: Sequence[float]) -> float:
@@ -124,33 +126,34 @@ def _mean_square_difference(values: Sequence[float], lag: int) -> float:
     return mean(square for square in squares if square <= limit)
 
 
-def _has_abrupt_place(values: Sequence[float]) -> bool:
+def _has_abrupt_place(changes: Sequence[float], width: int) -> bool:
     """Whether any place is abrupt; the fit is needed only then."""
-    width = _width(values)
-    changes = sorted(_change(values, place, width) for place in range(width, len(values) - width + 1))
+    ordered = sorted(changes[width : len(changes) - width])
     # 2 * width - 1 changes around a place are left out. The median of the others is least if those are the largest.
-    others = len(changes) - 2 * width + 1
+    others = len(ordered) - 2 * width + 1
     if others <= 0:
         return True
-    least = _ABRUPT * _NORMAL * changes[(others - 1) // 2]
-    places = range(SHORTEST_SEGMENT, len(values) - SHORTEST_SEGMENT + 1)
-    return any(_change(values, place, width) >= least and _is_abrupt(values, place) for place in places)
+    least = _ABRUPT * _NORMAL * ordered[(others - 1) // 2]
+    places = range(SHORTEST_SEGMENT, len(changes) - SHORTEST_SEGMENT)
+    return any(changes[place] >= least and _is_abrupt(changes, place, width) for place in places)
 
 
 def _width(values: Sequence[float]) -> int:
     return max(SHORTEST_SEGMENT - 1, min(_AROUND, len(values) // 8))
 
 
-def _is_abrupt(values: Sequence[float], place: int) -> bool:
-    width = _width(values)
-    places = range(width, len(values) - width + 1)
-    elsewhere = [_change(values, other, width) for other in places if abs(other - place) >= width]
-    return not elsewhere or _change(values, place, width) >= _ABRUPT * _NORMAL * median(elsewhere)
+def _is_abrupt(changes: Sequence[float], place: int, width: int) -> bool:
+    places = range(width, len(changes) - width)
+    elsewhere = [changes[other] for other in places if abs(other - place) >= width]
+    return not elsewhere or changes[place] >= _ABRUPT * _NORMAL * median(elsewhere)
 
 
-def _change(values: Sequence[float], place: int, width: int) -> float:
-    """The difference of the means of ``width`` values before and after a place."""
-    return abs(fmean(values[place : place + width]) - fmean(values[max(place - width, 0) : place]))
+def _changes(values: Sequence[float], width: int) -> Sequence[float]:
+    """By place, the difference of the means of up to ``width`` values before and after it; none at both ends."""
+    count = len(values)
+    before = [0.0, *(fmean(values[max(place - width, 0) : place]) for place in range(1, count + 1))]
+    after = [*before[width:], *(fmean(values[place:]) for place in range(count - width + 1, count)), 0.0]
+    return [0.0, *(abs(after[place] - before[place]) for place in range(1, count)), 0.0]
 
 
 @dataclass(frozen=True)

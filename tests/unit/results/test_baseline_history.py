@@ -296,7 +296,7 @@ def test_the_library_is_asked_wherever_it_may_find_a_step(monkeypatch: pytest.Mo
         place, size = chance.randrange(count), chance.choice([0, 2, 3, 5]) * SCATTER
         values = [value + size * (at >= place) for at, value in enumerate(independent(noise, chance, count))]
         with monkeypatch.context() as patched:
-            patched.setattr(history_steps, "_has_abrupt_place", lambda _: True)
+            patched.setattr(history_steps, "_has_abrupt_place", lambda *_: True)
             known = steps_of_times(values)
         assert steps_of_times(values) == known
         with monkeypatch.context() as patched:
