@@ -16,6 +16,7 @@ from module_maker import ModuleMaker
 
 from orchestrator.errors import GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
 from orchestrator.files import Entry, archive
+from orchestrator.guest.diagnosis import is_stopped
 from orchestrator.guest.guest import Guest
 
 pytestmark = [
@@ -154,6 +155,11 @@ def _is_known_for_stopped(guest: Guest) -> None:
     assert guest.pid is not None
     os.kill(guest.pid, signal.SIGSTOP)
     try:
+        # A busy host stops it later: asked to go on before that, it would not answer for a minute.
+        for _ in range(10_000):
+            if is_stopped(guest.pid):
+                break
+            time.sleep(0.001)
         with pytest.raises(GuestHang, match="QEMU is stopped") as hang:
             guest.run(["true"], time_limit=1.0)
         assert hang.value.hint == f"kill -CONT {guest.pid}"
