@@ -71,7 +71,9 @@ def test_a_client_measures_and_reads_what_it_has_measured(tmp_path: Path) -> Non
 def test_a_server_that_ends_takes_its_guest_along(tmp_path: Path, by_signal: bool) -> None:
     (tmp_path / "asked.yaml").write_text(EXPERIMENT)
     lab = tmp_path / "lab"
-    run = {"config": "asked.yaml", "overrides": ["benchmark.calls=200000"]}
+    # Long enough that a busy host sees the first cell's end before the last one's.
+    overrides = ["benchmark.calls=200000", "probes=[none, kprobe, jprobe, djprobe]"]
+    run = {"config": "asked.yaml", "overrides": overrides}
     client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     messages: list[dict[str, object]] = [
         {"id": 1, "method": "initialize", "params": client},
@@ -102,4 +104,4 @@ def test_a_server_that_ends_takes_its_guest_along(tmp_path: Path, by_signal: boo
         assert [guest for guest in guests if of_process(guest, "comm").startswith(b"qemu")] == []
     with Store.open(lab) as store:
         (entry,) = store.runs()
-        assert len(store.unfinished_cells(entry.id)) == 1
+        assert store.unfinished_cells(entry.id)
