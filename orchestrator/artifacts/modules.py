@@ -138,6 +138,16 @@ def _other_options(kernel: Kernel) -> list[str]:
     return [f"{option}=" for option in lacking if kernel.config.get(option) == "y"]
 
 
+def _debug_flag(kernel: Kernel) -> str:
+    """The compiler's flag for a module's debug information, if the kernel makes nothing else of it.
+
+    It is stripped. Without it objects take a tenth less to compile; and the build ID, a digest of the module before it
+    is stripped, does not depend on the build's folder.
+    """
+    made = ["CONFIG_GENDWARFKSYMS", *(["CONFIG_DEBUG_INFO_BTF_MODULES"] if kernel.spec.packages is None else [])]
+    return "" if any(kernel.config.get(option) == "y" for option in made) else "-g0"
+
+
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A temporary folder whose path the kernel's build system accepts."""
@@ -203,11 +213,11 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Modul
         with scratch_folder() as scratch:
             here = source.write(scratch)
             others = _take_objects(context, kernel, source, here)
-            mapped = f"-ffile-prefix-map={here}/="  # keeps the folder's name out of messages and build ID
-            finished = make_modules(kernel, here, [f"KCFLAGS={mapped}", f"KAFLAGS={mapped}"])
+            mapped = f"-ffile-prefix-map={here}/= "  # keeps the folder's name out of messages
+            flags = [f"KCFLAGS={mapped}{_debug_flag(kernel)}", f"KAFLAGS={mapped}-g0"]
+            finished = make_modules(kernel, here, flags)
             if finished.status != 0:
                 raise _build_error(context, kernel, source, here, finished.stdout + finished.stderr)
-            # Leaves a tenth of the size, and no path of this host.
             strip_debug(kernel.toolchain, here / f"{source.name}.ko")
             shutil.copy(here / f"{source.name}.ko", folder / f"{source.name}.ko")
             (folder / "sources").mkdir()
