@@ -194,6 +194,7 @@ class MachineFacts(CatalogEntry):
     quick: Settings
     host_time: Settings
     instructions: Settings
+    in_turns: Settings
     recorded: Settings
     stopping: list[str]
 
@@ -420,6 +421,7 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         command += ("-incoming", "defer")
     command += [
         *_clock(machine).qemu,
+        *(facts.in_turns.qemu if machine.smp > 1 and machine.timing == "instructions" else ()),
         *(facts.recorded.qemu if machine.works_alone and machine.timing == "instructions" else ()),
         *_start(machine).qemu,
         *("-kernel", str(machine.kernel), "-initrd", str(wiring.initramfs or machine.initramfs)),

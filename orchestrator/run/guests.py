@@ -176,13 +176,11 @@ def can_be_restored(machine: Machine) -> bool:
     """Whether guests of a machine may be restored.
 
     Excluded are guests whose nanoseconds are used, on KVM, with a session on the console, on a network of guests (whose
-    other guests stay in use), or with a disk that the lab did not make. So are several CPUs on the exact clock:
-    restored by QEMU 10.0, eight of Linux 7.3 had no timer's tick for 43 s of their time, and told of a soft lockup.
+    other guests stay in use), or with a disk that the lab did not make.
     """
-    has_turns = machine.timing == "instructions" and machine.smp > 1
     is_users_disk = machine.root is not None and machine.root.is_users
     is_bound = machine.keeps_time or machine.timing == "kvm" or machine.channel == "serial" or machine.lan is not None
-    return not (is_bound or is_users_disk or has_turns)
+    return not (is_bound or is_users_disk)
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,8 @@ def test_several_cpus(smp: int, topology: str) -> None:
     assert value(command, "-smp") == topology
     assert value(command, "-accel") == ("tcg,thread=single" if smp > 1 else "tcg")
     assert value(qemu_command(replace(MACHINE, smp=smp, timing="kvm"), WIRING), "-accel") == "kvm"
+    exact = qemu_command(replace(MACHINE, smp=smp, timing="instructions"), WIRING)
+    assert ("hpet=off" in exact) == (smp > 1)
 
 
 @pytest.mark.parametrize("name", [*cpus(), "qemu64"])

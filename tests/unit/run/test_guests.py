@@ -33,7 +33,6 @@ def test_those_that_depend_on_nothing_outside_may(machine: Machine) -> None:
         replace(MACHINE, root=IMAGE, channel="serial"),
         replace(MACHINE, root=replace(IMAGE, is_users=True)),
         replace(MACHINE, timing="tcg", lan=Lan(5, 1)),
-        replace(MACHINE, timing="instructions", smp=2),
     ],
 )
 def test_others_may_not(machine: Machine) -> None:
