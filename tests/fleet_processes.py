@@ -83,9 +83,15 @@ def listening(pids: list[int]) -> set[Socket]:
     return {found for pid in pids for found in _listening(pid)}
 
 
+def _links(pid: int) -> Iterator[str]:
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile, as those of connections are
+            yield str(link.readlink())
+
+
 def _listening(pid: int) -> Iterator[Socket]:
     try:
-        links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+        links = [*_links(pid)]
         tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
     except OSError:  # it has ended
         return
