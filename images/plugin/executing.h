@@ -2,8 +2,8 @@
 // Which CPU of the guest executes a block, where QEMU executes all in one thread?
 //
 // QEMU 10.0 tells a plugin the CPU for which it translated the block: it takes a thread for several CPUs for a machine of
-// one (gen_cpu_index() of accel/tcg/plugin-gen.c). So where registers can be read, since 9.0, CPUs are told apart by where
-// the kernel, for x86_64, has the memory of each. Older ones tell the CPU.
+// one (gen_cpu_index() of accel/tcg/plugin-gen.c). So where registers can be read, since 9.0, the plugin finds the CPU by
+// where the kernel, for x86_64, has the memory of each. Older ones name the right CPU.
 #ifndef EXECUTING_H
 #define EXECUTING_H
 

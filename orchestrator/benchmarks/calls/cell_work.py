@@ -246,7 +246,8 @@ class Armed:
     def check_same(self, when: str) -> None:
         """Raise EvidenceError unless the probe is as it was when it was armed.
 
-        The kernel may release the witness's link a moment after it was removed: another CPU does that.
+        The kernel may release the witness's link after its removal, on another CPU. Until the trampoline of those that
+        stay is in place, the tracer has a user more (``tmp_ops`` of __modify_ftrace_direct(), kernel/trace/ftrace.c).
         """
         now, looks = self.attachment.observe(), _LOOKS
         while users_of(now) > users_of(self.seen) and (looks := looks - 1):
