@@ -10,7 +10,7 @@
 //   FLAGS: 1 at a function's return; CONTEXT: a number of enum context
 //   FUNCTION: its name, or of a kprobe its address, as 0xffffffff811234a0
 //   OFFSET: in the function or the file; SEMAPHORE: where the file has the counter of a static probe point, or 0
-//   bpfprobe info FOLDER        type=2 jited=57 code=18446744072639103232 runs=1234 missed=0 translated=64 verified=8
+//   bpfprobe info FOLDER        id=9 jited=57 code=18446744072639103232 runs=1234 missed=0 translated=64 verified=8
 //   bpfprobe counts FOLDER      count=1000 dropped=0: of all CPUs
 //   bpfprobe hits FOLDER        a line for each thread: PID HITS
 //   bpfprobe events FOLDER      the events in the ring, 64 bytes each, as they are
@@ -303,7 +303,7 @@ static int show_info(const char *folder)
 	union bpf_request request = {.info = {pinned(folder, "program"), sizeof(info), (unsigned long)&info}};
 
 	checked(bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)), "nothing is known of the program", "");
-	print_value("type=", info.type);
+	print_value("id=", info.id);
 	print_value(" jited=", info.jited_size);
 	print_value(" code=", code);
 	print_value(" runs=", info.runs);

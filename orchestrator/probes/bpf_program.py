@@ -28,7 +28,7 @@ _JIT = "/proc/sys/net/core/bpf_jit_enable"
 _STATISTICS = "/proc/sys/kernel/bpf_stats_enabled"
 
 _INFO = re.compile(
-    r"type=\d{1,3} jited=(\d{1,7}) code=(\d{1,20}) runs=(\d{1,20}) missed=(\d{1,20}) translated=(\d{1,8}) "
+    r"id=(\d{1,10}) jited=(\d{1,7}) code=(\d{1,20}) runs=(\d{1,20}) missed=(\d{1,20}) translated=(\d{1,8}) "
     r"verified=(\d{1,8})\n"
 )
 _COUNTS = re.compile(r"count=(\d{1,20}) dropped=(\d{1,20})\n")
@@ -94,6 +94,7 @@ class ProgramInfo(NamedTuple):
     bytes of its BPF instructions, as the verifier has rewritten them; ``verified`` the instructions that it has walked.
     """
 
+    number: int
     jited: int
     code: int
     runs: int
@@ -152,7 +153,10 @@ class BpfProgram:
         self._guest.succeed([_TOOL, "empty", self._folder])
 
     def detach(self) -> None:
+        """Remove it, and wait until it is gone: the kernel may release its link later, and on another CPU."""
+        number = self.info().number
         self._guest.succeed(["rm", "-r", self._folder])
+        wait_until_gone(self._guest, [number])
 
     def _said(self, command: str) -> str:
         return self._guest.succeed([_TOOL, command, self._folder]).text

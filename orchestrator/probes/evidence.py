@@ -158,7 +158,7 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     if kind.site == "kprobe" and seen.probes != 1 and kind.capability is None:
         raise EvidenceError(f"{when}, the kernel lists {seen.probes} kprobes at {point.name}, not one")
     if kind.is_traced and (seen.traced is None or seen.traced.users != 1):
-        raise EvidenceError(f"{when}, the function tracer has {users_of(seen)} users of {point.symbol}, not one")
+        raise EvidenceError(f"{when}, the function tracer has {_users(seen)} users of {point.symbol}, not one")
     # Since Linux 6.19 (DYNAMIC_FTRACE_WITH_JMP) a BPF trampoline that calls the function itself is reached by a jump.
     if kind.mechanism == "direct" and seen.traced is not None and seen.traced.jumps != (seen.live[0] == JMP):
         listed = "a jump" if seen.traced.jumps else "a call"
@@ -189,7 +189,7 @@ def check_same(kind: ProbeKind, before: Observation, after: Observation, point: 
         )
     for what, was, became in (
         (f"kprobes at {point.name}", before.probes, after.probes),
-        (f"function tracer's users of {point.symbol}", users_of(before), users_of(after)),
+        (f"function tracer's users of {point.symbol}", _users(before), _users(after)),
     ):
         if was != became:
             raise EvidenceError(f"{when}, the {what} became {became}, from {was}")
@@ -286,8 +286,7 @@ def check_taint(mask: int, also: int = 0) -> None:
         raise EvidenceError(f"the guest's kernel is tainted ({mask}), by more than the lab's modules")
 
 
-def users_of(seen: Observation) -> int:
-    """The function tracer's users at the place, 0 where it has none."""
+def _users(seen: Observation) -> int:
     return seen.traced.users if seen.traced else 0
 
 

@@ -21,7 +21,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import shown
 from orchestrator.probes.arming import attached
 from orchestrator.probes.attachment import Attachment, CallResults
-from orchestrator.probes.evidence import Observation, check_same, listed_probes, users_of
+from orchestrator.probes.evidence import Observation, check_same, listed_probes
 from orchestrator.probes.point import Point, ProbePoint
 from orchestrator.probes.symbols import module_functions
 from orchestrator.results.contract import ExecutedClasses, ProfileEvidence
@@ -229,10 +229,6 @@ class Work:
         return workload if is_exact and isinstance(workload, Calls) else None
 
 
-_LOOKS = 100
-"""At a probe whose tracer has more users than before, until it is an error."""
-
-
 @dataclass(frozen=True)
 class Armed:
     """An armed probe: as it was seen then, its detour, and the extras that were disabled."""
@@ -244,15 +240,8 @@ class Armed:
     removed: Sequence[Extra]
 
     def check_same(self, when: str) -> None:
-        """Raise EvidenceError unless the probe is as it was when it was armed.
-
-        The kernel may release the witness's link after its removal, on another CPU. Until the trampoline of those that
-        stay is in place, the tracer has a user more (``tmp_ops`` of __modify_ftrace_direct(), kernel/trace/ftrace.c).
-        """
-        now, looks = self.attachment.observe(), _LOOKS
-        while users_of(now) > users_of(self.seen) and (looks := looks - 1):
-            now = self.attachment.observe()
-        check_same(self.kind, self.seen, now, self.attachment.point, when)
+        """Raise EvidenceError unless the probe is as it was when it was armed."""
+        check_same(self.kind, self.seen, self.attachment.observe(), self.attachment.point, when)
 
     def proof(self, calls: int, counted: Counted, **known: Any) -> Proof:
         """The proof of hits that were ``counted`` in ``calls``, with what else is ``known`` of them."""

@@ -47,8 +47,8 @@ def program(printed: bytes) -> BpfProgram:
 
 
 def test_what_it_is_and_did_is_read() -> None:
-    assert program(b"type=2 jited=57 code=9 runs=1234 missed=0 translated=64 verified=8\n").info() == ProgramInfo(
-        jited=57, code=9, runs=1234, missed=0, translated=64, verified=8
+    assert program(b"id=9 jited=57 code=9 runs=1234 missed=0 translated=64 verified=8\n").info() == ProgramInfo(
+        number=9, jited=57, code=9, runs=1234, missed=0, translated=64, verified=8
     )
     assert program(b"count=1000 dropped=2\n").counts() == (1000, 2)
     assert program(b"1 40\n72 1000\n").hits() == {1: 40, 72: 1000}
@@ -57,7 +57,7 @@ def test_what_it_is_and_did_is_read() -> None:
 
 @pytest.mark.parametrize(
     "printed",
-    [b"", b"type=2", b"type=2 jited=57 code=9 runs=-1 missed=0 translated=64 verified=8\n", b"\xff\n", b"9" * 5000],
+    [b"", b"id=2", b"id=2 jited=57 code=9 runs=-1 missed=0 translated=64 verified=8\n", b"\xff\n", b"9" * 5000],
 )
 def test_what_it_cannot_have_said_is_refused(printed: bytes) -> None:
     with pytest.raises(EvidenceError, match=r"^the guest does not say what its BPF program is$"):
@@ -158,7 +158,7 @@ class Program:
     is_attached: bool = True
 
     def info(self) -> ProgramInfo:
-        return ProgramInfo(jited=1, code=9, runs=self.runs, missed=self.missed, translated=64, verified=8)
+        return ProgramInfo(number=2, jited=1, code=9, runs=self.runs, missed=self.missed, translated=64, verified=8)
 
     def hits(self) -> Mapping[int, int]:
         return HITS
@@ -272,7 +272,7 @@ class AtThePoint:
     runs: int = 0
 
     def info(self) -> ProgramInfo:
-        return ProgramInfo(jited=1, code=9, runs=self.runs, missed=0, translated=64, verified=8)
+        return ProgramInfo(number=2, jited=1, code=9, runs=self.runs, missed=0, translated=64, verified=8)
 
     def hits(self) -> Mapping[int, int]:
         return self.seen
@@ -452,7 +452,7 @@ def test_a_program_is_not_refused_in_words_on_another(tmp_path: Path) -> None:
 
 def test_the_sections_of_many_programs_are_one_phrase() -> None:
     """On Linux 6.1, bpftrace has a kprobe, and so a section, of each function that a pattern matches."""
-    guest = guest_with({}, printed=b"type=2 jited=57 code=9 runs=1 missed=0 translated=64 verified=8\n")
+    guest = guest_with({}, printed=b"id=2 jited=57 code=9 runs=1 missed=0 translated=64 verified=8\n")
     each = [UserBpfProgram(n, f"p{n}", f"kprobe/function_{n}", BpfProgram(guest, f"/{n}")) for n in range(40)]
     attached = UserBpfAttachment(guest, probes()["kprobe"], cast("Place", SimpleNamespace(point=POINT)), each)
     sections = str(attached.facts()["bpf_section"])
