@@ -43,6 +43,7 @@ class Kind(StrEnum):
     KERNEL_SOURCE = "kernel-source"
     KERNELS = "kernels"
     OWN_KERNELS = "own-kernels"
+    COMPILER_ANSWERS = "compiler-answers"
     MODULE_OBJECTS = "module-objects"
     MODULES = "modules"
     MODULE_FOLDERS = "module-folders"

@@ -181,7 +181,7 @@ def module_debug_info(context: BuildContext, kernel: Kernel, module: Module) -> 
             of_folder = context.cache.artifact(context.cache.root / "module-folders" / module.key.partition("-")[0])
             variables = of_folder.inputs.get("make") if of_folder is not None else None
             given = map(str, variables) if isinstance(variables, list) else ()
-            finished = make_modules(kernel, here, [*given, f"KCFLAGS={flags}", f"KAFLAGS={flags}"])
+            finished = make_modules(context, kernel, here, [*given, f"KCFLAGS={flags}", f"KAFLAGS={flags}"])
             made = next(scratch.rglob(f"{module.file.name}"), None)
             if finished.status != 0 or made is None or not has_debug_info(made):
                 raise BuildError(f"module {module.name} does not build with -g", detail=finished.complaint())

@@ -112,8 +112,27 @@ def tree_notes(kernel: Kernel) -> list[str]:
     return notes
 
 
-def make_modules(kernel: Kernel, folder: Path, variables: Sequence[str] = ()) -> Finished:
+def make_modules(context: BuildContext, kernel: Kernel, folder: Path, variables: Sequence[str] = ()) -> Finished:
     """Run make on the Kbuild in ``folder``, whatever its exit status. Raises NoHeadersError, HostError."""
+
+    def record(succeeded: Path) -> None:
+        succeeded.touch()
+        with scratch_folder() as scratch:
+            (scratch / "Kbuild").touch()
+            _make(kernel, scratch, [], succeeded, recorded=succeeded)
+
+    inputs = {"kernel": kernel.key, "compiler": kernel.toolchain.version, "makefile": _ANSWERS.read_text()}
+    label = f"the compiler's answers for {kernel.spec.name}"
+    answers = context.cache.obtain_file("compiler-answers", inputs, label, "succeeded", record)
+    return _make(kernel, folder, variables, answers)
+
+
+_ANSWERS = Path(__file__).with_name("compiler-answers.mk")
+
+
+def _make(
+    kernel: Kernel, folder: Path, variables: Sequence[str], succeeded: Path, recorded: Path | None = None
+) -> Finished:
     headers, makefile = kernel.headers, kernel.headers_makefile
     if not headers.is_dir():
         raise NoHeadersError(f"no module can be built for {kernel.release}: Debian's archive no longer has its headers")
@@ -126,7 +145,10 @@ def make_modules(kernel: Kernel, folder: Path, variables: Sequence[str] = ()) ->
         # that a kernel was built in, that folder by the name that it had meanwhile.
         where.append(f"KBUILD_OUTPUT={headers}")
     argv = ["make", *where, *kernel.toolchain.for_make(), *_other_options(kernel), *variables, "modules"]
-    return run(argv, time_limit=300, environment=compiling_in(folder))
+    answers = folder / ".compiler-answers.mk"
+    answers.symlink_to(_ANSWERS)  # MAKEFILES is split at spaces, which the checkout's path may have
+    asked = {"MAKEFILES": str(answers), "LAB_SUCCEEDED": str(succeeded), "LAB_RECORDED": str(recorded or "")}
+    return run(argv, time_limit=300, environment={**compiling_in(folder), **asked})
 
 
 def _other_options(kernel: Kernel) -> list[str]:
@@ -215,7 +237,7 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Modul
             others = _take_objects(context, kernel, source, here)
             mapped = f"-ffile-prefix-map={here}/= "  # keeps the folder's name out of messages
             flags = [f"KCFLAGS={mapped}{_debug_flag(kernel)}", f"KAFLAGS={mapped}-g0"]
-            finished = make_modules(kernel, here, flags)
+            finished = make_modules(context, kernel, here, flags)
             if finished.status != 0:
                 raise _build_error(context, kernel, source, here, finished.stdout + finished.stderr)
             strip_debug(kernel.toolchain, here / f"{source.name}.ko")
@@ -309,7 +331,7 @@ def folder_modules(
         context.say(f"building {folder.name} for {kernel.spec.name}")
         with scratch_folder() as scratch:
             _write(sources, folder, scratch)
-            finished = make_modules(kernel, scratch, assignments)
+            finished = make_modules(context, kernel, scratch, assignments)
             if finished.status != 0:
                 kept = kept_output(finished.stdout + finished.stderr, scratch)
                 hints = [error_hint(kept, folder, files), *tree_notes(kernel)]

@@ -246,6 +246,19 @@ def test_a_module_is_built_once(context: BuildContext, said: list[str], tmp_path
     assert len(said) == 1
 
 
+def test_what_a_compiler_takes_is_asked_once(context: BuildContext, tmp_path: Path) -> None:
+    """What it refuses is asked each time: a full disk must not decide how all later modules are compiled."""
+    kernel, asked, answers = tiny_kernel(tmp_path), tmp_path / "asked", tmp_path / "answers"
+    takes, refuses = f"echo 'takes  it' >> {asked}", f"echo refuses >> {asked}; false"
+    with kernel.headers_makefile.open("a") as makefile:
+        makefile.write("TMPOUT := $(M)/asking\n")
+        makefile.write(f"$(shell echo $(call try-run,{takes},yes,no) $(call try-run,{refuses},yes,no) >> {answers})\n")
+    for text in ("int tiny(void) { return 1; }\n", "int tiny(void) { return 2; }\n"):
+        built(build_modules(context, kernel, [tiny(**{"lab_tiny_main.c": text})])[0])
+    assert answers.read_text().splitlines() == ["yes no"] * 3
+    assert asked.read_text().splitlines() == ["takes  it", *["refuses"] * 3]
+
+
 def test_another_source_or_kernel_is_another_module(context: BuildContext, tmp_path: Path) -> None:
     headers = tiny_kernel(tmp_path)
     other = tiny(**{"shared.h": "int shared(void); /* other */\n"})
