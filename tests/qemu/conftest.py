@@ -52,14 +52,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "prepared_build: what a guest compiles with must be in the cache")
 
 
+@pytest.fixture(scope="session")
+def _kernels_at_hand() -> set[str]:
+    """The kernels that were found in the cache."""
+    return set()
+
+
 @pytest.fixture(autouse=True)
-def _kernels_in_the_cache(request: pytest.FixtureRequest) -> None:
+def _kernels_in_the_cache(request: pytest.FixtureRequest, _kernels_at_hand: set[str]) -> None:
     """Skip a test whose kernels are not built yet: one is built for the tests, not all of them."""
-    names = [name for mark in request.node.iter_markers("kernels") for name in mark.args]
+    names = {name for mark in request.node.iter_markers("kernels") for name in mark.args} - {_BUILT_WHERE_MISSING}
     context = BuildContext(Cache(cache_dir()), offline=True)
-    for name in names:
+    for name in sorted(names):
         is_bare = request.config.getoption("bare") and kernel_spec(name).source is not None
-        if name != _BUILT_WHERE_MISSING and (is_bare or not is_in_cache(context, name)):
+        if not is_bare and (name in _kernels_at_hand or is_in_cache(context, name)):
+            _kernels_at_hand.add(name)
+        else:
             pytest.skip(f"{name} is not built yet; build it once: ./lab build kernel {name}")
 
 
