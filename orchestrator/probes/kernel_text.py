@@ -358,7 +358,7 @@ def text_since(guest: Guest, before: bytes, span: Span) -> TextEvidence:
     Raises as ``KernelText.unchanged`` does, and UnsupportedError if the guest's kernel has its text elsewhere. The text
     of modules is not compared.
     """
-    symbols = Symbols.of(guest)
+    symbols = Symbols.at_end(guest)
     layout = TextLayout.of_kernel(symbols)
     if layout.text[0] != span:
         raise UnsupportedError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol, grouped
 from orchestrator.artifacts.machine_code import decoded
@@ -43,7 +44,7 @@ class Symbols:
     """
 
     def __init__(self, listing: bytes, modules: frozenset[str] = frozenset()) -> None:
-        self._listing = listing
+        self.listing = listing
         self.modules = modules
 
     @classmethod
@@ -55,6 +56,13 @@ class Symbols:
         """The same of a guest in which only ``modules`` were loaded since it started."""
         known = None if modules else guest.saved_symbols
         return cls.of(guest, modules) if known is None else _shared(known, frozenset())
+
+    @classmethod
+    def at_end(cls, guest: Guest) -> Symbols:
+        """The same of a guest that has ended its work, read once: nothing is loaded or unloaded any more."""
+        if guest not in _AT_END:
+            _AT_END[guest] = cls.of(guest)
+        return _AT_END[guest]
 
     @classmethod
     def of_image(cls, code: KernelCode) -> Symbols:
@@ -160,9 +168,9 @@ class Symbols:
     @cached_property
     def _all(self) -> Sequence[tuple[int, str, str, str]]:
         """Sorted rows: address, name, type, and the rest of the line, which names the module."""
-        if self._listing.count(b"\n") > _MOST_SYMBOLS:
+        if self.listing.count(b"\n") > _MOST_SYMBOLS:
             raise EvidenceError(f"the guest's kernel lists more than {_MOST_SYMBOLS} symbols", where=KALLSYMS)
-        lines = _LINE.findall(self._listing.decode("ascii", errors="replace"))
+        lines = _LINE.findall(self.listing.decode("ascii", errors="replace"))
         return sorted((int(address, 16), name, kind, module) for address, kind, name, module in lines)
 
     @cached_property
@@ -188,6 +196,7 @@ def _module_of(text: str) -> str | None:
 
 # Kernels boot with nokaslr: boots of one kernel that load the same modules list the same.
 _shared = lru_cache(maxsize=2)(Symbols)
+_AT_END: WeakKeyDictionary[Guest, Symbols] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)

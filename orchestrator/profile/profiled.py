@@ -51,7 +51,7 @@ class Counter:
         """Read everything that only an unattended guest knows; it may then be paused. Raises GuestError."""
         listing = guest.get(MODULES if module is None else _MODULES, largest=MODULES_MAX)
         sections = b"" if module is None else guest.get(_SECTIONS, largest=_SECTIONS_MAX)
-        return cls(guest, Symbols.of(guest), module, (listing, sections))
+        return cls(guest, Symbols.at_end(guest), module, (listing, sections))
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:

@@ -41,7 +41,7 @@ from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
 from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.guest.guest import paused
-from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
+from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.results.parameters import CACHE_BYTES, HASH_BITS, KPROBE_CACHE, PROBES, SEED
@@ -343,7 +343,7 @@ class ScalingKind(BenchmarkKind):
         work = Work(benchmark.script, settings, files, read)
         with unattended_guest(session, work, f"{task.size} probes", cell.time_limit) as finished:
             guest = finished.guest
-            if functions(guest.get(KALLSYMS, largest=KALLSYMS_MAX)) != functions(lists.symbols):
+            if functions(Symbols.at_end(guest).listing) != functions(lists.symbols):
                 raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
             figures = work.read(output_of(guest))
             profiles = {}

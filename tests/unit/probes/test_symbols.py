@@ -73,13 +73,13 @@ def test_a_function_of_the_kernels_own_has_one_address() -> None:
 
 
 def test_a_function_of_a_module_that_is_named_is_found_where_the_kernel_has_none() -> None:
-    with_mine = Symbols(FUNCTIONS._listing, frozenset({"mine", "other"}))
+    with_mine = Symbols(FUNCTIONS.listing, frozenset({"mine", "other"}))
     assert with_mine.address("only_in_a_module") == 0xD0846090
     assert with_mine.address("module_like") == 0xC1000060
     assert [with_mine.functions(name) for name in ("only_in_a_module", "nothing")] == [1, 0]
     assert [with_mine.module(address) for address in (0xD0846092, 0xC1000060)] == ["mine", None]
     with pytest.raises(EvidenceError, match="no function only_in_a_module"):
-        Symbols(FUNCTIONS._listing, frozenset({"other"})).address("only_in_a_module")
+        Symbols(FUNCTIONS.listing, frozenset({"other"})).address("only_in_a_module")
 
 
 def test_all_names_of_a_function_are_known_and_no_object_is_one() -> None:

@@ -366,7 +366,7 @@ def test_a_place_that_calls_pass_by(code: KernelCode) -> None:
 def test_a_module_s_function_is_known_by_its_module(code: KernelCode) -> None:
     """Its address in a profile is not the one that it has in the guest."""
     loaded = b"d0846000 t other\t[mine]\nd0846050 t asked\t[mine]\n"
-    symbols = Symbols(Symbols.of_image(code)._listing + loaded, frozenset({"mine"}))
+    symbols = Symbols(Symbols.of_image(code).listing + loaded, frozenset({"mine"}))
     ours = function("asked", 0x50, 10, None, 0, 3).model_copy(update={"module": "mine"})
     passed_by = explained(NotEntered("never"), Point("asked", 5), symbols, code, executed(ours))
     assert list(passed_by.detail) == [
