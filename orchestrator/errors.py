@@ -72,6 +72,10 @@ class GuestError(LabError):
     """Something went wrong with a running guest. ``detail`` quotes the console's last lines."""
 
 
+class GuestRefusal(GuestError):
+    """The guest's agent or QEMU answered that it cannot do what it was asked; the guest lives."""
+
+
 class GuestPanic(GuestError):
     """The guest's kernel panicked."""
 

@@ -20,6 +20,7 @@ from orchestrator.errors import (
     GuestHang,
     GuestOops,
     GuestPanic,
+    GuestRefusal,
     UnsupportedError,
 )
 from orchestrator.guest.channel import kernel_value, whole_number
@@ -203,6 +204,8 @@ def cause_of(error: GuestError, doing: str, console: Console, messages: Path, pr
     ``messages`` is the file of QEMU's messages; ``process`` is QEMU, None before its start and after its end.
     Returns ``error`` itself if the guest is alive.
     """
+    if isinstance(error, GuestRefusal):
+        return error
     if isinstance(error, GuestHang):
         return _panic(doing, console) or _hang(error, doing, console, process)
     if isinstance(error, GuestConnectionLost) or (process is not None and exit_status(process, _SOON) is not None):

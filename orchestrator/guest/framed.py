@@ -19,7 +19,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from orchestrator.deadline import Deadline
-from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
+from orchestrator.errors import GuestConnectionLost, GuestHang, GuestRefusal
 from orchestrator.guest.channel import (
     DIRECTORY,
     KILL_LIMIT,
@@ -135,7 +135,7 @@ class FramedChannel:
                 word = int.from_bytes(payload, "little")
                 return 128 + (word & 0x7F) if word & 0x7F else word >> 8 & 0xFF
             else:
-                raise GuestError(f"the guest cannot start the command: {_error_text(kind, payload)}")
+                raise GuestRefusal(f"the guest cannot start the command: {_error_text(kind, payload)}")
 
     def _kill(self, request: int) -> None:
         deadline = Deadline(DEATH_LIMIT)
@@ -155,9 +155,9 @@ class FramedChannel:
                 if not is_too_large:
                     content += payload
             elif is_too_large:
-                raise GuestError(f"{failure}: it has more than {largest} bytes")
+                raise GuestRefusal(f"{failure}: it has more than {largest} bytes")
             elif kind != Frame.OK:
-                raise GuestError(f"{failure}: {_error_text(kind, payload)}")
+                raise GuestRefusal(f"{failure}: {_error_text(kind, payload)}")
             else:
                 return bytes(content)
 

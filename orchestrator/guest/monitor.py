@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeVar
 
-from qemu.qmp import QMPError
+from qemu.qmp import ExecuteError, QMPError
 from qemu.qmp.legacy import QEMUMonitorProtocol
 
-from orchestrator.errors import GuestError
+from orchestrator.errors import GuestError, GuestRefusal
 
 _ANSWER_LIMIT = 60.0
 """Seconds; a busy host may leave QEMU waiting for several."""
@@ -88,7 +88,8 @@ class Monitor:
             with self._lock:
                 return _sync(self._protocol.cmd, name, **arguments)
         except (TimeoutError, QMPError, OSError) as error:
-            raise GuestError(f"QEMU's monitor: {name} failed: {error}") from None
+            kind = GuestRefusal if isinstance(error, ExecuteError) else GuestError
+            raise kind(f"QEMU's monitor: {name} failed: {error}") from None
 
     @contextlib.contextmanager
     def migration_file(self, descriptor: int) -> Iterator[str]:

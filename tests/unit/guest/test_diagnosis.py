@@ -19,6 +19,7 @@ from orchestrator.errors import (
     GuestHang,
     GuestOops,
     GuestPanic,
+    GuestRefusal,
     UnsupportedError,
 )
 from orchestrator.guest import diagnosis, slots
@@ -79,6 +80,16 @@ def test_a_panic_that_a_program_printed_is_not_what_ended_it(
 
 def test_a_panic_while_a_guest_restarts_is_one(tmp_path: Path) -> None:
     assert isinstance(cause(tmp_path, [RESTART, PANIC]), GuestPanic)
+
+
+def test_a_guest_that_has_answered_is_not_waited_for(tmp_path: Path) -> None:
+    process, refusal = spawn(["true"]), GuestRefusal("cannot read /nowhere: no such file or directory")
+    console, messages = Console(tmp_path / "console"), tmp_path / "messages"
+    try:
+        # Where QEMU's end is looked for, that is the cause.
+        assert cause_of(refusal, "reading /nowhere", console, messages, process) is refusal
+    finally:
+        process.close()
 
 
 @pytest.mark.parametrize("others", [[], [WARNING] * (REPORTS_MAX + 1)])
