@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
 from junitparser import TestSuite
 from pseudo_terminals import PSEUDO_TERMINALS
 
+from orchestrator.artifacts import module_source
 from orchestrator.paths import data_dir
 
 pytestmark = pytest.mark.qemu
@@ -137,18 +139,26 @@ def test_progress_is_live_on_a_terminal(tmp_path: Path) -> None:
 # --- cells that fail ------------------------------------------------------------------------------
 
 
-def test_broken_modules_cost_their_own_cells_only(tmp_path: Path) -> None:
-    """A copy of the lab whose jprobe does not compile and whose kprobe panics the guest."""
-    for name in ("kmods", "images", "configs"):
-        shutil.copytree(data_dir(name), tmp_path / "copy" / name)
-    package = Path(__file__).parents[2] / "orchestrator"
-    shutil.copytree(package, tmp_path / "copy" / "orchestrator", ignore=shutil.ignore_patterns("__pycache__"))
+@pytest.fixture
+def broken_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
+    """A lab whose jprobe does not compile and whose kprobe panics the guest: its modules' sources are a copy."""
+    shutil.copytree(data_dir("kmods"), tmp_path / "copy" / "kmods")
+    (tmp_path / "copy" / "images").symlink_to(data_dir("images"))
     for template in BROKEN.iterdir():
         shutil.copy(template, tmp_path / "copy" / "kmods" / "templates" / template.name)
-    copy = CommandLine(tmp_path / "lab", {"PYTHONPATH": str(tmp_path / "copy")})
-    run = copy.run("run", QUICKSTART, *REDUCED, *SMALLER_KERNEL)
+    monkeypatch.setattr(module_source, "data_dir", (tmp_path / "copy").joinpath)
+    found = (module_source.module_folders, module_source.templates)
+    for once in found:
+        once.cache_clear()
+    yield CommandLine(tmp_path / "lab")
+    for once in found:
+        once.cache_clear()
+
+
+def test_broken_modules_cost_their_own_cells_only(broken_lab: CommandLine, tmp_path: Path) -> None:
+    command = broken_lab
+    run = command.run("run", QUICKSTART, *REDUCED, *SMALLER_KERNEL)
     assert run.returncode == 1, run.stderr
-    command = CommandLine(tmp_path / "lab")
     cells = command.cells()
     assert {probe: cell.status for probe, cell in cells.items()} == {
         "none": "ok",
