@@ -25,7 +25,7 @@ pytestmark = pytest.mark.qemu
 
 EXPERIMENT = """\
 name: asked
-kernels: [debian-686]
+kernels: [lab-i386-up]
 machines: [{cpu: pentium4}]
 probes: [none, kprobe]
 benchmark: {name: gtodbench, calls: 100, repeats: 2}
@@ -61,7 +61,7 @@ def test_a_client_measures_and_reads_what_it_has_measured(tmp_path: Path) -> Non
             difference = await answer(client, "diff", before="latest:none", after="latest:kprobe", limit=3)
             assert "kprobe\\_int3\\_handler" in difference
 
-            costs = await answer(client, "cost", subjects=["kprobe"], kernels=["debian-686"], at_most=1)
+            costs = await answer(client, "cost", subjects=["kprobe"], kernels=["lab-i386-up"], at_most=1)
             assert "instructions, allowed" in costs
 
     anyio.run(converse)
@@ -72,7 +72,7 @@ def test_a_server_that_ends_takes_its_guest_along(tmp_path: Path, by_signal: boo
     (tmp_path / "asked.yaml").write_text(EXPERIMENT)
     lab = tmp_path / "lab"
     # Long enough that a busy host sees the first cell's end before the last one's.
-    overrides = ["benchmark.calls=200000", "probes=[none, kprobe, jprobe, djprobe]"]
+    overrides = ["benchmark.calls=50000", "probes=[none, kprobe, jprobe, djprobe]"]
     run = {"config": "asked.yaml", "overrides": overrides}
     client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     messages: list[dict[str, object]] = [
