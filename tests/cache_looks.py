@@ -2,8 +2,9 @@
 """Tests look for damage in the user's kernels once in a process, as a command does, and not once for each command.
 
 A Debian kernel's folder has 20,000 files, and to ask for their sizes and times takes a tenth of a second of a
-processor. The tests call hundreds of commands in one process (``CommandLine.run``). Everywhere else each look is made:
-the tests of damage have caches of their own.
+processor; the source of a lab kernel has 80,000, for which each build of modules asks. The tests call hundreds of
+commands in one process (``CommandLine.run``). Everywhere else each look is made: the tests of damage have caches of
+their own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from orchestrator.paths import cache_dir
 
 def look_once(config: pytest.Config) -> None:
     """Remember the undamaged kernels of the user's cache until pytest ends."""
-    kernels, changed = {cache_dir() / kind for kind in ("debian", "kernels")}, digests.changed
+    kernels, changed = {cache_dir() / kind for kind in ("debian", "kernels", "kernel-source")}, digests.changed
     undamaged: set[Path] = set()
 
     def changed_once(folder: Path, known: digests.Known | None = None) -> str | None:
