@@ -7,17 +7,22 @@ Found in the calls that start a process with a list of words, or with a name tha
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 _OF_SUBPROCESS = {"run", "Popen", "check_call", "check_output"}
 _OF_THE_LAB = {"run", "spawn"}
+_CALL = re.compile(rf"\b({'|'.join(sorted(_OF_SUBPROCESS | _OF_THE_LAB))})\s*\(")
+"""What each file has that starts a process: to parse the others takes a second."""
 
 Assigned = Mapping[str, list[ast.expr]]
 
 
 def called_programs(source: str) -> set[str]:
     """The first words of the commands, as far as they are literal."""
+    if _CALL.search(source) is None:
+        return set()
     tree = ast.parse(source)
     assigned: dict[str, list[ast.expr]] = defaultdict(list)
     calls = []

@@ -87,6 +87,11 @@ def _groups(field: str) -> tuple[tuple[str, ...], ...]:
 
 def files_of(packages: Iterable[InstalledPackage]) -> list[Path]:
     """The files, links and folders that packages brought."""
+    return [Path(name) for name in names_of_files(packages)]
+
+
+def names_of_files(packages: Iterable[InstalledPackage]) -> list[str]:
+    """The same as texts: packages have ten thousands of files."""
     argv = ["dpkg-query", "--listfiles", *(package.qualified for package in packages)]
     listed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    return [Path(line) for line in listed.splitlines() if line.startswith("/")]  # other lines are diversions
+    return [line for line in listed.splitlines() if line.startswith("/")]  # other lines are diversions

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from dpkg_database import DpkgDatabase, files_of
+from dpkg_database import DpkgDatabase, names_of_files
 
 from orchestrator.paths import data_dir
 from orchestrator.program import Requirement, parse_requirements
@@ -20,6 +20,7 @@ PREFIX = "orchestrator-programs-"
 """How the name of the folder begins."""
 
 _SYSTEM_FOLDERS = (Path("/usr/sbin"), Path("/usr/bin"), Path("/sbin"), Path("/bin"))
+_SYSTEM_NAMES = {str(folder) for folder in _SYSTEM_FOLDERS}
 _ALTERNATIVES = "/etc/alternatives/"
 
 
@@ -42,7 +43,8 @@ def listed_programs(database: DpkgDatabase, requirements: Sequence[Requirement])
 
 def programs_of(database: DpkgDatabase, packages: Iterable[str]) -> dict[str, Path]:
     """The programs, by name, of packages and of what they depend on."""
-    files = [file for file in files_of(database.with_dependencies(packages)) if file.parent in _SYSTEM_FOLDERS]
+    names = names_of_files(database.with_dependencies(packages))
+    files = [Path(name) for name in names if name.rpartition("/")[0] in _SYSTEM_NAMES]
     # The first folder of root's PATH wins, so it comes last.
     files.sort(key=lambda file: _SYSTEM_FOLDERS.index(file.parent), reverse=True)
     brought = {file.name: file for file in files if os.access(file, os.X_OK)}
