@@ -14,7 +14,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -431,10 +431,9 @@ def test_a_whole_system_workload_needs_an_image(ready: Checkout, tmp_path: Path,
     assert names_an_image(ready, tmp_path, experiment.replace("NAME", name))
 
 
-@pytest.mark.parametrize("name", SYSTEM_WORKLOADS)
-@pytest.mark.parametrize(
-    "experiment",
-    [
+def test_ordinary_benchmarks_need_none(ready: Checkout, tmp_path: Path) -> None:
+    """One call has all of them: it would need an image for a single one."""
+    experiments = [
         "name: NAME\nbenchmark: {name: gtodbench}\n",
         "name: x\nbenchmark: {name: NAME-like}\n",
         "name: x\nbenchmark: {name: my-NAME}\n",
@@ -442,10 +441,10 @@ def test_a_whole_system_workload_needs_an_image(ready: Checkout, tmp_path: Path,
         "# benchmark: {name: NAME}\nname: x\n",
         "name: x\ntables:\n  NAME: {benchmark: {name: gtodbench}}\n",
         "name: x\nbenchmark: {name: workload, filename: NAME}\n",
-    ],
-)
-def test_an_ordinary_benchmark_needs_none(ready: Checkout, tmp_path: Path, name: str, experiment: str) -> None:
-    assert not names_an_image(ready, tmp_path, experiment.replace("NAME", name))
+    ]
+    ordinary = [experiment.replace("NAME", name) for experiment in experiments for name in SYSTEM_WORKLOADS]
+    assert not name_an_image(ready, tmp_path, ordinary)
+    assert name_an_image(ready, tmp_path, [*ordinary, "name: x\nbenchmark: {name: ping-flood}\n"])
 
 
 @pytest.mark.parametrize(
@@ -470,15 +469,20 @@ def test_malformed_overrides_are_refused(ready: Checkout, tmp_path: Path, settin
 
 
 def test_the_experiments_in_configs_that_need_an_image(ready: Checkout, tmp_path: Path) -> None:
-    in_an_image = {"lkst-events-2005", "markers-2006-macro", "nightly", "one-liners", "programs"}
-    found = {
-        path.stem for path in (ROOT / "configs").glob("*.yaml") if names_an_image(ready, tmp_path, path.read_text())
-    }
-    assert found == in_an_image
+    texts = {path.stem: path.read_text() for path in (ROOT / "configs").glob("*.yaml")}
+    in_an_image = ("lkst-events-2005", "markers-2006-macro", "nightly", "one-liners", "programs")
+    assert all(names_an_image(ready, tmp_path, texts.pop(name)) for name in in_an_image)
+    assert texts
+    assert not name_an_image(ready, tmp_path, list(texts.values()))
 
 
 def names_an_image(checkout: Checkout, folder: Path, experiment: str, *arguments: str) -> bool:
-    """Whether ``lab run`` asks for what makes images; the list of that names a tool that no host has."""
+    """Whether ``lab run`` asks for what makes images."""
+    return name_an_image(checkout, folder, [experiment], *arguments)
+
+
+def name_an_image(checkout: Checkout, folder: Path, experiments: Sequence[str], *arguments: str) -> bool:
+    """Whether it does so for any of them; the list of what makes images names a tool that no host has."""
     lab, images = folder / "lab", folder / "images"
     images.mkdir(exist_ok=True)
     shutil.copy(checkout.folder / "lab", lab)
@@ -486,8 +490,10 @@ def names_an_image(checkout: Checkout, folder: Path, experiment: str, *arguments
         shutil.copy(checkout.folder / name, folder)
     (images / "host-packages.txt").write_text("no-such-base  its-base  runs\n")
     (images / "image-packages.txt").write_text("no-such-maker  its-package  makes it\n")
-    (folder / "x.yaml").write_bytes(experiment.encode())
-    done = checkout.run([str(lab), "run", str(folder / "x.yaml"), *arguments], {})
+    files = [folder / f"x{number}.yaml" for number in range(len(experiments))]
+    for file, experiment in zip(files, experiments, strict=True):
+        file.write_bytes(experiment.encode())
+    done = checkout.run([str(lab), "run", *map(str, files), *arguments], {})
     assert "missing on this host: no-such-base" in done.stderr
     return "no-such-maker" in done.stderr
 

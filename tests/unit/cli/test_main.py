@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,9 @@ def called(as_what: str, commands: str, **settings: str) -> subprocess.Completed
 
 @pytest.mark.parametrize(("as_what", "name"), [("", "orchestrator"), ("/a lab & more/lab", "'/a lab & more/lab'")])
 def test_usage_and_hints(as_what: str, name: str, tmp_path: Path) -> None:
-    *usage, _, hint = called(as_what, "run;report", ORCHESTRATOR_LAB=str(tmp_path)).stderr.splitlines()
+    done = called(as_what, "-h;run;report", ORCHESTRATOR_LAB=str(tmp_path))
+    assert ("(without apt)" in done.stdout) == bool(as_what)  # commands of the checkout's script alone
+    *usage, _, hint = done.stderr.splitlines()
     assert usage == [
         "error: CONFIG... is missing",
         f"hint: for example {name} run configs/quickstart.yaml; see: {name} run -h",
@@ -104,40 +106,37 @@ def test_a_shell_that_was_named_before_it(tmp_path: Path) -> None:
     assert said.splitlines()[-1] == "hint: start one: sh lab run CONFIG"
 
 
-def test_the_checkouts_script_alone_has_tests_to_run() -> None:
-    said = "Also `./lab test`, `container` (without apt) and `mcp` (for assistants): -h."
-    assert said in called("./lab", "-h").stdout
-    assert "(without apt)" not in called("", "-h").stdout
-
-
-def test_completion_is_for_the_installed_name() -> None:
+def test_the_checkouts_script_alone_has_tests_to_run_and_completion_is_for_the_installed_name() -> None:
     # Without this typer looks for the shell among this process's parents, where a nightly run may have none.
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    script = called("./lab", "--show-completion bash", **named).stdout
+    script = called("./lab", "-h;--show-completion bash", **named).stdout
+    assert "Also `./lab test`, `container` (without apt) and `mcp` (for assistants): -h." in script
     assert script.splitlines()[-1] == "complete -o default -F _orchestrator_completion orchestrator"
     words = {"COMP_WORDS": "orchestrator ru", "COMP_CWORD": "1", "_ORCHESTRATOR_COMPLETE": "complete_bash"}
     assert called("./lab", "", **words).stdout.split() == ["run"]
 
 
 @pytest.fixture(scope="module")
-def modules() -> Mapping[Path, ast.Module]:
-    return {file.relative_to(PACKAGE): ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*.py"))}
+def modules() -> Mapping[Path, Sequence[ast.AST]]:
+    """All that each module of the package consists of."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    return {file.relative_to(PACKAGE): [*ast.walk(ast.parse(file.read_text()))] for file in files}
 
 
-def test_no_message_spells_the_program(modules: Mapping[Path, ast.Module]) -> None:
+def test_no_message_spells_the_program(modules: Mapping[Path, Sequence[ast.AST]]) -> None:
     commands = "|".join(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     spelled = re.compile(rf"(\./lab|(?<!``)\borchestrator) ({commands})\b")
-    found = [f"{file}: {text}" for file, module in modules.items() for text in texts(module) if spelled.search(text)]
+    found = [f"{file}: {text}" for file, nodes in modules.items() for text in texts(nodes) if spelled.search(text)]
     found += [f"{page.name}: {line}" for page in PACKAGE.rglob("*.j2") for line in page.open() if spelled.search(line)]
     assert found == [], "messages take PROGRAM of orchestrator/program.py"
 
 
-def test_no_command_is_put_together_with_the_program_s_name(modules: Mapping[Path, ast.Module]) -> None:
+def test_no_command_is_put_together_with_the_program_s_name(modules: Mapping[Path, Sequence[ast.AST]]) -> None:
     commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     found = [
         f"{file}:{node.lineno}"
-        for file, module in modules.items()
-        for node in ast.walk(module)
+        for file, nodes in modules.items()
+        for node in nodes
         if isinstance(node, ast.List | ast.Tuple)
         and _words(node)[:1] == ["orchestrator"]
         and {*_words(node)} & commands
@@ -149,9 +148,9 @@ def _words(node: ast.List | ast.Tuple) -> list[object]:
     return [one.value for one in node.elts if isinstance(one, ast.Constant)]
 
 
-def texts(tree: ast.AST) -> Iterator[str]:
+def texts(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """The strings of a module that are no docstrings."""
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
             yield node.value
