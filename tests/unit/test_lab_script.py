@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 from full_disk import room
-from namespaces import OWN_MOUNTS, call_with_mount
+from namespaces import OWN_MOUNTS, fork_with_mount
 
 from orchestrator.benchmarks.system.workloads import system_workloads
 
@@ -607,7 +607,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_usable(copying: Checkout) -> Non
     copying.cache.mkdir()
     mount = ("tmpfs", "size=512m", "tmpfs", copying.cache)
     arguments = (copying.folder, copying.tools, copying.cache)
-    assert call_with_mount(mount, "test_lab_script:fill_up", *arguments, time_limit=240.0) == ""
+    assert fork_with_mount(mount, fill_up, *arguments, time_limit=240.0) == ""
 
 
 def as_ordinary_user(checkout: Checkout) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from file_permissions import modes_count
-from namespaces import OWN_MOUNTS, call_with_mount
+from namespaces import OWN_MOUNTS, fork_with_mount
 from other_processes import FOR_EVER, FORK, wait_while_alive
 
 from orchestrator.artifacts import images
@@ -187,7 +187,7 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
     root = tmp_path / "cache"
     root.mkdir()
     mount = ("tmpfs", "size=4k,nr_inodes=2", "tmpfs", root)
-    complaint = call_with_mount(mount, "test_cache:obtain_in", root, tmp_path)
+    complaint = fork_with_mount(mount, obtain_in, root, tmp_path)
     assert f"HostError: {root}: the disk of the cache folder is full: it has no free inode" in complaint
 
 
@@ -195,7 +195,7 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
 def test_a_disk_that_only_reads(tmp_path: Path) -> None:
     root = tmp_path / "cache"
     root.mkdir()
-    complaint = call_with_mount(("tmpfs", "ro", "tmpfs", root), "test_cache:obtain_in", root, tmp_path)
+    complaint = fork_with_mount(("tmpfs", "ro", "tmpfs", root), obtain_in, root, tmp_path)
     assert "is not writable" in complaint
 
 

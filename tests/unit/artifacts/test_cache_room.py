@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from full_disk import room
-from namespaces import OWN_MOUNTS, call_with_mount
+from namespaces import OWN_MOUNTS, fork_with_mount
 from other_processes import FORK
 
 from orchestrator.artifacts.cache import Cache
@@ -108,15 +108,14 @@ def fill_temporary_folder(disk: str, root: str) -> None:
 @pytest.mark.parametrize("name", BUILDS)
 def test_a_disk_that_fills_up_at_any_moment(tmp_path: Path, name: str) -> None:
     mount = ("tmpfs", "size=64m", "tmpfs", tmp_path)
-    assert call_with_mount(mount, "test_cache_room:fill_again_and_again", tmp_path, name) == ""
+    assert fork_with_mount(mount, fill_again_and_again, tmp_path, name) == ""
 
 
 @OWN_MOUNTS
 def test_a_full_disk_of_temporary_files(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     mount = ("tmpfs", "size=1m", "tmpfs", tmp_path / "disk")
-    function = "test_cache_room:fill_temporary_folder"
-    assert call_with_mount(mount, function, tmp_path / "disk", tmp_path / "cache") == ""
+    assert fork_with_mount(mount, fill_temporary_folder, tmp_path / "disk", tmp_path / "cache") == ""
 
 
 @pytest.mark.parametrize(

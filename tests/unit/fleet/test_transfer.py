@@ -17,7 +17,7 @@ from full_disk import room
 from host_toolchain import a_kernel
 from hypothesis import given
 from hypothesis import strategies as st
-from namespaces import OWN_MOUNTS, call_with_mount
+from namespaces import OWN_MOUNTS, fork_with_mount
 
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.kernels import Kernel
@@ -293,7 +293,7 @@ def send_to_a_full_disk(disk: str) -> None:
 @OWN_MOUNTS
 def test_a_disk_is_not_filled_up(tmp_path: Path) -> None:
     mount = ("tmpfs", "size=72m", "tmpfs", tmp_path)
-    assert call_with_mount(mount, "test_transfer:send_to_a_full_disk", tmp_path) == ""
+    assert fork_with_mount(mount, send_to_a_full_disk, tmp_path) == ""
 
 
 def test_two_senders_do_not_write_into_each_others_files(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from full_disk import room
 from hypothesis import given
 from hypothesis import strategies as st
-from namespaces import OWN_MOUNTS, call_with_mount
+from namespaces import OWN_MOUNTS, fork_with_mount
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import GuestOops, HostError
@@ -253,4 +253,4 @@ def check_on_a_full_disk(disk: str) -> None:
 @OWN_MOUNTS
 def test_what_may_be_missing_is_told(tmp_path: Path) -> None:
     mount = ("tmpfs", "size=1m", "tmpfs", tmp_path)
-    assert call_with_mount(mount, "test_console:check_on_a_full_disk", tmp_path) == ""
+    assert fork_with_mount(mount, check_on_a_full_disk, tmp_path) == ""

@@ -15,7 +15,7 @@ import paramiko
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from namespaces import OWN_MOUNTS, call_with_mount
+from namespaces import OWN_MOUNTS, fork_with_mount
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import HostError, LabError
@@ -228,4 +228,4 @@ def write_too_much(folder: str) -> None:
 @OWN_MOUNTS
 def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     mount = ("tmpfs", "size=1m", "tmpfs", tmp_path)
-    assert "No space left on device" in call_with_mount(mount, "test_guest_files:write_too_much", tmp_path)
+    assert "No space left on device" in fork_with_mount(mount, write_too_much, tmp_path)

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from namespaces import OWN_MOUNTS, call_with_mount
+from namespaces import OWN_MOUNTS, fork_with_mount
 from other_processes import FORK
 from record_builders import cell
 
@@ -49,15 +50,15 @@ def find_none(lab: str) -> None:
         pass
 
 
-def read_only(folder: Path, function: str) -> str:
+def read_only(folder: Path, function: Callable[[str], None]) -> str:
     mount = ("none", "bind,ro", str(folder), folder)
-    return call_with_mount(mount, f"test_read_only_store:{function}", folder)
+    return fork_with_mount(mount, function, folder)
 
 
 def test_results_are_read_where_nothing_can_be_written(tmp_path: Path) -> None:
     write_a_run(tmp_path)
     assert not list(tmp_path.glob("*-wal"))
-    assert read_only(tmp_path, "read_and_not_write") == ""
+    assert read_only(tmp_path, read_and_not_write) == ""
 
 
 def test_what_a_killed_process_has_left_in_the_log_is_read(tmp_path: Path) -> None:
@@ -66,8 +67,8 @@ def test_what_a_killed_process_has_left_in_the_log_is_read(tmp_path: Path) -> No
     process.join()
     (log,) = tmp_path.glob("*-wal")
     assert log.stat().st_size > 0
-    assert read_only(tmp_path, "read_and_not_write") == ""
+    assert read_only(tmp_path, read_and_not_write) == ""
 
 
 def test_a_lab_that_cannot_be_made_is_told(tmp_path: Path) -> None:
-    assert read_only(tmp_path, "find_none") == ""
+    assert read_only(tmp_path, find_none) == ""

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 from full_disk import room
 from loaded_tables import QEMU_CPUS, calls_experiment
-from namespaces import OWN_MOUNTS, call_with_mount
+from namespaces import OWN_MOUNTS, fork_with_mount
 from record_builders import cell as a_record
 
 from orchestrator.artifacts.cache import BuildContext, Cache
@@ -370,4 +370,4 @@ def fill_up_within_a_boot(disk: str, error: str) -> None:
 @pytest.mark.parametrize("error", ["", "no answer within 60 s"])
 def test_the_cell_under_way_has_no_outcome(tmp_path: Path, error: str) -> None:
     mount = ("tmpfs", "size=1m", "tmpfs", tmp_path)
-    assert call_with_mount(mount, "test_boot:fill_up_within_a_boot", tmp_path, error) == ""
+    assert fork_with_mount(mount, fill_up_within_a_boot, tmp_path, error) == ""
