@@ -8,11 +8,12 @@ import json
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from debian_archive import DebianArchive, SigningKey
-from namespaces import OWN_MOUNTS, call_with_mount
+from namespaces import OWN_MOUNTS, fork_with_mount
 
 from orchestrator.artifacts import debian as apt
 from orchestrator.artifacts import debian as debian_mirror
@@ -40,13 +41,13 @@ pytestmark = [NEEDS_APT, OWN_MOUNTS]
 
 
 def with_sources(
-    check: str, tmp_path: Path, key: SigningKey, line: str = "deb {uri} bookworm main\n", module: str = "test_apt"
+    check: Callable[[str, str], None], tmp_path: Path, key: SigningKey, line: str = "deb {uri} bookworm main\n"
 ) -> None:
-    """Call one of a module's checks where /etc/apt names an archive of two packages, and apt may trust anything."""
+    """Call a check where /etc/apt names an archive of two packages, and apt may trust anything."""
     lay_out(tmp_path, key, line)
     before = sorted(tmp_path.glob("etc/**/*"))
     mount = ("none", "bind", str(tmp_path / "etc"), Path("/etc/apt"))
-    assert call_with_mount(mount, f"{module}:{check}", tmp_path, key.home) == ""
+    assert fork_with_mount(mount, check, tmp_path, key.home) == ""
     assert sorted(tmp_path.glob("etc/**/*")) == before
 
 
@@ -387,7 +388,7 @@ CHECKS = (
 
 
 def check_in_turn(folder: str, home: str) -> None:
-    """Each check with an archive and with settings of its own: to start Python for one takes longer than the check."""
+    """Each check with an archive and with settings of its own, below one mount."""
     etc = Path(folder) / "etc"
     for check in CHECKS:
         own = Path(folder) / check.__name__
@@ -399,21 +400,21 @@ def check_in_turn(folder: str, home: str) -> None:
 
 
 def test_packages_of_the_hosts_own_mirror(tmp_path: Path, key: SigningKey) -> None:
-    with_sources("check_in_turn", tmp_path, key)
+    with_sources(check_in_turn, tmp_path, key)
 
 
 def test_an_archive_in_mid_synchronisation_is_left_to_its_main_suite(tmp_path: Path, key: SigningKey) -> None:
     security = "deb {uri} trixie main\ndeb file:/nowhere trixie-security main\n"
-    with_sources("check_limping_archive", tmp_path, key, security)
+    with_sources(check_limping_archive, tmp_path, key, security)
 
 
 def test_a_host_that_has_newer_suites_gets_the_guests_release(tmp_path: Path, key: SigningKey) -> None:
-    with_sources("check_show_and_download", tmp_path, key, "deb [trusted=yes] {uri} trixie main contrib\n")
+    with_sources(check_show_and_download, tmp_path, key, "deb [trusted=yes] {uri} trixie main contrib\n")
 
 
 def test_a_host_of_another_distribution_gets_the_default_mirror(tmp_path: Path, key: SigningKey) -> None:
-    with_sources("check_no_mirror", tmp_path, key, "deb file:{folder}/ubuntu noble main universe\n")
+    with_sources(check_no_mirror, tmp_path, key, "deb file:{folder}/ubuntu noble main universe\n")
 
 
 def test_a_password_in_an_address_is_not_printed(tmp_path: Path, key: SigningKey) -> None:
-    with_sources("check_password", tmp_path, key, "deb http://me:secret@127.0.0.1:9/debian trixie main\n")
+    with_sources(check_password, tmp_path, key, "deb http://me:secret@127.0.0.1:9/debian trixie main\n")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,6 +119,6 @@ def check_no_network(folder: str, home: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("check", ["check_vanished", "check_truncated", "check_killed", "check_no_network"])
-def test_what_fails_on_the_way_of_packages(check: str, tmp_path: Path, key: SigningKey) -> None:
-    with_sources(check, tmp_path, key, module=__name__)
+@pytest.mark.parametrize("check", [check_vanished, check_truncated, check_killed, check_no_network])
+def test_what_fails_on_the_way_of_packages(check: Callable[[str, str], None], tmp_path: Path, key: SigningKey) -> None:
+    with_sources(check, tmp_path, key)
