@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-_SETTINGS = {"LANG": "C.UTF-8", "TERM": "dumb", "TZ": "UTC"}
+_SETTINGS = {"LANG": "C.UTF-8", "TERM": "dumb", "TZ": "UTC", "HYPOTHESIS_NO_PLUGINS": "1"}
+"""Hypothesis has a plugin of trio, which takes a tenth of a second in each process that imports it."""
 _REMOVED = (
     *("CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "TTY_COMPATIBLE"),
     *("COLUMNS", "LINES", "TERMINAL_WIDTH", "ORCHESTRATOR_CALLED_AS", "ORCHESTRATOR_WEBHOOK"),

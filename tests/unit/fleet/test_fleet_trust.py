@@ -7,10 +7,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import pytest
+from drawn_records import cells
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from record_builders import cell, cells, failed, whole_system
+from record_builders import cell, failed, whole_system
 
 from orchestrator.fleet.trust import Member, Roster, Standing, choose, counts, difference, exact_records
 from orchestrator.results.contract import CellRecord

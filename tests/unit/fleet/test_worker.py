@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drawn_records import cells
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from record_builders import cell, cells
+from record_builders import cell
 from staged_fleet import ROWS, jobs_of, record_of
 
 from orchestrator import __version__

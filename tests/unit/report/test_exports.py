@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+from drawn_records import cells
 from hypothesis import given
 from hypothesis import strategies as st
 from junitparser import Failure, Skipped, TestCase, TestSuite
-from record_builders import cell, cells, failed, many_probes, marker_loops, recorded_build, run
+from record_builders import cell, failed, many_probes, marker_loops, recorded_build, run
 from report_examples import RUNS
 from report_text import check_golden
 

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Hashable, Mapping, Sequence
 
 import pytest
+from drawn_records import cells
 from hypothesis import given
 from hypothesis import strategies as st
-from record_builders import COUNTS, cell, cells, evidence, failed, noop_list, recorded_build, reference, run
+from record_builders import COUNTS, cell, evidence, failed, noop_list, recorded_build, reference, run
 from report_examples import RUNS
 from report_text import check_golden, printed
 from rich.console import Console

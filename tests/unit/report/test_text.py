@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from drawn_records import cells
 from hostile_texts import hostile_texts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,6 @@ from modelled_cells import COUNTED, modelled_tables
 from record_builders import (
     capabilities,
     cell,
-    cells,
     failed,
     mail_table,
     many_probes,

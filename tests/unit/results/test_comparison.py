@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from drawn_records import cells
 from hypothesis import given
 from hypothesis import strategies as st
-from record_builders import cell, cells, failed, whole_system
+from record_builders import cell, failed, whole_system
 
 from orchestrator.comparison.comparison import (
     CHANGES,

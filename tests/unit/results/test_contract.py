@@ -8,10 +8,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from drawn_records import cells
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from record_builders import cell, cells, evidence, failed, fields, many_probes, recorded_build, reference, run
+from record_builders import cell, evidence, failed, fields, many_probes, recorded_build, reference, run
 from report_examples import RUNS
 
 from orchestrator.report.sheet import NOTHING, ratio_figure

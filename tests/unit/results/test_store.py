@@ -18,9 +18,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from drawn_records import cells
 from file_permissions import modes_count
 from hypothesis import HealthCheck, given, settings
-from record_builders import cell, cells, failed
+from record_builders import cell, failed
 from store_writer import MANY
 
 from orchestrator.errors import HostError, LabError, UsageError
