@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -63,6 +63,13 @@ class Toolchain:
     @lru_cache  # noqa: B019 - a process has few of them
     def takes(self, flag: str) -> bool:
         return run([self.program("gcc"), flag, "-E", "-x", "c", "/dev/null"], time_limit=_TOOLS_LIMIT).status == 0
+
+    @cached_property
+    def linker(self) -> str:
+        """The full version line of its linker."""
+        named = dict(variable.split("=", 1) for variable in self.variables)
+        argv = [named.get("LD", self.program("ld")), "--version"]
+        return run(argv, time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"}).stdout.partition("\n")[0]
 
     def for_make(self) -> list[str]:
         """The make variables that select these tools in a kernel's build."""

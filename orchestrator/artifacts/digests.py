@@ -63,11 +63,11 @@ def changed(folder: Path, known: Known | None = None) -> str | None:
         return f"{RECORD}: cannot be read ({error})"
     root, moved = str(folder), {}
     for line in lines:
-        _, recorded, path = line
+        _, recorded_facts, path = line
         try:
             found = os.lstat(f"{root}/{path}")
             facts = _facts(found)
-            if facts != recorded or known is not None:
+            if facts != recorded_facts or known is not None:
                 why = _difference(folder, line, found, known)
                 if why is not None:
                     return f"{path}: {why}"
@@ -75,7 +75,7 @@ def changed(folder: Path, known: Known | None = None) -> str | None:
             return f"{path}: is gone"
         except OSError as error:
             return f"{path}: cannot be read ({error.strerror})"
-        if facts != recorded:
+        if facts != recorded_facts:
             moved[path] = facts
     if moved:
         # Same content, other facts: a copied cache. If the record cannot be written, all files are read each time.

@@ -114,25 +114,45 @@ def tree_notes(kernel: Kernel) -> list[str]:
 
 def make_modules(context: BuildContext, kernel: Kernel, folder: Path, variables: Sequence[str] = ()) -> Finished:
     """Run make on the Kbuild in ``folder``, whatever its exit status. Raises NoHeadersError, HostError."""
+    answers = _answers(context, kernel)
+    return _make(kernel, folder, variables, {} if answers is None else _answered_by(answers))
 
-    def record(succeeded: Path) -> None:
-        succeeded.touch()
+
+_ANSWERS, _SUCCEEDED = Path(__file__).with_name("compiler-answers.mk"), "succeeded"
+
+
+def _answers(context: BuildContext, kernel: Kernel) -> Path | None:
+    """What the kernel's build system asks the compiler at each start, and the compiler takes.
+
+    None where it does not start: the module's own build says why.
+    """
+
+    def record(folder: Path) -> None:
+        shutil.copy(_ANSWERS, folder)
+        (folder / _SUCCEEDED).touch()
         with scratch_folder() as scratch:
             (scratch / "Kbuild").touch()
-            _make(kernel, scratch, [], succeeded, recorded=succeeded)
+            recorded = {**_answered_by(folder), "LAB_RECORD": "1"}
+            _make(kernel, scratch, (), recorded).or_raise(BuildError, f"{kernel.spec.name} takes no modules")
 
-    inputs = {"kernel": kernel.key, "compiler": kernel.toolchain.version, "makefile": _ANSWERS.read_text()}
+    inputs = {
+        "kernel": kernel.key,
+        "compiler": kernel.toolchain.version,
+        "linker": kernel.toolchain.linker,
+        "makefile": _ANSWERS.read_text(),
+    }
     label = f"the compiler's answers for {kernel.spec.name}"
-    answers = context.cache.obtain_file("compiler-answers", inputs, label, "succeeded", record)
-    return _make(kernel, folder, variables, answers)
+    with contextlib.suppress(BuildError):
+        return context.cache.obtain("compiler-answers", inputs, label, record).path
+    return None
 
 
-_ANSWERS = Path(__file__).with_name("compiler-answers.mk")
+def _answered_by(folder: Path) -> dict[str, str]:
+    """Variables for make, which splits MAKEFILES at spaces: in a cache whose path has one, the compiler is asked."""
+    return {"MAKEFILES": str(folder / _ANSWERS.name), "LAB_SUCCEEDED": str(folder / _SUCCEEDED)}
 
 
-def _make(
-    kernel: Kernel, folder: Path, variables: Sequence[str], succeeded: Path, recorded: Path | None = None
-) -> Finished:
+def _make(kernel: Kernel, folder: Path, variables: Sequence[str], answers: Mapping[str, str]) -> Finished:
     headers, makefile = kernel.headers, kernel.headers_makefile
     if not headers.is_dir():
         raise NoHeadersError(f"no module can be built for {kernel.release}: Debian's archive no longer has its headers")
@@ -145,10 +165,7 @@ def _make(
         # that a kernel was built in, that folder by the name that it had meanwhile.
         where.append(f"KBUILD_OUTPUT={headers}")
     argv = ["make", *where, *kernel.toolchain.for_make(), *_other_options(kernel), *variables, "modules"]
-    answers = folder / ".compiler-answers.mk"
-    answers.symlink_to(_ANSWERS)  # MAKEFILES is split at spaces, which the checkout's path may have
-    asked = {"MAKEFILES": str(answers), "LAB_SUCCEEDED": str(succeeded), "LAB_RECORDED": str(recorded or "")}
-    return run(argv, time_limit=300, environment={**compiling_in(folder), **asked})
+    return run(argv, time_limit=300, environment={**compiling_in(folder), **answers})
 
 
 def _other_options(kernel: Kernel) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from experiment_boot import boot_of, boot_of_calls
 
+from orchestrator.artifacts import modules
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource, render
@@ -89,3 +90,24 @@ def test_a_module_of_shared_objects_is_the_same(workshop: BuildContext, tmp_path
 
     assert content("alone", "kretprobe") == content("shared", "kprobe", "kretprobe")
     assert list((tmp_path / "shared" / "module-objects").iterdir())
+
+
+def test_a_module_is_the_same_whoever_answers_for_the_compiler(
+    workshop: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the compiler has taken before is not asked again; without those answers the same bytes are built."""
+    kernel = ready_kernel(workshop, kernels()["debian-amd64"])
+    text = (Path(__file__).with_name("modules") / "idle.c").read_text()
+
+    def content(cache: str) -> bytes:
+        source = ModuleSource("idle", {"idle.c": text, "Kbuild": "obj-m := idle.o\n"})
+        (module,) = build_modules(BuildContext(Cache(tmp_path / cache)), kernel, [source])
+        assert isinstance(module, Module), module
+        return module.file.read_bytes()
+
+    answered = content("answered")
+    (answers,) = (tmp_path / "answered").glob("compiler-answers/*/succeeded")
+    assert len(answers.read_text().splitlines()) > 20
+    monkeypatch.setattr(modules, "_answers", lambda *_: None)
+    assert content("asked") == answered
+    assert not list((tmp_path / "asked").glob("compiler-answers"))

@@ -251,7 +251,6 @@ def test_what_a_compiler_takes_is_asked_once(context: BuildContext, tmp_path: Pa
     kernel, asked, answers = tiny_kernel(tmp_path), tmp_path / "asked", tmp_path / "answers"
     takes, refuses = f"echo 'takes  it' >> {asked}", f"echo refuses >> {asked}; false"
     with kernel.headers_makefile.open("a") as makefile:
-        makefile.write("TMPOUT := $(M)/asking\n")
         makefile.write(f"$(shell echo $(call try-run,{takes},yes,no) $(call try-run,{refuses},yes,no) >> {answers})\n")
     for text in ("int tiny(void) { return 1; }\n", "int tiny(void) { return 2; }\n"):
         built(build_modules(context, kernel, [tiny(**{"lab_tiny_main.c": text})])[0])
