@@ -73,7 +73,7 @@ class GuestError(LabError):
 
 
 class GuestRefusal(GuestError):
-    """The guest's agent or QEMU answered that it cannot do what it was asked; the guest lives."""
+    """The guest or QEMU has answered that it does not do what it was asked: the guest lives."""
 
 
 class GuestPanic(GuestError):

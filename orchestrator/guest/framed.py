@@ -19,7 +19,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from orchestrator.deadline import Deadline
-from orchestrator.errors import GuestConnectionLost, GuestHang, GuestRefusal
+from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang, GuestRefusal
 from orchestrator.guest.channel import (
     DIRECTORY,
     KILL_LIMIT,
@@ -135,7 +135,7 @@ class FramedChannel:
                 word = int.from_bytes(payload, "little")
                 return 128 + (word & 0x7F) if word & 0x7F else word >> 8 & 0xFF
             else:
-                raise GuestRefusal(f"the guest cannot start the command: {_error_text(kind, payload)}")
+                raise _refusal("the guest cannot start the command", kind, payload)
 
     def _kill(self, request: int) -> None:
         deadline = Deadline(DEATH_LIMIT)
@@ -157,7 +157,7 @@ class FramedChannel:
             elif is_too_large:
                 raise GuestRefusal(f"{failure}: it has more than {largest} bytes")
             elif kind != Frame.OK:
-                raise GuestRefusal(f"{failure}: {_error_text(kind, payload)}")
+                raise _refusal(failure, kind, payload)
             else:
                 return bytes(content)
 
@@ -232,7 +232,8 @@ class FramedChannel:
                 raise GuestHang("the guest gave no answer in time")
 
 
-def _error_text(kind: int, payload: bytes) -> str:
+def _refusal(failure: str, kind: int, payload: bytes) -> GuestError:
+    """The error for a reply that is none of those wanted."""
     if kind != Frame.ERROR or len(payload) != _WORD.size:
-        return f"unexpected reply {kind}"
-    return os.strerror(int.from_bytes(payload, "little", signed=True)).lower()
+        return GuestError(f"{failure}: unexpected reply {kind}")
+    return GuestRefusal(f"{failure}: {os.strerror(int.from_bytes(payload, 'little', signed=True)).lower()}")

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.deadline import Deadline
-from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
+from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang, GuestRefusal
 from orchestrator.guest.channel import (
     KILL_LIMIT,
     OUTPUT_MAX,
@@ -302,7 +302,7 @@ class SerialChannel:
                 sent = self._add(index, block, deadline)
                 index, block = index + 1, next(rest, b"")
         if not sent:
-            raise GuestError(f"cannot write {target}: {complaint(self._fetch('why', deadline))}")
+            raise GuestRefusal(f"cannot write {target}: {complaint(self._fetch('why', deadline))}")
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
         guest_path(source)
@@ -319,7 +319,7 @@ class SerialChannel:
         except CommandTimeout:
             raise GuestHang("the guest gave no answer in time") from None
         if result.status != 0:
-            raise GuestError(f"cannot read {source}: {complaint(bytes(errors))}")
+            raise GuestRefusal(f"cannot read {source}: {complaint(bytes(errors))}")
         return bytes(content)
 
     def close(self) -> None:

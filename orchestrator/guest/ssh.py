@@ -25,7 +25,7 @@ from paramiko.packet import Packetizer
 from paramiko.sftp import CMD_ATTRS, CMD_HANDLE
 
 from orchestrator.deadline import Deadline
-from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
+from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang, GuestRefusal
 from orchestrator.guest.channel import (
     KILL_LIMIT,
     OUTPUT_MAX,
@@ -322,7 +322,7 @@ class SshChannel:
                     content += block
                     size = max(size, len(content))
         if size > largest:
-            raise GuestError(f"cannot read {source}: it has more than {largest} bytes")
+            raise GuestRefusal(f"cannot read {source}: it has more than {largest} bytes")
         return bytes(content)
 
     def close(self) -> None:
@@ -442,7 +442,7 @@ class SshChannel:
     ) -> Iterator[tuple[paramiko.SFTPClient, Callable[[], contextlib.AbstractContextManager[None]]]]:
         """SFTP on a session of its own, and the context for each step of its use.
 
-        Raises GuestError with the guest's reason. SFTP has codes for few reasons: for others the program ``probe`` is
+        Raises GuestRefusal with the guest's reason. SFTP has codes for few reasons: for others the program ``probe`` is
         run, which fails for the same reason.
         """
         with self._session(deadline) as session:
@@ -454,7 +454,7 @@ class SshChannel:
                         yield
                 except OSError as error:
                     reason = self._reason(probe) if error.errno is None else os.strerror(error.errno).lower()
-                    raise GuestError(f"{failure}: {reason}") from None
+                    raise GuestRefusal(f"{failure}: {reason}") from None
 
             with self._bounded(deadline, session):
                 session.invoke_subsystem("sftp")
