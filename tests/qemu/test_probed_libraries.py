@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from earlier_programs import check_earlier_programs
 from elsewhere import ELSEWHERE
 from experiment_boot import boot_of_calls, measured_call, prepared_for
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, put_program
+from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.probes import probes
@@ -174,11 +175,4 @@ def library_of(point: UserPoint | None) -> str:
 
 
 def test_only_processes_of_an_earlier_program_are_ended(ready: ReadyGuest, tmp_path: Path) -> None:
-    (tmp_path / "new").write_text("new")
-    script = "cp $(readlink -f /bin/sleep) /tmp/sleep; { /tmp/sleep 999 & sleep 999 & } >/dev/null 2>&1; echo $!"
-    other = ready.guest.succeed(["sh", "-c", script]).text.strip()
-    ready.guest.wait_until_succeeds(["sh", "-c", "ls -l /proc/[0-9]*/exe | grep -q /tmp/sleep"], time_limit=60.0)
-    put_program(ready.guest, tmp_path / "new", "/tmp/sleep")
-    ready.guest.fail(["sh", "-c", "ls -l /proc/[0-9]*/exe | grep /tmp/sleep"])
-    ready.guest.succeed(["kill", other])
-    assert ready.guest.get("/tmp/sleep") == b"new"
+    check_earlier_programs(ready.guest, tmp_path)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from earlier_programs import check_earlier_programs
 from elsewhere import ELSEWHERE
 from experiment_boot import boot_of, boot_of_calls, measured_call, prepared_for
 
@@ -15,7 +16,7 @@ from orchestrator.arch import INT3
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
 from orchestrator.artifacts.program_code import find_in_program
-from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, OWN_PROGRAM, Calls, put_program, user_function
+from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, OWN_PROGRAM, Calls, user_function
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import Handler, probes
 from orchestrator.errors import EvidenceError, NotEntered
@@ -285,11 +286,4 @@ def test_an_instruction_is_single_stepped_or_emulated(
 
 
 def test_only_processes_of_an_earlier_program_are_ended(ready: ReadyGuest, tmp_path: Path) -> None:
-    (tmp_path / "new").write_text("new")
-    script = "cp $(readlink -f /bin/sleep) /tmp/sleep; { /tmp/sleep 999 & sleep 999 & } >/dev/null 2>&1; echo $!"
-    other = ready.guest.succeed(["sh", "-c", script]).text.strip()
-    ready.guest.wait_until_succeeds(["sh", "-c", "ls -l /proc/[0-9]*/exe | grep -q /tmp/sleep"], time_limit=LIMIT)
-    put_program(ready.guest, tmp_path / "new", "/tmp/sleep")
-    ready.guest.fail(["sh", "-c", "ls -l /proc/[0-9]*/exe | grep /tmp/sleep"])
-    ready.guest.succeed(["kill", other])
-    assert ready.guest.get("/tmp/sleep") == b"new"
+    check_earlier_programs(ready.guest, tmp_path)

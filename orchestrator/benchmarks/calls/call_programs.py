@@ -46,7 +46,8 @@ _PROGRAM = "callbench"
 OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
 _END_PROGRAM = """
 ls -l /proc/[0-9]*/exe 2>/dev/null | while read -r line; do
-    case $line in *" /proc/"*"/exe -> $1"*) pid=${line#* /proc/}; kill -KILL "${pid%%/*}" ;; esac
+    link=${line#* /proc/}
+    case ${link#* -> } in "$1"*) kill -KILL "${link%%/*}" ;; esac
 done 2>/dev/null
 rm -f "$1"
 """
