@@ -34,24 +34,19 @@ def test_two_cpus_count_the_same_again_and_a_wrong_clock_is_refused(
         machines=[{"cpu": "core-i7-1165g7", "smp": 2}],
         probes=["bpf-fentry"],
         handlers=["count-shared"],
-        benchmark={"name": "syscall", "call": "prctl", "arguments": [3], "in_turns": True, "repeats": 2},
+        benchmark={"name": "syscall", "call": "prctl", "arguments": [3], "in_turns": True},
     )
     (shared,) = (cell for cell in boot.cells if cell.probe != "none")
     with ready_guest(context, artifacts_of(context, boot), tmp_path, "two") as ready:
-        one = measured_call(ready, shared)
+        one, other = (measured_call(ready, shared) for _ in range(2))
 
-        def refused_if_late(*given: Any) -> Any:
+        def one_late(*given: Any) -> Any:
             read, batches, *others = given
-            late = [*batches[:-1], batches[-1]._replace(ticks=batches[-1].ticks + 1)]
-            with pytest.raises(EvidenceError, match="instructions on all CPUs, and the clock"):
-                turns_of(read, late, *others)
-            refused.append(late)
-            return turns_of(*given)
+            return turns_of(read, [*batches[:-1], batches[-1]._replace(ticks=batches[-1].ticks + 1)], *others)
 
-        refused: list[Any] = []
-        monkeypatch.setattr(measurement, "turns_of", refused_if_late)
-        other = measured_call(ready, shared)
-    assert refused
+        monkeypatch.setattr(measurement, "turns_of", one_late)
+        with pytest.raises(EvidenceError, match="instructions on all CPUs, and the clock"):
+            measured_call(ready, shared)
     assert (one.value, one.samples, one.parameters) == (other.value, other.samples, other.parameters)
     assert ON_EACH_CPU.of(one) == ", ".join([f"{one.value:.10g}"] * 2)
     assert (MOVED.of(one), CONTENDED.of(one)) == (1, 2)

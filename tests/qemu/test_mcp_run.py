@@ -72,7 +72,7 @@ def test_a_server_that_ends_takes_its_guest_along(tmp_path: Path, by_signal: boo
     (tmp_path / "asked.yaml").write_text(EXPERIMENT)
     lab = tmp_path / "lab"
     # Long enough that a busy host sees the first cell's end before the last one's.
-    overrides = ["benchmark.calls=50000", "probes=[none, kprobe, jprobe, djprobe]"]
+    overrides = ["benchmark.calls=200000", "probes=[none, kprobe, jprobe, djprobe]"]
     run = {"config": "asked.yaml", "overrides": overrides}
     client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     messages: list[dict[str, object]] = [
