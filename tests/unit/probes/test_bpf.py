@@ -55,6 +55,19 @@ def test_what_it_is_and_did_is_read() -> None:
     assert program(b"").hits() == {}
 
 
+def test_it_is_detached_when_the_kernel_has_it_no_more() -> None:
+    """The kernel may release a link on another CPU, after its last name is gone."""
+    said: list[Sequence[str]] = []
+
+    def answer(argv: Sequence[str]) -> CommandResult:
+        said.append(argv[1:])
+        return CommandResult(tuple(argv), 0, b"id=9 jited=57 code=9 runs=1 missed=0 translated=64 verified=8\n", b"")
+
+    guest = cast("Guest", SimpleNamespace(succeed=answer, run=answer))
+    BpfProgram(guest, "/sys/fs/bpf/lab-a").detach()
+    assert said == [["info", "/sys/fs/bpf/lab-a"], ["-r", "/sys/fs/bpf/lab-a"], ["gone", "9"]]
+
+
 @pytest.mark.parametrize(
     "printed",
     [b"", b"id=2", b"id=2 jited=57 code=9 runs=-1 missed=0 translated=64 verified=8\n", b"\xff\n", b"9" * 5000],
