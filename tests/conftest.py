@@ -9,7 +9,6 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from cache_looks import look_once
 from neutral_environment import WRITE_GOLDEN, neutralise_environment
 from restricted_path import restrict_path
 from suite_costs import dearest_first, measure_costs
@@ -35,7 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
     obey_signals(config)
     restrict_path(config)
     measure_costs(config)
-    look_once(config)
     if config.getoption("write_golden"):
         os.environ[WRITE_GOLDEN] = "1"
     config.addinivalue_line("markers", "nightly(reason): takes too long for every day; --nightly runs it")

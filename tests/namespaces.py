@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import io
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from other_processes import FORK
 
 _UNSHARE = ["unshare", "--map-root-user", "--mount"]
 _HERE = Path(__file__).parent
@@ -26,7 +26,7 @@ OWN_MOUNTS = pytest.mark.skipif(
     != 0,
     reason="this host lets no user have mounts of their own",
 )
-"""For tests that need ``call_with_mount``."""
+"""For tests that need a mount of their own."""
 
 
 def call_with_mount(
@@ -56,22 +56,26 @@ def call_with_mount(
 def fork_with_mount(
     mount: tuple[str, str, str, Path], function: Callable[..., object], *arguments: object, time_limit: float = _LIMIT
 ) -> str:
-    """The same in a child of the test's own process, which starts no Python and imports nothing.
+    """Call a function with text arguments under a mount, in a child of the test's process: no Python is started.
 
     The function finds what the process has cached and patched: it is not for what reads the host's files only once.
+    Returns its output when it failed, and nothing when it did not.
     """
     with tempfile.TemporaryFile() as output:
-        process = multiprocessing.get_context("fork").Process(
+        process = FORK.Process(
             target=_call_in_namespaces, args=(mount, function, [str(word) for word in arguments], output.fileno())
         )
         process.start()
-        process.join(time_limit)
-        if process.is_alive():
+        try:
+            process.join(time_limit)
+            is_late = process.is_alive()
+        finally:  # on a signal, too
             process.kill()
             process.join()
         output.seek(0)
         said = output.read().decode()
     print(said)
+    assert not is_late, f"it had not ended after {time_limit:g} s"
     assert process.exitcode in (0, 1), process.exitcode
     return said or "it failed" if process.exitcode else ""
 

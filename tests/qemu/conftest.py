@@ -11,6 +11,7 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import pytest
+from cache_looks import look_once
 from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
 from installed_wheel import install_wheel
 from module_maker import ModuleMaker
@@ -45,9 +46,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks of tests that need what takes long to build, and set the number of cycles."""
+    """Declare the marks of tests that need what takes long to build, set the number of cycles, look at kernels once."""
     if config.getoption("cycles") is None:
         config.option.cycles = _NIGHTLY_CYCLES if config.getoption("nightly") else _CYCLES
+    look_once(config)
     config.addinivalue_line("markers", "kernels(*names): lab kernels that must be in the cache already")
     config.addinivalue_line("markers", "prepared_build: what a guest compiles with must be in the cache")
 

@@ -432,7 +432,7 @@ def test_a_whole_system_workload_needs_an_image(ready: Checkout, tmp_path: Path,
 
 
 def test_ordinary_benchmarks_need_none(ready: Checkout, tmp_path: Path) -> None:
-    """One call has all of them: it would need an image for a single one."""
+    """In one call, which asks for what makes images if a single one needs an image."""
     experiments = [
         "name: NAME\nbenchmark: {name: gtodbench}\n",
         "name: x\nbenchmark: {name: NAME-like}\n",
@@ -443,8 +443,8 @@ def test_ordinary_benchmarks_need_none(ready: Checkout, tmp_path: Path) -> None:
         "name: x\nbenchmark: {name: workload, filename: NAME}\n",
     ]
     ordinary = [experiment.replace("NAME", name) for experiment in experiments for name in SYSTEM_WORKLOADS]
-    assert not name_an_image(ready, tmp_path, ordinary)
-    assert name_an_image(ready, tmp_path, [*ordinary, "name: x\nbenchmark: {name: ping-flood}\n"])
+    assert not any_names_an_image(ready, tmp_path, ordinary), ordinary
+    assert any_names_an_image(ready, tmp_path, [*ordinary, "name: x\nbenchmark: {name: ping-flood}\n"])
 
 
 @pytest.mark.parametrize(
@@ -473,15 +473,15 @@ def test_the_experiments_in_configs_that_need_an_image(ready: Checkout, tmp_path
     in_an_image = ("lkst-events-2005", "markers-2006-macro", "nightly", "one-liners", "programs")
     assert all(names_an_image(ready, tmp_path, texts.pop(name)) for name in in_an_image)
     assert texts
-    assert not name_an_image(ready, tmp_path, list(texts.values()))
+    assert not any_names_an_image(ready, tmp_path, list(texts.values())), list(texts)
 
 
 def names_an_image(checkout: Checkout, folder: Path, experiment: str, *arguments: str) -> bool:
     """Whether ``lab run`` asks for what makes images."""
-    return name_an_image(checkout, folder, [experiment], *arguments)
+    return any_names_an_image(checkout, folder, [experiment], *arguments)
 
 
-def name_an_image(checkout: Checkout, folder: Path, experiments: Sequence[str], *arguments: str) -> bool:
+def any_names_an_image(checkout: Checkout, folder: Path, experiments: Sequence[str], *arguments: str) -> bool:
     """Whether it does so for any of them; the list of what makes images names a tool that no host has."""
     lab, images = folder / "lab", folder / "images"
     images.mkdir(exist_ok=True)
