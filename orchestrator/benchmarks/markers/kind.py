@@ -18,7 +18,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.markers.rows import BENCHMARK, PREFIX, MarkerRow, marker_benchmarks, marker_row
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.words import ProfilePart
-from orchestrator.errors import EvidenceError, GuestError, GuestRefusal
+from orchestrator.errors import EvidenceError, GuestRefusal
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
@@ -93,9 +93,7 @@ class MarkerLoops:
         """Connect a probe to the loop's marker, which must have none. The error of a refusal quotes the module."""
         try:
             self.parameters.put("armed", f"{loop} {probe}")
-        except GuestError as error:
-            if type(error) not in (GuestError, GuestRefusal):
-                raise  # the guest failed
+        except GuestRefusal as error:
             log = self.guest.run(["dmesg"]).text
             reasons = re.findall(rf"{re.escape(self.module_name)}: marker {re.escape(loop)}: (.{{1,200}})", log)
             what = reasons[-1] if reasons else error.what
