@@ -127,9 +127,30 @@ def unshallowing(tree: str, *, whole: bool) -> str:
 def revisions(before: str, after: str) -> tuple[Revision, Revision]:
     """Two commits of one repository, each ``TREE@REV``. Raises UsageError."""
     found = find_revision(before), find_revision(after)
-    if found[0].top != found[1].top:
+    if repository_of(found[0].top) != repository_of(found[1].top):
         raise UsageError(f"{found[0].top} and {found[1].top} are two repositories", hint="name two commits of one")
     return found
+
+
+def repository_of(top: Path) -> Path:
+    """The folder that stands for a work tree's repository, the same for all its worktrees: that of the main one.
+
+    A bare repository stands for itself. Raises LabError if git refuses the folder.
+    """
+    common = Path(_asked(top, "--git-common-dir"))
+    return common.parent if common.name == ".git" else common
+
+
+def _work_trees(top: Path) -> Sequence[Path]:
+    """All work trees of a repository, an inner one before the one that it is in."""
+    listed = _git(top, "worktree", "list", "--porcelain").stdout
+    folders = (Path(line.removeprefix("worktree ")) for line in listed.splitlines() if line.startswith("worktree "))
+    return sorted({top, *folders}, key=lambda folder: len(folder.parts), reverse=True)
+
+
+def _asked(top: Path, *question: str) -> str:
+    answer = _git(top, "rev-parse", "--path-format=absolute", *question)
+    return answer.or_raise(LabError, f"git refuses {top}").stdout.removesuffix("\n")
 
 
 def tree_lock(folder: Path) -> str:
@@ -139,18 +160,24 @@ def tree_lock(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class GitTree:
-    """The clone ``folder`` of the repository ``top``, opened by one process. With ``offline`` it fetches nothing."""
+    """The clone ``folder`` of the repository of ``top``, opened by one process. With ``offline`` it fetches nothing.
+
+    All worktrees of a repository have one clone; ``work_trees`` are these, an inner one
+    before the one that it is in, or ``top`` alone.
+    """
 
     top: Path
     folder: Path
     offline: bool = False
+    work_trees: Sequence[Path] = ()
 
     @classmethod
     @contextmanager
     def open(cls, cache: Cache, top: Path, *, offline: bool = False) -> Iterator[GitTree]:
         """Open the tree's clone, making it if missing. Raises LabError if another process uses it."""
-        name = re.sub(r"[^A-Za-z0-9._+-]+", "-", top.name).strip("-.+_") or "tree"
-        folder = cache.root / FOLDER / f"{name[:40]}-{hashlib.sha256(str(top).encode()).hexdigest()[:6]}"
+        repository = repository_of(top)
+        name = re.sub(r"[^A-Za-z0-9._+-]+", "-", repository.name).strip("-.+_") or "tree"
+        folder = cache.root / FOLDER / f"{name[:40]}-{hashlib.sha256(str(repository).encode()).hexdigest()[:6]}"
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not kbuild_takes(folder):
             what = f"nothing can be built in {folder}: its path has {AWKWARD}"
@@ -158,9 +185,9 @@ class GitTree:
         with cache.try_lock(tree_lock(folder)) as is_ours:
             if not is_ours:
                 raise LabError(
-                    f"another process is working on {top}", where=str(folder), hint="wait until it has ended"
+                    f"another process is working on {repository}", where=str(folder), hint="wait until it has ended"
                 )
-            tree = cls(top, folder, offline)
+            tree = cls(top, folder, offline, _work_trees(top))
             if not (folder / ".git" / _CONFIG).is_file():
                 tree._clone()
             # Lock files of a killed git (Ctrl-C) would block every later one.
@@ -203,18 +230,20 @@ class GitTree:
         return self.git("rev-parse", "--verify", "--quiet", f"{commit}^1").stdout.strip()
 
     def moved(self, path: str) -> str:
+        """A path in one of the repository's work trees as that of the same file in the clone; another one unchanged."""
         place = user_path(path)
         # git reports the tree without symbolic links; a user's path may go through one.
         for one in (place, place.resolve()):
-            if one.is_relative_to(self.top):
-                return str(self.folder / one.relative_to(self.top))
+            for top in self.work_trees or (self.top,):
+                if one.is_relative_to(top):
+                    return str(self.folder / one.relative_to(top))
         return path
 
     def _clone(self) -> None:
         unfinished = self.folder.with_name(self.folder.name + UNFINISHED)
         for folder in (unfinished, self.folder):
             shutil.rmtree(folder, ignore_errors=True)
-        form = self._asked("--show-object-format")
+        form = _asked(self.top, "--show-object-format")
         made = _git(self.folder.parent, "init", "--quiet", "--template=", f"--object-format={form}", str(unfinished))
         made.or_raise(LabError, f"{self.top} cannot be cloned")
         self._share(unfinished / ".git")
@@ -224,7 +253,8 @@ class GitTree:
 
     def _share(self, repository: Path) -> None:
         """Share what the user's repository has now: it may have moved, or be another one, or no longer shallow."""
-        objects, shallow, config = (Path(self._asked("--git-path", name)) for name in ("objects", "shallow", "config"))
+        names = ("objects", "shallow", "config")
+        objects, shallow, config = (Path(_asked(self.top, "--git-path", name)) for name in names)
         (repository / "objects/info").mkdir(exist_ok=True)
         (repository / "objects/info/alternates").write_text(f"{objects}\n")
         quoted = str(config).replace("\\", "\\\\").replace('"', '\\"')
@@ -232,10 +262,6 @@ class GitTree:
         (repository / "shallow").unlink(missing_ok=True)
         if shallow.is_file():
             shutil.copyfile(shallow, repository / "shallow")
-
-    def _asked(self, *question: str) -> str:
-        answer = _git(self.top, "rev-parse", "--path-format=absolute", *question)
-        return answer.or_raise(LabError, f"git refuses {self.top}").stdout.removesuffix("\n")
 
 
 def _git(folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> Finished:

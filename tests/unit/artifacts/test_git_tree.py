@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from user_trees import git
 
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.git_tree import GitTree, find_revision
+from orchestrator.artifacts.git_tree import GitTree, find_revision, revisions
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.process import Finished
 
@@ -309,6 +310,39 @@ def test_a_filter_that_only_the_repository_s_configuration_has(tree: Path) -> No
 def test_a_repository_whose_files_are_in_worktrees_only(upstream: Path) -> None:
     git(upstream.parent, "clone", "--quiet", "--bare", str(upstream), "mine")
     assert content(worktree(upstream.parent / "mine"), "HEAD~2") == "3"
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["beside a work tree", "of a bare repository"])
+def test_worktrees_of_a_repository_have_one_clone(tree: Path, tmp_path: Path, bare: bool) -> None:
+    main = tree
+    if bare:
+        main = tmp_path / "bare.git"
+        git(tmp_path, "clone", "--quiet", "--bare", str(tree), str(main))
+    tops = [main] if not bare else []
+    for name in ("aside", "inside/a place" if not bare else "apart"):
+        tops.append(tmp_path / "trees" / name if bare or name == "aside" else main / name)
+        git(main, "worktree", "add", "--quiet", "--detach", str(tops[-1]), "HEAD")
+    folders = set()
+    for top in tops:
+        with GitTree.open(Cache(tmp_path / "cache"), find_revision(f"{top}/@HEAD").top) as clone:
+            folders.add(clone.folder)
+            # An experiment may name a file of any of them.
+            assert {clone.moved(str(one / "sub/file")) for one in tops} == {str(clone.folder / "sub/file")}
+    assert len(folders) == 1
+    before, after = revisions(f"{tops[0]}/@HEAD~1", f"{tops[1]}/@HEAD")
+    assert (before.top, after.top) == (tops[0], tops[1])
+    with (
+        GitTree.open(Cache(tmp_path / "cache"), tops[0]),
+        pytest.raises(LabError, match="another process is working on"),
+        GitTree.open(Cache(tmp_path / "cache"), tops[1]),
+    ):
+        pass
+
+
+def test_the_clone_of_a_main_work_tree_has_the_name_that_it_had(tree: Path, tmp_path: Path) -> None:
+    """The ids of cells on the kernel that is built there have its path: their histories go on."""
+    with GitTree.open(Cache(tmp_path / "cache"), tree) as clone:
+        assert clone.folder.name == f"my-tree-{hashlib.sha256(str(tree).encode()).hexdigest()[:6]}"
 
 
 def test_a_copy_of_an_earlier_version_or_of_another_repository_is_no_obstacle(upstream: Path) -> None:
