@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
@@ -441,12 +441,16 @@ def _silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """The cache; ``say`` gets a line for whatever takes seconds or more, ``warn`` the warnings of builds."""
+    """The cache; ``say`` gets a line for whatever takes seconds or more, ``warn`` the warnings of builds.
+
+    ``checked`` has what need not be checked again in the same command.
+    """
 
     cache: Cache
     offline: bool = False
     say: Callable[[str], None] = _silent
     warn: Callable[[str], None] = _silent
+    checked: set[object] = field(default_factory=set, compare=False)
 
     def need_network(self, what: str) -> None:
         if self.offline:

@@ -18,6 +18,7 @@ import zstandard
 from elftools.elf.elffile import ELFFile
 
 from orchestrator.arch import ARCHITECTURES, HOST, I386
+from orchestrator.artifacts.built_tree import check_built
 from orchestrator.artifacts.cache import Artifact, BuildContext, digest
 from orchestrator.artifacts.compiler import Toolchain, compiler_in, matching_toolchain, release_in, tree_toolchain
 from orchestrator.artifacts.debian import (
@@ -188,7 +189,7 @@ class Kernel:
 
 
 def ready_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
-    """The kernel of ``spec``, fetched, built, or from the user's tree. Raises HostError, BuildError."""
+    """The kernel of ``spec``, fetched, built, or a user's. Raises HostError, BuildError, UnbuiltTreeError."""
     with step(f"get kernel {spec.name} ready"):
         if spec.packages is not None:
             kernel = _debian_kernel(context, spec)
@@ -219,13 +220,17 @@ def _check_parameters(kernel: Kernel) -> None:
 
 
 def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
-    """The kernel of a user's build tree. The tree may change between runs, so the key is a digest of its content."""
+    """The kernel of a user's build tree. The tree may change between runs, so the key is a digest of its content.
+
+    Raises UnbuiltTreeError for a tree that has changed since its kernel was built, UnusableTreeError.
+    """
     assert spec.tree is not None
     assert spec.image is not None
     try:
         config = read_config(spec.tree / ".config")
         release = (spec.tree / RELEASE).read_text().strip()
         content = sha256_of(spec.image)
+        check_built(context, spec.tree, spec.image)
     except OSError as error:
         what = f"the kernel in {spec.tree} cannot be read: {error.strerror}"
         raise UnusableTreeError(what, where=str(error.filename or "")) from None

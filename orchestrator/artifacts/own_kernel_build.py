@@ -6,17 +6,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from orchestrator.arch import ARCHITECTURES
+from orchestrator.artifacts.built_tree import source_files, source_of
 from orchestrator.artifacts.cache import Artifact, BuildContext, digest
 from orchestrator.artifacts.compiler import Toolchain, build_environment
 from orchestrator.artifacts.diagnostics import error_lines
 from orchestrator.artifacts.kernel_build import IDENTITY, Progress, merged, not_granted, relocate, write_implied
-from orchestrator.catalog.kernels import SET_OPTION, KernelSpec, kernel, read_config
+from orchestrator.catalog.kernels import IMAGE, SET_OPTION, KernelSpec, kernel, read_config
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.process import run
@@ -92,7 +94,12 @@ class TreeBuild:
         self.complete(tree)
         say(f"building the kernel in {tree}")
         words = [*variables, f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"]
+        begun = time.time_ns()
         _make(tree, self._arch, words, 12 * 3600.0, listener=Progress(say, "the kernel").line)
+        image = tree / IMAGE
+        if image.is_file() and image.stat().st_mtime_ns < begun:
+            # Nothing that has changed is in this kernel: the image is that of the sources as they are now.
+            os.utime(image)
 
 
 def _make(
@@ -132,29 +139,17 @@ def lacking_for_mechanisms(source: Path, config: Mapping[str, str]) -> Sequence[
     return [option for option in wanted if option in known - given and option not in config]
 
 
-_SOURCES = (".c", ".h", ".S")
-_GENERATED = ("include/generated", "arch/x86/include/generated", "arch/x86/boot", "scripts", "tools", "certs")
-
-
 def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: Toolchain) -> Artifact:
     """A user's tree ``key``, copied and built with the variant's options, in ``build/``. Raises BuildError, HostError.
 
     The tree itself is only read. Objects that the options do not concern are not compiled again.
     """
     assert spec.tree is not None
-    assert spec.image is not None
-    tree, image = spec.tree, spec.image
-    source = (tree / "source").resolve() if (tree / "source").is_dir() else tree
-    files = dict(_source_files(source))
-    built = image.stat().st_mtime_ns
-    later = (one for one, (time, _) in files.items() if time > built)
-    # A header may be in any object.
-    parts = (one for one in later if one.suffix == ".h" or (tree / one.relative_to(source)).with_suffix(".o").exists())
-    newer = next(parts, None)
-    if newer is not None:
-        raise BuildError(f"changed since the kernel in {tree} was built", where=str(newer), hint="build it again")
+    tree = spec.tree
+    source = source_of(tree)
     # The options may compile files that the tree's own kernel has not.
-    stamps = digest({str(file.relative_to(source)): stamp for file, stamp in files.items()})
+    files = {str(file.relative_to(source)): (at.st_mtime_ns, at.st_size) for file, at in source_files(source)}
+    stamps = digest(files)
     inputs = {"tree": key, "sources": stamps, "options": spec.options, "compiler": toolchain.version}
 
     def build(folder: Path) -> None:
@@ -180,14 +175,3 @@ def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: To
         write_implied(folder, spec, before, config)
 
     return context.cache.obtain("own-kernels", inputs, spec.name, build)
-
-
-def _source_files(source: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
-    """The source files of a tree that no build generates, each with its time in ns and its size."""
-    for folder, names, files in os.walk(source):
-        below = Path(folder).relative_to(source).as_posix()
-        names[:] = sorted(name for name in names if f"{below}/{name}".removeprefix("./") not in (*_GENERATED, ".git"))
-        for name in sorted(files):
-            if name.endswith(_SOURCES) and not name.endswith(".mod.c"):
-                status = Path(folder, name).lstat()
-                yield Path(folder, name), (status.st_mtime_ns, status.st_size)
