@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from orchestrator.arch import Arch
+from orchestrator.catalog.bpftrace_text import AttachPoint, UnreadTextError, attach_points
 from orchestrator.catalog.data import CatalogEntry, existing_file, named, read, similar_file, unknown
 from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import ConfigError
@@ -65,10 +66,8 @@ IMAGE = "debian-amd64-bpftrace"
 LONGEST = 500
 """The most characters of a one-liner."""
 
-_BY_CLOCK = re.compile(
-    r"(?:^|[\s,])(interval|i|profile|p|software|s|hardware|h|watchpoint|w|asyncwatchpoint|aw):", re.ASCII
-)
-"""Probes of bpftrace that no call hits, with their short names (bpftrace's docs/reference_guide.md)."""
+_BY_CLOCK = ("interval", "profile", "software", "hardware", "watchpoint", "asyncwatchpoint")
+"""Probes of bpftrace that no call hits (bpftrace's docs/reference_guide.md)."""
 _COLUMN, _END = 60, 16
 
 
@@ -97,22 +96,20 @@ def one_liner(name: str) -> str:
         raise ConfigError(f"found a one-liner of {len(text)} characters; at most {LONGEST} are allowed")
     if not (text.isascii() and text.isprintable()):
         raise ConfigError(f"found {name[:80]!r}; a one-liner has printable ASCII characters in one line")
-    by_clock = _BY_CLOCK.search(outside_of_braces(text))
+    by_clock = next((point.provider for point in attach_points_of(text) if point.kind in _BY_CLOCK), None)
     if by_clock is not None:
         raise ConfigError(
-            f"found '{by_clock[1]}:' in a one-liner; the clock or the CPU hits it, not the calls: leave it out"
+            f"found '{by_clock}:' in a one-liner; the clock or the CPU hits it, not the calls: leave it out"
         )
     return text
 
 
-def outside_of_braces(text: str) -> str:
-    """The probes and filters of a one-liner: its text without strings and actions in braces."""
-    kept, depth = [], 0
-    for part in re.findall(r'"(?:[^"\\]|\\.)*"|.', text):
-        depth += {"{": 1, "}": -1}.get(part, 0)
-        if depth == 0 and part[0] != '"':
-            kept.append(" " if part == "}" else part)
-    return "".join(kept)
+def attach_points_of(text: str) -> Sequence[AttachPoint]:
+    """The attach points of a one-liner; none where only bpftrace itself can say what is wrong with it, or new in it."""
+    try:
+        return attach_points(text)
+    except UnreadTextError:
+        return ()
 
 
 def shortened(text: str) -> str:

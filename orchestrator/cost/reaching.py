@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 
 from pydantic import Field
@@ -138,9 +139,22 @@ def known_call(function: str) -> FoundCall | None:
 
 
 def reaching_system_call(name: str) -> FoundCall | None:
-    """The call to reach ``syscalls:sys_enter_NAME`` with; None where no call of the table makes it."""
-    found = [(call.events.count(name), call) for call in call_table().values() if name in call.events]
-    return min((FoundCall(call, name, hits) for hits, call in found), key=lambda one: one.hits, default=None)
+    """The call to reach ``syscalls:sys_enter_NAME`` with, or one of those that a pattern matches; None if none does.
+
+    Raises UsageError for a pattern of which each call makes several: a program at all of them has more hits.
+    """
+    made = {
+        call.name: sorted({event for event in call.events if fnmatchcase(event, name)})
+        for call in call_table().values()
+    }
+    reaching = {call: events for call, events in made.items() if events}
+    if reaching and all(len(events) > 1 for events in reaching.values()):
+        call, events = next(iter(reaching.items()))
+        what = f"{call} makes {len(events)} system calls of this pattern: {', '.join(events)}"
+        raise UsageError(what, where=name, hint="name one of them")
+    calls = ((call_table()[call], events[0]) for call, events in reaching.items() if len(events) == 1)
+    matches = [FoundCall(call, event, call.events.count(event)) for call, event in calls]
+    return min(matches, key=attrgetter("hits"), default=None)
 
 
 def reached_functions(context: BuildContext, kernel: Kernel, machine: Machine) -> ReachedFunctions:

@@ -137,7 +137,7 @@ class CallFinder:
         if found is None:
             hint = f"write a workload that makes it: --workload FILE.c; all calls: {PROGRAM} list calls"
             raise UsageError(f"no known call makes the system call {place.system_call}", where=subject.title, hint=hint)
-        return self._line(subject, self._wrapper(place.system_call), found.benchmark)
+        return self._line(subject, self._wrapper(found.function), found.benchmark)
 
     def _by_workload(self, subject: Subject, place: Place, file: Path) -> Line:
         point = place.function or (self._wrapper(place.system_call) if place.system_call else None)

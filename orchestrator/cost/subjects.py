@@ -13,6 +13,7 @@ from orchestrator.artifacts.bpf_objects import bpf_object
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT
+from orchestrator.catalog.bpftrace_text import without_comments
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.probes import (
     BASELINE,
@@ -22,10 +23,10 @@ from orchestrator.catalog.probes import (
     PREFIX,
     SUFFIXES,
     ProbeKind,
+    attach_points_of,
     is_one_liner,
     may_be_one_liner,
     one_liner,
-    outside_of_braces,
     probe_in_catalogue,
     probe_kind,
     probes,
@@ -40,13 +41,11 @@ from orchestrator.program import PROGRAM as CALLED
 _SCRIPT = ".bt"
 _LARGEST_SCRIPT = 1 << 14
 _QUOTED = 80
-_GAPS = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:\A#![^\n]*|//[^\n]*|/\*.*?\*/|\s)+', re.DOTALL)
-"""Comments and spaces of a bpftrace script; or a text, in which neither is one."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is attached: at a ``function``, a name or a pattern, or at a ``system_call``'s entry or exit.
+    """Where something is attached: at a ``function``, or at a ``system_call``'s entry or exit; names or patterns.
 
     Neither is known of a module, nor of other tracepoints.
     """
@@ -108,21 +107,21 @@ def place_of_section(section: str) -> Place | None:
 
 
 def _at_event(name: str) -> Place:
-    found = re.fullmatch(r"(?:syscalls:sys_(?:enter|exit)_(\w+)|(?:raw_syscalls:)?sys_(?:enter|exit))", name)
-    return Place() if found is None else Place(system_call=found[1] or _ANY_CALL)
-
-
-_AT_FUNCTION = r"(?:kprobe|k|kretprobe|kr|kfunc|f|kretfunc|fr|fentry|fexit):(?:\w+:)?([\w.*?]+)"
-_AT_EVENT = r"(?:tracepoint|t|rawtracepoint|rt):([\w:*?]+)"
-_FIRST_PROBE = re.compile(rf"(?:^|[\s,])(?:{_AT_FUNCTION}|{_AT_EVENT})")
+    """The place of a tracepoint ``CATEGORY:NAME``, which may be a pattern, or of a raw one ``NAME``."""
+    call = re.fullmatch(r"syscalls:sys_(?:enter|exit)_([\w*]+)", name)
+    if call is not None:
+        return Place(system_call=call[1])
+    return Place(system_call=_ANY_CALL) if re.fullmatch(r"(?:raw_syscalls:)?sys_(?:enter|exit)", name) else Place()
 
 
 def place_of_one_liner(text: str) -> Place:
-    """Where bpftrace attaches the first probe of a program that names a function or a tracepoint."""
-    found = _FIRST_PROBE.search(outside_of_braces(text))
-    if found is None:
-        return Place()
-    return Place(function=found[1]) if found[1] else _at_event(found[2])
+    """Where bpftrace attaches the first probe of a program that names a function or a tracepoint of the kernel."""
+    for point in attach_points_of(text):
+        if point.function is not None:
+            return Place(function=point.function)
+        if point.event is not None:
+            return _at_event(point.event)
+    return Place()
 
 
 def _place_of(kind: ProbeKind) -> Place:
@@ -148,7 +147,7 @@ def read_script(file: Path) -> str:
         what = "a script with #include or #define is no one-liner: its line would begin a comment of C"
         raise ConfigError(what, where=str(file), hint="bpftrace knows the kernel's types by BTF: leave the line out")
     try:
-        return one_liner(_GAPS.sub(lambda found: found[1] or " ", text))
+        return one_liner(without_comments(f"{text}\n"))
     except ConfigError as error:
         raise ConfigError(error.what, where=str(file), hint=error.hint) from None
 

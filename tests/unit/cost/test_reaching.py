@@ -105,3 +105,13 @@ def test_system_calls_of_tracepoints() -> None:
         assert found is not None
         assert (found.name, found.function, found.hits) == (call, name, hits)
     assert reaching_system_call("swapon") is None
+
+
+def test_a_pattern_of_system_calls_is_reached_by_a_call_that_makes_one_of_them() -> None:
+    for pattern, call, function in (("open*", "open", "openat"), ("*ppid", "getppid", "getppid")):
+        found = reaching_system_call(pattern)
+        assert found is not None
+        assert (found.name, found.function, found.hits) == (call, function, 1)
+    assert reaching_system_call("swap*") is None
+    with pytest.raises(UsageError, match="mkdir makes 2 system calls of this pattern: mkdir, rmdir"):
+        reaching_system_call("[mr][km]*dir")

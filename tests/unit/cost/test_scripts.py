@@ -17,7 +17,14 @@ from orchestrator.errors import ConfigError
         ('BEGIN { printf("a kprobe:foo b"); } kprobe:vfs_read { @ = count(); }', Place("vfs_read")),
         ('BEGIN { @x = 1; kprobe:foo } kprobe:vfs_read { @["}"] = count(); }', Place("vfs_read")),
         ('kprobe:vfs_read / comm == "a kprobe:b" / { @ = count(); }', Place("vfs_read")),
-        ("tracepoint:syscalls:sys_enter_re* { @ = count(); }", Place()),
+        ("tracepoint:syscalls:sys_enter_re* { @ = count(); }", Place(system_call="re*")),
+        ("tracepoint:sys*:sys_enter_read { @ = count(); }", Place()),
+        ("tracepoint:syscalls:sys_*_read { @ = count(); }", Place()),
+        ('kprobe:"vfs_read" { @ = count(); }', Place("vfs_read")),
+        ('tracepoint:"syscalls":"sys_enter_read" { @ = count(); }', Place(system_call="read")),
+        ("/* kprobe:vfs_open { */ kprobe:vfs_read { @ = count(); }", Place("vfs_read")),
+        ("kprobe:vfs_read /* was: kprobe:vfs_open */ { @ = count(); }", Place("vfs_read")),
+        ("kprobe:vfs_read", Place()),
         ("tracepoint:syscalls:sys_enter_read { @ = count(); }", Place(system_call="read")),
     ],
 )
@@ -29,6 +36,12 @@ def test_spaces_and_slashes_in_texts_stay(tmp_path: Path) -> None:
     file = tmp_path / "own.bt"
     file.write_text('#!/usr/bin/bpftrace\n// reads\nkprobe:vfs_read\n{\n  printf("a  // b\\n");  /* c\n */ @ = 1;\n}\n')
     assert read_script(file) == 'kprobe:vfs_read { printf("a  // b\\n"); @ = 1; }'
+
+
+def test_slashes_and_stars_of_a_path_are_no_comment(tmp_path: Path) -> None:
+    file = tmp_path / "own.bt"
+    file.write_text("uprobe:/usr//lib/x:f { @ = 1; }\n// the end")
+    assert read_script(file) == "uprobe:/usr//lib/x:f { @ = 1; }"
 
 
 def test_a_script_is_measured_whole_or_not_at_all(tmp_path: Path) -> None:
