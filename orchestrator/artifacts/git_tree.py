@@ -13,18 +13,20 @@ import re
 import shlex
 import shutil
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.git import SharedRepository, git, git_in_clone, is_clone, unlock
+from orchestrator.artifacts.large_files import check_out, lacking_content
+from orchestrator.artifacts.submodules import UserSubmodules, remove_submodules
 from orchestrator.catalog.data import nearest
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.paths import AWKWARD, kbuild_takes, user_path
 from orchestrator.plain_text import plain_line
-from orchestrator.process import Finished, run
+from orchestrator.process import Finished
 from orchestrator.results.origin import Commit, SeriesCommit
 
 FOLDER = "git-trees"
@@ -32,17 +34,12 @@ FOLDER = "git-trees"
 UNFINISHED = ".unfinished"
 """The suffix of an unfinished clone."""
 
-_LIMIT = 1800.0  # seconds; a kernel's checkout takes tens of seconds on a slow disk
 _PATHLESS = "a folder with a slash in its name, then @ and a commit: ./linux@v6.1"
 _MOST_NAMES = 10_000
 """Tags and branches considered for suggestions; a kernel's repository has a thousand tags."""
 
 _FETCH_ENDED = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
 """git 2.39 is killed by SIGPIPE if its own fetch has ended before git writes the wanted objects to it."""
-
-_CONFIG = "lab.config"
-"""In the clone's .git: includes the configuration of the user's repository."""
-_SETTINGS = Path(__file__).with_name("git-tree.conf")
 
 
 @dataclass(frozen=True)
@@ -70,13 +67,13 @@ def find_revision(text: str) -> Revision:
     folder = user_path(tree)
     if not folder.is_dir():
         raise UsageError(f"found {text!r}; {_no_folder(tree, folder)}")
-    top = _git(folder, "rev-parse", "--show-toplevel")
+    top = git(folder, "rev-parse", "--show-toplevel")
     if top.status != 0:
         words = top.complaint()[1:]
         if "not a git repository" in "".join(words):
             raise UsageError(f"found {text!r}; {folder} is not under git", hint="name a folder of a repository")
         raise UsageError(f"found {text!r}; git refuses {folder}", detail=words)
-    found = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    found = git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     commit = found.stdout.strip()
     if found.status != 0 or not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit):
         raise UsageError(f"found {text!r}; {folder} has no commit {name!r}", hint=_other_commit(tree, folder, name))
@@ -97,14 +94,14 @@ def _no_folder(tree: str, folder: Path) -> str:
 def _other_commit(tree: str, folder: Path, name: str) -> str:
     if ".." in name:
         return "name one commit, not a range"
-    if _git(folder, "rev-list", "--max-count=1", "--all").stdout == "":
+    if git(folder, "rev-list", "--max-count=1", "--all").stdout == "":
         return "the repository has no commit yet"
-    named = _git(folder, "for-each-ref", "--format=%(refname:short)", f"--count={_MOST_NAMES}").stdout.split()
+    named = git(folder, "for-each-ref", "--format=%(refname:short)", f"--count={_MOST_NAMES}").stdout.split()
     guess = nearest(name, named)
     question = f"did you mean '{tree}@{guess}'? " if guess else ""
     if not is_shallow(folder):
         return f"{question}see: git -C {tree} log --oneline --all"
-    has_origin = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", re.sub(r"[~^].*", "", name))
+    has_origin = git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", re.sub(r"[~^].*", "", name))
     if has_origin.status == 0:
         return f"the tree is a shallow clone: {unshallowing(tree, whole=False)}"
     return f"{question}the tree is a shallow clone: {unshallowing(tree, whole=True)}"
@@ -112,7 +109,7 @@ def _other_commit(tree: str, folder: Path, name: str) -> str:
 
 def is_shallow(folder: Path) -> bool:
     """Whether a folder's repository lacks older commits that its remote has."""
-    return _git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+    return git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
 
 
 def unshallowing(tree: str, *, whole: bool) -> str:
@@ -120,7 +117,7 @@ def unshallowing(tree: str, *, whole: bool) -> str:
     command = f"git -C {shlex.quote(tree)} fetch --unshallow"
     if not whole:
         return command
-    remote = next(iter(_git(user_path(tree), "remote").stdout.split()), "origin")
+    remote = next(iter(git(user_path(tree), "remote").stdout.split()), "origin")
     return f"{command} --tags {shlex.quote(remote)} '+refs/heads/*:refs/remotes/{remote}/*'"
 
 
@@ -143,13 +140,13 @@ def repository_of(top: Path) -> Path:
 
 def _work_trees(top: Path) -> Sequence[Path]:
     """All work trees of a repository, an inner one before the one that it is in."""
-    listed = _git(top, "worktree", "list", "--porcelain").stdout
+    listed = git(top, "worktree", "list", "--porcelain").stdout
     folders = (Path(line.removeprefix("worktree ")) for line in listed.splitlines() if line.startswith("worktree "))
     return sorted({top, *folders}, key=lambda folder: len(folder.parts), reverse=True)
 
 
 def _asked(top: Path, *question: str) -> str:
-    answer = _git(top, "rev-parse", "--path-format=absolute", *question)
+    answer = git(top, "rev-parse", "--path-format=absolute", *question)
     return answer.or_raise(LabError, f"git refuses {top}").stdout.removesuffix("\n")
 
 
@@ -162,14 +159,16 @@ def tree_lock(folder: Path) -> str:
 class GitTree:
     """The clone ``folder`` of the repository of ``top``, opened by one process. With ``offline`` it fetches nothing.
 
-    All worktrees of a repository have one clone; ``work_trees`` are these, an inner one
-    before the one that it is in, or ``top`` alone.
+    All worktrees of a repository have one clone; ``work_trees`` are these, an inner one before the one that it is in,
+    or ``top`` alone. ``lacking`` are sentences on what the checked-out commit has and the user's repository has not: a
+    submodule, a large file.
     """
 
     top: Path
     folder: Path
     offline: bool = False
     work_trees: Sequence[Path] = ()
+    lacking: list[str] = field(default_factory=list)
 
     @classmethod
     @contextmanager
@@ -188,25 +187,27 @@ class GitTree:
                     f"another process is working on {repository}", where=str(folder), hint="wait until it has ended"
                 )
             tree = cls(top, folder, offline, _work_trees(top))
-            if not (folder / ".git" / _CONFIG).is_file():
-                tree._clone()
-            # Lock files of a killed git (Ctrl-C) would block every later one.
-            for lock in [*(folder / ".git").glob("*.lock"), *(folder / ".git/refs").rglob("*.lock")]:
-                lock.unlink(missing_ok=True)
-            tree._share(folder / ".git")
+            shared = SharedRepository.of(top)
+            if not is_clone(folder):
+                tree._clone(shared)
+            unlock(folder)
+            shared.share(folder)
             yield tree
 
     def git(self, *arguments: str) -> Finished:
-        # The clone is the lab's own, whatever owner the file system reports.
-        ours = ("-c", f"safe.directory={self.folder}")
-        # Offline, a partial clone may still fetch objects from a local folder.
-        return _git(self.folder, *ours, *arguments, settings={"GIT_ALLOW_PROTOCOL": "file"} if self.offline else {})
+        return git_in_clone(self.folder, *arguments, offline=self.offline)
 
     def check_out(self, *commits: str) -> None:
-        """Check out the first commit, given that the others were checked out before it. Raises HostError, LabError."""
+        """Check out the first commit, given that the others were checked out before it, each with its submodules.
+
+        Raises HostError; SubmoduleError and other LabErrors.
+        """
         for commit in reversed(commits):
-            finished = self.git("checkout", "--quiet", "--force", "--detach", commit)
+            remove_submodules(self.folder, commit)
+            finished = check_out(self.folder, "--detach", commit, offline=self.offline)
             if finished.status == 0:
+                lacking = UserSubmodules(self.top).check_out(self.folder, commit, offline=self.offline)
+                self.lacking[:] = [*lacking, *lacking_content(self.top, self.folder, commit, offline=self.offline)]
                 continue
             words = finished.complaint()
             if "promisor remote" in finished.stderr or finished.status in _FETCH_ENDED:
@@ -239,43 +240,12 @@ class GitTree:
                     return str(self.folder / one.relative_to(top))
         return path
 
-    def _clone(self) -> None:
+    def _clone(self, shared: SharedRepository) -> None:
         unfinished = self.folder.with_name(self.folder.name + UNFINISHED)
         for folder in (unfinished, self.folder):
             shutil.rmtree(folder, ignore_errors=True)
-        form = _asked(self.top, "--show-object-format")
-        made = _git(self.folder.parent, "init", "--quiet", "--template=", f"--object-format={form}", str(unfinished))
-        made.or_raise(LabError, f"{self.top} cannot be cloned")
-        self._share(unfinished / ".git")
-        with (unfinished / ".git" / "config").open("a") as config:
-            config.write(f"[include]\n\tpath = {_CONFIG}\n")
+        shared.clone(unfinished)
         unfinished.rename(self.folder)
-
-    def _share(self, repository: Path) -> None:
-        """Share what the user's repository has now: it may have moved, or be another one, or no longer shallow."""
-        names = ("objects", "shallow", "config")
-        objects, shallow, config = (Path(_asked(self.top, "--git-path", name)) for name in names)
-        (repository / "objects/info").mkdir(exist_ok=True)
-        (repository / "objects/info/alternates").write_text(f"{objects}\n")
-        quoted = str(config).replace("\\", "\\\\").replace('"', '\\"')
-        (repository / _CONFIG).write_text(_SETTINGS.read_text().format(quoted))
-        (repository / "shallow").unlink(missing_ok=True)
-        if shallow.is_file():
-            shutil.copyfile(shallow, repository / "shallow")
-
-
-def _git(folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> Finished:
-    # The user's environment, as git's configuration may depend on it; without prompts.
-    environment = {**_of_another_repository(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(settings or {})}
-    quiet = ("-c", "advice.detachedHead=false", "-c", "core.hooksPath=/dev/null")
-    return run(["git", "-C", str(folder), *quiet, *arguments], time_limit=_LIMIT, environment=environment)
-
-
-@lru_cache(maxsize=1)
-def _of_another_repository() -> Mapping[str, None]:
-    """Unset variables that name another repository, such as a hook's GIT_DIR, but not the user's configuration."""
-    listed = run(["git", "rev-parse", "--local-env-vars"], time_limit=_LIMIT).stdout.split()
-    return {name: None for name in listed if not name.startswith("GIT_CONFIG_")}
 
 
 # The commits of a patch series, in order, and what their messages say of themselves.

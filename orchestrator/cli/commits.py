@@ -93,6 +93,8 @@ class CommitRuns:
 
         Raises UsageError for a wrong experiment, LabError for a kernel that does not build.
         """
+        for sentence in self.tree.lacking:
+            options.say(sentence)
         if is_kernel_source(self.tree.folder):
             self.build.check()
             self.build.build(self.tree.folder, options.say)
@@ -150,7 +152,9 @@ class CommitRuns:
         return _digest([*texts, config, __version__, qemu_version()])
 
     def note(self, new: Mapping[str, Mapping[str, str]]) -> None:
-        """Note runs' ids by keys and names."""
+        """Note runs' ids by keys and names, unless the checked-out commit lacks something that may be there later."""
+        if self.tree.lacking:
+            return
         measured = self._measured()
         for key, values in new.items():
             measured[key] = {**measured.get(key, {}), **values}

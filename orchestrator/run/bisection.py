@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.artifacts.git_tree import GitTree, Revision, is_shallow, unshallowing
+from orchestrator.artifacts.submodules import SubmoduleError
 from orchestrator.errors import LabError, UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.results.origin import Commit, Found, Measured, Tried
@@ -50,10 +51,11 @@ class Bisection:
                 hint=f"compare the two with: {PROGRAM} compare, or choose another cell with --cell",
             )
         self.tree.git("bisect", "reset", "HEAD")  # left by an interrupted bisection
-        self._bisect("start", bad.commit, good.commit, "--")
+        # git's own checkout would stop at what a build has changed, and leaves submodules as they are.
+        self._bisect("start", "--no-checkout", bad.commit, good.commit, "--")
         try:
             while (candidates := self._candidates()) is None:
-                commit = self.tree.commit("HEAD")
+                commit = self.tree.commit("BISECT_HEAD")
                 left = self.tree.succeed("rev-list", "--count", "refs/bisect/bad", "--not", "--glob=refs/bisect/good-*")
                 self.say(f"{left.strip()} commits left; measuring {commit.short} {commit.subject}")
                 one = self._try(commit)
@@ -62,7 +64,7 @@ class Bisection:
                 if one.measured is not None:
                     value = one.measured.value
                     verdict = "bad" if abs(value - most) <= abs(value - least) else "good"
-                self._bisect(verdict)  # git judges HEAD, the commit that was measured
+                self._bisect(verdict)  # git judges BISECT_HEAD, the commit that was measured
             return Found(candidates, tried)
         finally:
             self.tree.git("bisect", "reset", "HEAD")
@@ -95,10 +97,10 @@ class Bisection:
         return one.measured
 
     def _try(self, commit: Commit) -> Tried:
-        self.tree.check_out(commit.hash)
         try:
+            self.tree.check_out(commit.hash)
             measured = self.measure(commit)
-        except NotMeasured as error:
+        except (NotMeasured, SubmoduleError) as error:
             self.say(f"{commit.short} is skipped: {error}")
             return Tried(commit, None, error.what)
         self.say(f"{commit.short} costs {measured.value:.10g}")

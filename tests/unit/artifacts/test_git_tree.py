@@ -261,7 +261,7 @@ def test_a_fetch_that_ends_before_git_has_asked_it_kills_git(
 ) -> None:
     mine = cloned(upstream, "--filter=blob:none")
     killed = Finished(("git", "checkout"), status, "", "fatal: transport 'https' not allowed\n")
-    monkeypatch.setattr(GitTree, "git", lambda *words: killed)
+    monkeypatch.setattr("orchestrator.artifacts.git_tree.check_out", lambda *words, offline: killed)
     with pytest.raises(HostError, match="is a partial clone"):
         content(mine, "HEAD", offline=True)
 
