@@ -110,6 +110,10 @@ class EvidenceError(LabError):
     """A proof failed: the measurement is not of what the cell asks for. The cell fails with this reason."""
 
 
+class NoProfile(EvidenceError):
+    """QEMU cannot count these instructions one by one. What the clock has measured keeps its number."""
+
+
 class NotEntered(EvidenceError):
     """QEMU shows that the calls never ran into the probe. The cell fails; its guest is sound."""
 

@@ -7,7 +7,7 @@
 //       thrown away and run again, right after a tick. Where each call has a page fault, or lets another task run, that
 //       is a part of what it costs. Behind the samples it makes UNTIMED system calls more (CALLS, if not given), one by
 //       one: their results are all known. With MARKED 1, the counting plugin of QEMU (region.h)
-//       counts meanwhile: it gets two empty batches, and then each batch that counts. WARMING calls directly before
+//       counts meanwhile: it gets two empty batches, and then each sample's batches together. WARMING calls directly before
 //       each batch leave the same in a cache whatever the program did before them. With SINGLY 1, each call of a batch
 //       is timed alone, and the sample's costs follow it: at most MOST_SINGLE calls a sample.
 //   -c CALLS [-P FILE]
@@ -202,8 +202,9 @@ static struct timing time_batch(const struct bench *bench, long calls, uint32_t 
 	return taken;
 }
 
-// One batch that nothing fell into; counts those that something did.
-static struct timing clean_batch(const struct bench *bench, long calls, uint32_t *each, long *disturbed)
+// One batch that nothing fell into; counts those that something did. If it is not the last one of a sample, QEMU keeps
+// what it has counted for the last one.
+static struct timing clean_batch(const struct bench *bench, long calls, uint32_t *each, int is_last, long *disturbed)
 {
 	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
 		struct disturbance before, after;
@@ -216,8 +217,11 @@ static struct timing clean_batch(const struct bench *bench, long calls, uint32_t
 		before = look_around();
 		result = time_batch(bench, calls, each);
 		after = look_around();
-		if (is_same(&before, &after, calls, attempt)) {
-			__asm__ volatile(REGION_MARK(REGION_KEEP));
+		if (is_same(&before, &after, calls + warming_calls, attempt)) {
+			if (is_last)
+				__asm__ volatile(REGION_MARK(REGION_KEEP));
+			else
+				__asm__ volatile(REGION_MARK(REGION_ADD));
 			return result;
 		}
 		++*disturbed;
@@ -309,8 +313,8 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 	result = bench->loop(WARM_UP_CALLS);
 	bench->check(result);
 	note_result(&timed, result);
-	clean_batch(bench, 0, NULL, &ignored);
-	empty = shortest_empty(bench, clean_batch(bench, 0, NULL, &ignored));
+	clean_batch(bench, 0, NULL, 1, &ignored);
+	empty = shortest_empty(bench, clean_batch(bench, 0, NULL, 1, &ignored));
 	print_field("empty tsc=", empty.tsc);
 	print_field(" ns=", empty.ns);
 	print(1, "\n");
@@ -321,7 +325,7 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 		for (long left = wanted->calls; left; batches++) {
 			long size = left < wanted->batch ? left : wanted->batch;
 			uint32_t *each = is_single ? bench_costs + wanted->calls - left : NULL;
-			struct timing one = clean_batch(bench, size, each, &disturbed);
+			struct timing one = clean_batch(bench, size, each, size == left, &disturbed);
 
 			sum.tsc += one.tsc;
 			sum.ns += one.ns;

@@ -10,8 +10,9 @@
 #define REGION_ARM 1	// count from now on; it may take some instructions until it does
 #define REGION_BEGIN 2	// the region begins
 #define REGION_END 3	// the region ends; it counts for nothing until it is kept
-#define REGION_KEEP 4	// the last region was one to keep
+#define REGION_KEEP 4	// the last region was one to keep, and those that were added since the one kept before belong to it
 #define REGION_DISARM 5	// count no more
+#define REGION_ADD 6	// the last region was one to keep, together with the next one that is
 
 #define REGION_OPCODE 0x00841f0f
 #define REGION_MAGIC 0x4b500000

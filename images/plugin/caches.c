@@ -10,7 +10,7 @@ struct model {
 	uint64_t *lines;	// of each set the line used last first; one more than its number, 0 is free
 	uint64_t line, ways, sets;
 	int shift;		// a line has 1 << shift bytes
-	struct lookups all, before, region;
+	struct lookups all, before, region, kept;
 };
 
 struct missed {
@@ -20,7 +20,7 @@ struct missed {
 const char *const cache_names[CACHES] = {"l1i", "l1d", "l2", "itlb", "dtlb"};
 static uint64_t lines[LINES], used_lines;
 static struct model models[CACHES];
-static struct missed missed[RECORDS], before[RECORDS], region[RECORDS];
+static struct missed missed[RECORDS], before[RECORDS], region[RECORDS], kept[RECORDS];
 
 // The number at *text, which is moved behind it and a colon; 0 where there is none.
 static uint64_t take_number(const char **text)
@@ -160,15 +160,35 @@ void end_misses(uint32_t instructions)
 	}
 }
 
-struct lookups lookups_in(enum cache cache)
+void keep_misses(uint32_t instructions)
 {
-	return models[cache].region;
+	for (uint32_t i = 0; i < instructions; i++)
+		for (int miss = 0; miss < MISSES; miss++)
+			kept[i].counts[miss] += region[i].counts[miss];
+	for (int cache = 0; cache < CACHES; cache++) {
+		struct model *model = models + cache;
+
+		model->kept.hits += model->region.hits;
+		model->kept.misses += model->region.misses;
+	}
+}
+
+void forget_kept_misses(uint32_t instructions)
+{
+	memset(kept, 0, instructions * sizeof(*kept));
+	for (int cache = 0; cache < CACHES; cache++)
+		models[cache].kept = (struct lookups){0};
+}
+
+struct lookups kept_lookups(enum cache cache)
+{
+	return models[cache].kept;
 }
 
 const uint64_t *misses_of(uint32_t index)
 {
 	for (int miss = 0; miss < MISSES; miss++)
-		if (region[index].counts[miss])
-			return region[index].counts;
+		if (kept[index].counts[miss])
+			return kept[index].counts;
 	return 0;
 }

@@ -34,10 +34,13 @@ void fetch(uint32_t index, uint64_t address, uint64_t physical, uint32_t size);
 void translate(uint32_t index, uint64_t address);
 void access_data(uint32_t index, uint64_t address, uint64_t physical, uint32_t size, bool is_store);
 
-// A region: what was looked up in each cache, and how often each instruction missed.
+// A region: begin and end it, then add it to what is kept: what was looked up in each cache, and how often each
+// instruction missed.
 void begin_misses(uint32_t instructions);
 void end_misses(uint32_t instructions);
-struct lookups lookups_in(enum cache cache);
+void keep_misses(uint32_t instructions);
+void forget_kept_misses(uint32_t instructions);
+struct lookups kept_lookups(enum cache cache);
 // NULL where it never missed.
 const uint64_t *misses_of(uint32_t index);
 

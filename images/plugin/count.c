@@ -17,7 +17,8 @@
 //
 // With landmarks (stacks.h), the stacks are those of whole programs, which are the stack without frames at address 0.
 //
-// FILE, written whenever a region is kept, so that it is complete though guests are killed:
+// FILE, written whenever a region is kept, so that it is complete though guests are killed. Regions that were added before
+// are in its sums, so that the file has as many lines as there is code, however often it was executed:
 //   region TOTAL ENTRIES
 //   ADDRESS BYTES COUNT LOADS STORES TAKEN     ENTRIES times: numbers are decimal but the address and the bytes; the
 //                                              loads and stores are 0 without detail. TAKEN is how often execution
@@ -26,15 +27,16 @@
 //   stack COUNT ADDRESS FRAME ...              with stacks, behind a region's entries: instructions of the block at the
 //                                              address, and where each function that led to it was entered, in hex
 //   order ADDRESS COUNT DEPTH ADDRESS BYTES    with order, which has stacks, behind them: each block as it was executed,
-//                                              one after the other: its instructions, in how many calls, and its last one
+//                                              one after the other: its instructions, in how many calls, and its last one;
+//                                              of the last region alone
 //   cache NAME HITS MISSES                     with caches (see caches.h), five times behind a region's entries
 //   missed ADDRESS BYTES L1I L1D-LOADS L1D-STORES L2 ITLB DTLB     each instruction that did
 //   classes                                    with classes, in place of a region, and behind it for each class:
 //   class COUNT NAME
 //   error REASON                               nothing follows that could be used
 //
-// Memory and output are bounded. With landmarks, stacks make room where the program arms the counting, and so does what
-// the lab has cut off FILE. Exceptions that push a frame, and interrupts, are not among the stores. Caches are empty
+// Memory and output are bounded. What the lab has cut off FILE makes room where the program arms the counting, and with
+// landmarks stacks do. Exceptions that push a frame, and interrupts, are not among the stores. Caches are empty
 // where the program arms the counting, and have what ran since.
 #include "caches.h"
 #include "classes.h"
@@ -83,7 +85,8 @@ static struct instruction instructions[RECORDS];
 static uint32_t slots[SLOTS];			// one more than the index of the instruction; 0 is free
 static uint64_t executed[RECORDS + 1];		// version 1
 static qemu_plugin_u64 board;			// version 2
-static struct counts counted[RECORDS], before[RECORDS], region[RECORDS];
+static struct counts counted[RECORDS], before[RECORDS];
+static struct counts region[RECORDS], kept[RECORDS];	// the last one, and the sum of those that are to be written
 static struct block blocks[BLOCKS];
 static struct passed order[ORDER];
 static size_t used_order;			// more than there is room for where some are missing
@@ -95,6 +98,7 @@ static bool armed, apart, classed, detailed, stacked, ordered, landmarked, cache
 static uint64_t together, seen, seen_together;	// what has been counted on a stack
 static uint64_t executed_apart;			// since the counting was armed
 static uint32_t together_index = RECORDS;
+static const char *failure;
 static int output = -1;
 static size_t written;
 static char buffer[1 << 16];
@@ -123,15 +127,21 @@ static void put(const char *line, size_t size)
 	written += size;
 }
 
-static void report_error(const char *reason)
+static void write_error(void)
 {
 	char line[LINE];
 
+	put(line, (size_t)snprintf(line, sizeof(line), "error %s\n", failure));
+	flush();
+}
+
+static void report_error(const char *reason)
+{
 	if (has_failed)
 		return;
-	put(line, (size_t)snprintf(line, sizeof(line), "error %s\n", reason));
-	flush();
+	failure = reason;
 	has_failed = true;
+	write_error();
 }
 
 static uint32_t index_of(const struct instruction *wanted)
@@ -267,7 +277,7 @@ static void put_instruction(uint32_t index)
 
 static void put_entry(uint32_t index)
 {
-	const struct counts *counts = region + index;
+	const struct counts *counts = kept + index;
 	uint64_t numbers[] = {counts->executed, counts->loads, counts->stores, counts->taken};
 
 	put_instruction(index);
@@ -277,7 +287,7 @@ static void put_entry(uint32_t index)
 static void put_misses(void)
 {
 	for (int cache = 0; cache < CACHES; cache++) {
-		struct lookups lookups = lookups_in((enum cache)cache);
+		struct lookups lookups = kept_lookups((enum cache)cache);
 		uint64_t numbers[] = {lookups.hits, lookups.misses};
 
 		put("cache ", 6);
@@ -324,7 +334,7 @@ static void put_order(void)
 	}
 }
 
-static void keep_classes(void)
+static void write_classes(void)
 {
 	char line[LINE];
 
@@ -332,7 +342,7 @@ static void keep_classes(void)
 		return report_error("more than 64 MiB of counts");
 	put("classes\n", 8);
 	for (int i = 0; i < CLASSES; i++)
-		put(line, (size_t)snprintf(line, sizeof(line), "class %lu %s\n", (unsigned long)region[i].executed, class_names[i]));
+		put(line, (size_t)snprintf(line, sizeof(line), "class %lu %s\n", (unsigned long)kept[i].executed, class_names[i]));
 	flush();
 }
 
@@ -343,25 +353,46 @@ static void chain_translations(void)
 	translate_anew();
 }
 
-static void keep_region(void)
+static void forget_kept(void)
+{
+	memset(kept, 0, used * sizeof(*kept));
+	forget_kept_stacks();
+	if (cached)
+		forget_kept_misses(used);
+}
+
+static void add_region(void)
+{
+	if (!has_region)
+		return report_error("a region is to be kept, and none has ended");
+	has_region = false;
+	for (uint32_t i = 0; i < in_region; i++) {
+		kept[i].executed += region[i].executed;
+		kept[i].loads += region[i].loads;
+		kept[i].stores += region[i].stores;
+		kept[i].taken += region[i].taken;
+	}
+	keep_stacks();
+	if (cached)
+		keep_misses(in_region);
+}
+
+static void write_kept(void)
 {
 	uint64_t total = 0, entries = 0;
 	char line[LINE];
 
-	if (!has_region)
-		return report_error("a region is to be kept, and none has ended");
-	has_region = false;
 	if (classed)
-		return keep_classes();
+		return write_classes();
 	for (uint32_t i = 0; i < in_region; i++) {
-		total += region[i].executed;
-		entries += region[i].executed != 0;
+		total += kept[i].executed;
+		entries += kept[i].executed != 0;
 	}
 	if (written + (entries + 1) * LINE * (cached ? 2 : 1) > OUTPUT_LIMIT)
 		return report_error("more than 64 MiB of counts");
 	put(line, (size_t)snprintf(line, sizeof(line), "region %lu %lu\n", (unsigned long)total, (unsigned long)entries));
 	for (uint32_t i = 0; i < in_region; i++)
-		if (region[i].executed)
+		if (kept[i].executed)
 			put_entry(i);
 	if (cached)
 		put_misses();
@@ -380,15 +411,17 @@ static void keep_region(void)
 static void pass_mark(unsigned int vcpu, void *mark)
 {
 	(void)vcpu;
+	if (has_failed && failure && (long)mark == REGION_ARM)
+		write_error();	// the lab may have cut it off with what it has read
 	if (has_failed)
 		return;
 	switch ((long)mark) {
 	case REGION_ARM:
 	case REGION_DISARM:
-		if (landmarked)
-			written = (size_t)lseek(output, 0, SEEK_END); // less where the lab has cut off what it has read
+		written = (size_t)lseek(output, 0, SEEK_END); // less where the lab has cut off what it has read
 		is_open = has_region = false;
 		is_counting = (long)mark == REGION_ARM;
+		forget_kept();
 		if (landmarked && is_counting)
 			forget_stacks();
 		is_modelling = cached && is_counting;
@@ -418,9 +451,17 @@ static void pass_mark(unsigned int vcpu, void *mark)
 		if (is_counting)
 			end_region();
 		break;
-	case REGION_KEEP:
+	case REGION_ADD:
 		if (is_counting)
-			keep_region();
+			add_region();
+		break;
+	case REGION_KEEP:
+		if (!is_counting)
+			break;
+		add_region();
+		if (!has_failed)
+			write_kept();
+		forget_kept();
 		break;
 	}
 }

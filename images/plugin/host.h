@@ -18,6 +18,7 @@ int posix_fallocate(int file, long offset, long size);
 void *mmap(void *at, size_t size, int protection, int flags, int file, long offset);
 int snprintf(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void *memcpy(void *to, const void *from, size_t size);
+void *memset(void *to, int byte, size_t size);
 int memcmp(const void *one, const void *other, size_t size);
 size_t strlen(const char *text);
 int strcmp(const char *one, const char *other);

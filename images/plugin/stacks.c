@@ -25,7 +25,7 @@ struct task {
 };
 
 struct count {
-	uint64_t address, total, before, in_region;
+	uint64_t address, total, before, in_region, kept;
 	uint32_t node;
 };
 
@@ -368,6 +368,18 @@ void end_stacks(void)
 	}
 }
 
+void keep_stacks(void)
+{
+	for (uint32_t i = 0; i < used_counts; i++)
+		counts[i].kept += counts[i].in_region;
+}
+
+void forget_kept_stacks(void)
+{
+	for (uint32_t i = 0; i < used_counts; i++)
+		counts[i].kept = 0;
+}
+
 void list_stacks(stack_line *line)
 {
 	uint64_t frames[DEPTH + 1];
@@ -375,11 +387,11 @@ void list_stacks(stack_line *line)
 	for (uint32_t i = 0; i < used_counts; i++) {
 		size_t size = 0;
 
-		if (!counts[i].in_region)
+		if (!counts[i].kept)
 			continue;
 		for (uint32_t node = counts[i].node; node; node = nodes[node].parent)
 			frames[DEPTH + 1 - ++size] = nodes[node].target;
-		line(counts[i].in_region, counts[i].address, frames + DEPTH + 1 - size, size);
+		line(counts[i].kept, counts[i].address, frames + DEPTH + 1 - size, size);
 	}
 }
 

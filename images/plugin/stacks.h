@@ -47,9 +47,12 @@ void empty_stack(void);
 // How many functions and traps have been entered and not left.
 size_t stack_depth(void);
 
-// A region's counts: begin and end it, then get each with its stack; the root's frames come first.
+// A region's counts: begin and end it, then add it to what is kept, and get each sum with its stack; the root's frames
+// come first.
 void begin_stacks(void);
 void end_stacks(void);
+void keep_stacks(void);
+void forget_kept_stacks(void);
 typedef void stack_line(uint64_t count, uint64_t address, const uint64_t *frames, size_t depth);
 void list_stacks(stack_line *line);
 // There was not room for all.

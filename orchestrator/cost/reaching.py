@@ -30,7 +30,6 @@ from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
 from orchestrator.plain_text import shown
-from orchestrator.profile.counts import together
 from orchestrator.profile.profiled import Counter
 from orchestrator.results.contract import Record
 from orchestrator.run.boot import BootArtifacts, ReadyGuest, ready_guest
@@ -219,8 +218,7 @@ def _entered_by(guest: Guest, counter: Counter, workload: Calls) -> Mapping[str,
     mark = counter.mark()
     marked = workload.mark_calls(guest, time_limit=_TIME_LIMIT)
     # QEMU counts the instruction of a page fault twice, so the clock proves no counts; those of entries are right.
-    ((batches, _),) = marked.timed.samples
-    counts = together(counter.regions_since(mark)[-batches:]).counts
+    counts = counter.regions_since(mark)[-1].counts
     symbols = counter.places(workload.program).symbols(counts)
     times = {one.name: entries(one) for one in symbols if one.place in ("kernel", "module")}
     return {name: count // marked.calls for name, count in times.items() if count and count % marked.calls == 0}

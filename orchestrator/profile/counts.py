@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from orchestrator.catalog.cpus import CacheName, CpuCaches
 from orchestrator.catalog.words import OTHER, purpose_of_function, purpose_of_generated
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, NoProfile
 from orchestrator.results.stored_profile import CacheProfile, CellProfile, Misses, sum_of
 
 _LARGEST_FILE = 65 << 20
@@ -159,10 +159,10 @@ def classes_of(regions: Sequence[_Classes], timed: Timed) -> _Classes:
 
     Raises EvidenceError unless each sample executed as many of each class.
     """
-    empty, samples = batches_of(regions, timed)
+    empty, samples = samples_of(regions, timed)
     found = [
-        {name: sum(batch[name] for batch in batches) - len(batches) * count for name, count in empty.items()}
-        for batches in samples
+        {name: sample[name] - batches * count for name, count in empty.items()}
+        for sample, (batches, _) in zip(samples, timed.samples, strict=True)
     ]
     if any(one != found[0] for one in found[1:]):
         raise EvidenceError("two samples of one guest executed different classes of instructions")
@@ -206,7 +206,7 @@ def not_a_region(line: str, file: Path) -> EvidenceError:
     """What a line is that should begin a region: the plugin's error, or damage."""
     if line.startswith("error "):
         hint = "measure less at a time: fewer benchmark.calls, or benchmark.repeats of a whole system"
-        return EvidenceError(f"QEMU could not count all instructions: {line[6:200]}", where=str(file), hint=hint)
+        return NoProfile(f"QEMU could not count all instructions: {line[6:200]}", where=str(file), hint=hint)
     return _damaged(line, file)
 
 
@@ -235,17 +235,16 @@ def sample_of(regions: Sequence[Region], timed: Timed) -> Region:
     Raises EvidenceError unless the plugin counted as many instructions as the clock did, in every batch, and the same
     ones in every sample.
     """
-    empty, batches_of_samples = batches_of(regions, timed)
+    empty, whole = samples_of(regions, timed)
     if any(other != regions[0] for other in regions[1:EMPTY_BATCHES]):
         raise EvidenceError("two empty batches executed different instructions")
     _check(empty.total - 1, timed.empty, "an empty batch")
     samples: list[Region] = []
-    for batches, (_, total) in zip(batches_of_samples, timed.samples, strict=True):
-        sample = together(batches)
-        _check(sample.total - len(batches), total, "a sample")
+    for sample, (batches, total) in zip(whole, timed.samples, strict=True):
+        _check(sample.total - batches, total, "a sample")
         if sample.stacks:
             _check(sum(sample.stacks.values()), total, "the stacks of a sample")
-        samples.append(sample.less(empty, len(batches)))
+        samples.append(sample.less(empty, batches))
     if any(sample != samples[0] for sample in samples):
         raise EvidenceError("two samples of one guest executed different instructions")
     return samples[0]
@@ -254,13 +253,12 @@ def sample_of(regions: Sequence[Region], timed: Timed) -> Region:
 _Counted = TypeVar("_Counted")
 
 
-def batches_of(regions: Sequence[_Counted], timed: Timed) -> tuple[_Counted, Sequence[Sequence[_Counted]]]:
-    """The last empty batch, and the batches of each sample. Raises EvidenceError for another number of regions."""
-    expected = EMPTY_BATCHES + sum(batches for batches, _ in timed.samples)
-    if len(regions) != expected:
-        raise EvidenceError(f"QEMU counted in {len(regions)} batches, and {expected} were timed")
-    of_samples = iter(regions[EMPTY_BATCHES:])
-    return regions[EMPTY_BATCHES - 1], [list(islice(of_samples, batches)) for batches, _ in timed.samples]
+def samples_of(regions: Sequence[_Counted], timed: Timed) -> tuple[_Counted, Sequence[_Counted]]:
+    """The last empty batch, and the batches of each sample together. Raises EvidenceError for too few or too many."""
+    counted, expected = len(regions) - EMPTY_BATCHES, len(timed.samples)
+    if counted != expected:
+        raise EvidenceError(f"QEMU counted {max(0, counted)} samples, and {expected} were timed")
+    return regions[EMPTY_BATCHES - 1], regions[EMPTY_BATCHES:]
 
 
 def rounds_of(regions: Sequence[Region], timed: Sequence[tuple[int, int]]) -> Region:
@@ -280,11 +278,12 @@ def rounds_of(regions: Sequence[Region], timed: Sequence[tuple[int, int]]) -> Re
 
 
 def _check(counted: int, by_clock: int, what: str) -> None:
-    if counted != by_clock:
+    differ = f"QEMU counted {counted} instructions in {what}, and the clock {by_clock}"
+    if counted > by_clock:
         # QEMU 7.2 counts an instruction before it executes it, and again after a fault was handled.
-        twice = "an instruction that faults is counted twice: calls that fault have no profile"
-        hint = twice if counted > by_clock else ""
-        raise EvidenceError(f"QEMU counted {counted} instructions in {what}, and the clock {by_clock}", hint=hint)
+        raise NoProfile(f"{differ}: one that faults is counted twice, and calls that fault have no profile")
+    if counted < by_clock:
+        raise EvidenceError(differ)
 
 
 # Work that is timed as a whole, with its ticks and page faults, and the proof that the plugin counted all of it.
@@ -356,12 +355,12 @@ def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: C
     """
     for region in regions:
         check_lookups(region, cpu)
-    empty, samples = batches_of(regions, timed)
-    found = [{code: one for code, one in _missed(batches).items() if code in sample.counts} for batches in samples]
+    empty, samples = samples_of(regions, timed)
+    found = [{code: misses for code, misses in one.misses.items() if code in sample.counts} for one in samples]
     totals = [sum_of(misses.values()) for misses in found]
+    batches, _ = timed.samples[0]
     accesses: dict[CacheName, int] = {
-        name: sum(sum(batch.lookups[name]) for batch in samples[0]) - len(samples[0]) * sum(empty.lookups[name])
-        for name in cpu.all
+        name: sum(samples[0].lookups[name]) - batches * sum(empty.lookups[name]) for name in cpu.all
     }
     # Level 2 sees what misses level 1: the clock's own instructions cannot be subtracted.
     accesses["l2"] = totals[0].of("l1i") + totals[0].of("l1d")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,9 +62,13 @@ class Counter:
             yield
 
     def mark(self) -> int:
-        """How much the plugin has written so far. Raises EvidenceError if this guest has none."""
+        """Where the plugin writes next. Raises EvidenceError if this guest has none.
+
+        What it has written before was read: it is cut off, since a guest may have many cells, and the file is bounded.
+        """
         try:
-            return self.guest.counts_file.stat().st_size
+            os.truncate(self.guest.counts_file, 0)
+            return 0
         except OSError as error:
             why = f"QEMU counts no instructions here: {error.strerror}"
             raise EvidenceError(why, where=str(self.guest.counts_file)) from None

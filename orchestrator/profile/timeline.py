@@ -12,7 +12,7 @@ from itertools import groupby, pairwise, takewhile
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.machine_code import disassembled
 from orchestrator.errors import EvidenceError
-from orchestrator.profile.counts import Code, Passed, Region, Timed, batches_of
+from orchestrator.profile.counts import Code, Passed, Region, Timed, samples_of
 from orchestrator.profile.places import THUNK, Owner, Places, titled
 from orchestrator.results.stored_profile import Span
 
@@ -24,12 +24,12 @@ _EXITS = ("iret", "sysexit", "sysret")
 
 
 def middle_call(regions: Sequence[Region], timed: Timed) -> Sequence[Passed]:
-    """The blocks of a call in the middle of a sample, from where the program's loop begins it to its next round.
+    """The blocks of a call in the middle of the last batch, from where the program's loop begins it to its next round.
 
     Raises EvidenceError where a batch is not that of no calls with rounds of the loop inserted.
     """
-    empty, samples = batches_of(regions, timed)
-    batch, none = samples[-1][len(samples[-1]) // 2].order, empty.order
+    empty, samples = samples_of(regions, timed)
+    batch, none = samples[-1].order, empty.order
     before = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(batch, none, strict=False)))
     behind = len(batch) - (len(none) - before)
     if behind <= before or batch[behind:] != none[before:]:

@@ -158,14 +158,15 @@ class Entries(NamedTuple):
 class Counts(NamedTuple):
     """What the calls executed: the proof of a profile, and the classes for modelled time; None where not counted.
 
-    ``uneven`` are the functions that not all of calls that vary execute alike. ``entries`` are those of a module that
-    does not count its hits.
+    ``no_profile`` is why these calls have none, if QEMU cannot count them. ``uneven`` are the functions that not all of
+    calls that vary execute alike. ``entries`` are those of a module that does not count its hits.
     """
 
     profile: ProfileEvidence | None = None
     executed: ExecutedClasses | None = None
     uneven: Sequence[str] = ()
     entries: Entries | None = None
+    no_profile: str = ""
 
 
 @dataclass(frozen=True)

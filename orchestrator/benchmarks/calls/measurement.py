@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from orchestrator.benchmarks.calls.call_programs import Calls
+from orchestrator.benchmarks.calls.call_programs import Calls, DisturbedError
 from orchestrator.benchmarks.calls.call_results import difference_note, outcome_parameters, phrase, watched_parameters
 from orchestrator.benchmarks.calls.cell_work import (
     MOST_PASSES,
@@ -36,7 +36,7 @@ from orchestrator.benchmarks.calls.samples import (
 )
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.probes import Extra, ProbeKind, is_recording
-from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
+from orchestrator.errors import EvidenceError, NoProfile, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS
 from orchestrator.guest.monitor import INT3, Ring
 from orchestrator.plain_text import shown
@@ -443,28 +443,39 @@ def _counted(work: Work, measured: Measurement, armed: Armed | None) -> Counts:
     is_profiled = work.profile is not None or module is not None
     if not (is_profiled or counts_classes) or not isinstance(work.workload, Calls):
         return Counts()
+    counter = ProfileCounter(work.ready.guest, work.ready.symbols, work.setup.module)
     with step("count instructions"):
-        counter = ProfileCounter(work.ready.guest, work.ready.symbols, work.setup.module)
         if not is_profiled:
             return Counts(executed=_classes(work, work.workload, measured, counter))
-        workload = work.workload
-        if "order" in work.cell.profile:
-            workload = replace(workload, calls=ORDERED_CALLS)
-        # The process may take another path than the timed one, in each of its calls: 1027 instructions in place of 711,
-        # seen once of a BPF program at a tracepoint on Linux 7.3.
-        for _ in range(MOST_PASSES):
-            mark = counter.mark()
-            marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
-            with counter.evaluating():
-                profile = counter.profile(
-                    mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=workload.program
-                )
-                executed = None if measured.varies else executed_classes(profile)
-                entries = None if module is None else Entries.of(profile.symbols, module, profile.calls)
-                if work.profile is not None and "order" in work.cell.profile:
-                    counter.timeline(mark, marked.timed, profile, workload.program).write(work.profile)
-            if measured.varies or float(profile.per_call(profile.executed)) == measured.samples[0]:
-                break
+        try:
+            return _profiled(work, work.workload, measured, armed, counter)
+        except (NoProfile, DisturbedError) as error:
+            if module is not None:  # its hits are proved by what QEMU counts
+                raise
+            return Counts(no_profile=error.what)
+
+
+def _profiled(
+    work: Work, workload: Calls, measured: Measurement, armed: Armed | None, counter: ProfileCounter
+) -> Counts:
+    module = None if armed is None else armed.attachment.entered_module
+    if "order" in work.cell.profile:
+        workload = replace(workload, calls=ORDERED_CALLS)
+    # The process may take another path than the timed one, in each of its calls: 1027 instructions in place of 711,
+    # seen once of a BPF program at a tracepoint on Linux 7.3.
+    for _ in range(MOST_PASSES):
+        mark = counter.mark()
+        marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
+        with counter.evaluating():
+            profile = counter.profile(
+                mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=workload.program
+            )
+            executed = None if measured.varies else executed_classes(profile)
+            entries = None if module is None else Entries.of(profile.symbols, module, profile.calls)
+            if work.profile is not None and "order" in work.cell.profile:
+                counter.timeline(mark, marked.timed, profile, workload.program).write(work.profile)
+        if measured.varies or float(profile.per_call(profile.executed)) == measured.samples[0]:
+            break
     if work.profile is None:
         return Counts(executed=executed, entries=entries)
     evidence = stored(profile if armed is None else armed.attachment.with_code_lines(profile), work.profile)
@@ -632,6 +643,8 @@ def hit_notes(proof: Proof) -> Iterator[str]:
 
 def _profile_notes(counts: Counts) -> Iterator[str]:
     profile = counts.profile
+    if counts.no_profile:
+        yield f"no profile: {counts.no_profile}"
     if counts.uneven:
         functions = ", ".join(shown(counts.uneven, 5, "{} more functions"))
         yield f"what only some calls do, or not equally often, is in {functions}"

@@ -14,11 +14,13 @@ enum { INDEXES = 16 };
 
 static void act(const char *what, uint32_t index, uint64_t address, uint64_t physical, uint32_t size)
 {
-	if (!strcmp(what, "begin"))
+	if (!strcmp(what, "begin")) {
+		forget_kept_misses(INDEXES);
 		begin_misses(INDEXES);
-	else if (!strcmp(what, "end"))
+	} else if (!strcmp(what, "end")) {
 		end_misses(INDEXES);
-	else if (!strcmp(what, "empty"))
+		keep_misses(INDEXES);
+	} else if (!strcmp(what, "empty"))
 		empty_caches();
 	else if (!strcmp(what, "fetch"))
 		fetch(index, address, physical, size);
@@ -43,7 +45,7 @@ int main(int argc, char **argv)
 	while (scanf("%7s %x %lx %lx %x", what, &index, &address, &physical, &size) == 5)
 		act(what, index, address, physical, size);
 	for (int cache = 0; cache < CACHES; cache++) {
-		struct lookups lookups = lookups_in((enum cache)cache);
+		struct lookups lookups = kept_lookups((enum cache)cache);
 
 		printf("%s %lu %lu\n", cache_names[cache], (unsigned long)lookups.hits, (unsigned long)lookups.misses);
 	}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.paths import data_dir
 from orchestrator.profile.counts import Code, Passed, Region, read_regions
 
-ARM, BEGIN, END, KEEP, DISARM = 1, 2, 3, 4, 5
+ARM, BEGIN, END, KEEP, DISARM, ADD = 1, 2, 3, 4, 5, 6
 START = 0xFFFFFFFF81000000
 NOP, CALL, RETURN, JUMP = "90", "e800000000", "c3", "ebf9"
 LIMIT = 64 << 20
@@ -41,6 +41,10 @@ def nested(depth: int, leaves: int) -> Iterator[str]:
         yield block(innermost, CALL)
         yield block(innermost + (leaf + 1) * 64, RETURN)
         yield block(innermost + 5, JUMP)
+
+
+def part(*blocks: str) -> Iterator[str]:
+    yield from (mark(BEGIN), *blocks, mark(END), mark(ADD))
 
 
 KEPT_APART = "kept-apart"
@@ -80,6 +84,43 @@ def test_what_lies_between_marks_is_counted_once_armed(driver: Path, tmp_path: P
     found = read_regions(counts, 0)
     assert [one.total for one in found] == [5, 2]
     assert {code: one.executed for code, one in found[0].counts.items()} == expected
+
+
+CACHES = tuple(f"{name}=16384:4:64" for name in ("l1i", "l1d", "l2", "itlb", "dtlb"))
+
+
+@pytest.mark.parametrize("options", [(), ("stacks=on",), ("detail=on",), CACHES])
+def test_parts_of_a_region_are_kept_as_their_sum(driver: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+    first, other = block(START, NOP, JUMP), block(START + 8, NOP, NOP, JUMP)
+    parted = [*part(first), *part(other, first), *region(other), *part(other)]
+    execute(driver, tmp_path / "parts", [mark(ARM), *parted, mark(DISARM), mark(ARM), *region(first)], *options)
+    execute(driver, tmp_path / "whole", [mark(ARM), *region(first, other, first, other), *region(first)], *options)
+    parts, whole = (read_regions(tmp_path / name, 0) for name in ("parts", "whole"))
+    assert [one.total for one in parts] == [10, 2]
+    assert parts[0].counts.keys() == whole[0].counts.keys()
+    assert {code: one.executed for code, one in parts[0].counts.items()} == {
+        code: one.executed for code, one in whole[0].counts.items()
+    }
+    # What leaves the last block of a region is not known: it is not on a stack.
+    assert sum(parts[0].stacks.values()) == (3 if options == ("stacks=on",) else 0)
+    assert {name: sum(one) for name, one in parts[0].lookups.items()} == {
+        name: sum(one) for name, one in whole[0].lookups.items()
+    }
+
+
+def test_what_is_executed_often_takes_no_more_room(driver: Path, tmp_path: Path) -> None:
+    code = [block(START + 64 * at, NOP, NOP, NOP, JUMP) for at in range(10_000)]
+    execute(
+        driver, tmp_path / "counts", [mark(ARM), *(line for _ in range(40) for line in part(*code)), *region(*code)]
+    )
+    (found,) = read_regions(tmp_path / "counts", 0)
+    assert found.total == 41 * 4 * len(code)
+
+
+def test_an_error_is_said_again_where_the_lab_has_cut_it_off(driver: Path, tmp_path: Path) -> None:
+    counts = tmp_path / "counts"
+    execute(driver, counts, [mark(ARM), mark(KEEP), mark(DISARM), mark(ARM), *region(block(START, NOP))])
+    assert counts.read_text() == "error a region is to be kept, and none has ended\n" * 2
 
 
 @pytest.mark.parametrize("options", [(), ("stacks=on",), ("detail=on",)])

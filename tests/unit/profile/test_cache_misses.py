@@ -20,8 +20,9 @@ from orchestrator.profile.counts import (
     check_lookups,
     read_regions,
     sample_of,
+    together,
 )
-from orchestrator.results.stored_profile import Misses
+from orchestrator.results.stored_profile import Misses, sum_of
 
 P4 = cpu_caches()["pentium4"]
 READING, CALL, CROSSING = Code(0x8049594, "0f31"), Code(0xC1000000, "55"), Code(0xC100003F, "8b00")
@@ -54,7 +55,18 @@ WARMER = replace(
     misses={**BATCH.misses, CALL: Misses(l1d_stores=2, dtlb=1)},
 )
 TIMED = Timed(empty=1, samples=[(2, 16), (2, 16)])
-REGIONS = [EMPTY, EMPTY, BATCH, BATCH, WARMER, BATCH]
+
+
+def both(first: Region, second: Region) -> Region:
+    """Two batches as the plugin keeps them, as one region."""
+    lookups = {
+        name: Lookups(*map(sum, zip(one, second.lookups[name], strict=True))) for name, one in first.lookups.items()
+    }
+    misses = {code: sum_of([one, second.misses[code]]) for code, one in first.misses.items()}
+    return replace(together([first, second]), lookups=lookups, misses=misses)
+
+
+REGIONS = [EMPTY, EMPTY, both(BATCH, BATCH), both(WARMER, BATCH)]
 
 
 def test_misses_are_those_of_the_calls_without_the_clocks() -> None:

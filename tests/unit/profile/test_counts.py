@@ -36,7 +36,10 @@ BATCH = Region(7, {READING: Counts(2), CALL: Counts(5, 0, 5)})
 TIMED = Timed(empty=1, samples=[(2, 12), (2, 12)])
 
 
-KEPT = [EMPTY, EMPTY, BATCH, BATCH, BATCH, BATCH]
+SAMPLE = together([BATCH, BATCH])
+
+
+KEPT = [EMPTY, EMPTY, SAMPLE, SAMPLE]
 
 
 WRITTEN = "region 2 1\n8049594 0f31 2 0 0 0\nregion 7 2\n8049594 0f31 2 0 0 0\nc1000000 55 5 0 5 0\n"
@@ -102,12 +105,12 @@ def test_the_sum_of_regions_has_all_their_instructions() -> None:
 @pytest.mark.parametrize(
     ("regions", "timed", "why"),
     [
-        (KEPT[:-1], TIMED, "counted in 5 batches, and 6 were timed"),
-        ([EMPTY, BATCH, *KEPT[2:]], TIMED, "two empty batches executed different instructions"),
+        (KEPT[:-1], TIMED, "counted 1 samples, and 2 were timed"),
+        ([EMPTY, BATCH, SAMPLE, SAMPLE], TIMED, "two empty batches executed different instructions"),
         (KEPT, replace(TIMED, empty=2), "1 instructions in an empty batch, and the clock 2"),
         (KEPT, replace(TIMED, samples=[(2, 12), (2, 13)]), "12 instructions in a sample, and the clock 13"),
         (
-            [*KEPT[:-1], Region(7, {READING: Counts(3), CALL: Counts(4, 0, 4)})],
+            [*KEPT[:-1], Region(14, {READING: Counts(5), CALL: Counts(9, 0, 9)})],
             TIMED,
             "two samples of one guest executed different instructions",
         ),
@@ -133,10 +136,10 @@ def test_a_stack_without_a_region_is_refused(file: Path) -> None:
 
 def test_stacks_that_lack_instructions_are_refused() -> None:
     """A region's stacks lack its first instruction, which is the clock's first reading."""
-    empty, batch = replace(EMPTY, stacks={(1,): 1}), replace(BATCH, stacks={(1,): 1, (1, 2): 5})
-    regions = [empty, empty, batch, batch, batch, batch]
+    empty, sample = replace(EMPTY, stacks={(1,): 1}), replace(SAMPLE, stacks={(1,): 2, (1, 2): 10})
+    regions = [empty, empty, sample, sample]
     assert sample_of(regions, TIMED).stacks == {(1, 2): 10}
-    lacking = [replace(one, stacks={(1,): 1, (1, 2): 4}) if one is batch else one for one in regions]
+    lacking = [replace(one, stacks={(1,): 2, (1, 2): 8}) if one is sample else one for one in regions]
     with pytest.raises(EvidenceError, match="10 instructions in the stacks of a sample, and the clock 12"):
         sample_of(lacking, TIMED)
 

@@ -173,11 +173,6 @@ def test_the_call_is_one_in_the_middle_of_a_batch(sizes: tuple[int, ...]) -> Non
     assert middle_call(regions, Timed(7, [(1, total)])) == a_call(sizes[len(sizes) // 2])
 
 
-def test_the_batch_is_one_in_the_middle_of_a_sample() -> None:
-    regions = [region(BEFORE, BEHIND)] * 2 + [region(BEFORE, *a_call(size), BEHIND) for size in (5, 6, 7)]
-    assert middle_call(regions, Timed(7, [(3, 51)])) == a_call(6)
-
-
 @pytest.mark.parametrize("order", [[BEFORE, BEHIND], [BEFORE, *a_call(5)], [], [BEHIND]])
 def test_a_batch_without_rounds_between_what_is_in_an_empty_one_is_refused(order: list[Passed]) -> None:
     with pytest.raises(EvidenceError, match="does not show where its calls begin"):

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Has each call of the table a number, with and without a probe, and does a profile change nothing about that?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import CALL_PREFIX
+from orchestrator.catalog.words import system_calls
+from orchestrator.cost.reaching import TableCall, call_table, reached_functions
+from orchestrator.experiment.cell import Machine
+from orchestrator.results.contract import CellRecord, RunRecord
+
+EACH_KERNEL = pytest.mark.nightly("makes forty kinds of calls with and without a probe: minutes on each kernel")
+CPUS = {"x86_64": "xeon-e5410", "i386": "pentium4"}
+OF_NETWORKS = ("unix", "tcp", "tcp_connect", "udp")
+"""Calls that kernels without CONFIG_NET lack."""
+
+pytestmark = pytest.mark.qemu
+
+
+def measured(
+    folder: Path, kernel: str, calls: Mapping[str, Mapping[str, object]], probes: Sequence[str]
+) -> Mapping[str, CellRecord]:
+    """The records of profiled calls: the tables' names with those of the probes."""
+    spec = kernel_spec(kernel)
+    common = {"name": "calls", "kernels": [kernel], "machines": [{"cpu": CPUS[spec.arch], "memory": "512M"}]}
+    tables = {name.replace("_", "-"): {"probes": probes, **table} for name, table in calls.items()}
+    file = folder / "calls.yaml"
+    file.write_text(json.dumps({**common, "profile": ["symbols"], "tables": tables}))
+    command = CommandLine(folder)
+    ran = command.run("run", file)
+    assert ran.returncode in (0, 1), ran.stderr
+    answer = command.run("report", "latest", "--format", "json").stdout
+    cells = RunRecord.model_validate_json(answer, strict=False).cells
+    return {f"{cell.table} {cell.probe}": cell for cell in cells}
+
+
+def failures(cells: Mapping[str, CellRecord]) -> Mapping[str, str | None]:
+    return {name: cell.reason for name, cell in cells.items() if cell.status != "ok"}
+
+
+def test_calls_that_fault_or_let_others_run_have_a_number_and_a_profile(tmp_path: Path) -> None:
+    """Which exec and thread do each time, in the calls that warm caches up for a profile as well."""
+    calls = {
+        call.name: {"points": [CALL_PREFIX["x86_64"] + call.events[0]], "benchmark": {**call.benchmark, "calls": 50}}
+        for call in map(call_table().__getitem__, ("exec", "thread"))
+    }
+    cells = measured(tmp_path, "debian-amd64", calls, ["none"])
+    assert not failures(cells)
+    assert [name for name, cell in cells.items() if cell.profile is None] == []
+
+
+@EACH_KERNEL
+@pytest.mark.parametrize("kernel", ["debian-amd64", "debian-amd64@6.12", "debian-amd64@7.3", "lab-i386-up"])
+def test_each_call_of_the_table_has_a_number(workshop: BuildContext, tmp_path: Path, kernel: str) -> None:
+    built = ready_kernel(workshop, kernel_spec(kernel))
+    arch = built.spec.arch
+    lacking = () if built.config.get("CONFIG_NET") == "y" else OF_NETWORKS
+    reached = reached_functions(workshop, built, Machine(cpu=CPUS[arch]))
+
+    def table_of(call: TableCall) -> Mapping[str, object]:
+        events = dict.fromkeys((CALL_PREFIX[arch] + event for event in call.events), 1)  # of one with a child
+        entered = reached.calls.get(call.name, events)
+        function, hits = next((name, hits) for name, hits in entered.items() if name.startswith(CALL_PREFIX[arch]))
+        return {"points": [function], "benchmark": {**call.benchmark, **({} if hits == 1 else {"hits": hits})}}
+
+    calls = {
+        name: table_of(call)
+        for name, call in call_table().items()
+        if name not in lacking and (call.call is None or system_calls()[call.call].number(arch, "auto") is not None)
+    }
+    cells = measured(tmp_path, kernel, calls, ["none", "kprobe"])
+    assert len(cells) == 2 * len(calls)
+    for name, cell in sorted(cells.items()):
+        print(
+            f"{kernel} {name}: {cell.status} {cell.value} {cell.overhead} {cell.reason or ''} {'; '.join(cell.notes)}"
+        )
+    assert not failures(cells)
