@@ -402,7 +402,10 @@ def user_bpf_attached(
     Raises EvidenceError with libbpf's and the verifier's messages if it is refused, if a program is attached to another
     function than the point's, or if the original bytes are not restored at the end.
     """
-    with attaching_programs(guest, kind, own.tool, point, symbols) as place:
+    with (
+        bpf_program.restoring_printk(guest),
+        attaching_programs(guest, kind, own.tool, point, symbols) as place,
+    ):
         guest.put(own.loader, _LOADER, mode=0o755)
         guest.put(own.file, _OBJECT)
         programs, elsewhere = _placed(point, lambda: _attach(guest, kind))
@@ -632,7 +635,10 @@ def one_liner_attached(
     function than the point's, or if the original bytes are not restored at the end.
     """
     assert kind.one_liner is not None
-    with attaching_programs(guest, kind, tool, point, symbols) as place:
+    with (
+        bpf_program.restoring_printk(guest),
+        attaching_programs(guest, kind, tool, point, symbols) as place,
+    ):
         if guest.run(["sh", "-c", "command -v bpftrace"]).status != 0:
             hint = f"set image: {IMAGE}, or add the package to your recipe"
             raise EvidenceError("the guest's image has no bpftrace", hint=hint)

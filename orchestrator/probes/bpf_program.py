@@ -6,9 +6,10 @@ The guest's side is ``images/bpf/bpfprobe.c``.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -17,9 +18,10 @@ from orchestrator.catalog.probes import Context, ProbeKind, probes
 from orchestrator.errors import CommandFailed, EvidenceError, HitSkipped, PlaceRefused
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import Called
+from orchestrator.probes.attachment import Called, cleanup_after
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS
+from orchestrator.probes.tracefs import TRACEFS
 from orchestrator.results.parameters import BPF_INSTRUCTIONS, BPF_MACHINE_CODE, BPF_VERIFIED
 
 _TOOL = "/tmp/bpfprobe"  # noqa: S108 - in the guest
@@ -258,6 +260,33 @@ def compile_programs(guest: Guest, *, on: bool) -> bool:
         if kernel_value(guest, _JIT) != wanted:
             raise EvidenceError(f"the kernel's setting of the BPF compiler stays at {before[:20]!r}")
     return before != "0"
+
+
+_PRINTK = f"{TRACEFS}/events/bpf_trace/bpf_trace_printk/enable"
+"""An event of the kernel's own, since Linux 5.9."""
+
+
+@contextlib.contextmanager
+def restoring_printk(guest: Guest) -> Iterator[None]:
+    """Leave the event of bpf_printk() as it was.
+
+    The verifier enables it for each program that calls bpf_printk(), and nothing disables it again
+    (__set_printk_clr_event() of kernel/trace/bpf_trace.c): the kernel's text stays patched at its tracepoint and, for
+    the names of processes, at those of the scheduler.
+    """
+    before = _switch(guest)
+
+    def restore() -> None:
+        if before is not None and _switch(guest) != before:
+            guest.put(before.encode(), _PRINTK)
+
+    with cleanup_after(restore):
+        yield
+
+
+def _switch(guest: Guest) -> str | None:
+    finished = guest.run(["cat", _PRINTK])
+    return finished.text.strip() if finished.status == 0 and finished.text.strip() in ("0", "1") else None
 
 
 def keep_statistics(guest: Guest, *, on: bool) -> None:
