@@ -59,6 +59,28 @@ static int pin(const struct bpf_program *program, struct bpf_link *link, const c
 	return error ? fail("cannot pin ", name, error) : 0;
 }
 
+// What a map holds for its user space goes with the last user's reference: the kernel empties arrays of programs and ends
+// timers (map_release_uref of kernel/bpf/syscall.c). A pinned map has such a reference; one that a program uses has none.
+static int pin_maps(const struct bpf_object *object, const char *folder)
+{
+	const struct bpf_map *map;
+	int number = 0;
+
+	bpf_object__for_each_map(map, object) {
+		char path[PATH_MAX];
+		int error;
+
+		if (bpf_map__fd(map) < 0)	// not made: the object has it for newer kernels
+			continue;
+		if (snprintf(path, sizeof(path), "%s/map-%d", folder, number++) >= (int)sizeof(path))
+			return fail("too long a folder: ", folder, 0);
+		error = bpf_obj_pin(bpf_map__fd(map), path);
+		if (error)
+			return fail("cannot pin the map ", bpf_map__name(map), error);
+	}
+	return 0;
+}
+
 static int show(const struct bpf_program *program)
 {
 	struct bpf_prog_info info = {0};
@@ -220,7 +242,7 @@ static int attach(const char *folder, const char *file, const char *name)
 	struct bpf_program *program;
 	int programs = 0;
 
-	if (!object)
+	if (!object || pin_maps(object, folder))
 		return 1;
 	bpf_object__for_each_program(program, object) {
 		struct bpf_link *link;
