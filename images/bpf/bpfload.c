@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // A user's BPF programs, loaded and attached by libbpf as their sections say, and pinned so that they outlive this one.
 //
-//   bpfload attach FOLDER OBJECT [NAME]    makes FOLDER/NAME/program and FOLDER/NAME/link of each program, or of the one
-//                                          of this name, and says of each ID NAME SECTION
+//   bpfload attach FOLDER OBJECT [NAME] [at FILE OFFSET SEMAPHORE SYMBOL]
+//                                          makes FOLDER/NAME/program and FOLDER/NAME/link-NUMBER of each program, or of the
+//                                          one of this name, and FOLDER/map-NUMBER of each map; says of each program
+//                                          ID NAME SECTION, and "sized ENTRIES NAME" of each map that its source
+//                                          gives no size. A uprobe whose section names no place is at this one: SYMBOL
+//                                          of a static probe point is PROVIDER:NAME, SEMAPHORE where its counter is
 //   bpfload stacks OBJECT [NAME]           says of each BYTES[+BYTES...] NAME: the stack of the program and of the functions
 //                                          that it calls, as the verifier has found; attaches none
 //   bpfload lines                          of all loaded programs with type information: "code ADDRESS BYTES" for each
@@ -22,12 +26,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// Entries of a map without max_entries, which its own loader would set: as most tools of libbpf's have (MAX_ENTRIES of
+// libbpf-tools); bytes of a ring.
+enum { USUAL_ENTRIES = 10240, USUAL_RING = 256 << 10 };
 enum { LOG_STATS = 4, STATS_SIZE = 4096 };	// BPF_LOG_STATS of include/linux/bpf_verifier.h
 // print_verification_stats() of kernel/bpf/verifier.c: "stack depth 16+8", on Linux 7.3 "stack depth max 32"
 #define STACK_DEPTH "stack depth "
 #define OF_ALL "max "
 // Of one program: lines and functions, and bytes of a file's path and a line's text.
 enum { MOST_LINES = 1 << 14, MOST_FUNCTIONS = 256, LONGEST_PATH = 1000, LONGEST_TEXT = 200 };
+enum { LONGEST_PROVIDER = 128 };	// of a static probe point
 
 static int say(enum libbpf_print_level level, const char *format, va_list arguments)
 {
@@ -40,7 +48,46 @@ static int fail(const char *what, const char *about, long error)
 	return 1;
 }
 
-static int pin(const struct bpf_program *program, struct bpf_link *link, const char *folder)
+// The place in a program of user space, for sections that name none.
+struct place {
+	const char *file, *symbol;
+	size_t offset, semaphore;
+};
+
+static __u32 id_of(const struct bpf_program *program)
+{
+	struct bpf_prog_info info = {0};
+	__u32 size = sizeof(info);
+
+	return bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) ? 0 : info.id;
+}
+
+// All links of a program: one at a static probe point has several, of which libbpf shows none.
+static int pin_links(const struct bpf_program *program, const char *place)
+{
+	const __u32 mine = id_of(program);
+	int links = 0;
+
+	for (__u32 id = 0; bpf_link_get_next_id(id, &id) == 0;) {
+		struct bpf_link_info info = {0};
+		__u32 size = sizeof(info);
+		int fd = bpf_link_get_fd_by_id(id), error = 0;
+		char path[PATH_MAX + 32];
+
+		if (fd < 0)	// another's, which has gone
+			continue;
+		if (!bpf_obj_get_info_by_fd(fd, &info, &size) && info.prog_id == mine) {
+			snprintf(path, sizeof(path), "%s/link-%d", place, links++);
+			error = bpf_obj_pin(fd, path);
+		}
+		close(fd);
+		if (error)
+			return fail("cannot pin a link of ", bpf_program__name(program), error);
+	}
+	return links ? 0 : fail("the kernel has no link of ", bpf_program__name(program), 0);
+}
+
+static int pin(const struct bpf_program *program, const char *folder)
 {
 	const char *name = bpf_program__name(program);
 	char place[PATH_MAX], path[PATH_MAX + 16];
@@ -50,10 +97,8 @@ static int pin(const struct bpf_program *program, struct bpf_link *link, const c
 		return fail("too long a name: ", name, 0);
 	if (mkdir(place, 0700) != 0)
 		return fail("cannot make ", place, errno);
-	snprintf(path, sizeof(path), "%s/link", place);
-	error = bpf_link__pin(link, path);
-	if (error)
-		return fail("cannot pin the link of ", name, error);
+	if (pin_links(program, place))
+		return 1;
 	snprintf(path, sizeof(path), "%s/program", place);
 	error = bpf_obj_pin(bpf_program__fd(program), path);
 	return error ? fail("cannot pin ", name, error) : 0;
@@ -83,13 +128,11 @@ static int pin_maps(const struct bpf_object *object, const char *folder)
 
 static int show(const struct bpf_program *program)
 {
-	struct bpf_prog_info info = {0};
-	__u32 size = sizeof(info);
-	int error = bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size);
+	const __u32 id = id_of(program);
 
-	if (error)
-		return fail("the kernel does not know ", bpf_program__name(program), error);
-	printf("%u %s %s\n", info.id, bpf_program__name(program), bpf_program__section_name(program));
+	if (!id)
+		return fail("the kernel does not know ", bpf_program__name(program), errno);
+	printf("%u %s %s\n", id, bpf_program__name(program), bpf_program__section_name(program));
 	return 0;
 }
 
@@ -116,6 +159,43 @@ static void unpin_maps(struct bpf_object *object)
 		bpf_map__set_pin_path(map, NULL);
 }
 
+// Of how many entries a map must be that has none; 0 where the kernel wants none, or libbpf sets it.
+static __u32 usual_entries(enum bpf_map_type type)
+{
+	switch (type) {
+	case BPF_MAP_TYPE_RINGBUF:
+	case BPF_MAP_TYPE_USER_RINGBUF:
+		return USUAL_RING;
+	case BPF_MAP_TYPE_PERF_EVENT_ARRAY:
+	case BPF_MAP_TYPE_CGROUP_STORAGE:
+	case BPF_MAP_TYPE_PERCPU_CGROUP_STORAGE:
+	case BPF_MAP_TYPE_SK_STORAGE:
+	case BPF_MAP_TYPE_INODE_STORAGE:
+	case BPF_MAP_TYPE_TASK_STORAGE:
+	case BPF_MAP_TYPE_STRUCT_OPS:
+		return 0;
+	default:
+		return type > BPF_MAP_TYPE_USER_RINGBUF ? 0 : USUAL_ENTRIES;
+	}
+}
+
+static int is_sized_by_loader(const struct bpf_map *map)
+{
+	return !bpf_map__is_internal(map) && bpf_map__max_entries(map) == 0 && usual_entries(bpf_map__type(map));
+}
+
+// Sizes the maps that a tool's own loader would size, and says which.
+static void size_maps(struct bpf_object *object)
+{
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, object) {
+		if (!is_sized_by_loader(map) || bpf_map__set_max_entries(map, usual_entries(bpf_map__type(map))))
+			continue;
+		printf("sized %u %s\n", bpf_map__max_entries(map), bpf_map__name(map));
+	}
+}
+
 // The object, with all of its programs loaded: the one of this name may call others (tail calls). Where one of them is
 // refused, the named one is loaded alone. NULL where that is refused, too.
 static struct bpf_object *loaded(const char *file, const char *name, const char *folder)
@@ -138,6 +218,7 @@ static struct bpf_object *loaded(const char *file, const char *name, const char 
 			fprintf(stderr, "bpfload: once more, without the others\n");
 		if (!folder)
 			unpin_maps(object);
+		size_maps(object);
 		bpf_object__for_each_program(program, object) {
 			int is_named = name && is_wanted(program, name);
 
@@ -236,7 +317,38 @@ static int show_lines(void)
 	return 0;
 }
 
-static int attach(const char *folder, const char *file, const char *name)
+static int begins_with(const char *text, const char *beginning)
+{
+	return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+static struct bpf_link *attach_at(const struct bpf_program *program, const struct place *place)
+{
+	const char *section = bpf_program__section_name(program), *colon = strchr(place->symbol, ':');
+	const int at_return = begins_with(section, "uretprobe");
+	LIBBPF_OPTS(bpf_uprobe_opts, options, .retprobe = at_return, .ref_ctr_offset = place->semaphore);
+	char provider[LONGEST_PROVIDER] = "";
+
+	if (begins_with(section, "usdt") && colon) {
+		snprintf(provider, sizeof(provider), "%.*s", (int)(colon - place->symbol), place->symbol);
+		return bpf_program__attach_usdt(program, -1, place->file, provider, colon + 1, NULL);
+	}
+#if LIBBPF_MAJOR_VERSION > 1 || LIBBPF_MINOR_VERSION >= 3
+	if (strstr(section, "probe.multi")) {
+		unsigned long offset = place->offset, semaphore = place->semaphore;
+		LIBBPF_OPTS(bpf_uprobe_multi_opts, many, .offsets = &offset, .cnt = 1, .retprobe = at_return,
+			    .ref_ctr_offsets = semaphore ? &semaphore : NULL);
+
+		return bpf_program__attach_uprobe_multi(program, -1, place->file, NULL, &many);
+	}
+#endif
+	if (begins_with(section, "uprobe") || at_return)
+		return bpf_program__attach_uprobe_opts(program, -1, place->file, place->offset, &options);
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+static int attach(const char *folder, const char *file, const char *name, const struct place *place)
 {
 	struct bpf_object *object = loaded(file, name, folder);
 	struct bpf_program *program;
@@ -245,18 +357,19 @@ static int attach(const char *folder, const char *file, const char *name)
 	if (!object || pin_maps(object, folder))
 		return 1;
 	bpf_object__for_each_program(program, object) {
+		const char *section = bpf_program__section_name(program);
 		struct bpf_link *link;
 
 		if (!is_wanted(program, name))
 			continue;
 		programs++;
 		errno = 0;
-		link = bpf_program__attach(program);
+		link = place && !strchr(section, '/') ? attach_at(program, place) : bpf_program__attach(program);
 		if (!link && (errno == 0 || errno == EOPNOTSUPP || errno == ESRCH))
-			return fail("libbpf attaches nothing by itself for the section ", bpf_program__section_name(program), 0);
+			return fail("libbpf attaches nothing by itself for the section ", section, 0);
 		if (!link)
-			return fail("cannot attach ", bpf_program__section_name(program), errno);
-		if (pin(program, link, folder) || show(program))
+			return fail("cannot attach ", section, errno);
+		if (pin(program, folder) || show(program))
 			return 1;
 	}
 	return programs ? 0 : fail("the object has no program", "", 0);
@@ -265,13 +378,20 @@ static int attach(const char *folder, const char *file, const char *name)
 int main(int count, char **words)
 {
 	const char *command = count > 1 ? words[1] : "";
+	const int has_place = count > 5 && strcmp(words[count - 5], "at") == 0, rest = has_place ? count - 5 : count;
+	const struct place place = {
+		.file = has_place ? words[count - 4] : NULL,
+		.offset = has_place ? strtoul(words[count - 3], NULL, 10) : 0,
+		.semaphore = has_place ? strtoul(words[count - 2], NULL, 10) : 0,
+		.symbol = has_place ? words[count - 1] : NULL,
+	};
 
 	libbpf_set_print(say);
-	if (strcmp(command, "attach") == 0 && (count == 4 || count == 5))
-		return attach(words[2], words[3], words[4]);
+	if (strcmp(command, "attach") == 0 && (rest == 4 || rest == 5))
+		return attach(words[2], words[3], rest == 5 ? words[4] : NULL, has_place ? &place : NULL);
 	if (strcmp(command, "stacks") == 0 && (count == 3 || count == 4))
 		return show_stacks(words[2], words[3]);
 	if (strcmp(command, "lines") == 0 && count == 2)
 		return show_lines();
-	return fail("attach FOLDER OBJECT [NAME], stacks OBJECT [NAME], or lines", "", 0);
+	return fail("attach FOLDER OBJECT [NAME] [at FILE OFFSET SEMAPHORE SYMBOL], stacks OBJECT [NAME], or lines", "", 0);
 }

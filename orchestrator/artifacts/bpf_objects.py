@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,6 +64,15 @@ _LIMIT = 120.0
 _LARGEST = 16 << 20
 _OBJECT = "own.bpf.o"
 _ON_FPROBES = ("kprobe.multi", "kprobe.session", "kretprobe.multi")
+
+
+_IN_PROGRAM = re.compile(r"\??(u(?:ret)?probe(?:\.multi|\.session)?|usdt)(?:\.s)?(?:/.*)?")
+
+
+def user_section(section: str) -> str | None:
+    """The kind of a section whose programs are attached in a program of user space: ``uprobe``, ``usdt``; else None."""
+    match = _IN_PROGRAM.fullmatch(section)
+    return None if match is None else match[1]
 
 
 @dataclass(frozen=True)

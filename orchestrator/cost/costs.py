@@ -31,6 +31,7 @@ from orchestrator.results.parameters import (
     ATTACHED,
     BPF_INSTRUCTIONS,
     BPF_MACHINE_CODE,
+    BPF_SIZED,
     BPF_STACK,
     BPF_VERIFIED,
     LISTED,
@@ -98,6 +99,11 @@ class Cost:
             return allowance
         return replace(allowance, amount=allowance.amount / self.of_call)
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was done with a BPF program's maps."""
+        return [said for parameter in _ON_MAPS if (said := parameter.of(self.cell))]
+
     def plain(self) -> Mapping[str, Any]:
         """The cost for programs."""
         band = None if self.time is None else self.time.interval
@@ -119,7 +125,11 @@ class Cost:
             "nanoseconds_to": high,
             **{key: parameter.of(self.cell) for key, (_, parameter) in _OF_PROGRAMS.items()},
             "beyond": list(self.beyond),
+            "notes": list(self.notes),
         }
+
+
+_ON_MAPS = (BPF_SIZED,)
 
 
 _OF_PROGRAMS: Mapping[str, tuple[str, CountParameter]] = {
@@ -156,8 +166,9 @@ def cost_sheet(name: str, found: Sequence[Cost], missed: Sequence[str] = ()) -> 
     ``missed`` are sentences on what has no row.
     """
     several = len({one.cell.kernel for one in found}) > 1
-    reasons = list(dict.fromkeys(one.cell.reason for one in found if one.cell.reason))
-    rows = list(_rows(found, reasons))
+    reasons = {one.cell.reason: True for one in found if one.cell.reason}
+    remarks = reasons | {note: False for one in found for note in one.notes}
+    rows = list(_rows(found, list(remarks)))
     headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
     first = found[0].cell
     release = "" if several else f", kernel {first.kernel}"
@@ -166,11 +177,11 @@ def cost_sheet(name: str, found: Sequence[Cost], missed: Sequence[str] = ()) -> 
         facts=[f"{first.cpu}, {first.smp} CPU{release}"],
         grid=Grid(headings, [narrowed], narrowest=24),
         sentences=[*missed, *_sentences(found, headings)],
-        footnotes=[Footnote(number, reason, failure=True) for number, reason in enumerate(reasons, start=1)],
+        footnotes=[Footnote(number, *remark) for number, remark in enumerate(remarks.items(), start=1)],
     )
 
 
-def _rows(found: Sequence[Cost], reasons: Sequence[str]) -> Iterator[Row]:
+def _rows(found: Sequence[Cost], remarks: Sequence[str]) -> Iterator[Row]:
     """A row for each subject; with several kernels or files a heading, and a row for each of them below."""
     of_place = [of for of in (_file, _kernel) if len({of(one) for one in found}) > 1]
     for title, group in groupby(found, key=lambda one: one.subject.title):
@@ -179,7 +190,7 @@ def _rows(found: Sequence[Cost], reasons: Sequence[str]) -> Iterator[Row]:
         for one in group:
             style = "red" if one.beyond or one.cell.status == "failed" else ""
             label = ", ".join(of(one) for of in of_place) or title
-            yield Row(label, _figures(one, reasons), style, 2 if of_place else 0)
+            yield Row(label, _figures(one, remarks), style, 2 if of_place else 0)
 
 
 _kernel: Callable[[Cost], str] = attrgetter("cell.kernel")
@@ -189,14 +200,15 @@ def _file(one: Cost) -> str:
     return Path(one.subject.source).name if one.subject.name else ""
 
 
-def _figures(one: Cost, reasons: Sequence[str]) -> list[str]:
+def _figures(one: Cost, remarks: Sequence[str]) -> list[str]:
+    noted = [one.cell.reason] if one.hit is None and one.cell.reason else one.notes
+    marks = "".join(f" [{remarks.index(text) + 1}]" for text in noted)
     if one.hit is None:
-        mark = f" [{reasons.index(one.cell.reason) + 1}]" if one.cell.reason else ""
-        return [f"{one.cell.status}{mark}", *[""] * (len(_HEADINGS) - 1)]
+        return [f"{one.cell.status}{marks}", *[""] * (len(_HEADINGS) - 1)]
     unit = one.cell.unit
     programs = [parameter.of(one.cell) for parameter in (BPF_VERIFIED, BPF_INSTRUCTIONS, BPF_STACK)]
     return [
-        figure(one.hit, unit),
+        f"{figure(one.hit, unit)}{marks}",
         "" if one.difference is None else signed_figure(one.difference, unit),
         one.allowed,
         "" if one.nanoseconds is None else f"{one.nanoseconds:.0f}",
@@ -231,7 +243,7 @@ def cost_csv(found: Sequence[Cost]) -> str:
     rows = [dict(one.plain()) for one in found]
     for row in rows:
         row["interval"] = " ".join(map(str, row["interval"] or ()))
-        row["beyond"] = "; ".join(row["beyond"])
+        row["beyond"], row["notes"] = "; ".join(row["beyond"]), "; ".join(row["notes"])
     return csv_text(list(rows[0]), rows)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from orchestrator.artifacts.bpf_objects import bpf_object
+from orchestrator.artifacts.bpf_objects import bpf_object, user_section
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT
@@ -94,13 +94,13 @@ def _mechanism(section: str) -> str | None:
 
 def place_of_section(section: str) -> Place | None:
     """Where libbpf attaches a program of this section; None for one that it does not attach by itself: ``kprobe``."""
+    if user_section(section) is not None:  # the point says where
+        return Place()
     kind, target = _mechanism(section), section.partition("/")[2]
     if kind is None or not target:
         return None
     if probes()[kind].tracepoint is not None:
         return _at_event(target.replace("/", ":"))
-    if probes()[kind].site == "program":
-        return Place()
     if re.match(r"\??k(ret)?syscall/", section):
         return Place(system_call=target)
     return Place(function=f"bpf_lsm_{target}" if kind == "bpf-lsm" else target.partition("+")[0])

@@ -40,7 +40,7 @@ from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import BPF_TRAMPOLINE, check_trampoline, event_number
-from orchestrator.results.parameters import ATTACHED, BPF_SECTION, BPF_STACK, BPFTRACE
+from orchestrator.results.parameters import ATTACHED, BPF_SECTION, BPF_SIZED, BPF_STACK, BPFTRACE
 from orchestrator.results.stored_profile import CellProfile, CodeLine
 
 
@@ -274,6 +274,7 @@ _AT_FUNCTION = re.compile(
     r"/([^+]+)(?:\+.*)?"
 )
 _ATTACHED_PROGRAM = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})")
+_SIZED_MAP = re.compile(r"sized (\d{1,10}) ([A-Za-z_]\w{0,127})")
 _STACKS = re.compile(r"^(\d{1,5}(?:\+\d{1,5}){0,300}) ([A-Za-z_]\w{0,127})$", re.MULTILINE)
 _LONGEST_STACKS = 1 << 16
 _CODE = re.compile(r"code (\d{1,20}) (\d{1,7})")
@@ -283,6 +284,7 @@ _LONGEST_PHRASE = 200
 """Characters of a cell's parameter."""
 _WITHOUT_OTHERS = "bpfload: once more, without the others\n"
 """Behind it are the loader's words on the program that a row names alone."""
+_NOT_LOADED = ("bpfload: the object does not load", "bpfload: libbpf cannot open the object")
 _VERIFIERS_REASON = re.compile(r"^(\S.{0,200})\nprocessed \d+ insns", re.MULTILINE)
 _FEWEST = 500
 """Minimum hits for a program without a function: its runs for other processes, some tens, must not pass for hits."""
@@ -360,18 +362,41 @@ class UserBpfAttachment(PlacedAttachment):
 class ObjectAttachment(UserBpfAttachment):
     """The programs of a user's object, in the guest's file system. Made by ``user_bpf_attached``."""
 
+    def __init__(
+        self,
+        guest: Guest,
+        kind: ProbeKind,
+        place: Place,
+        programs: Sequence[UserBpfProgram],
+        sized: Mapping[str, int],
+    ) -> None:
+        super().__init__(guest, kind, place, programs)
+        self._sized = sized
+
     def facts(self) -> Mapping[str, int | str]:
-        """The same, and the stack that the verifier has found, which it says when it loads them once more."""
+        """The same, what was done for the object, and the stack that the verifier has found.
+
+        The verifier says that when it loads them once more.
+        """
         said = self._guest.run([_LOADER, "stacks", _OBJECT, *self._kind.parameters.values()]).text
         found = _STACKS.findall(said[:_LONGEST_STACKS])
         stacks = [sum(map(int, one.split("+"))) for one, name in found if name in {own.name for own in self._programs}]
-        return {**super().facts(), **({BPF_STACK: max(stacks)} if stacks else {})}
+        return {
+            **super().facts(),
+            **({BPF_STACK: max(stacks)} if stacks else {}),
+            **({BPF_SIZED: cut(_sizes(self._sized), _LONGEST_PHRASE)} if self._sized else {}),
+        }
 
     def with_code_lines(self, profile: CellProfile) -> CellProfile:
         made = (symbol for symbol in profile.symbols if symbol.place == "generated")
         executed = [one.offset for symbol in made for one in symbol.instructions]
         lines = code_lines(self._guest.succeed([_LOADER, "lines"]).stdout, executed) if executed else ()
         return profile.model_copy(update={"code_lines": tuple(lines)})
+
+
+def _sizes(sized: Mapping[str, int]) -> str:
+    sizes = [f"{name} has {entries}" for name, entries in sized.items()]
+    return f"{', '.join(sizes)} entries by the lab: the source gives no max_entries"
 
 
 def code_lines(said: bytes, executed: Collection[int]) -> Sequence[CodeLine]:
@@ -408,29 +433,52 @@ def user_bpf_attached(
     ):
         guest.put(own.loader, _LOADER, mode=0o755)
         guest.put(own.file, _OBJECT)
-        programs, elsewhere = _placed(point, lambda: _attach(guest, kind))
+        loader = _Loader(guest, kind, point)
+        programs, elsewhere = _placed(point, loader.attach)
         if elsewhere:
             raise _misplaced(elsewhere[0], point)
-        yield ObjectAttachment(guest, kind, place, programs)
+        yield ObjectAttachment(guest, kind, place, programs, loader.sized)
     bpf_program.wait_until_gone(guest, [one.number for one in programs])
 
 
-def _attach(guest: Guest, kind: ProbeKind) -> Sequence[UserBpfProgram]:
-    guest.succeed(["mkdir", _FOLDER])
-    # A row may name one of the object's programs.
-    finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *kind.parameters.values()])
-    if finished.status != 0:
-        words = finished.stderr.decode(errors="replace").rpartition(_WITHOUT_OTHERS)[2]
-        why = _VERIFIERS_REASON.findall(words)
-        what = f"the verifier refuses {kind.name}: {why[-1]}" if why else f"{kind.name} cannot be attached"
-        raise EvidenceError(what, detail=_last(words))
-    lines = finished.text.splitlines()
-    found = [match for line in lines if (match := _ATTACHED_PROGRAM.fullmatch(line))]
-    if not found or len(found) != len(lines):
-        raise EvidenceError(
-            f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
-        )
-    return [UserBpfProgram(int(one[1]), one[2], one[3], BpfProgram(guest, f"{_FOLDER}/{one[2]}")) for one in found]
+class _Loader:
+    """The loader of a user's object in a guest; which maps it has ``sized`` is known once it has attached."""
+
+    sized: Mapping[str, int] = {}
+
+    def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint) -> None:
+        self._guest, self._kind, self._point = guest, kind, point
+
+    def attach(self) -> Sequence[UserBpfProgram]:
+        """Load and attach. Raises EvidenceError with libbpf's and the verifier's last words."""
+        guest, kind, point = self._guest, self._kind, self._point
+        guest.succeed(["mkdir", _FOLDER])
+        place: list[str] = []
+        if isinstance(point, UserPoint):
+            place = ["at", point.file, str(point.file_offset), str(point.semaphore), point.symbol]
+        # A row may name one of the object's programs.
+        finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *kind.parameters.values(), *place])
+        if finished.status != 0:
+            raise _refused(kind, finished.stderr.decode(errors="replace").rpartition(_WITHOUT_OTHERS)[2])
+        lines = finished.text.splitlines()
+        sized = [match for line in lines if (match := _SIZED_MAP.fullmatch(line))]
+        attached = [match for line in lines if (match := _ATTACHED_PROGRAM.fullmatch(line))]
+        if not attached or len(attached) + len(sized) != len(lines):
+            raise EvidenceError(
+                f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
+            )
+        self.sized = {match[2]: int(match[1]) for match in sized}
+        return [
+            UserBpfProgram(int(match[1]), match[2], match[3], BpfProgram(guest, f"{_FOLDER}/{match[2]}"))
+            for match in attached
+        ]
+
+
+def _refused(kind: ProbeKind, words: str) -> EvidenceError:
+    why = _VERIFIERS_REASON.findall(words)
+    last = words.rstrip().rpartition("\n")[2]
+    what = f"{kind.name} {'does not load' if last.startswith(_NOT_LOADED) else 'cannot be attached'}"
+    return EvidenceError(f"the verifier refuses {kind.name}: {why[-1]}" if why else what, detail=_last(words))
 
 
 def _placed(

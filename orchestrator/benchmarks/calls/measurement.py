@@ -57,6 +57,7 @@ from orchestrator.profile.turns import read_turns, turns_of
 from orchestrator.results.contract import CellRecord, Evidence, ExecutedClasses, centre_of, valid_result
 from orchestrator.results.parameters import (
     ACCELERATOR,
+    BPF_SIZED,
     CONTENDED,
     CONTENDED_LINES,
     ENTERED,
@@ -218,12 +219,13 @@ def measure_call(
     workload = setup.workload
     if isinstance(point, UserPoint) and isinstance(workload, Calls):
         # Since Linux 6.13 a uretprobe's entry moves a timer, to another place of its wheel after some of the ticks
-        # (prepare_uretprobe() of kernel/events/uprobes.c): 222 instructions on Debian's 7.3.
+        # (prepare_uretprobe() of kernel/events/uprobes.c): 222 instructions on Debian's 7.3. So may a user's program.
         live_at = f"{point.file_offset}:{point.file}" if cell.task.kind.mechanism == "call" else None
-        workload = replace(workload, depends_on_ticks=cell.task.kind.at_return, live_at=live_at)
+        at_return = cell.task.kind.at_return or cell.task.kind.has_own_programs
+        workload = replace(workload, depends_on_ticks=at_return, live_at=live_at)
     kind = cell.task.kind.on(kernel.release, kernel.spec.arch).fetching(cell.handler, kernel.spec.arch)
-    if kind.one_liner is not None and isinstance(point, UserPoint):
-        kind = kind.model_copy(update={"site": "program"})  # of a one-liner only the point says that
+    if kind.has_own_programs and isinstance(point, UserPoint):
+        kind = kind.model_copy(update={"site": "program"})  # of a user's programs only the point says that
     work = Work(
         ready=ready,
         cell=cell,
@@ -635,6 +637,9 @@ def hit_notes(proof: Proof) -> Iterator[str]:
         yield "the function tracer guards kprobes against recursion here: ftrace_ops_assist_func() calls their handler"
     if proof.counted.live is not None:
         yield "the first hit of a process is a breakpoint trap, behind which the kernel optimises its uprobe"
+    for about_maps in (BPF_SIZED,):
+        if about_maps in proof.facts:
+            yield str(proof.facts[about_maps])
     if proof.entered:
         listed = proof.facts.get("listed")
         where = f"; the kernel lists probes at {listed}" if listed else ""

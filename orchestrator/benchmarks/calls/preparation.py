@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.arch import ARCHITECTURES
-from orchestrator.artifacts.bpf_objects import BpfObject, bpf_object
+from orchestrator.artifacts.bpf_objects import BpfObject, bpf_object, user_section
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
 from orchestrator.artifacts.kernel_code import KernelCode
@@ -204,6 +204,14 @@ def _reasons_of_handler(kernel: Kernel, kind: ProbeKind, handler: Handler) -> It
         yield "only events that are made in tracefs, such as kprobe-event, fetch values"
 
 
+_NO_PROGRAM = (
+    "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION'] or, in a shared "
+    "library, ['libc.so.6:FUNCTION']"
+)
+_NO_UPROBE = "it probes the kernel, and the point is in a program: take a uprobe"
+_NO_ENTRY = "a return is probed at a function's entry: name the function, without an offset"
+
+
 def _reasons_at_point(kernel: Kernel, cell: CallCell) -> Iterator[str]:
     kind, point, call = cell.task.kind, cell.point, cell.task.call
     if point is not None and point.file is not None:
@@ -211,10 +219,7 @@ def _reasons_at_point(kernel: Kernel, cell: CallCell) -> Iterator[str]:
         if kind.mechanism == "call" and _c_file(cell) is None:
             yield "a program does not tell whether its uprobe is optimised: measure a workload() of your own"
     elif kind.site == "program":
-        yield (
-            "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION'] or, in a "
-            "shared library, ['libc.so.6:FUNCTION']"
-        )
+        yield _NO_PROGRAM
     elif kind.site in SITES_WITHOUT_POINT:
         if point is not None:
             yield "it is where the kernel has it, and at no other point"
@@ -230,12 +235,24 @@ def _reasons_at_point(kernel: Kernel, cell: CallCell) -> Iterator[str]:
 
 
 def _reasons_in_program(kind: ProbeKind, point: Point) -> Iterator[str]:
-    if kind.bpf_file is not None:
-        yield "BPF programs of your own are measured at functions of the kernel only"
-    if kind.mechanism != "none" and kind.site != "program" and kind.one_liner is None:
-        yield "it probes the kernel, and the point is in a program: take a uprobe"
+    if kind.mechanism != "none" and kind.site != "program" and not kind.has_own_programs:
+        yield _NO_UPROBE
     if kind.at_return and (point.offset or ":" in point.symbol):
-        yield "a return is probed at a function's entry: name the function, without an offset"
+        yield _NO_ENTRY
+
+
+def _object_refusal(own: BpfObject, point: Point | None) -> str | None:
+    """Why no program of a user's object can be at the cell's point: the sections say where they are attached."""
+    sections = {section: user_section(section) for section in own.programs.values()}
+    if point is None or point.file is None:
+        return _NO_PROGRAM if all(sections.values()) else None
+    if not any(sections.values()):
+        return _NO_UPROBE
+    is_static = ":" in point.symbol
+    if not is_static and "usdt" in sections:
+        return "a static probe point has two names: points: ['program:PROVIDER:NAME']"
+    at_return = any(kind is not None and kind.startswith("uretprobe") for kind in sections.values())
+    return _NO_ENTRY if at_return and (is_static or point.offset) else None
 
 
 def place_refusal(kernel: Kernel, cell: CallCell, places: Places) -> str | None:
@@ -382,7 +399,7 @@ def prepare_calls(
         if probe.bpf_file is not None:
             attaches = own(probe.bpf_file)
             if isinstance(attaches, BpfObject):
-                attaches = _outcome(partial(attaches.chosen, kernel, probe.parameters.get(ONE_PROGRAM)))
+                attaches = _outcome(partial(_chosen, kernel, cell, attaches))
         elif probe.program is not None or probe.one_liner is not None:
             attaches = tool()
         made = _prepared(kernel, cell, setups[cell.id], modules.get(cell.id), program, attaches)
@@ -391,6 +408,14 @@ def prepare_calls(
             made = replace(made, sources={**given, **made.sources})
         prepared[cell.id] = made
     return prepared
+
+
+def _chosen(kernel: Kernel, cell: CallCell, own: BpfObject) -> BpfObject:
+    chosen = own.chosen(kernel, cell.task.kind.parameters.get(ONE_PROGRAM))
+    reason = _object_refusal(chosen, cell.point)
+    if reason is not None:
+        raise UnsupportedError(reason)
+    return chosen
 
 
 def _outcome(compile_it: Callable[[], _Made]) -> _Made | Refused:

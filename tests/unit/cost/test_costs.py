@@ -102,6 +102,7 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Line
         "machine_code_bytes": 190,
         "stack_bytes": 24,
         "beyond": [],
+        "notes": [],
     }
 
 
@@ -155,6 +156,22 @@ def test_what_failed_or_is_unsupported_says_why_once(line: Line) -> None:
     notes = cost_sheet("cost-own", some).footnotes
     assert [(note.mark, note.text) for note in notes] == [(1, "the verifier refuses it"), (2, "it needs fprobes")]
     assert verdict(some) == "❌ 2 of 3 costs could not be proved."
+
+
+def test_what_was_done_with_maps_is_a_footnote_of_the_row(line: Line) -> None:
+    said = "reads has 10240 entries by the lab: the source gives no max_entries"
+    both = found(
+        [line],
+        [
+            measured(149, parameters=SIZES | {"bpf_sized": said}),
+            without_number("failed", "it failed", "debian-amd64@6.12"),
+        ],
+    )
+    assert [row[1] for row in shown(both)[2:]] == ["149 [2]", "failed [1]"]
+    notes = [(note.mark, note.text, note.failure) for note in cost_sheet("cost-own", both).footnotes]
+    assert notes == [(1, "it failed", True), (2, said, False)]
+    assert [one.plain()["notes"] for one in both] == [[said], []]
+    assert [row["notes"] for row in csv.DictReader(io.StringIO(cost_csv(both)))] == [said, ""]
 
 
 def test_a_cost_beyond_its_budget_is_told(line: Line) -> None:

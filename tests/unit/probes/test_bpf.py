@@ -28,7 +28,7 @@ from orchestrator.probes.bpf_attachment import (
     ObjectAttachment,
     UserBpfAttachment,
     UserBpfProgram,
-    _attach,
+    _Loader,
     _placed,
     _Process,
     check_all_kept,
@@ -453,13 +453,14 @@ def test_a_program_is_not_refused_in_words_on_another(tmp_path: Path) -> None:
     log, again = "R0 invalid mem access\nprocessed 7 insns\n", "bpfload: once more, without the others\n"
     for words, what, detail in (
         (f"{log}{again}no such function\n", "gone cannot be attached", "no such function"),
+        ("libbpf: no\nbpfload: the object does not load: No space\n", "gone does not load", "libbpf: no"),
         (f"bad insn\nprocessed 1 insns\n{again}{log}", "refuses .*: R0 invalid", "R0 invalid mem access"),
         (log, "refuses .*: R0 invalid mem access", "R0 invalid mem access"),
     ):
         refused = CommandResult((), 1, b"", words.encode())
         guest = SimpleNamespace(succeed=lambda _: None, run=lambda _, refused=refused: refused)
         with pytest.raises(EvidenceError, match=what) as error:
-            _attach(cast("Guest", guest), kind)
+            _Loader(cast("Guest", guest), kind, POINT).attach()
         assert error.value.detail[0] == detail
 
 
@@ -531,7 +532,7 @@ def test_lines_in_any_words_are_refused_or_make_a_profile(said: bytes, executed:
 def test_only_generated_code_is_asked_for_its_lines() -> None:
     kind = probes()["kprobe"]
     guest = guest_with({}, printed=SAID)
-    attached = ObjectAttachment(guest, kind, cast("Place", SimpleNamespace(point=POINT)), [])
+    attached = ObjectAttachment(guest, kind, cast("Place", SimpleNamespace(point=POINT)), [], {})
 
     def lined(place: str) -> tuple[CodeLine, ...]:
         symbol = SymbolProfile.model_validate(

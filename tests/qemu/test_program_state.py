@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Has a BPF program what its user space would keep for it, and does it leave nothing switched on in the kernel?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+
+PROGRAMS = Path(__file__).with_name("programs")
+WORKLOADS = Path(__file__).with_name("workloads")
+
+pytestmark = pytest.mark.qemu
+
+
+def costs(
+    command: CommandLine, *words: str, calls: Sequence[str] = ("--call", "read_zero"), kernels: str = "6.1"
+) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+    """The costs of programs, by kernel and program."""
+    files = [str(PROGRAMS / f"{word}.bpf.c") for word in words]
+    done = command.run("cost", *files, *calls, "--kernels", kernels, "--format", "json")
+    assert done.stdout, done.stderr
+    return {(cost["kernel"], cost["program"]): cost for cost in json.loads(done.stdout)["costs"]}
+
+
+def symbols(command: CommandLine, cost: Mapping[str, Any]) -> Sequence[str]:
+    """What the calls with a program execute."""
+    done = command.run("profile", f"latest:{cost['cell']}", "--format", "json", "--offline")
+    assert done.returncode == 0, done.stderr
+    return [symbol["name"] for cell in json.loads(done.stdout) for symbol in cell["symbols"]]
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    ["6.1", pytest.param("6.12,7.3", marks=pytest.mark.nightly("the same on two more kernels: half a minute"))],
+)
+def test_what_lives_as_long_as_its_user_is_measured(tmp_path: Path, kernels: str) -> None:
+    command = CommandLine(tmp_path)
+    found = costs(command, "program_arrays", "tail_call", "timer", "prints", kernels=kernels)
+    assert len(found) == 6 * len(kernels.split(","))
+    assert [(cost["program"], cost["reason"]) for cost in found.values() if cost["status"] != "ok"] == []
+    for (kernel, program), cost in found.items():
+        executed = symbols(command, cost)
+        if program == "jumper":
+            assert cost["instructions"] == found[kernel, "pinned"]["instructions"]
+        if program in ("jumper", "pinned"):
+            assert "BPF program target" in executed
+        if program == "first":
+            assert "BPF program counted" in executed
+        if program == "watch_reads":
+            assert "hrtimer_start_range_ns" in executed
+        assert ("bpf_trace_vprintk" in executed or "bpf_trace_printk" in executed) == (program == "prints")
+        assert cost["hits"] == 1000
+    if kernels == "6.1":
+        assert found["debian-amd64", "jumper"]["instructions"] == 750
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    ["6.1", pytest.param("6.12,7.3", marks=pytest.mark.nightly("the same on two more kernels: half a minute"))],
+)
+def test_programs_in_a_workload_are_where_their_sections_or_the_point_say(tmp_path: Path, kernels: str) -> None:
+    command = CommandLine(tmp_path)
+    workload = ("--workload", str(WORKLOADS / "marked.c"), "--point")
+    found = costs(command, "in_program", calls=[*workload, "program:lab:passed"], kernels=kernels)
+    failed = {program: cost["reason"] for (_, program), cost in found.items() if cost["status"] != "ok"}
+    assert failed == {"returns": "a return is probed at a function's entry: name the function, without an offset"}
+    assert len(found) == 5 * len(kernels.split(","))
+    assert {cost["hits"] for (_, program), cost in found.items() if program != "returns"} == {1000}
+    of_function = costs(command, "in_program", calls=[*workload, "program:workload"], kernels=kernels)
+    for (_, program), cost in of_function.items():
+        if program == "static_unnamed":
+            assert "points: ['program:PROVIDER:NAME']" in cost["reason"]
+        else:
+            assert (cost["status"], cost["hits"]) == ("ok", 1000), cost
+    for kernel in {kernel for kernel, _ in found}:
+        assert of_function[kernel, "returns"]["instructions"] > of_function[kernel, "named"]["instructions"]
+        assert of_function[kernel, "named"]["instructions"] == of_function[kernel, "unnamed"]["instructions"]
+
+
+def test_a_map_that_a_tools_loader_sizes_has_a_size_that_is_said(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    (cost,) = costs(command, "sized_by_loader").values()
+    assert cost["status"] == "ok", cost["reason"]
+    said = "reads has 10240 entries by the lab: the source gives no max_entries"
+    assert cost["notes"] == [said]
+    table = command.run("report", "latest").stdout
+    assert said in " ".join(table.split())
