@@ -21,14 +21,14 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, ParamSpec
+from typing import Annotated, Any, ParamSpec
 
 from pydantic import Field
 
 try:
     from mcp.server.mcpserver import Context, MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
-    from mcp_types import ToolAnnotations
+    from mcp_types import CallToolResult, InputRequiredResult, Tool, ToolAnnotations
 except ImportError as error:  # the command is installed with and without the extra
     print(f"orchestrator-mcp: {error}; install it: pip install 'probe-lab[mcp]'", file=sys.stderr)
     raise SystemExit(3) from None
@@ -40,7 +40,7 @@ from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.probes import is_one_liner, split_member, split_path
 from orchestrator.comparison.forms import render_comparison
-from orchestrator.cost.request import DEFAULT_KERNEL, Calls
+from orchestrator.cost.request import DEFAULT_CPU, DEFAULT_KERNEL, Calls
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.plan import Plan
 from orchestrator.lab.costs import measured_costs
@@ -173,9 +173,31 @@ def _list(what: Word | None = None, limit: Limit = 100) -> str:
         limit = len(rows) // 2
 
 
+class LabServer(MCPServer):
+    """Refuses an argument that a tool does not have. The SDK drops it, and the answer is to another question."""
+
+    async def list_tools(self) -> list[Tool]:
+        return [_closed(tool) for tool in await super().list_tools()]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        for tool in await super().list_tools():
+            if tool.name == name:
+                known = tool.input_schema["properties"]
+                wrong = [unknown("argument", word[:100], known) for word in arguments if word not in known]
+                if wrong:
+                    raise ToolError(_cut(plain_text("\n".join(wrong))))
+        return await super().call_tool(name, arguments, context)
+
+
+def _closed(tool: Tool) -> Tool:
+    return tool.model_copy(update={"input_schema": {**tool.input_schema, "additionalProperties": False}})
+
+
 def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServer:
     """The server. Without ``allows_runs`` it starts no guest, builds nothing and fetches nothing."""
-    server = MCPServer("probe-lab", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+    server = LabServer("probe-lab", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     lab = Lab(offline=not allows_runs)
     reads = functools.partial(server.tool, annotations=_READS, structured_output=False)
     measures = functools.partial(server.tool, annotations=_MEASURES, structured_output=False)
@@ -227,20 +249,24 @@ def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServ
         )
 
     @measures()
-    async def cost(
+    async def cost(  # noqa: PLR0913  # as on the command line
         subjects: Annotated[list[Word], Field(min_length=1, max_length=16)],
         context: Context,
         kernels: Words = [DEFAULT_KERNEL],  # noqa: B006
         call: Word | None = None,
+        workload: Annotated[Word | None, Field(description="A C file with calls of your own.")] = None,
+        hits: Annotated[int, Field(ge=1, description="Of a call of the workload.")] = 1,
         point: Word | None = None,
-        at_most: Annotated[float | None, Field(ge=0)] = None,
+        cpu: Word = DEFAULT_CPU,
+        at_most: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None,
     ) -> str:
         """Measure a hit of BPF programs, bpftrace one-liners, modules or mechanisms, at most AT_MOST instructions."""
         own = replace(lab, progress=_Reported(context))
 
         def measured() -> str:
             names, on = [_subject(one) for one in subjects], [placed(name, inside) for name in kernels]
-            found = measured_costs(own, names, on, Calls(call, None, point), at_most)
+            calls = Calls(call, None if workload is None else Path(inside(workload)), point, hits)
+            found = measured_costs(own, names, on, calls, at_most, cpu)
             return render_sheets(f"run {found.run.record.run}", [found.sheet()])
 
         return await _measured(measurements, measured)

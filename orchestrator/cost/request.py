@@ -52,13 +52,19 @@ def cost_kernel(name: str) -> KernelSpec:
 class Calls:
     """The calls that the user named: one of the table or a system call, or a ``workload``, and a ``point``.
 
-    A call of the user's passes the point ``hits`` times.
+    A call of the user's passes the point ``hits`` times. Raises UsageError for what does not go together.
     """
 
     call: str | None = None
     workload: Path | None = None
     point: str | None = None
     hits: int = 1
+
+    def __post_init__(self) -> None:
+        if self.call is not None and self.workload is not None:
+            raise UsageError("call and workload exclude each other", hint="name one of them")
+        if self.hits != 1 and self.workload is None:
+            raise UsageError("is of calls of your own only", where="hits", hint="name them: workload")
 
 
 @dataclass(frozen=True)

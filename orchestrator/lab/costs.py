@@ -13,6 +13,7 @@ import yaml
 from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.data import existing_file
 from orchestrator.catalog.probes import is_one_liner, split_path
 from orchestrator.comparison.comparison import CellPair, Comparison, compare
 from orchestrator.cost.costs import Cost, cost_sheet, costs
@@ -60,15 +61,16 @@ def measured_costs(
     kernels: Sequence[str] = (DEFAULT_KERNEL,),
     calls: Calls | None = None,
     at_most: float | None = None,
+    cpu: str = DEFAULT_CPU,
 ) -> Costs:
     """Measure what a hit of each subject costs: programs, one-liners, modules, mechanisms (docs/cost.md).
 
     With ``at_most`` instructions a hit, dearer ones are ``beyond``. Raises UsageError if no call reaches any.
     """
-    on = cost_kernels(kernels, DEFAULT_CPU)
-    lines, missed = cost_lines(lab.context(), names, on, DEFAULT_CPU, calls or Calls())
+    on = cost_kernels(kernels, cpu)
+    lines, missed = cost_lines(lab.context(), names, on, cpu, calls or Calls())
     budgets = {} if at_most is None else allowed(lines, at_most)
-    text = cost_experiment(names, lines, on, DEFAULT_CPU, budgets)
+    text = cost_experiment(names, lines, on, cpu, budgets)
     run = lab.run(lab.build(yaml.safe_load(text)))
     return Costs(costs(lines, run.record, judged(lines, [None] * len(lines), run)), missed, run)
 
@@ -85,7 +87,12 @@ def cost_kernels(names: Iterable[str], cpu: str) -> list[str]:
 def cost_lines(
     context: BuildContext, names: Sequence[str], kernels: Sequence[str], cpu: str, given: Calls
 ) -> tuple[list[Line], Sequence[UsageError]]:
-    """The lines, and why others are missing: no call reaches the subject on a kernel. Raises UsageError without any."""
+    """The lines, and why others are missing: no call reaches the subject on a kernel. Raises UsageError without any.
+
+    Raises ConfigError for a workload that is no file, before a kernel is there.
+    """
+    if given.workload is not None:
+        existing_file(str(given.workload), (".c",))
     lines: list[Line] = []
     missed: list[UsageError] = []
     found: Sequence[Subject] = ()

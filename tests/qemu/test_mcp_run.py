@@ -31,9 +31,12 @@ probes: [none, kprobe]
 benchmark: {name: gtodbench, calls: 100, repeats: 2}
 """
 
+CALLS = '#include "workload.h"\n\nvoid workload(void)\n{\n\tsys0(SYS_getppid);\n\tsys0(SYS_getppid);\n}\n'
+
 
 def test_a_client_measures_and_reads_what_it_has_measured(tmp_path: Path) -> None:
     (tmp_path / "asked.yaml").write_text(EXPERIMENT)
+    (tmp_path / "calls.c").write_text(CALLS)
     told: list[str | None] = []
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
@@ -61,8 +64,11 @@ def test_a_client_measures_and_reads_what_it_has_measured(tmp_path: Path) -> Non
             difference = await answer(client, "diff", before="latest:none", after="latest:kprobe", limit=3)
             assert "kprobe\\_int3\\_handler" in difference
 
-            costs = await answer(client, "cost", subjects=["kprobe"], kernels=["lab-i386-up"], at_most=1)
+            shown = {"subjects": ["kprobe"], "kernels": ["lab-i386-up"], "at_most": 1}
+            calls = {"workload": "calls.c", "point": "__ia32_sys_getppid", "hits": 2, "cpu": "athlon"}
+            costs = await answer(client, "cost", **shown, **calls)
             assert "instructions, allowed" in costs
+            assert "athlon" in costs
 
     anyio.run(converse)
 

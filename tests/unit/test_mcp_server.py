@@ -251,6 +251,62 @@ def test_a_wrong_argument_is_refused(runs: list[str], tool: str, arguments: dict
     assert re.search(why, refused(tool, **arguments))
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "why"),
+    [
+        ("list", {"what": "calls", "limits": 1}, "unknown argument 'limits'; allowed: what, limit; did you mean"),
+        ("list", {"name": "calls"}, "unknown argument 'name'; allowed: what, limit"),
+        ("list", {"what": "calls", "": 1}, "unknown argument ''"),
+        ("list", {"what": "calls", "What": "runs"}, "unknown argument 'What'"),
+        ("report", {"format": "json"}, "unknown argument 'format'; allowed: run"),
+        ("compare", {"first": "latest", "runs": []}, "unknown argument 'first'.*unknown argument 'runs'"),
+        ("diff", {"before": "latest", "after": "latest", "cell": "kprobe"}, "unknown argument 'cell'"),
+        ("disasm", {"kernel": "debian-686", "function": "vfs_read", "context": 1}, "unknown argument 'context'"),
+        ("run", {"config": "own.yaml", "jobs": 2}, "unknown argument 'jobs'"),
+        ("run", {"config": "own.yaml", "set": ["probes=[none]"]}, "unknown argument 'set'"),
+        ("cost", {"subjects": ["kprobe"], "budget": 1}, "unknown argument 'budget'"),
+        ("cost", {"subjects": ["kprobe"], "against": "HEAD~1"}, "unknown argument 'against'"),
+        ("cost", {"subjects": ["kprobe"], "atmost": 1}, "did you mean 'at_most'?"),
+        ("cost", {"subjects": ["kprobe"], "at-most": 1}, "did you mean 'at_most'?"),
+        ("cost", {"names": ["kprobe"], "context": 1}, "unknown argument 'names'"),
+    ],
+)
+def test_an_argument_that_a_tool_does_not_have_is_refused(
+    runs: list[str], tool: str, arguments: dict[str, Any], why: str
+) -> None:
+    assert re.search(why.replace("?", "[?]"), refused(tool, **arguments), re.DOTALL)
+
+
+def test_a_schema_allows_no_other_arguments(lab: Path) -> None:
+    async def listed() -> None:
+        async with Client(server) as client:
+            for tool in (await client.list_tools()).tools:
+                assert tool.input_schema["additionalProperties"] is False, tool.name
+                assert "context" not in tool.input_schema["properties"]
+
+    for allows_runs in (False, True):
+        with serving(allows_runs=allows_runs) as server:
+            anyio.run(listed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"cpu": "atlon64"}, "did you mean 'athlon64'"),
+        ({"cpu": "pentium4"}, "64-bit and CPU .pentium4. is 32-bit"),
+        ({"call": "read", "workload": "calls.c"}, "call and workload exclude each other"),
+        ({"hits": 2}, "hits: is of calls of your own only"),
+        ({"workload": "calls.c", "hits": 0}, "greater than or equal to 1"),
+        ({"workload": "../calls.c"}, "start the server in the folder that has the files"),
+        ({"workload": "cals.c"}, "this file does not exist\nhint: did you mean .*/calls.c"),
+        ({"at_most": "inf"}, "finite number"),
+    ],
+)
+def test_the_machine_and_the_calls_of_a_cost_are_checked(runs: list[str], arguments: dict[str, Any], why: str) -> None:
+    Path("calls.c").write_text("")
+    assert re.search(why, refused("cost", subjects=["kprobe"], **arguments))
+
+
 def test_what_would_be_fetched_says_how(runs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
     text, is_error = called("disasm", kernel="debian-686", function="vfs_read")
