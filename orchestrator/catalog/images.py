@@ -20,6 +20,7 @@ from pydantic_core import ErrorDetails
 
 from orchestrator.arch import Arch
 from orchestrator.catalog.data import CatalogEntry, choices_sentence, existing_file, read, similar_file, unknown
+from orchestrator.catalog.unique_keys import DuplicateKeyError, load_unique
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir, user_path
 from orchestrator.plain_text import cut
@@ -186,12 +187,14 @@ def _parse(path: Path) -> tuple[WrittenRecipe, Callable[..., str]]:
     if len(content) > _LARGEST_FILE:
         raise ConfigError(f"found {str(path)!r}; it is larger than {_LARGEST_FILE >> 10} KiB, too large for a recipe")
     try:
-        fields = yaml.safe_load(content)
+        fields = load_unique(content)
         lines = _lines(yaml.compose(content, yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-        raise ConfigError(f"this is not YAML: {getattr(error, 'problem', None) or error}", where=place) from None
+        problem = str(getattr(error, "problem", None) or error)
+        what = problem if isinstance(error, DuplicateKeyError) else f"this is not YAML: {problem}"
+        raise ConfigError(what, where=place) from None
     if not isinstance(fields, dict):
         what = "the recipe is empty" if fields is None else "a recipe is a mapping of keys to values"
         raise ConfigError(what, where=str(path), hint=f"for example:\n{_EXAMPLE}")

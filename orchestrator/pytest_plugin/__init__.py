@@ -92,9 +92,24 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Coverage(config), COVERAGE)
 
 
+def _check_settings(config: pytest.Config) -> None:
+    """Refuse a misspelt setting: pytest warns of it at the end, and the guests would be others than asked for."""
+    # Without a successor that lists the keys, Config.inicfg is deprecated since pytest 9.
+    written = getattr(config, "_inicfg", None)
+    keys = config.inicfg if written is None else written
+    names = [key.removeprefix("qemu_") for key in keys if key.startswith("qemu_")]
+    wrong = [name for name in names if name not in SETTINGS]
+    if wrong:
+        from orchestrator.catalog.data import unknown
+
+        where = "-o" if config.inipath is None else config.inipath
+        raise pytest.UsageError(*(f"{where}: {unknown('setting qemu_...', name, SETTINGS)}" for name in wrong))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Collect in this process for ``--qemu-list``: pytest-xdist's controller does not know the tests."""
+    """Check the settings. Collect in this process for ``--qemu-list``: pytest-xdist's controller knows no tests."""
+    _check_settings(config)
     if config.getoption("qemu_list") and hasattr(config.option, "numprocesses"):
         config.option.numprocesses, config.option.dist, config.option.tx = 0, "no", []
 
@@ -127,7 +142,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _read_marks(item: pytest.Item) -> str | None:
     """Store the options of an item's guest; returns what is wrong with them, if anything."""
     from orchestrator.errors import UsageError
-    from orchestrator.pytest_plugin.guest_pool import read_expected_reports, read_marks
+    from orchestrator.pytest_plugin.guest_pool import check_no_arguments, read_expected_reports, read_marks
 
     mark = "guest"
     try:
@@ -135,6 +150,8 @@ def _read_marks(item: pytest.Item) -> str | None:
         options = read_marks(settings_of(item.config), marks, chosen_by(item))
         mark = "allow_oops"
         expected = read_expected_reports(list(item.iter_markers(mark)))
+        mark = "qemu"
+        check_no_arguments(list(item.iter_markers(mark)))
     except UsageError as error:
         return f"{item.nodeid}: mark {mark}: {error}"
     item.stash[OPTIONS] = replace(options, allow_oops=(*options.allow_oops, *expected))

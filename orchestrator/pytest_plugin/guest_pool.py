@@ -179,6 +179,12 @@ def read_expected_reports(marks: Sequence[pytest.Mark]) -> Expected:
     return report_patterns(regex for mark in marks for regex in mark.args)
 
 
+def check_no_arguments(marks: Sequence[pytest.Mark]) -> None:
+    """Raise UsageError for arguments of a test's ``qemu`` marks."""
+    if any(mark.args or mark.kwargs for mark in marks):
+        raise UsageError("takes no arguments", hint="those of a guest are in the mark guest: guest(cpu='pentium4')")
+
+
 def checked(arguments: Mapping[str, Any]) -> GuestOptions:
     """The options in the arguments of marks. Raises UsageError for unknown names or values, and for an empty list."""
     for name, value in arguments.items():

@@ -48,6 +48,7 @@ from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.samples import Measurement
 from orchestrator.benchmarks.calls.table import CallsBenchmark, CallsTable
 from orchestrator.catalog.probes import BASELINE, is_path
+from orchestrator.catalog.unique_keys import DuplicateKeyError, load_unique
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import ConfigError, EvidenceError, LabError, UnsupportedError, UsageError
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
@@ -140,9 +141,12 @@ class BudgetFile:
         try:
             if self.path.stat().st_size > _LARGEST:
                 raise ConfigError("is too large for a file of budgets", where=str(self.path))
-            content = yaml.safe_load(self.path.read_text(encoding="utf-8")) or {}
+            content = load_unique(self.path.read_text(encoding="utf-8")) or {}
         except FileNotFoundError:
             return {}
+        except DuplicateKeyError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else 1
+            raise ConfigError(str(error.problem), where=f"{self.path}:{line}") from None
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigError(f"cannot be read: {error}", where=str(self.path)) from None
         try:

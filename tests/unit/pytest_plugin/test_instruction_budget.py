@@ -73,6 +73,16 @@ def test_what_is_no_file_of_budgets(file: BudgetFile, text: str, sentence: str) 
         file.find("test", "call", "machine")
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["test:\n  call: {a: 1}\ntest:\n  call: {machine: 2}\n", "x: {}\ntest: {call: {machine: 1,\n  machine: 2}}\n"],
+)
+def test_a_budget_that_is_there_twice_is_none(file: BudgetFile, text: str) -> None:
+    file.path.write_text(text)
+    with pytest.raises(ConfigError, match=r"test_it\.budgets\.yaml:3: duplicate key '(test|machine)', first in line"):
+        file.find("test", "call", "machine")
+
+
 def test_each_symbol_is_a_line_in_the_order_of_the_names(file: BudgetFile) -> None:
     """What changes is what a difference of two commits shows."""
     file.write("test", "call", MACHINE, Budget(8, 0, {"small": 1.0, "Large": 7.0}))
