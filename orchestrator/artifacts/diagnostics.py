@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Build output: its first error, places in the user's files, and hints.
 
-A module is built in a temporary folder. Stored compiler output names a place as ``<build>/FILE:LINE``; when shown, the
-place is that of the file the module was built from.
+A module is built in a temporary folder. Stored compiler output names a place as ``<build>/FILE:LINE``, or ``FILE:LINE``
+where the build runs in that folder (Linux 6.13 and later); when shown, the place is that of the file the module was
+built from.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from orchestrator.catalog.data import read
 from orchestrator.errors import BuildError
+from orchestrator.plain_text import cut
 from orchestrator.process import Finished
 
 _BUILD = "<build>"
 WARNINGS_FILE = "warnings.txt"
-_PLACE = re.compile(rf"{_BUILD}/(?P<file>[^\s:]+)(?::(?P<line>\d+)(?P<column>:\d+)?)?")
 _ANY_PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
 # Errors of compilers, assemblers, modpost and objtool; not the bare word, which may be in a path. GNU ld has no word.
 _ERROR = re.compile(
@@ -50,24 +54,61 @@ def keep_warnings(target: Path, errors: str, folder: Path) -> None:
         (target / WARNINGS_FILE).write_text("".join(f"{line}\n" for line in lines))
 
 
-def shown_warnings(target: Path, origins: Mapping[str, Path]) -> tuple[str, ...]:
-    """Return the stored warnings of ``target``, with places in the files of ``origins``."""
+class SourceLine(NamedTuple):
+    """A line of a file, from 1 on."""
+
+    file: Path
+    number: int
+
+
+@dataclass(frozen=True)
+class Origins:
+    """The user's files by the names that a build has for them, and where each line of a rendered file comes from."""
+
+    files: Mapping[str, Path]
+    rendered: Mapping[str, Callable[[], Sequence[SourceLine]]] = field(default_factory=dict)
+
+    @cached_property
+    def _place(self) -> re.Pattern[str]:
+        names = "|".join(re.escape(name) for name in sorted(self.files, key=len, reverse=True))
+        bare = rf"|(?<![^\s\[(])(?P<bare>{names})(?=[:,\]\s])" if names else ""
+        return re.compile(rf"(?:{_BUILD}/(?P<file>[^\s:\],]+){bare})(?::(?P<line>\d+)(?P<column>:\d+)?)?")
+
+    def located(self, line: str) -> str:
+        """A line of stored output with places in the user's files."""
+        return self._place.sub(lambda match: self._shown(match, with_column=True), line)
+
+    def first(self, lines: Sequence[str]) -> str:
+        """The place (FILE:LINE) of an error: where its first line says, else where its macros or headers are used.
+
+        Empty if no line of the user's files is named.
+        """
+        match = self._place.match(next(iter(lines), ""))
+        matches = [match, *(self._place.match(line) for line in lines if ": in expansion of macro " in line)]
+        matches += [self._place.search(line) for line in lines if re.match(r"In file included |\s+from ", line)]
+        known = (one for one in matches if one is not None and one["line"] and self._name(one) in self.files)
+        return next((self._shown(one, with_column=False) for one in known), "")
+
+    def _name(self, match: re.Match[str]) -> str:
+        return str(match["file"] or match.groupdict().get("bare"))
+
+    def _shown(self, match: re.Match[str], *, with_column: bool) -> str:
+        name, number = self._name(match), match["line"]
+        if number is None:
+            return str(self.files.get(name, name))
+        origin = self.files.get(name)
+        if origin is not None and origin.suffix == ".j2":
+            lines = self.rendered[name]() if name in self.rendered else ()
+            known = next(iter(lines[int(number) - 1 : int(number)]), None)
+            return f"{known.file}:{known.number}" if known else f"{origin} (line {number} of the rendered file)"
+        column = match["column"] or "" if with_column else ""
+        return f"{origin or name}:{number}{column}"
+
+
+def shown_warnings(target: Path, origins: Origins) -> tuple[str, ...]:
+    """Return the stored warnings of ``target``, with places in the user's files."""
     kept = target / WARNINGS_FILE
-    return tuple(located(kept.read_text(), origins)) if kept.exists() else ()
-
-
-def located(kept: str, origins: Mapping[str, Path]) -> list[str]:
-    """Return stored output with places in ``origins``; for a template, lines are those of the rendered file."""
-    return [_PLACE.sub(lambda match: _place(match, origins), line) for line in kept.splitlines()]
-
-
-def _place(match: re.Match[str], origins: Mapping[str, Path]) -> str:
-    line, column, origin = match["line"], match["column"] or "", origins.get(match["file"])
-    if line is None:
-        return str(origin or match["file"])
-    if origin is not None and origin.suffix == ".j2":
-        return f"{origin} (line {line} of the rendered file)"
-    return f"{origin or match['file']}:{line}{column}"
+    return tuple(map(origins.located, kept.read_text().splitlines())) if kept.exists() else ()
 
 
 def error_lines(output: str) -> list[str]:
@@ -115,21 +156,49 @@ def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
     return next((hint.format(*found.groups()) for found, hint in known if found is not None), "")
 
 
-def build_error(what: str, kept: str, origins: Mapping[str, Path], main: Path, hints: Sequence[str]) -> BuildError:
-    """A BuildError with the first error of the output, located in ``origins`` or else in ``main``."""
-    match, place = _PLACE.match(next(iter(error_lines(kept)), "")), str(main)
-    if match is not None and match["file"] in origins and match["line"] is not None:
-        place = _place(match, origins).removesuffix(match["column"] or "")
-    detail = error_lines("\n".join(located(kept, origins)))
+def build_error(what: str, kept: str, origins: Origins, main: Path, hints: Sequence[str]) -> BuildError:
+    """A BuildError with the first error of the output, located in the user's files or else in ``main``."""
+    lines = kept.splitlines()
+    first = _first_error(lines)
+    place = origins.first([*error_lines(kept), *_included_from(lines[:first])]) or str(main)
+    detail = error_lines("\n".join(map(origins.located, lines)))
     hint = "; ".join(filter(None, hints))
-    return BuildError(what, where=place, detail=detail, hint=hint)
+    return BuildError(with_first_error(what, detail), where=place, detail=detail, hint=hint)
+
+
+_ERROR_WORDS = re.compile(r".*?\b(?:fatal error|error|Error|ERROR|FATAL): (?=\S)|.*?\*\*\* |\S*\bld(?:\.\w+)?: ")
+_LONGEST_ERROR = 200  # characters
+
+
+def with_first_error(what: str, lines: Sequence[str]) -> str:
+    """A sentence with the words of the first error, which stand alone in a progress line, a summary or a mail."""
+    line = next(iter(lines), "")
+    words = _ERROR_WORDS.sub("", line, count=1).removesuffix(".  Stop.").strip() if _ERROR.search(line) else ""
+    return f"{what}: {cut(words, _LONGEST_ERROR)}" if words else what
+
+
+def _included_from(before: Sequence[str]) -> Sequence[str]:
+    """The lines right before an error that say which file included the erroneous one, the user's first."""
+    count = 0
+    while count < len(before) and _CONTEXT.match(before[-1 - count]):
+        count += 1
+    return before[len(before) - count :][::-1]
+
+
+def kernel_error(what: str, tree: Path, output: str) -> BuildError:
+    """A BuildError with the first error of a kernel's build, in the file of the ``tree`` where make names one."""
+    lines = error_lines(output)
+    match = re.match(r"(\S+\.[chS]):(\d+)(?::\d+)?: ", next(iter(lines), ""))
+    where = f"{os.path.normpath(tree / match[1])}:{match[2]}" if match is not None else str(tree)
+    return BuildError(with_first_error(what, lines), where=where, detail=lines)
 
 
 def compile_error(name: str, finished: Finished, hint: str = "") -> BuildError:
     """A BuildError for a compiler called on a user's file, with its command and first error."""
     words = error_lines(finished.stderr or finished.stdout)
     place = next((found[1] for line in words if (found := _ANY_PLACE.match(line))), "")
-    return BuildError(f"{name} does not compile", where=place, detail=[finished.complaint()[0], *words], hint=hint)
+    what = with_first_error(f"{name} does not compile", words)
+    return BuildError(what, where=place, detail=[finished.complaint()[0], *words], hint=hint)
 
 
 def warning_note(module: str, lines: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from orchestrator.arch import HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.compiler import Toolchain, compiling_in, guest_toolchain
 from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
-from orchestrator.artifacts.diagnostics import error_lines
+from orchestrator.artifacts.diagnostics import kernel_error
 from orchestrator.artifacts.images import OPTIONS, pack
 from orchestrator.catalog.data import CatalogEntry, matches_any, read
 from orchestrator.catalog.images import debian
@@ -368,7 +368,7 @@ def compile_kernel(  # noqa: PLR0913 - a build has these inputs
         listener=Progress(context.say, spec.name).line,
     )
     if finished.status != 0:
-        raise BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
+        raise kernel_error(f"{spec.name} does not build", source, finished.stdout + finished.stderr)
     return config
 
 

@@ -6,14 +6,15 @@ from __future__ import annotations
 import os
 import re
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 import jinja2
-from jinja2.sandbox import SandboxedEnvironment
 
+from orchestrator.artifacts.diagnostics import Origins, SourceLine
+from orchestrator.artifacts.rendered_lines import line_origins, template_environment
 from orchestrator.artifacts.sources import included_as, read_c_source
 from orchestrator.catalog.data import unknown
 from orchestrator.errors import ConfigError, UsageError
@@ -51,12 +52,23 @@ class ModuleSource:
     """A module's files, with its Kbuild, by paths in its folder. ``name`` is the kernel's name of the module.
 
     A path may lead out of the folder (``../x.h``), or be absolute: that file stays where it is. ``origins`` has the
-    paths on the host that messages name, by the same paths.
+    paths on the host that messages name, by the same paths. ``rendered`` has, of a template, where each line is from.
     """
 
     name: str
     files: Mapping[str, str]
     origins: Mapping[str, Path] = field(default_factory=dict)
+    rendered: Mapping[str, Callable[[], Sequence[SourceLine]]] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def places(self) -> Origins:
+        """The user's files by the names of sources, of objects made of them, and of the module."""
+        objects = {str(Path(name).with_suffix(".o")): file for name, file in self.origins.items()}
+        main = self.origins.get(f"{self.name}_main.c")
+        made = (
+            {f"{self.name}{suffix}": main for suffix in (".o", ".ko", ".mod.c", ".mod.o")} if main is not None else {}
+        )
+        return Origins({**made, **objects, **self.origins}, self.rendered)
 
     def parts(self) -> dict[str, dict[str, str]]:
         """The names of all objects but the main one's, each with the texts that decide its content.
@@ -118,7 +130,7 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
         raise UsageError(unknown("module", template, templates()))
     name = f"lab_{template.replace('-', '_')}"
     file = templates()[template]
-    return _source(name, _rendered(file, module_folders(), values), module_folders(), file)
+    return _of_template(_source(name, _rendered(file, module_folders(), values), module_folders(), file), values)
 
 
 def check_parameters(values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
@@ -137,20 +149,24 @@ def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
 def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSource:
     """Render a user's module as ``render_own`` does, with the module name ``name``."""
     folders = [file.parent, *module_folders()]
-    main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_c_source(file)
+    is_template = file.name.endswith(TEMPLATE)
+    main = _rendered(file, folders, values) if is_template else read_c_source(file)
     # For kernel headers that include a module's file, such as the header of its tracepoints.
-    return _source(name, main, folders, file, ("-I$(src)",))
+    source = _source(name, main, folders, file, ("-I$(src)",))
+    return _of_template(source, values) if is_template else source
+
+
+def _of_template(source: ModuleSource, values: Mapping[str, Value]) -> ModuleSource:
+    main = f"{source.name}_main.c"
+    file = source.origins[main]
+    folders = list(dict.fromkeys([file.parent, *module_folders()]))
+    return replace(source, rendered={main: partial(line_origins, file, folders, values, source.files[main])})
 
 
 def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) -> str:
     for key, value in values.items():
         _check(key, value)
-    environment = SandboxedEnvironment(
-        loader=jinja2.FileSystemLoader(folders),
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-    )
+    environment = template_environment(jinja2.FileSystemLoader(folders))
     try:
         return environment.from_string(read_c_source(file)).render(values)
     except jinja2.UndefinedError as error:

@@ -23,7 +23,14 @@ from elftools.elf.sections import SymbolTableSection
 from orchestrator.arch import OF_MACHINE
 from orchestrator.artifacts.cache import BuildContext, digest
 from orchestrator.artifacts.compiler import compiler_in, compiling_in, llvm_programs
-from orchestrator.artifacts.diagnostics import build_error, error_hint, keep_warnings, kept_output, shown_warnings
+from orchestrator.artifacts.diagnostics import (
+    Origins,
+    build_error,
+    error_hint,
+    keep_warnings,
+    kept_output,
+    shown_warnings,
+)
 from orchestrator.artifacts.kernel_build import sound_source, strip_debug
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.module_files import in_order
@@ -261,7 +268,7 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Modul
             shutil.copy(here / f"{source.name}.ko", folder / f"{source.name}.ko")
             (folder / "sources").mkdir()
             keep_warnings(folder / "sources", finished.stderr, here)
-            if not shown_warnings(folder / "sources", {}):  # an object with warnings is not shared
+            if not shown_warnings(folder / "sources", Origins({})):  # an object with warnings is not shared
                 for name, inputs in others.items():
                     keep, title = partial(shutil.copy, here / f"{name}.o"), f"{name}.o for {kernel.spec.name}"
                     context.cache.obtain_file("module-objects", inputs, title, f"{name}.o", keep)
@@ -269,7 +276,7 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Modul
 
     label = f"{source.name} for {kernel.spec.name}"
     artifact = context.cache.obtain("modules", _inputs(kernel, source), label, build)
-    warnings = shown_warnings(artifact.path / "sources", source.origins)
+    warnings = shown_warnings(artifact.path / "sources", source.places)
     return Module(source.name, artifact.path / f"{source.name}.ko", artifact.key, artifact.path / "sources", warnings)
 
 
@@ -315,7 +322,8 @@ def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
 def _build_error(context: BuildContext, kernel: Kernel, source: ModuleSource, scratch: Path, output: str) -> BuildError:
     folder = context.cache.root / "failed-builds" / f"{source.name}-{digest(dict(source.files))}"
     place = source.write(folder)
-    origins = {name: place / name for name in source.files} | dict(source.origins)
+    places = source.places
+    origins = Origins({**{name: place / name for name in source.files}, **places.files}, places.rendered)
     kept = kept_output(output, scratch)
     main = source.origins.get(f"{source.name}_main.c", place)
     hints = [error_hint(kept, main.parent, source.files), *tree_notes(kernel)]
@@ -352,7 +360,7 @@ def folder_modules(
             if finished.status != 0:
                 kept = kept_output(finished.stdout + finished.stderr, scratch)
                 hints = [error_hint(kept, folder, files), *tree_notes(kernel)]
-                raise build_error(f"folder {folder.name} does not build", kept, files, folder, hints)
+                raise build_error(f"folder {folder.name} does not build", kept, Origins(files), folder, hints)
             for file in sorted(scratch.rglob("*.ko")):
                 strip_debug(kernel.toolchain, file)
                 shutil.copy(file, place)
@@ -361,7 +369,7 @@ def folder_modules(
 
     artifact = context.cache.obtain("module-folders", inputs, f"{folder.name} for {kernel.spec.name}", build)
     kept, modules = artifact.path / "sources", {}
-    warnings = shown_warnings(kept, files)
+    warnings = shown_warnings(kept, Origins(files))
     for file in sorted(artifact.path.glob("*.ko")):
         name = modinfo(file).get("name", file.stem)
         modules[name] = Module(name, file, f"{artifact.key}-{digest(file.name)}", kept, warnings)

@@ -16,7 +16,7 @@ from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.built_tree import source_files, source_of
 from orchestrator.artifacts.cache import Artifact, BuildContext, digest
 from orchestrator.artifacts.compiler import Toolchain, build_environment
-from orchestrator.artifacts.diagnostics import error_lines
+from orchestrator.artifacts.diagnostics import kernel_error
 from orchestrator.artifacts.kernel_build import IDENTITY, Progress, merged, not_granted, relocate, write_implied
 from orchestrator.catalog.kernels import IMAGE, SET_OPTION, KernelSpec, kernel, read_config
 from orchestrator.errors import BuildError, UsageError
@@ -115,8 +115,7 @@ def _make(
     command = ["make", "-C", str(tree), f"ARCH={arch}", *words]
     finished = run(command, time_limit=time_limit, environment=own, listener=listener)
     if finished.status != 0:
-        words = error_lines(finished.stdout + finished.stderr)
-        raise BuildError("the kernel does not build", where=str(tree), detail=words)
+        raise kernel_error("the kernel does not build", tree, finished.stdout + finished.stderr)
 
 
 ALL_MECHANISMS = "lab-x86_64-smp-bpf@7.3"

@@ -9,7 +9,7 @@ import pytest
 from tiny_modules import tiny_kernel, tiny_module
 
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.diagnostics import compile_error, error_hint, error_lines
+from orchestrator.artifacts.diagnostics import Origins, SourceLine, build_error, compile_error, error_hint, error_lines
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.errors import BuildError
 from orchestrator.process import Finished
@@ -122,6 +122,64 @@ def test_a_hint_does_not_ask_for_what_is_there(
     for there in ("there.h", "sub/x.h"):
         (tmp_path / there).touch()
     assert error_hint(f"<build>/mine.c:1:1: {form.format(name)}\n", tmp_path, files).startswith(hint)
+
+
+MINE = Path("/mine")
+ORIGINS = Origins(
+    {
+        **{f"own_m{end}": MINE / "m.c" for end in ("_main.c", "_main.o", ".o", ".ko", ".mod.c")},
+        "sub/x.h": MINE / "sub/x.h",
+        "t_main.c": MINE / "t.c.j2",
+        "u_main.c": MINE / "u.c.j2",
+    },
+    {"t_main.c": lambda: [SourceLine(MINE / "t.c.j2", 4), SourceLine(MINE / "part.j2", 1)], "u_main.c": list},
+)
+
+
+@pytest.mark.parametrize("build", ["<build>/", ""])
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("{}own_m_main.c:6:24: error: no", "/mine/m.c:6:24: error: no"),
+        ("{}own_m_main.c: In function 'go':", "/mine/m.c: In function 'go':"),
+        ("In file included from {}own_m_main.c:2,", "In file included from /mine/m.c:2,"),
+        ("                 from {}sub/x.h:1:", "                 from /mine/sub/x.h:1:"),
+        (
+            "WARNING: modpost: {}own_m.ko: no MODULE_DESCRIPTION()",
+            "WARNING: modpost: /mine/m.c: no MODULE_DESCRIPTION()",
+        ),
+        ("{}own_m_main.o: warning: objtool: go+0x1: no", "/mine/m.c: warning: objtool: go+0x1: no"),
+        ("{}t_main.c:2:8: error: no", "/mine/part.j2:1: error: no"),
+        ("{}t_main.c:9:8: error: no", "/mine/t.c.j2 (line 9 of the rendered file): error: no"),
+        ("{}u_main.c:1:8: error: no", "/mine/u.c.j2 (line 1 of the rendered file): error: no"),
+    ],
+)
+def test_a_place_is_the_user_s_wherever_the_build_ran(build: str, line: str, shown: str) -> None:
+    """Since Linux 6.13 kbuild makes external modules in their folder, and names files relative to it."""
+    assert ORIGINS.located(line.format(build)) == shown
+
+
+@pytest.mark.parametrize("line", ['    6 | #include "sub/x.h"', "/linux/sub/x.h:1:1: error: no", "other/own_m.ko: no"])
+def test_other_files_of_the_same_name_stay(line: str) -> None:
+    assert ORIGINS.located(line) == line
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        (["own_m_main.c:6:24: error: no"], "/mine/m.c:6"),
+        (["In file included from own_m_main.c:2:", "/linux/x.h:1:1: error: no"], "/mine/m.c:2"),
+        (
+            ["In file included from /linux/y.h:2,", "                 from own_m_main.c:3:", "/linux/x.h:1: error: no"],
+            "/mine/m.c:3",
+        ),
+        (["/linux/x.h:1:1: error: no", "   1 | x", "own_m_main.c:9:2: note: in expansion of macro 'X'"], "/mine/m.c:9"),
+        (["sub/x.h:4:1: error: no"], "/mine/sub/x.h:4"),
+        (['ERROR: modpost: own_m.ko: symbol "no" undefined!'], "/mine/m.c"),
+    ],
+)
+def test_an_error_s_place_is_a_line_of_the_user_s(lines: list[str], place: str) -> None:
+    assert build_error("no", "\n".join(lines), ORIGINS, MINE / "m.c", []).where == place
 
 
 GOLDEN = Path(__file__).parents[2] / "qemu" / "golden" / "refused_modules.txt"
