@@ -33,6 +33,8 @@ PROVIDERS: Mapping[str, Sequence[str]] = {
     "BEGIN": [],
     "END": [],
     "self": [],
+    "test": [],
+    "bench": [],
 }
 """The kinds of probe with their short and their old names (``PROBE_LIST`` of bpftrace's ``src/types.h``)."""
 
@@ -60,6 +62,12 @@ class AttachPoint:
         if self.kind not in AT_FUNCTIONS or not 1 <= len(self.parts) <= 2:
             return None
         return self.parts[-1].partition("+")[0]
+
+    @property
+    def offset(self) -> int | None:
+        """Bytes behind the function's symbol; None for the function itself."""
+        digits = self.parts[-1].partition("+")[2] if self.function is not None else ""
+        return int(digits) if digits.isdecimal() else None
 
     @property
     def event(self) -> str | None:

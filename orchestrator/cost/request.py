@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic_core import PydanticCustomError
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.catalog.data import unknown
+from orchestrator.catalog.data import existing_file, unknown
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, CALL_PREFIX, IMAGE, is_one_liner, probe_in_catalogue
+from orchestrator.catalog.user_files import find_workload
 from orchestrator.catalog.words import system_calls
+from orchestrator.cost.existing_places import is_pattern, lacking
 from orchestrator.cost.reaching import (
     FoundCall,
     ReachedFunctions,
@@ -30,8 +33,9 @@ from orchestrator.cost.reaching import (
 from orchestrator.cost.subjects import Place, Subject
 from orchestrator.errors import UsageError
 from orchestrator.experiment.cell import Machine
-from orchestrator.experiment.fields import ValidationContext
+from orchestrator.experiment.fields import ValidationContext, point
 from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.probes.point import Point
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
 
@@ -65,6 +69,19 @@ class Calls:
             raise UsageError("call and workload exclude each other", hint="name one of them")
         if self.hits != 1 and self.workload is None:
             raise UsageError("is of calls of your own only", where="hits", hint="name them: workload")
+
+    def check(self) -> None:
+        """Raises UsageError for a call that is not known, a file that is no workload, and what is no point."""
+        names = [*call_table(), *system_calls()]
+        if self.call is not None and self.call not in names and reaching_system_call(self.call) is None:
+            raise UsageError(unknown("call", self.call, names), where="--call", hint=f"all calls: {PROGRAM} list calls")
+        if self.workload is not None:
+            find_workload(str(existing_file(str(self.workload), (".c",))))
+        if self.point is not None:
+            try:
+                point(self.point)
+            except PydanticCustomError as error:
+                raise UsageError(error.message(), where="--point") from None
 
 
 @dataclass(frozen=True)
@@ -121,12 +138,7 @@ class CallFinder:
 
     def line(self, subject: Subject) -> Line:
         """Raises UsageError for a subject that no known call reaches, and that the user names none for."""
-        place = subject.place
-        if self.given.point is not None:  # an offset does not decide which calls enter the function
-            place = Place(function=self.given.point.partition("+")[0])
-        names_calls = self.given.call is not None or self.given.workload is not None
-        if names_calls and self.given.point is None and probe_in_catalogue(subject.row) is not None:
-            place = Place()  # a mechanism is anywhere
+        place = self._place(subject)
         if self.given.workload is not None:
             return self._by_workload(subject, place, self.given.workload)
         if self.given.call is not None:
@@ -137,28 +149,55 @@ class CallFinder:
                 raise self._unreached(place.function, "no known call enters it")
             return self._line(subject, entered.function, entered.benchmark)
         if place.system_call is None:
-            hint = f"name a call: --call read, or --workload FILE.c; all: {PROGRAM} list calls"
-            raise UsageError("which call it is reached by is not known", where=subject.title, hint=hint)
+            what = f"which call hits {place.event} is not known" if place.event else "which call hits it is not known"
+            hint = f"name a call that does: --call CALL, or --workload FILE.c; all calls: {PROGRAM} list calls"
+            raise UsageError(what, where=subject.title, hint=hint)
         found = reaching_system_call(place.system_call)
         if found is None:
             hint = f"write a workload that makes it: --workload FILE.c; all calls: {PROGRAM} list calls"
             raise UsageError(f"no known call makes the system call {place.system_call}", where=subject.title, hint=hint)
         return self._line(subject, self._wrapper(found.function), found.benchmark)
 
+    def _place(self, subject: Subject) -> Place:
+        """Where the subject, or the user, says that it is. Raises UsageError for a place that the kernel lacks."""
+        place = subject.place
+        if place.wrong:
+            raise UsageError(place.wrong, where=subject.title)
+        lacks = lacking(self.kernel, place)
+        if lacks is not None:
+            raise UsageError(lacks, where=subject.title)
+        names_calls = self.given.call is not None or self.given.workload is not None
+        if self.given.point is not None:  # an offset does not decide which calls enter the function
+            return self._given_point
+        if names_calls and probe_in_catalogue(subject.row) is not None:
+            return Place()  # a mechanism is anywhere
+        return place
+
+    @cached_property
+    def _given_point(self) -> Place:
+        """The point that the user names. Raises UsageError for one that the kernel lacks."""
+        assert self.given.point is not None
+        named = Point.of(self.given.point)
+        place = Place(function=self.given.point if named.file else named.symbol, offset=named.offset)
+        lacks = lacking(self.kernel, place)
+        if lacks is not None:
+            raise UsageError(lacks, where="--point")
+        return place
+
     def _by_workload(self, subject: Subject, place: Place, file: Path) -> Line:
-        point = place.function or (self._wrapper(place.system_call) if place.system_call else None)
-        if point is None:
-            raise UsageError(
-                "where it is in the kernel is not known", where=subject.title, hint="name it: --point FUNCTION"
-            )
+        at = place.function or (self._wrapper(place.system_call) if place.system_call else None)
+        if at is None:
+            hint = "name a function that each call enters once: --point FUNCTION"
+            raise UsageError("where the calls hit it is not known", where=subject.title, hint=hint)
+        if is_pattern(at):
+            hint = "name the one that the calls enter: --point FUNCTION"
+            raise UsageError(f"{at} stands for several functions", where=subject.title, hint=hint)
         hits = {} if self.given.hits == 1 else {"hits": self.given.hits}
-        return self._line(subject, point, {"name": "workload", "file": str(file), **hits})
+        return self._line(subject, at, {"name": "workload", "file": str(file), **hits})
 
     def _by_call(self, subject: Subject, place: Place, name: str) -> Line:
         known = reaching_system_call(name)
         made = call_table().get(name) or (None if known is None else known.call)
-        if made is None and name not in system_calls():
-            raise UsageError(unknown("call", name, [*call_table(), *system_calls()]), where="--call")
         if made is None:
             point = place.function or self._wrapper(place.system_call or name)
             return self._line(subject, point, {"name": "syscall", "call": name})

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +14,9 @@ from orchestrator.artifacts.bpf_objects import bpf_object, user_section
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT
-from orchestrator.catalog.bpftrace_text import without_comments
-from orchestrator.catalog.data import unknown
+from orchestrator.catalog.bpf_sections import Section, SectionWord, nearest_section
+from orchestrator.catalog.bpftrace_text import PROVIDERS, AttachPoint, without_comments
+from orchestrator.catalog.data import did_you_mean, unknown
 from orchestrator.catalog.probes import (
     BASELINE,
     BPF_SUFFIXES,
@@ -45,13 +47,17 @@ _QUOTED = 80
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is attached: at a ``function``, or at a ``system_call``'s entry or exit; names or patterns.
+    """Where something is attached: at a ``function``, at a ``system_call``'s entry or exit, at another ``event``.
 
-    Neither is known of a module, nor of other tracepoints.
+    They are names or patterns; an event is ``SYSTEM:NAME``, or ``NAME`` of a raw tracepoint. ``offset`` is in bytes
+    from a function's symbol. Nothing is known of a module. ``wrong`` says why what is written is nowhere.
     """
 
     function: str | None = None
     system_call: str | None = None
+    event: str | None = None
+    offset: int | None = None
+    wrong: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,6 @@ class Subject:
         return probe_kind(self.row).name
 
 
-_ALIASES = {"ksyscall": "kprobe", "kretsyscall": "kretprobe", "tp": "tracepoint", "raw_tp": "raw_tracepoint"}
-"""Sections that libbpf attaches like others (section_defs of tools/lib/bpf/libbpf.c)."""
 _ANY_CALL = "getppid"
 """A system call for what is attached to all of them."""
 _ANY_FUNCTION = "vfs_read"
@@ -87,23 +91,38 @@ _ANY_FUNCTION = "vfs_read"
 
 def _mechanism(section: str) -> str | None:
     """The probe kind of a section that libbpf attaches by itself; None where the lab has none."""
-    word = section.partition("/")[0].removeprefix("?").removesuffix(".s")
-    kind = "bpf-" + re.sub("[._]", "-", _ALIASES.get(word, word))
-    return kind if kind in probes() else None
+    word = Section.of(section).word
+    return None if word is None or word.kind not in probes() else word.kind
 
 
-def place_of_section(section: str) -> Place | None:
+def place_of_section(text: str) -> Place | None:
     """Where libbpf attaches a program of this section; None for one that it does not attach by itself: ``kprobe``."""
-    if user_section(section) is not None:  # the point says where
+    if user_section(text) is not None:  # the point says where
         return Place()
-    kind, target = _mechanism(section), section.partition("/")[2]
-    if kind is None or not target:
-        return None
-    if probes()[kind].tracepoint is not None:
+    section = Section.of(text)
+    if section.word is None:
+        guess = nearest_section(text)
+        return Place(wrong=f"libbpf has no section {text}{f'; did you mean {guess}?' if guess else ''}")
+    return None if _mechanism(text) is None or not section.target else _named_place(text, section.word, section.target)
+
+
+def _named_place(text: str, word: SectionWord, target: str) -> Place:
+    if word.at == "event" and "/" not in target:
+        return Place(wrong=f"{text} names no event: it is {word.name}/SYSTEM/NAME, such as tp/sched/sched_switch")
+    if word.at in ("event", "tracepoint"):
         return _at_event(target.replace("/", ":"))
-    if re.match(r"\??k(ret)?syscall/", section):
+    if word.at == "system call":
         return Place(system_call=target)
-    return Place(function=f"bpf_lsm_{target}" if kind == "bpf-lsm" else target.partition("+")[0])
+    if word.at == "hook":
+        return Place(function=f"bpf_lsm_{target}")
+    name, plus, offset = target.partition("+")
+    return Place(function=name, offset=_number(offset) if plus else None)
+
+
+def _number(text: str) -> int | None:
+    with suppress(ValueError):
+        return int(text, 0)
+    return None
 
 
 def _at_event(name: str) -> Place:
@@ -111,17 +130,33 @@ def _at_event(name: str) -> Place:
     call = re.fullmatch(r"syscalls:sys_(?:enter|exit)_([\w*]+)", name)
     if call is not None:
         return Place(system_call=call[1])
-    return Place(system_call=_ANY_CALL) if re.fullmatch(r"(?:raw_syscalls:)?sys_(?:enter|exit)", name) else Place()
+    if re.fullmatch(r"(?:raw_syscalls:)?sys_(?:enter|exit)", name):
+        return Place(system_call=_ANY_CALL)
+    return Place(event=name)
 
 
 def place_of_one_liner(text: str) -> Place:
     """Where bpftrace attaches the first probe of a program that names a function or a tracepoint of the kernel."""
-    for point in attach_points_of(text):
+    points = attach_points_of(text)
+    wrong = next(filter(None, map(_wrong, points)), "")
+    if wrong:
+        return Place(wrong=wrong)
+    for point in points:
         if point.function is not None:
-            return Place(function=point.function)
+            return Place(function=point.function, offset=point.offset)
         if point.event is not None:
             return _at_event(point.event)
     return Place()
+
+
+def _wrong(point: AttachPoint) -> str:
+    """What no bpftrace takes of an attach point; a newer one may have more kinds, but none of nearly the same name."""
+    if point.kind is None and "*" not in point.provider:
+        guess = did_you_mean(point.provider, PROVIDERS)
+        return f"bpftrace has no probe {point.provider}; {guess}" if guess else ""
+    if point.kind == "tracepoint" and len(point.parts) == 1:
+        return f"{point} names no event: it is {point.provider}:SYSTEM:NAME, such as tracepoint:sched:sched_switch"
+    return ""
 
 
 def _place_of(kind: ProbeKind) -> Place:
@@ -193,7 +228,15 @@ def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, para
     for name, section in programs.items():
         place = place_of_section(section)
         if place is None:  # it may be called by another (a tail call)
-            context.say(f"not measured: {name}; libbpf attaches no {section} to what a call hits")
+            context.say(f"not measured: {name}; {_unattached(section)}")
         else:
             row = with_path(str(file), f"{ONE_PROGRAM}={name}")
             yield Subject(row, split_path(text)[0], place, name, _mechanism(section) or "")
+
+
+def _unattached(text: str) -> str:
+    section = Section.of(text)
+    assert section.word is not None
+    if _mechanism(text) is not None:
+        return f"its section, {text}, names no {section.word.at}, so libbpf attaches it nowhere by itself"
+    return f"libbpf attaches no {text} to what a call hits"

@@ -13,7 +13,6 @@ import yaml
 from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.catalog.data import existing_file
 from orchestrator.catalog.probes import is_one_liner, split_path
 from orchestrator.comparison.comparison import CellPair, Comparison, compare
 from orchestrator.cost.costs import Cost, cost_sheet, costs
@@ -91,8 +90,7 @@ def cost_lines(
 
     Raises ConfigError for a workload that is no file, before a kernel is there.
     """
-    if given.workload is not None:
-        existing_file(str(given.workload), (".c",))
+    given.check()
     lines: list[Line] = []
     missed: list[UsageError] = []
     found: Sequence[Subject] = ()
@@ -106,7 +104,8 @@ def cost_lines(
                 lines.append(finder.line(subject))
             except UsageError as error:
                 where = f"{subject.title} on {finder.kernel.spec.name}"
-                missed.append(UsageError(f"{error.where}: {error.what}", where=where, hint=error.hint))
+                what = error.what if error.where == subject.title else f"{error.where}: {error.what}"
+                missed.append(UsageError(what, where=where, hint=error.hint))
     if not lines:
         raise missed[0]
     return on_all(lines), missed

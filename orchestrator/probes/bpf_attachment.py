@@ -280,6 +280,9 @@ _LONGEST_STACKS = 1 << 16
 _CODE = re.compile(r"code (\d{1,20}) (\d{1,7})")
 _LINE = re.compile(r"line (\d{1,20}) (\d{1,7}) ([^\t]{1,1000})\t(.{0,200})", re.DOTALL)
 _LONGEST_LINES = 16 << 20
+_SLEEPS = "is not sleepable"
+"""The end of bpf_check_attach_target()'s sentence on a function (kernel/bpf/verifier.c)."""
+_NOT_SLEEPABLE = 'the function takes no sleepable program: leave .s out of the section, as in SEC("fentry/vfs_read")'
 _LONGEST_PHRASE = 200
 """Characters of a cell's parameter."""
 _WITHOUT_OTHERS = "bpfload: once more, without the others\n"
@@ -478,7 +481,8 @@ def _refused(kind: ProbeKind, words: str) -> EvidenceError:
     why = _VERIFIERS_REASON.findall(words)
     last = words.rstrip().rpartition("\n")[2]
     what = f"{kind.name} {'does not load' if last.startswith(_NOT_LOADED) else 'cannot be attached'}"
-    return EvidenceError(f"the verifier refuses {kind.name}: {why[-1]}" if why else what, detail=_last(words))
+    refusal = f"the verifier refuses {kind.name}: {why[-1]}" if why else what
+    return EvidenceError(refusal, hint=_NOT_SLEEPABLE if refusal.endswith(_SLEEPS) else "", detail=_last(words))
 
 
 def _placed(

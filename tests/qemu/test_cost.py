@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +127,6 @@ def test_a_program_that_the_kernel_refuses_says_why(tmp_path: Path) -> None:
     assert (refused["status"], refused["instructions"], refused["hits"]) == ("failed", None, None)
     assert refused["reason"].startswith("the verifier refuses verifier.bpf.c.program-verifier: R")
     assert "invalid mem access" in refused["reason"].splitlines()[0]
-    (lost,) = costs(command, own("no_function"), "--call", "read", "--point", "vfs_read", status=1)
-    assert (lost["status"], lost["instructions"]) == ("failed", None)
-    assert "vfs_raed" in lost["reason"]
     without_types = tmp_path / "without_types.bpf.o"
     map_and_program = (
         'struct { int (*type)[2]; int (*max_entries)[1]; } one __attribute__((section(".maps"), used)); '
@@ -141,11 +138,60 @@ def test_a_program_that_the_kernel_refuses_says_why(tmp_path: Path) -> None:
     (typeless,) = costs(command, without_types, status=1)
     assert (typeless["status"], typeless["instructions"]) == ("failed", None)
     assert "BTF" in typeless["reason"]
-    done = command.run("cost", own("no_function"))
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert "vfs_raed: no known call enters it" in done.stderr
-    assert runs(command) == 3
+    assert runs(command) == 2
     assert command.qemus() == []
+
+
+TYPOS = {
+    "fentyr/vfs_read": "libbpf has no section fentyr/vfs_read; did you mean fentry/vfs_read?",
+    "kprobe.multi/vfs_raed*": "it has no function vfs_raed* of its own; did you mean vfs_read",
+    "lsm/file_opn": "it has no function bpf_lsm_file_opn of its own; did you mean bpf_lsm_file_open",
+    "tp/syscalls/sys_enter_raed": "it has no system call raed; did you mean read?",
+    "ksyscall/reed": "it has no system call reed; did you mean read?",
+    "tp/shced/sched_switch": "it has no tracepoint shced:sched_switch of its own; did you mean sched:sched_switch?",
+    "tp/syscalls/sys_entr_read": "did you mean syscalls:sys_enter_read?",
+    "tp/sched_switch": "names no event: it is tp/SYSTEM/NAME",
+    "raw_tp/sched_swich": "it has no tracepoint sched_swich of its own; did you mean sched_switch?",
+    "tp_btf/sched_switch": "which call hits sched_switch is not known",
+    "kprobe/__x64_sys_read+0x3": "__x64_sys_read+0x3 is inside the instruction at +0x0",
+    "fentry": "no program of it is attached",
+}
+"""Sections that are wrong, or that no known call reaches, and what is said of them."""
+
+
+def test_a_misspelt_section_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
+    license_ = 'char LICENSE[] __attribute__((section("license"))) = "GPL"; '
+    for number, (section, said) in enumerate(TYPOS.items()):
+        file = tmp_path / f"typo{number}.bpf.o"
+        code = f'{license_}__attribute__((section("{section}"))) int prog(void *c) {{ return 0; }}'
+        argv = ["clang", "-O2", "-target", "bpf", "-c", "-x", "c", "-o", str(file), "-"]
+        subprocess.run(argv, input=code, text=True, check=True)
+        done = command.run("cost", file)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert said in done.stderr
+    assert runs(command) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("bpftrace: kporbe:vfs_read { @ = 1; }",), "bpftrace has no probe kporbe; did you mean kprobe?"),
+        (("bpftrace: kprobe:vfs_raed { @ = 1; }",), "it has no function vfs_raed of its own; did you mean vfs_read"),
+        (("bpftrace: t:syscalls:sys_enter_opne { @ = 1; }",), "it has no system call opne; did you mean open?"),
+        (("bpftrace: t:sched:sched_swich { @ = 1; }",), "did you mean sched:sched_switch?"),
+        (("kprobe", "--point", "vfs_raed"), "--point: it has no function vfs_raed of its own; did you mean vfs_read"),
+        (("kprobe", "--call", "raed"), "error: --call: unknown call 'raed'; "),
+        (("kprobe", "--kernels", "debian-amd46"), "did you mean 'debian-amd64'?"),
+        (("kprobe", "--workload", "gone.c"), "gone.c'; this file does not exist"),
+    ],
+)
+def test_a_misspelt_word_is_refused_with_the_nearest_name(words: Sequence[str], said: str, tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
+    done = command.run("cost", *words)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert said in done.stderr
+    assert runs(command) == 0
 
 
 def test_a_wrong_file_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -160,7 +206,10 @@ def test_a_wrong_file_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> No
         (plain, 1, "this object file has no program"),
         (own("no_program"), 1, "has no program"),
         (own("syntax"), 1, "syntax.bpf.c"),
-        (own("section"), 2, "no program of it is attached"),
+        (own("section"), 2, "section on debian-amd64: libbpf has no section nonsense/vfs_read"),
+        (own("net"), 2, "no program of it is attached"),
+        (own("no_function"), 2, "it has no function vfs_raed of its own; did you mean vfs_read"),
+        (own("no_fentry"), 2, "it has no function vfs_raed of its own; did you mean vfs_read"),
     ]:
         done = command.run("cost", file)
         assert (done.returncode, done.stdout) == (status, ""), done.stderr

@@ -73,15 +73,12 @@ def test_a_limit_is_a_budget_of_each_subject() -> None:
         (["none"], "'none' has no cost"),
         (["gone.bpf.c"], "this file does not exist"),
         (["gone.bt"], "gone.bt: cannot be read: no such file or directory"),
-        (["own.c"], "own.c: which call it is reached by is not known hint: name a call: --call read"),
+        (["own.c"], "own.c on debian-amd64: which call hits it is not known hint: name a call that does"),
         (["own.c", "--call", "raed"], "--call: unknown call 'raed'"),
         (["own.c", "--call", "read", "--against", "nothing"], "--against: 'nothing' is neither a file, nor a run"),
         (["own.c", "--call", "read", "--against", "own.c"], "--against: own.c would be compared with itself"),
         (["kprobe", "--point", "vfs_raed"], "vfs_raed: no known call enters it hint: known calls enter vfs_read"),
-        (
-            ["kprobe", "--workload", "gone.c", "--point", "vfs_read"],
-            "the experiment of --print:8: benchmark.file: found",
-        ),
+        (["kprobe", "--workload", "gone.c", "--point", "vfs_read"], "gone.c'; this file does not exist"),
     ],
 )
 def test_wrong_words_are_refused_before_anything_starts(words: list[str], said: str, lab: Path) -> None:

@@ -123,11 +123,10 @@ def test_the_user_may_name_calls_and_a_point(
     [
         (at("vfs_raed"), {}, "vfs_raed", "no known call enters it"),
         (at("vfs_read"), {"call": "getppid"}, "vfs_read", "the call getppid does not enter it"),
-        (at("vfs_read"), {"call": "raed"}, "--call", "unknown call 'raed'; .*did you mean 'read'"),
         (of_call("mount"), {}, "of_mount", "no known call makes the system call mount"),
-        (MODULE, {}, "own.c", "which call it is reached by is not known"),
-        (MODULE, {"workload": Path("/w.c")}, "own.c", "where it is in the kernel is not known"),
-        (MECHANISM, {"workload": Path("/w.c")}, "kprobe", "where it is in the kernel is not known"),
+        (MODULE, {}, "own.c", "which call hits it is not known"),
+        (MODULE, {"workload": Path("/w.c")}, "own.c", "where the calls hit it is not known"),
+        (MECHANISM, {"workload": Path("/w.c")}, "kprobe", "where the calls hit it is not known"),
         (MODULE, {"point": "nowhere"}, "nowhere", "no known call enters it"),
     ],
 )
@@ -137,10 +136,40 @@ def test_what_no_call_reaches_is_refused_with_what_to_do(
     with pytest.raises(UsageError, match=complaint) as refused:
         finder(tmp_path, **given).line(named)
     assert refused.value.where == where
-    if where != "--call":
-        assert refused.value.hint
+    assert refused.value.hint
     if where == "vfs_raed":
         assert refused.value.hint.startswith("known calls enter vfs_read")
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "complaint"),
+    [
+        ({"call": "raed"}, "--call", "unknown call 'raed'; .*did you mean 'read'"),
+        ({"call": ""}, "--call", "unknown call ''"),
+        ({"point": "vfs_read+3x"}, "--point", r"found 'vfs_read\+3x'; expected a kernel function"),
+        ({"point": ""}, "--point", "found ''; expected a kernel function"),
+    ],
+)
+def test_calls_and_points_that_cannot_be_are_refused_at_once(
+    given: Mapping[str, Any], where: str, complaint: str
+) -> None:
+    with pytest.raises(UsageError, match=complaint) as refused:
+        Calls(**given).check()
+    assert refused.value.where == where
+
+
+def test_a_pattern_is_no_point_of_a_workload(tmp_path: Path) -> None:
+    for named in (at("vfs_rea*"), of_call("open*")):
+        with pytest.raises(UsageError, match=r"\* stands for several functions") as refused:
+            finder(tmp_path, workload=Path("/w.c")).line(named)
+        assert "--point FUNCTION" in refused.value.hint
+
+
+def test_what_is_written_wrong_is_told_whatever_calls_are_named(tmp_path: Path) -> None:
+    wrong = Subject("./own.bpf.c program=prog", "own.bpf.c", Place(wrong="libbpf has no section fentyr"), "prog")
+    for given in ({}, {"call": "read"}, {"workload": Path("/w.c")}, {"point": "vfs_read"}):
+        with pytest.raises(UsageError, match="libbpf has no section fentyr"):
+            finder(tmp_path, **given).line(wrong)
 
 
 def test_a_kernel_of_32_bits_has_its_own_functions_of_system_calls(tmp_path: Path) -> None:

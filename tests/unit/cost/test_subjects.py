@@ -34,7 +34,8 @@ def programs(file: Path, **sections: str) -> BpfObject:
         ("fentry/do_sys_openat2", Place("do_sys_openat2")),
         ("fentry.s/__x64_sys_getppid", Place("__x64_sys_getppid")),
         ("?fexit/vfs_read", Place("vfs_read")),
-        ("kprobe/vfs_read+0x10", Place("vfs_read")),
+        ("kprobe/vfs_read+0x10", Place("vfs_read", offset=16)),
+        ("kprobe/vfs_read+0xzz", Place("vfs_read")),
         ("kprobe.multi/vfs_rea*", Place("vfs_rea*")),
         ("kretprobe/vfs_read", Place("vfs_read")),
         ("ksyscall/openat", Place(system_call="openat")),
@@ -43,14 +44,22 @@ def programs(file: Path, **sections: str) -> BpfObject:
         ("lsm.s/file_open", Place("bpf_lsm_file_open")),
         ("tp/syscalls/sys_enter_openat", Place(system_call="openat")),
         ("tracepoint/syscalls/sys_exit_read", Place(system_call="read")),
-        ("tracepoint/sched/sched_switch", Place()),
+        ("tracepoint/sched/sched_switch", Place(event="sched:sched_switch")),
+        ("tp.s/sched/sched_switch", Place(event="sched:sched_switch")),
+        ("uprobe//bin/sh:main", Place()),
         ("raw_tp/sys_enter", Place(system_call="getppid")),
-        ("raw_tracepoint/sched_switch", Place()),
+        ("raw_tracepoint/sched_switch", Place(event="sched_switch")),
+        ("tp_btf/sched_switch", Place(event="sched_switch")),
         ("kprobe", None),
         ("kprobe/", None),
         ("xdp", None),
-        ("nonsense/vfs_read", None),
-        ("", None),
+        ("fentry", None),
+        ("nonsense/vfs_read", Place(wrong="libbpf has no section nonsense/vfs_read")),
+        ("fentyr/vfs_read", Place(wrong="libbpf has no section fentyr/vfs_read; did you mean fentry/vfs_read?")),
+        (
+            "tp/sched_switch",
+            Place(wrong="tp/sched_switch names no event: it is tp/SYSTEM/NAME, such as tp/sched/sched_switch"),
+        ),
     ],
 )
 def test_a_section_says_where_libbpf_attaches_its_program(section: str, place: Place | None) -> None:
@@ -68,7 +77,15 @@ def test_a_section_says_where_libbpf_attaches_its_program(section: str, place: P
         ("tracepoint:syscalls:sys_enter_openat { @ = count(); }", Place(system_call="openat")),
         ("t:raw_syscalls:sys_exit { @ = count(); }", Place(system_call="getppid")),
         ("rawtracepoint:sys_enter { @ = count(); }", Place(system_call="getppid")),
-        ("tracepoint:sched:sched_switch { @ = count(); }", Place()),
+        ("tracepoint:sched:sched_switch { @ = count(); }", Place(event="sched:sched_switch")),
+        ("kprobe:vfs_read+5 { @ = count(); }", Place("vfs_read", offset=5)),
+        ("kporbe:vfs_read { @ = count(); }", Place(wrong="bpftrace has no probe kporbe; did you mean kprobe?")),
+        ("k*:vfs_read { @ = count(); }", Place()),
+        ("bench:mine { @ = count(); }", Place()),
+        (
+            "t:sched_switch { @ = count(); }",
+            Place(wrong="t:sched_switch names no event: it is t:SYSTEM:NAME, such as tracepoint:sched:sched_switch"),
+        ),
         ("uprobe:/bin/sh:main { @ = count(); }", Place()),
         ("BEGIN { }", Place()),
         ("", Place()),
@@ -139,7 +156,7 @@ def test_each_program_of_a_file_is_a_subject(tmp_path: Path, monkeypatch: pytest
     assert [(one.title, one.source, one.mechanism, one.place) for one in found] == [
         ("on_open", "own.bpf.c", "bpf-fentry", Place("do_sys_openat2")),
         ("on_read", "own.bpf.c", "bpf-kprobe", Place("vfs_read")),
-        ("other", "own.bpf.c", "bpf-tracepoint", Place()),
+        ("other", "own.bpf.c", "bpf-tracepoint", Place(event="a:b")),
     ]
     assert [one.row for one in found] == [f"{file} program={one.name}" for one in found]
     (one,) = named(tmp_path, "own.bpf.c program=on_read")

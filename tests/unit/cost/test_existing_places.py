@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a place that a kernel lacks refused with the nearest name that it has, and no other place?"""
+
+from __future__ import annotations
+
+import struct
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.cost.existing_places import lacking
+from orchestrator.cost.subjects import Place
+
+TEXT, DATA = 0x1000, 0x2000
+FUNCTIONS = ["vfs_read", "vfs_readv", "vfs_write", "bpf_lsm_file_open", "__x64_sys_read", "__x64_sys_openat"]
+EVENTS = {
+    "sched_switch": "sched",
+    "sched_wakeup": "sched",
+    "enter__read": "syscalls",
+    "exit__read": "syscalls",
+    "block_rq_issue": "block",
+}
+TEXT_OF_FUNCTION = bytes.fromhex("0f1f440000") + b"\xc3" * 11
+
+
+def kernel(**other: Any) -> Kernel:
+    """A kernel of functions with five bytes of a nop, and of events whose classes have the names of systems."""
+    symbols = [Symbol(TEXT + 16 * index, "T", name) for index, name in enumerate(FUNCTIONS)]
+    symbols.append(Symbol(TEXT + 16 * len(FUNCTIONS), "T", "_etext"))
+    image = bytearray(TEXT_OF_FUNCTION * (len(FUNCTIONS) + 1)).ljust(DATA - TEXT, b"\0")
+    for name, system in EVENTS.items():
+        event = TEXT + len(image)
+        image += struct.pack("<QQQQ", 0, 0, event + 32, 0) + struct.pack("<Q", event + 40)
+        image += system.encode().ljust(24, b"\0")
+        symbols.append(Symbol(event, "d", f"event_{name}"))
+    symbols += [Symbol(DATA + 0x10000, "D", f"__tracepoint_{name}") for name in ("sched_switch", "sys_enter")]
+    symbols.append(Symbol(DATA + 0x20000, "D", "event_of_nothing"))
+    part = CodePart(TEXT, len(image), 0)
+    code = KernelCode(symbols, bytes(image), 8, [part], {".text": CodePart(TEXT, DATA - TEXT, 0)})
+    return cast(Kernel, SimpleNamespace(**{"code": code, "spec": SimpleNamespace(arch="x86_64"), **other}))
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (Place("vfs_read"), None),
+        (Place("vfs_read", offset=5), None),
+        (Place("vfs_rea*"), None),
+        (Place("libc.so.6:mallloc"), None),
+        (Place(), None),
+        (Place(wrong="anything"), None),
+        (Place(system_call="read"), None),
+        (Place(system_call="re*"), None),
+        (Place(event="sched:sched_switch"), None),
+        (Place(event="sched_switch"), None),
+        (Place(event="sched:sched_*"), None),
+        (Place(event="xfs:xfs_file_read"), None),  # a module may have it
+        (Place("vfs_raed"), "it has no function vfs_raed of its own; did you mean vfs_read or"),
+        (Place("vfs_raed*"), "it has no function vfs_raed* of its own; did you mean vfs_read or"),
+        (
+            Place("vfs_read", offset=3),
+            "vfs_read+0x3 is inside the instruction at +0x0 (5 bytes): instructions begin at",
+        ),
+        (Place("bpf_lsm_file_opn"), "it has no function bpf_lsm_file_opn of its own; did you mean bpf_lsm_file_open"),
+        (Place(system_call="raed"), "it has no system call raed; did you mean read?"),
+        (Place(system_call="zzzz"), "it has no system call zzzz"),
+        (Place(event="shced:sched_switch"), "it has no tracepoint shced:sched_switch of its own; did you mean sched:"),
+        (Place(event="sched:sched_swich"), "did you mean sched:sched_switch?"),
+        (Place(event="syscall:sys_enter_read"), "did you mean syscalls:sys_enter_read?"),
+        (Place(event="syscalls:sys_entr_read"), "did you mean syscalls:sys_enter_read?"),
+        (Place(event="block:zzzzzzzz"), "it has no tracepoint block:zzzzzzzz of its own"),
+        (Place(event="sched_swich"), "it has no tracepoint sched_swich of its own; did you mean sched_switch?"),
+    ],
+)
+def test_a_kernel_has_a_place_or_lacks_it(place: Place, reason: str | None) -> None:
+    found = lacking(kernel(), place)
+    assert (found is None) == (reason is None)
+    assert (reason or "") in (found or "")
+
+
+def test_a_kernel_without_its_image_is_not_asked() -> None:
+    assert lacking(kernel(code=None), Place("vfs_raed")) is None
