@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ import yaml
 from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.catalog.probes import is_one_liner, split_path
+from orchestrator.catalog.probes import is_one_liner, one_liner, one_liner_name, split_path
 from orchestrator.comparison.comparison import CellPair, Comparison, compare
 from orchestrator.cost.costs import Cost, cost_sheet, costs
 from orchestrator.cost.request import (
@@ -35,6 +37,9 @@ from orchestrator.lab.lab import Lab
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.runs import Run
 from orchestrator.run.machines import check_possible, known_cpu
+
+_LONGEST_NAME = 40
+"""Characters of a file's name in that of its experiment, which has at most 64."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +121,25 @@ def cost_experiment(
 ) -> str:
     """The experiment that measures the lines of these subjects, as YAML. Raises UsageError as ``check_names`` does."""
     check_names(lines)
-    first = names[0] if is_one_liner(names[0]) else split_path(names[0])[0]
-    first = re.sub(r"[^A-Za-z0-9]+", "-", Path(first).name.split(".")[0]).strip("-")
-    return experiment_text(f"cost-{first[:40] or 'hit'}", lines, kernels, cpu, budgets)
+    return experiment_text(f"cost-{_name(names[0])}", lines, kernels, cpu, budgets)
+
+
+def _name(subject: str) -> str:
+    """What an experiment is called after: a file's name, or a one-liner's words.
+
+    Its digest makes it unique where letters or signs are lost.
+    """
+    if is_one_liner(subject):
+        return _in_lower_case(one_liner_name(one_liner(subject)))
+    name = Path(split_path(subject)[0]).name.split(".")[0]
+    words = _in_lower_case(name)[:_LONGEST_NAME].strip("-")
+    if re.fullmatch(r"[A-Za-z0-9_+-]+", name) and words and len(name) <= _LONGEST_NAME:
+        return words
+    return f"{words or 'hit'}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:6]}"
+
+
+def _in_lower_case(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def judged(lines: Sequence[Line], partners: Sequence[Line | None], after: Run) -> Comparison:

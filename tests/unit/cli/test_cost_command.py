@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,23 @@ def test_a_limit_is_a_budget_of_each_subject() -> None:
     assert yaml.safe_load(done.stdout)["budgets"] == {
         f"probe={name},kernel=debian-amd64": limit for name in ("kprobe", "kretprobe")
     }
+
+
+def test_each_line_and_file_has_a_name_of_its_own(lab: Path) -> None:
+    action = "{ @ = count(); }"
+    filters = ("write /pid > 1/", "write /pid < 1/", "read /pid > 2/")
+    files = [f"./{name}.bt" for name in ("Reads", "読む1", "書く1", "-", "x" * 70, "x" * 71)]
+    for name in files:
+        Path(name).write_text(f"kprobe:vfs_read {action}")
+    names = []
+    for subject in (*(f"bpftrace: kprobe:vfs_{word} {action}" for word in filters), *files):
+        done = orchestrator("cost", subject, "--print")
+        assert done.exit_code == 0, done.output
+        names.append(yaml.safe_load(done.stdout)["name"])
+    assert names[0].startswith("cost-bpftrace-kprobe-vfs-write-pid-1-")
+    assert names[3] == "cost-reads"
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-z0-9][a-z0-9-]{0,63}", name) for name in names)
 
 
 @pytest.mark.parametrize(
