@@ -8,8 +8,10 @@ GitHub: GITHUB_TOKEN, GITHUB_REPOSITORY, and GITHUB_EVENT_PATH, whose JSON names
 GitLab: LAB_GITLAB_TOKEN (of a project, with the scope `api`), CI_PROJECT_ID, CI_MERGE_REQUEST_IID.
 
 Only a comment of the token's own user is replaced: somebody else's with the same first line could be edited by its
-author later. A token without permission to write, as pull requests of forks have, is no error. Comments are data: no
-part of one is executed, printed, or used as an address.
+author later. The token of a GitHub App, the job's own among them, may not ask REST for its user, so GraphQL is asked
+(GITHUB_GRAPHQL_URL); where that does not say, it is an App's comment that the server lets this token edit, and never a
+person's. A token without permission to write, as pull requests of forks have, is no error. Comments are data: no part
+of one is executed, printed, or used as an address.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +33,8 @@ _MOST_PAGES = 100
 _TIME_LIMIT = 30.0
 _LARGEST = 64 << 20
 """Bytes of an answer: a page of comments of the largest size."""
-_APP = "github-actions[bot]"
-"""The author of what GITHUB_TOKEN writes; this token may not ask for its user."""
+_OF_APP = "[bot]"
+"""Ends the login of an App's user; no person's has brackets."""
 
 
 class RefusedError(Exception):
@@ -40,6 +43,7 @@ class RefusedError(Exception):
     def __init__(self, what: str, status: int, *, limited: bool) -> None:
         super().__init__(f"{what}: status {status}{', too many requests' if limited else ''}")
         self.may_not = status == 403 and not limited
+        self.has_gone = status in (404, 410)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -60,6 +64,8 @@ class Place:
     replace: str
     """The HTTP method that replaces a comment."""
     is_gitlab: bool
+    graphql: str = ""
+    """The address that also tells an App who it is."""
 
     def call(self, method: str, address: str, content: object = None) -> Any:
         """The JSON that the server answers. Raises RefusedError."""
@@ -76,37 +82,48 @@ class Place:
             error.close()
             raise RefusedError(f"{method} {urllib.parse.urlsplit(address).path}", error.code, limited=limited) from None
 
-    def author(self) -> str:
-        """The user whose token it is."""
+    def author(self) -> str | None:
+        """The user whose token it is; None for an App that the server does not tell."""
         try:
             return str(self.call("GET", self.user)["username" if self.is_gitlab else "login"])
         except RefusedError as error:
-            if error.may_not and not self.is_gitlab:
-                return _APP
-            raise
+            if self.is_gitlab or not error.may_not:
+                raise
+        if not self.graphql:
+            return None
+        try:
+            answer = self.call("POST", self.graphql, {"query": "query { viewer { login } }"})
+            login = answer["data"]["viewer"]["login"]
+        except (RefusedError, KeyError, TypeError):  # without `data` it has `errors`
+            return None
+        return f"{str(login).removesuffix(_OF_APP)}{_OF_APP}"
 
-    def find(self, mark: str) -> int | None:
-        """The oldest of the author's comments that begins with this line."""
+    def find(self, mark: str) -> Iterator[int]:
+        """Comments of the author that begin with this line, the oldest first; of any App if it is not known which."""
         author = self.author()
         for page in range(1, _MOST_PAGES + 1):
-            found = self.call("GET", f"{self.comments}?per_page={_PAGE}&page={page}")
-            for comment in found:
+            comments = self.call("GET", f"{self.comments}?per_page={_PAGE}&page={page}")
+            for comment in comments:
                 who = comment.get("author" if self.is_gitlab else "user") or {}
+                login = str(who.get("username" if self.is_gitlab else "login") or "")
                 lines = (comment.get("body") or "").splitlines()
-                if lines[:1] == [mark] and who.get("username" if self.is_gitlab else "login") == author:
-                    return int(comment["id"])
-            if len(found) < _PAGE:
-                return None
-        return None
+                if lines[:1] == [mark] and (login.endswith(_OF_APP) if author is None else login == author):
+                    yield int(comment["id"])
+            if not comments:  # a server may have shorter pages than asked for
+                return
 
     def put(self, text: str) -> str:
         """Replace the comment with the first line of ``text``, or write a new one."""
-        found = self.find(text.partition("\n")[0])
-        if found is None:
-            self.call("POST", self.comments, {"body": text})
-            return "written"
-        self.call(self.replace, f"{self.one}/{found}", {"body": text})
-        return "replaced"
+        for comment in self.find(text.partition("\n")[0]):
+            try:
+                self.call(self.replace, f"{self.one}/{comment}", {"body": text})
+            except RefusedError as error:
+                if error.may_not or error.has_gone:
+                    continue
+                raise
+            return "replaced"
+        self.call("POST", self.comments, {"body": text})
+        return "written"
 
 
 def place_of(environment: dict[str, str]) -> Place | str:
@@ -130,7 +147,8 @@ def place_of(environment: dict[str, str]) -> Place | str:
         api = environment.get("GITHUB_API_URL", "https://api.github.com")
         issues = f"{api}/repos/{urllib.parse.quote(environment['GITHUB_REPOSITORY'])}/issues"
         comments = f"{issues}/{int(number)}/comments"
-        return Place(f"{api}/user", comments, f"{issues}/comments", token, "PATCH", is_gitlab=False)
+        graphql = environment.get("GITHUB_GRAPHQL_URL", "")
+        return Place(f"{api}/user", comments, f"{issues}/comments", token, "PATCH", is_gitlab=False, graphql=graphql)
     return "no comment: this is neither a merge request of GitLab nor an event of GitHub"
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -40,7 +40,14 @@ class Server:
     comments: list[dict[str, Any]]
     gitlab: bool = False
     user: str | None = None
-    """None as for GitHub's own token, which may not ask."""
+    """None as for the token of an App, GitHub's own among them, which may not ask."""
+    app: str = BOT
+    """Whose token it is that may not ask."""
+    knows_viewer: bool = True
+    """Whether GraphQL says whose token it is."""
+    may_edit: Collection[str] | None = None
+    """Whose comments may be edited; None: everybody's."""
+    longest_page: int = 100
     may_write: bool = True
     limited: bool = False
     redirect: str | None = None
@@ -63,15 +70,25 @@ class Server:
             return (403, {}) if self.user is None else (200, {name: self.user})
         if method == "GET":
             query = parse_qs(url.query)
-            first = (int(query["page"][0]) - 1) * int(query["per_page"][0])
-            return 200, self.comments[first : first + int(query["per_page"][0])]
+            size = min(int(query["per_page"][0]), self.longest_page)
+            first = (int(query["page"][0]) - 1) * size
+            return 200, self.comments[first : first + size]
+        if url.path == "/graphql":
+            assert method == "POST"
+            assert "viewer" in content["query"]
+            if not self.knows_viewer:
+                return 403, {}
+            return 200, {"data": {"viewer": {"login": self.app}}}
         if not self.may_write or self.limited:
             return 403, {"message": "::set-output name=x::y"}
         if method == "POST":
-            self.add(content["body"], self.user or BOT)
+            self.add(content["body"], self.user or self.app)
             return 201, {}
         assert method == ("PUT" if self.gitlab else "PATCH")
         (one,) = (one for one in self.comments if str(one["id"]) == url.path.rpartition("/")[2])
+        author = one["author"]["username"] if self.gitlab else one["user"]["login"]
+        if self.may_edit is not None and author not in self.may_edit:
+            return 403, {"message": "Resource not accessible by integration"}
         one["body"] = content["body"]
         return 200, {}
 
@@ -137,6 +154,7 @@ def comment(folder: Path, server: Server, event: object = None, **more: str) -> 
     else:
         environment = {
             "GITHUB_API_URL": server.address,
+            "GITHUB_GRAPHQL_URL": f"{server.address}/graphql",
             "GITHUB_REPOSITORY": "owner/project",
             "GITHUB_EVENT_PATH": str(folder / "event.json"),
             "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
@@ -198,6 +216,54 @@ def test_a_token_of_a_person_finds_that_person_s_comment(github: Server, tmp_pat
     github.add(MARK, "maintainer")
     assert "replaced" in comment(tmp_path, github).stderr
     assert github.bodies == [MARK, f"{MARK}\n\nnew\n"]
+
+
+APP = "my-app[bot]"
+
+
+@pytest.mark.parametrize("app", [BOT, APP])
+@pytest.mark.parametrize("more", [{}, {"GITHUB_GRAPHQL_URL": ""}], ids=["asked", "REST-alone"])
+@pytest.mark.parametrize("knows_viewer", [True, False])
+def test_an_app_replaces_its_comment(
+    github: Server, tmp_path: Path, app: str, more: dict[str, str], knows_viewer: bool
+) -> None:
+    github.app, github.knows_viewer = app, knows_viewer
+    github.add(f"{MARK}\n\nanybody's", "attacker")
+    for said in ("written", "replaced", "replaced"):
+        assert comment(tmp_path, github, **more).stderr == f"the comment was {said}\n"
+    assert github.bodies == [f"{MARK}\n\nanybody's", f"{MARK}\n\nnew\n"]
+
+
+def test_apps_do_not_replace_each_other_s_comments(github: Server, tmp_path: Path) -> None:
+    for app in (BOT, APP, "other-app[bot]"):
+        github.app = app
+        assert comment(tmp_path, github).stderr == "the comment was written\n"
+        assert comment(tmp_path, github).stderr == "the comment was replaced\n"
+    assert [one["user"]["login"] for one in github.comments] == [BOT, APP, "other-app[bot]"]
+
+
+def test_a_comment_that_may_not_be_edited_stays(github: Server, tmp_path: Path) -> None:
+    """Where GraphQL does not say whose token it is, it is found by what may be edited."""
+    github.app, github.knows_viewer, github.may_edit = APP, False, [APP]
+    github.add(f"{MARK}\n\nold", "other-app[bot]")
+    assert comment(tmp_path, github).stderr == "the comment was written\n"
+    assert comment(tmp_path, github).stderr == "the comment was replaced\n"
+    assert github.bodies == [f"{MARK}\n\nold", f"{MARK}\n\nnew\n"]
+
+
+def test_a_user_whose_name_is_an_app_s_is_another(github: Server, tmp_path: Path) -> None:
+    github.app = APP
+    github.add(f"{MARK}\n\nold", "my-app")
+    assert comment(tmp_path, github).stderr == "the comment was written\n"
+    assert len(github.comments) == 2
+
+
+def test_a_server_with_shorter_pages(github: Server, tmp_path: Path) -> None:
+    github.longest_page = 30
+    for number in range(45):
+        github.add(f"comment {number}", "somebody")
+    github.add(MARK)
+    assert comment(tmp_path, github).stderr == "the comment was replaced\n"
 
 
 def test_without_permission_to_write_there_is_the_summary(github: Server, tmp_path: Path) -> None:
