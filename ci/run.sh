@@ -7,7 +7,8 @@
 #   ci/run.sh key    prints the key of the lab's cache for the command, the kernels and the experiments that $LAB_RUN names
 #
 # LAB_RUN       cost opens.bpf.c --kernels 6.1,7.3    or: test tests/    or: compare --config my.yaml ...
-#               Quotes and backslashes are a shell's; nothing is expanded, and no shell executes it.
+#               Quotes, backslashes and comments are a shell's, over any number of lines; nothing is expanded, and no
+#               shell executes it.
 # LAB_NAME      tells the comments of a pull request apart; default: the job and the command
 # LAB_REPORTS   the folder for comment.md, output.txt, status, and junit.xml of `test`; default: lab-reports
 
@@ -22,18 +23,34 @@ decisive() {
     previous=
     for word; do
         case $previous,$word in
-            --kernels,*) printf '%s\n' "$word" ;;
-            *,--kernels=*) printf '%s\n' "${word#--kernels=}" ;;
+            --kernels,*) printf '%s\n' "$word" | tr ',' '\n' ;;
+            *,--kernels=*) printf '%s\n' "${word#--kernels=}" | tr ',' '\n' ;;
             *,*.yaml | *,*.yml) printf '%s\n' "$word" ;;
             *,bpftrace:* | *,*.bt) echo bpftrace ;;
         esac
         previous=$word
-    done | tr ',' '\n' | sort -u
+    done | sort -u
+}
+
+print_key() {
+    command=${1:-}
+    deciding=$(decisive "$@")
+    # A path may have spaces, and characters of patterns.
+    IFS='
+'
+    set -f
+    # shellcheck disable=SC2086  # words
+    set -- "$command" $deciding
+    "$lab" cache-key "$@"
 }
 
 # The words of a command of the lab that prints a comment. Its progress goes to output.txt.
 measure() {
-    case " $* " in *' --format '* | *' --format='*) ;; *) set -- "$@" --format github ;; esac
+    has_format=
+    for word; do
+        case $word in --format | --format=*) has_format=yes ;; esac
+    done
+    [ -n "$has_format" ] || set -- "$@" --format github
     { "$lab" "$@" 2>&1 >"$reports/comment.md" && echo 0 >"$reports/status" || echo $? >"$reports/status"; } |
         tee "$reports/output.txt" >&2
     cat "$reports/comment.md"
@@ -67,6 +84,13 @@ stop_commands() {
     printf '::stop-commands::%s\n' "$token"
 }
 
+# A name as the mark has it; a sum tells names apart that differ in other characters.
+marked() {
+    plain=$(printf '%s' "$1" | LC_ALL=C tr -c 'A-Za-z0-9._@+-' '-')
+    [ "$plain" = "$1" ] || plain=$plain-$(printf '%s' "$1" | cksum | cut -d ' ' -f 1)
+    printf '%s\n' "$plain"
+}
+
 run() {
     stop_commands
     case $1 in
@@ -75,7 +99,7 @@ run() {
     esac
     [ -z "${token:-}" ] || printf '::%s::\n' "$token"
     name=${LAB_NAME:-${GITHUB_JOB:-${CI_JOB_NAME:-job}}-$1}
-    mark="<!-- probe-lab: $(printf '%s' "$name" | tr -c 'A-Za-z0-9._@+-' '-') -->"
+    mark="<!-- probe-lab: $(marked "$name") -->"
     # The comment of a command begins with a mark of its own.
     { printf '%s\n' "$mark" && if is_comment; then tail -n +2 "$reports/comment.md"; else
         write_comment "$1"; fi; } >"$reports/comment.new"
@@ -88,27 +112,25 @@ wrong() {
     exit 2
 }
 
-case ${1:-} in
-    '')
-        case ${LAB_RUN:-} in *[![:space:]]*) ;; *) wrong 'has no arguments for ./lab' ;; esac
-        printf '%s\n' "$LAB_RUN" | xargs -x true 2>/dev/null || wrong 'has a quote without its other'
-        mkdir -p "$reports"
-        for file in comment.md comment.new output.txt status junit.xml; do rm -f "$reports/$file"; done
-        LAB_REPORTS=$(cd "$reports" && pwd)
+# Prints the words of LAB_RUN, each in quotes.
+quoted_words() {
+    printf '%s\n' "${LAB_RUN:-}" | LC_ALL=C awk -f "$folder/words.awk" || wrong 'has a quote without its other'
+}
+
+mode=${1:-run}
+words=$(quoted_words)
+eval "set -- $words"
+case $mode in
+    key) print_key "$@" ;;
+    run)
+        [ $# != 0 ] || wrong 'has no arguments for ./lab'
+        mkdir -p -- "$reports"
+        for file in comment.md comment.new output.txt status junit.xml; do rm -f -- "$reports/$file"; done
+        LAB_REPORTS=$(CDPATH='' cd -- "$reports" && pwd)
         export LAB_REPORTS
         reports=$LAB_REPORTS # `./lab test` has another folder
-        printf '%s\n' "$LAB_RUN" | xargs -x sh "$0" run
+        run "$@" </dev/null
         read -r status <"$reports/status"
         exit "$status"
-        ;;
-    key) printf '%s\n' "${LAB_RUN:-}" | xargs -x sh "$0" key-of ;;
-    key-of)
-        shift
-        # shellcheck disable=SC2046  # words
-        "$lab" cache-key "${1:-}" $(decisive "$@")
-        ;;
-    run)
-        shift
-        run "$@"
         ;;
 esac

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from documentation import all_blocks
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator import __version__
 
@@ -333,7 +336,7 @@ def test_a_note_of_gitlab_is_written_and_replaced(gitlab: Server, tmp_path: Path
 # The script that measures.
 
 LAB = """#!/bin/sh
-printf '%s\\n' "$@" >"$ARGUMENTS"
+printf '%s\\0' "$@" >"$ARGUMENTS"
 [ "$1" != test ] || : >"${2#--junitxml=}"
 echo '::add-mask::x ``` <b>'
 [ -n "${SILENT:-}" ] || printf '%s\\n' '<!-- probe-lab: experiment -->' '' 'a table'
@@ -364,8 +367,9 @@ class Job:
         )
 
     @property
-    def arguments(self) -> list[str]:
-        return (self.folder / "arguments").read_text().splitlines()
+    def words(self) -> list[str]:
+        """The arguments of the lab."""
+        return (self.folder / "arguments").read_text().split("\0")[:-1]
 
     @property
     def comment(self) -> list[str]:
@@ -380,13 +384,87 @@ def job(tmp_path: Path) -> Job:
 def test_quotes_are_a_shell_s_and_nothing_is_executed(job: Job) -> None:
     program = "bpftrace: kprobe:vfs_read { @[comm] = hist(arg2); }"
     assert job.run(f"""cost '{program}' "$(touch executed)" `id` *""").returncode == 0
-    assert job.arguments == ["cost", program, "$(touch executed)", "`id`", "*", "--format", "github"]
+    assert job.words == ["cost", program, "$(touch executed)", "`id`", "*", "--format", "github"]
     assert not (job.folder / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "cost kprobe \\\n  --kernels 6.1 \\\n  --at-most 900",
+            ["cost", "kprobe", "--kernels", "6.1", "--at-most", "900"],
+        ),
+        ("cost kprobe\n  --kernels 6.1\n", ["cost", "kprobe", "--kernels", "6.1"]),
+        ("cost kprobe \\\r\n --kernels\t6.1\r\n", ["cost", "kprobe", "--kernels", "6.1"]),
+        ("cost kpr\\\nobe \\\n", ["cost", "kprobe"]),
+        ("cost 'bpftrace: a\n  { }' x", ["cost", "bpftrace: a\n  { }", "x"]),
+        ('cost "a\n b" "c\\\nd"', ["cost", "a\n b", "cd"]),
+        ("cost 'a\\\nb'", ["cost", "a\\\nb"]),
+        ('cost "\\$HOME \\` \\" \\\\ \\n \'"', ["cost", "$HOME ` \" \\ \\n '"]),
+        ("""cost 'it'"'"'s' it\\'s""", ["cost", "it's", "it's"]),
+        ("cost '' \"\" x''y", ["cost", "", "", "xy"]),
+        ("# why\ncost a#b # what\n  'c' #d \\\n  \\# ''#e", ["cost", "a#b", "c", "#", "#e"]),
+        (
+            "cost $HOME ${X} $(id) `id` * ~ {a,b} a;b & c | d >e",
+            ["cost", "$HOME", "${X}", "$(id)", "`id`", "*", "~", "{a,b}", "a;b", "&", "c", "|", "d", ">e"],
+        ),
+        ("cost 'Größe µ.c' \N{NO-BREAK SPACE}x", ["cost", "Größe µ.c", "\N{NO-BREAK SPACE}x"]),
+        ("cost a\\ b\\\tc", ["cost", "a b\tc"]),
+        ("cost -- -n -e \\\\n %s", ["cost", "--", "-n", "-e", "\\n", "%s"]),
+    ],
+)
+def test_words_are_those_of_a_shell(job: Job, text: str, words: list[str]) -> None:
+    assert job.run(text).returncode == 0
+    assert job.words == [*words, "--format", "github"]
+
+
+def quoted(text: str, *statuses: int) -> str:
+    """The words of a text, as ci/words.awk prints them for a shell."""
+    command = ["awk", "-f", str(ROOT / "ci/words.awk")]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, env=SPLIT)
+    assert done.returncode in (statuses or (0,))
+    return done.stdout
+
+
+def shell_words(text: str) -> list[str]:
+    """The words that a shell makes of arguments without an expansion."""
+    command = ["sh", "-c", f"set -- {text}\nfor word; do printf '%s\\0' \"$word\"; done"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=SPLIT)
+    return done.stdout.split("\0")[:-1]
+
+
+SPLIT = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+INSIDE = st.text("a \t\n#é-", max_size=4)
+PARTS = st.one_of(
+    st.text("aé-=,", max_size=3),
+    st.sampled_from([" ", "\t", "\\\n", "a#", "\\ ", "\\'", '\\"', "\\\\", "\\#", "\\a"]),
+    INSIDE.map(lambda text: f"'{text}\\'"),
+    st.lists(st.one_of(INSIDE, st.sampled_from(["\\\n", "\\a", '\\"', "\\\\", "'"])), max_size=4).map(
+        lambda parts: f'"{"".join(parts)}"'
+    ),
+)
+
+
+@given(st.lists(PARTS, max_size=8).map("".join), st.sampled_from(["", " # it's \\"]))
+def test_words_are_those_that_a_shell_makes(text: str, comment: str) -> None:
+    assert shell_words(quoted(text + comment)) == shell_words(text + comment)
+
+
+@given(st.text(st.one_of(st.characters(exclude_characters="\0", codec="utf-8"), st.sampled_from("\"'\\\n\r $`;&#("))))
+def test_a_shell_executes_nothing_of_a_text(text: str) -> None:
+    """All that it gets is in single quotes."""
+    assert re.fullmatch(r"( '[^']*'(\\''[^']*')*)*", quoted(text, 0, 1))
+
+
+def test_a_format_is_a_word(job: Job) -> None:
+    job.run("cost 'bpftrace: a --format b'")
+    assert job.words == ["cost", "bpftrace: a --format b", "--format", "github"]
 
 
 def test_a_format_of_the_user_s_own_stays(job: Job) -> None:
     job.run("cost x.c --format=markdown")
-    assert job.arguments == ["cost", "x.c", "--format=markdown"]
+    assert job.words == ["cost", "x.c", "--format=markdown"]
 
 
 def test_a_variable_of_the_job_s_is_not_printed(job: Job) -> None:
@@ -407,11 +485,21 @@ def test_the_status_is_the_lab_s_and_the_comment_has_a_mark_of_the_job(job: Job,
     summary = job.folder / "summary.md"
     done = job.run("cost x.c", STATUS=str(status), GITHUB_JOB="gate -->", GITHUB_STEP_SUMMARY=str(summary))
     assert done.returncode == status, done.stderr
-    assert job.comment[0] == "<!-- probe-lab: gate-----cost -->"
+    assert job.comment[0].startswith("<!-- probe-lab: gate-----cost-")
     assert job.comment[-1] == "a table"
     assert summary.read_text().splitlines() == job.comment
     assert job.run("cost x.c", LAB_NAME="mine").returncode == 0
     assert job.comment[0] == "<!-- probe-lab: mine -->"
+
+
+def test_names_that_differ_have_marks_that_differ(job: Job) -> None:
+    """One would replace the comment of the other."""
+    marks = set()
+    for name in ("größe", "graße", "a b", "a-b", "--> @you"):
+        job.run("cost x.c", LAB_NAME=name)
+        marks.add(job.comment[0])
+        assert re.fullmatch(r"<!-- probe-lab: [A-Za-z0-9._@+-]+ -->", job.comment[0])
+    assert len(marks) == 5
 
 
 def test_what_could_not_be_measured_says_so_with_the_end_of_the_output(job: Job) -> None:
@@ -430,7 +518,7 @@ def test_tests_have_junit_s_file_and_the_end_of_their_output(job: Job) -> None:
     assert job.run("test tests/ -k 'a or b'", STATUS="1").returncode == 1
     reports = job.folder / "lab-reports"
     files = [f"--junitxml={reports / 'junit.xml'}", f"--qemu-comment={reports / 'comment.md'}"]
-    assert job.arguments == ["test", *files, "tests/", "-k", "a or b"]
+    assert job.words == ["test", *files, "tests/", "-k", "a or b"]
     assert (reports / "junit.xml").exists()
     assert job.comment[2:5] == ["❌ **./lab test: exit status 1**", "", "    ::add-mask::x ``` <b>"]
 
@@ -445,12 +533,20 @@ def test_the_runner_takes_no_commands_from_the_output(job: Job) -> None:
 
 @pytest.mark.parametrize(
     ("words", "what"),
-    [("", "has no arguments for ./lab"), (" ", "has no arguments"), ("cost 'x", "has a quote without")],
+    [
+        ("", "has no arguments for ./lab"),
+        (" \n\t\r\n \\\n", "has no arguments"),
+        ("# cost x", "has no arguments"),
+        ("cost 'x", "has a quote without"),
+        ('cost "x\n y\\"', "has a quote without"),
+        ("cost it's", "has a quote without"),
+    ],
 )
 def test_a_job_without_right_arguments_says_what_is_wrong(job: Job, words: str, what: str) -> None:
     done = job.run(words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"ci/run.sh: LAB_RUN {what}")
+    assert len(done.stderr.splitlines()) == 1
 
 
 # The key of the cache.
@@ -474,6 +570,20 @@ def test_the_key_depends_on_what_the_command_puts_into_the_cache(tmp_path: Path)
         experiment.write_text(f"kernels: [{kernel}]\n")
         others.append(key(f"run {experiment}"))
     assert len({two, *others}) == 7
+
+
+def test_the_key_is_that_of_the_words(tmp_path: Path) -> None:
+    """However they are written: quoted, over several lines, with a comment."""
+    assert (
+        key("cost kprobe \\\n  --kernels 6.1") == key("cost kprobe --kernels 6.1") == key("cost x\n'--kernels=6.1' # y")
+    )
+    folder = tmp_path / "with spaces, [a-z]*"
+    folder.mkdir()
+    experiment = folder / "mine.yaml"
+    experiment.write_text("kernels: [debian-686]\n")
+    first = key(f"run '{experiment}'")
+    experiment.write_text("kernels: [debian-amd64]\n")
+    assert key(f"run '{experiment}'") != first
 
 
 def test_the_key_depends_on_the_pinned_packages(tmp_path: Path) -> None:
