@@ -34,6 +34,7 @@ from orchestrator.cost.request import (
     Calls,
     Line,
     allowed,
+    limit_of_hit,
 )
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.source import read_budgets
@@ -78,7 +79,7 @@ def cost(
     point: Annotated[str | None, typer.Option(metavar="POINT", help="The function where the probe is.")] = None,
     cpu: Annotated[str, typer.Option(help="CPU model.", autocompletion=options.cpus)] = DEFAULT_CPU,
     at_most: Annotated[
-        float | None, typer.Option(min=0, metavar="N", help="Exit with 1 if a hit takes more instructions.")
+        str | None, typer.Option(metavar="N", help="Exit with 1 if a hit takes more instructions.")
     ] = None,
     budget: Annotated[
         Path | None, typer.Option(readable=False, metavar="FILE", help="Budgets, as an experiment has them.")
@@ -109,6 +110,7 @@ def cost(
     options.check_one({"--at-most": at_most is not None, "--budget": budget is not None})
     if hits != 1 and workload is None:
         raise UsageError("is of calls of your own only", where="--hits", hint="name them: --workload FILE.c")
+    most = None if at_most is None else limit_of_hit(at_most)
     measurer = Measurer(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     measurer.check()
     given = Calls(call, None if workload is None else user_path(str(workload)), point, hits)
@@ -128,7 +130,7 @@ def cost(
         if not lines:
             raise UsageError(f"{other} would be compared with itself", where="--against", hint="name another file")
     growth = _GROWTH if against is not None and budget is None else {}
-    budgets = {**growth, **own} if at_most is None else allowed([*lines, *before], at_most)
+    budgets = {**growth, **own} if most is None else allowed([*lines, *before], most)
     text = cost_experiment(names, [*before, *lines], kernels, cpu, budgets)
     partners = [_partner(line, lines, before) for line in lines]
     if print_only:

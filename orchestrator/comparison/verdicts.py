@@ -15,12 +15,14 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import accumulate
 from types import ModuleType
 from typing import Literal
 
 from orchestrator.errors import HostError
 from orchestrator.results.contract import PER_RUN, CellRecord
+from orchestrator.results.exact import exact, increase
 from orchestrator.results.parameters import RESOLVABLE
 from orchestrator.results.statistics import FEWEST_RUNS, Interval, Resolution, median, median_interval
 
@@ -57,16 +59,16 @@ class Difference:
 
     @property
     def value(self) -> float:
-        return self.after - self.before
+        return increase(self.before, self.after)
 
     @property
     def relative(self) -> float | None:
         """The difference divided by the first number; None unless that is positive."""
         return self.value / self.before if self.before > 0 else None
 
-    def exceeds(self, allowed: float) -> bool:
+    def exceeds(self, allowed: Fraction | int) -> bool:
         """Whether the second number is decidedly larger by more than ``allowed``."""
-        return not self.undecided and self.interval is not None and self.interval[0] > allowed
+        return not self.undecided and self.interval is not None and exact(self.interval[0]) > allowed
 
 
 def is_exact(cell: CellRecord) -> bool:
@@ -76,7 +78,8 @@ def is_exact(cell: CellRecord) -> bool:
 
 def exact_difference(before: float, after: float) -> Difference:
     """The difference of two exact counts."""
-    return Difference(before, after, (after - before, after - before))
+    difference = increase(before, after)
+    return Difference(before, after, (difference, difference))
 
 
 def difference_to_zero(cell: CellRecord, figure: Figure) -> Difference | None:
@@ -142,7 +145,7 @@ def overhead_difference(before: CellRecord, after: CellRecord) -> Difference | N
     one, other = before.interval, after.interval
     if one is None or other is None:
         return Difference(before.overhead, after.overhead, None, "no verdict: an overhead's scatter is unknown")
-    interval = (other[0] - one[1], other[1] - one[0])
+    interval = (increase(one[1], other[0]), increase(one[0], other[1]))
     # With two samples each, one of two equal overheads lies above the other in one case of six.
     doubt = _few_samples(before, after) or own_doubt(before, after)
     return Difference(before.overhead, after.overhead, interval, doubt)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -25,6 +26,7 @@ from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_t
 from orchestrator.report.text import details, github_comment, grid_table, made_with, markdown_footnote, paragraph
 from orchestrator.results.budgets import Allowance, Limit
 from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.exact import exact
 from orchestrator.results.modelled import ModelledCell
 from orchestrator.results.parameters import (
     AT,
@@ -58,7 +60,7 @@ class Cost:
     @property
     def hit(self) -> float | None:
         """Instructions of a hit."""
-        return None if self.cell.overhead is None else self.cell.overhead / self.of_call
+        return None if self.cell.overhead is None else float(exact(self.cell.overhead) / self.of_call)
 
     @property
     def nanoseconds(self) -> float | None:
@@ -69,7 +71,7 @@ class Cost:
     def difference(self) -> float | None:
         """Instructions that a hit takes more than before."""
         overhead = None if self.change is None else self.change.overhead
-        return None if overhead is None else overhead.value / self.of_call
+        return None if overhead is None else float(exact(overhead.value) / self.of_call)
 
     @property
     def mechanism(self) -> str:
@@ -97,7 +99,7 @@ class Cost:
     def _of_hit(self, allowance: Allowance | Limit) -> Allowance | Limit:
         if isinstance(allowance, Allowance) and allowance.percent:
             return allowance
-        return replace(allowance, amount=allowance.amount / self.of_call)
+        return replace(allowance, amount=Fraction(allowance.amount) / self.of_call)
 
     @property
     def notes(self) -> Sequence[str]:

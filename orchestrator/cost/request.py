@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from orchestrator.experiment.fields import ValidationContext, point
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.probes.point import Point
 from orchestrator.program import PROGRAM
+from orchestrator.results.budgets import Limit
 from orchestrator.results.contract import CellRecord
 
 DEFAULT_CPU = "xeon-e5410"
@@ -281,10 +283,18 @@ def _table_name(lines: Sequence[Line], tables: Iterable[_TableKey]) -> str:
     return name if len(alike) == 1 else f"{name}-{alike.index(key) + 1}"
 
 
-def allowed(lines: Sequence[Line], at_most: float) -> Mapping[str, object]:
+def limit_of_hit(text: str) -> Fraction:
+    """The instructions that a hit may take. Raises UsageError for what is no number."""
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,20})?", text) is None:
+        what = f"found {text!r}; expected the instructions that a hit may take"
+        raise UsageError(what, where="--at-most", hint="for example --at-most 300")
+    return Fraction(text)
+
+
+def allowed(lines: Sequence[Line], at_most: Fraction | int) -> Mapping[str, object]:
     """Budgets that allow each line so many instructions a hit."""
     return {
-        f"probe={line.subject.probe},kernel={kernel}": {"overhead": f"<={round(at_most * line.hits, 3):.15g}"}
+        f"probe={line.subject.probe},kernel={kernel}": {"overhead": str(Limit(at_most * line.hits))}
         for line in lines
         for kernel in line.kernel_names
     }

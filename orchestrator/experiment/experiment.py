@@ -53,9 +53,9 @@ class Heading(Strict):
     budgets: Annotated[dict[str, Any], BeforeValidator(_budgets)] = Field(default_factory=dict)
     """Limits of the cells' cost, or of its growth against another run, above which ``./lab compare`` exits with 1.
 
-    ``+N`` is growth in the cell's unit, ``+N%`` growth in per cent, ``<=N`` a limit in the unit, with up to three
-    decimals. The last filter that matches a cell counts. A cell without a budget may not grow. A resumed run may have
-    other budgets.
+    ``+N`` is growth in the cell's unit, ``+N%`` growth in per cent, ``<=N`` a limit in the unit. N may have decimals,
+    and is compared exactly. The last filter that matches a cell counts. A cell without a budget may not grow. A resumed
+    run may have other budgets.
     """
 
 

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 import yaml
@@ -28,6 +29,7 @@ from orchestrator.cost.request import (
     check_names,
     cost_kernel,
     experiment_text,
+    limit_of_hit,
     on_all,
 )
 from orchestrator.cost.subjects import Subject, subjects
@@ -73,7 +75,7 @@ def measured_costs(
     """
     on = cost_kernels(kernels, cpu)
     lines, missed = cost_lines(lab.context(), names, on, cpu, calls or Calls())
-    budgets = {} if at_most is None else allowed(lines, at_most)
+    budgets = {} if at_most is None else allowed(lines, limit_of_hit(f"{Decimal(str(at_most)):f}"))
     text = cost_experiment(names, lines, on, cpu, budgets)
     run = lab.run(lab.build(yaml.safe_load(text)))
     return Costs(costs(lines, run.record, judged(lines, [None] * len(lines), run)), missed, run)

@@ -62,6 +62,7 @@ from orchestrator.lab.tested_guest import TestedGuest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.profiled import Counter
 from orchestrator.results.contract import CellRecord, Evidence
+from orchestrator.results.exact import decimal_text, exact
 from orchestrator.results.stored_profile import CellProfile
 from orchestrator.run.boot import ReadyGuest, Refused, compared, prepare, without_number
 from orchestrator.run.guests import check_clocksource
@@ -69,7 +70,7 @@ from orchestrator.run.guests import check_clocksource
 SUFFIX = ".budgets.yaml"
 
 _HEAD = "# Instructions that tests may take. pytest --qemu --qemu-update-budgets writes what it counts.\n"
-_NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
+_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,20})?)"
 _BUDGET = re.compile(rf"{_NUMBER}(?: \+(\d{{1,3}}(?:\.\d{{1,3}})?)%)?|<= ?{_NUMBER}")
 _EXPECTED = "a budget is the number that was counted, that with +N%, or <=N for a limit of your own"
 _LARGEST = 4 << 20
@@ -94,18 +95,18 @@ class Budget:
     ``is_limit`` is for a limit set by a user.
     """
 
-    instructions: float
-    percent: float = 0.0
+    instructions: Fraction | int
+    percent: Fraction | int = 0
     symbols: Mapping[str, float] | None = None
     is_limit: bool = False
 
     @property
-    def most(self) -> float:
-        return self.instructions * (1 + self.percent / 100)
+    def most(self) -> Fraction:
+        return Fraction(self.instructions * (100 + self.percent)) / 100
 
     def __str__(self) -> str:
-        text = f"{'<=' if self.is_limit else ''}{self.instructions:.15g}"
-        return text + (f" +{self.percent:g}%" if self.percent else "")
+        text = f"{'<=' if self.is_limit else ''}{decimal_text(self.instructions)}"
+        return text + (f" +{decimal_text(self.percent)}%" if self.percent else "")
 
 
 class BudgetFile:
@@ -166,8 +167,8 @@ class BudgetFile:
         if match is None:
             raise ConfigError(f"found {text!r}; {_EXPECTED}", where=str(self.path))
         if match[3]:
-            return Budget(float(match[3]), is_limit=True)
-        return Budget(float(match[1]), float(match[2] or 0))
+            return Budget(Fraction(match[3]), is_limit=True)
+        return Budget(exact(float(match[1])), Fraction(match[2] or 0))  # a third was written with 15 digits
 
 
 # Where a count has grown: the symbols with more instructions than before, in one line.
@@ -185,9 +186,9 @@ def where_it_grew(budget: Budget, after: Mapping[str, float]) -> Sequence[str]:
     if budget.symbols is None:
         return [f"most are in {largest(after)}", "the budget is without symbols: --qemu-update-budgets writes them"]
     symbols = sum(budget.symbols.values())
-    if budget.is_limit or abs(symbols - budget.instructions) <= _ROUNDING:
+    if budget.is_limit or abs(symbols - float(budget.instructions)) <= _ROUNDING:
         return [grown(budget.symbols, after)]
-    edited = f"the budget was edited: its symbols add up to {symbols:.15g}, not to {budget.instructions:.15g}"
+    edited = f"the budget was edited: its symbols add up to {symbols:.15g}, not to {decimal_text(budget.instructions)}"
     return [f"{edited}; --qemu-update-budgets writes both", f"since its symbols: {grown(budget.symbols, after)}"]
 
 
@@ -303,7 +304,7 @@ def _symbols(guest: Guest, calls: Calls, measured: Measurement) -> Mapping[str, 
     return None
 
 
-_TICKS_PERCENT = 5.0
+_TICKS_PERCENT = 5
 """Of a command's new budget: ticks, and what the guest has done before, change it a little."""
 
 _LABEL_MAX = 80
@@ -382,8 +383,8 @@ class InstructionBudget:
         for (label, machine), budget in self._counted.items():
             self.file.write(self.test, label, machine, budget)
 
-    def _held(self, label: str, counted: Counted, percent: float = 0.0) -> float:
-        count = counted.instructions
+    def _held(self, label: str, counted: Counted, percent: int = 0) -> float:
+        count = exact(counted.instructions)
         machine = f"{self.kernel.spec.name} {self.kernel.release}, {self.guest.machine.cpu.name}"
         budget = self.file.find(self.test, label, machine)
         self.properties.extend(_properties(label, count, budget))
@@ -396,32 +397,32 @@ class InstructionBudget:
         elif budget is None:
             others = self.file.machines(self.test, label)
             raise BudgetExceeded(
-                f"{label} takes {count:.15g} instructions, and has no budget on {machine}",
+                f"{label} takes {decimal_text(count)} instructions, and has no budget on {machine}",
                 where=str(self.file.path),
                 detail=[f"there is one on {other}" for other in others],
                 hint="--qemu-update-budgets writes it",
             )
         elif count > budget.most:
-            after = counted.symbols()
+            after, takes, more = counted.symbols(), decimal_text(count), decimal_text(count - budget.instructions)
             raise BudgetExceeded(
-                f"{label} takes {count:.15g} instructions, {count - budget.instructions:.15g} more than its budget, "
-                f"{budget}, on {machine}",
+                f"{label} takes {takes} instructions, {more} more than its budget, {budget}, on {machine}",
                 where=str(self.file.path),
                 detail=[] if after is None else where_it_grew(budget, after),
             )
         elif budget.percent == 0 and not budget.is_limit and count < budget.instructions:
-            text = f"{self.test}: {label} takes {count:.15g} of {budget} instructions on {machine}"
+            text = f"{self.test}: {label} takes {decimal_text(count)} of {budget} instructions on {machine}"
             warnings.warn(f"{text}; --qemu-update-budgets lowers the budget", BudgetWarning, stacklevel=3)
-        return count
+        return counted.instructions
 
 
-def _properties(label: str, count: float, budget: Budget | None) -> Iterator[tuple[str, str]]:
-    yield f"instructions[{label}]", f"{count:.15g}"
+def _properties(label: str, count: Fraction, budget: Budget | None) -> Iterator[tuple[str, str]]:
+    yield f"instructions[{label}]", decimal_text(count)
     if budget is not None:
         yield f"instructions_budget[{label}]", str(budget)
         if not budget.is_limit:
-            yield f"instructions_before[{label}]", f"{budget.instructions:.15g}"
-            yield f"instructions_change[{label}]", f"{count - budget.instructions:+.15g}"
+            change = count - budget.instructions
+            yield f"instructions_before[{label}]", decimal_text(budget.instructions)
+            yield f"instructions_change[{label}]", f"{'+' if change >= 0 else ''}{decimal_text(change)}"
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from fractions import Fraction
 from typing import Any
 
 from orchestrator.catalog.data import choices_sentence, nearest, unknown
 from orchestrator.errors import UsageError
 from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.exact import decimal_text, exact
 from orchestrator.results.parameters import AT
 
 KEYS = ("table", "cpu", "kernel", "point", "probe", "handler", "benchmark", "id")
@@ -86,7 +88,8 @@ KEY = "budgets"
 
 _FIGURES = ("value", "overhead")
 _MOST = 1000
-_ALLOWANCE = re.compile(r"(?P<sign>\+|<= ?|)(?P<amount>[0-9]{1,12}(?:\.[0-9]{1,3})?) ?(?P<percent>%?)")
+_AMOUNT = r"[0-9]{1,15}(?:\.[0-9]{1,20})?"
+_ALLOWANCE = re.compile(rf"(?P<sign>\+|<= ?|)(?P<amount>{_AMOUNT}) ?(?P<percent>%?)")
 _EXPECTED = "expected +N or +N% to allow such an increase, or <=N to allow at most N, such as +5, +2.5% or <=300"
 
 
@@ -94,29 +97,29 @@ _EXPECTED = "expected +N or +N% to allow such an increase, or <=N to allow at mo
 class Allowance:
     """The allowed increase of a figure: ``amount`` in its unit or in percent."""
 
-    amount: float
+    amount: Fraction | int
     percent: bool
 
-    def of(self, before: float) -> float:
+    def of(self, before: float) -> Fraction | int:
         """The allowed increase in the figure's unit; in percent of a figure that is not positive, 0."""
-        return max(0.0, before) * self.amount / 100 if self.percent else self.amount
+        return max(Fraction(0), exact(before)) * self.amount / 100 if self.percent else self.amount
 
     def __str__(self) -> str:
-        return f"+{self.amount:.15g}{'%' if self.percent else ''}"
+        return f"+{decimal_text(self.amount)}{'%' if self.percent else ''}"
 
 
 @dataclass(frozen=True)
 class Limit:
     """The largest allowed figure, in its unit."""
 
-    amount: float
+    amount: Fraction | int
 
-    def of(self, before: float) -> float:
+    def of(self, before: float) -> Fraction:
         """The allowed increase in the figure's unit; negative if it was above the limit."""
-        return self.amount - before
+        return self.amount - exact(before)
 
     def __str__(self) -> str:
-        return f"<={self.amount:.15g}"
+        return f"<={decimal_text(self.amount)}"
 
 
 @dataclass(frozen=True)
@@ -192,10 +195,10 @@ def _allowance(content: object, path: tuple[str, ...]) -> Allowance | Limit:
         most = "'<=N' to allow at most N in the cell's unit" if percent else f"'<={amount}' to allow at most {amount}"
         raise BudgetError([(path, f"found {content!r}; write {most}, or {more}")])
     if found["sign"] == "+":
-        return Allowance(float(amount), bool(percent))
+        return Allowance(Fraction(amount), bool(percent))
     if percent:
         raise BudgetError([(path, f"found {content!r}; a limit is in the cell's unit: <={amount}; {_EXPECTED}")])
-    return Limit(float(amount))
+    return Limit(Fraction(amount))
 
 
 def _plain(budget: Budget) -> str | Mapping[str, str]:

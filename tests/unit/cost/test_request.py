@@ -24,6 +24,7 @@ from orchestrator.cost.request import (
     allowed,
     cost_kernel,
     experiment_text,
+    limit_of_hit,
 )
 from orchestrator.cost.subjects import Place, Subject
 from orchestrator.errors import UsageError
@@ -242,15 +243,27 @@ def test_tables_with_one_point_and_different_calls_have_different_names(tmp_path
 
 @pytest.mark.parametrize(
     ("at_most", "limits"),
-    [(300, (300, 600)), (0, (0, 0)), (12.3456, (12.346, 24.691)), (12_345_678, (12_345_678, 24_691_356))],
+    [
+        ("300", ("300", "600")),
+        ("0", ("0", "0")),
+        ("12.3456", ("12.3456", "24.6912")),
+        ("0.0004", ("0.0004", "0.0008")),
+        ("12345678", ("12345678", "24691356")),
+    ],
 )
 def test_what_a_hit_may_cost_is_allowed_as_often_as_a_call_hits(
-    at_most: float, limits: tuple[float, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at_most: str, limits: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.bpf.c").touch()
     lines = [finder(tmp_path).line(at(name)) for name in ("vfs_read", "only_by_rename")]
-    budgets = allowed(lines, at_most)
+    budgets = allowed(lines, limit_of_hit(at_most))
     entries = loaded(tmp_path, lines, ["debian-amd64"], budgets).budgets.plain()
     names = [f"probe=own.bpf.c.program-at_{name},kernel=debian-amd64" for name in ("vfs_read", "only_by_rename")]
     assert entries == {name: {"overhead": f"<={limit}"} for name, limit in zip(names, limits, strict=True)}
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1e3", "inf", "nan", "300ns", "1/3", "+5", "1.", ".5", "1" * 10])
+def test_what_is_no_number_of_instructions_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected the instructions that a hit may take"):
+        limit_of_hit(text)

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import tempfile
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import ConfigError
@@ -25,13 +29,14 @@ def file(tmp_path: Path) -> BudgetFile:
     "budget",
     [
         Budget(422),
-        Budget(1.25),
+        Budget(Fraction(5, 4)),
+        Budget(Fraction(1, 3)),
         Budget(1048, 2),
-        Budget(10.5, 0.5),
+        Budget(Fraction(21, 2), Fraction(1, 2)),
         Budget(369, 0, {"callbench": 13.0, "f [mine]": 356.0}),
-        Budget(1.5, 2, {"f.isra.0": 1.5}),
+        Budget(Fraction(3, 2), 2, {"f.isra.0": 1.5}),
         Budget(300, is_limit=True),
-        Budget(300.5, 0, {"f": 1.0}, is_limit=True),
+        Budget(Fraction(601, 2), 0, {"f": 1.0}, is_limit=True),
     ],
 )
 def test_a_budget_is_read_as_it_was_written(file: BudgetFile, budget: Budget) -> None:
@@ -47,6 +52,23 @@ def test_a_budget_is_read_as_it_was_written(file: BudgetFile, budget: Budget) ->
 def test_the_most_that_a_budget_allows() -> None:
     assert Budget(1000).most == 1000
     assert Budget(1000, 2).most == 1020
+
+
+COUNTS = st.builds(Fraction, st.integers(0, 10**9), st.sampled_from([1, 3, 100, 700, 1000, 4096]))
+PERCENT = st.decimals(0, 999, places=3).map(Fraction)
+
+
+@given(COUNTS, PERCENT)
+@example(Fraction(250), Fraction("5.6"))
+@example(Fraction(1, 3), Fraction(0))
+def test_a_budget_allows_its_percentage_exactly(before: Fraction, percent: Fraction) -> None:
+    """As its file has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = BudgetFile(Path(folder) / "test_it.py", Cache(Path(folder) / "cache"))
+        file.write("test", "call", MACHINE, Budget(before, percent))
+        budget = file.find("test", "call", MACHINE)
+    assert budget is not None
+    assert budget.most == before * (100 + percent) / 100
 
 
 @pytest.mark.parametrize(
@@ -115,12 +137,12 @@ def test_a_line_has_an_end() -> None:
 
 def test_a_budget_that_was_edited_is_not_blamed_on_symbols() -> None:
     after = {"f": 300.0, "g": 69.0}
-    assert where_it_grew(Budget(366.0, 0, {"f": 297.0, "g": 69.0}), after) == ["+3: f 3"]
-    assert where_it_grew(Budget(300.0, 0, after), after) == [
+    assert where_it_grew(Budget(366, 0, {"f": 297.0, "g": 69.0}), after) == ["+3: f 3"]
+    assert where_it_grew(Budget(300, 0, after), after) == [
         "the budget was edited: its symbols add up to 369, not to 300; --qemu-update-budgets writes both",
         "since its symbols: +0: no symbol differs",
     ]
-    assert where_it_grew(Budget(300.0), after)[0] == "most are in f 300, g 69"
+    assert where_it_grew(Budget(300), after)[0] == "most are in f 300, g 69"
 
 
 def test_functions_of_one_name_are_taken_together() -> None:

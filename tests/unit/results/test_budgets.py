@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ from orchestrator.results.budgets import Allowance, Budget, BudgetError, Budgets
 
 @pytest.mark.parametrize(
     ("text", "amount", "percent"),
-    [("+5", 5, False), ("+0", 0, False), ("+2.5%", 2.5, True), ("+ 3", None, None), ("+3 %", 3, True),
+    [("+5", 5, False), ("+0", 0, False), ("+2.5%", Fraction(5, 2), True),
+     ("+0.123456789%", Fraction("0.123456789"), True), ("+ 3", None, None), ("+3 %", 3, True),
      ("-1", None, None), (-1, None, None), (True, None, None), ("", None, None),
      ("+1e9", None, None), ([], None, None), (None, None, None), ("nan", None, None), ("+5\n", None, None)],
 )  # fmt: skip
-def test_an_allowance(text: Any, amount: float | None, percent: bool | None) -> None:
+def test_an_allowance(text: Any, amount: Fraction | int | None, percent: bool | None) -> None:
     if amount is None:
         with pytest.raises(BudgetError, match="expected \\+N"):
             Budgets.of({"kprobe": text})
@@ -28,8 +30,8 @@ def test_an_allowance(text: Any, amount: float | None, percent: bool | None) -> 
         assert budget == Budget(value=Allowance(amount, bool(percent)))
 
 
-@pytest.mark.parametrize(("text", "amount"), [("<=300", 300), ("<= 2.5", 2.5), ("<=0", 0)])
-def test_a_limit(text: str, amount: float) -> None:
+@pytest.mark.parametrize(("text", "amount"), [("<=300", 300), ("<= 2.5", Fraction(5, 2)), ("<=0", 0)])
+def test_a_limit(text: str, amount: Fraction | int) -> None:
     ((_, budget),) = Budgets.of({"kprobe": text}).entries
     assert budget == Budget(value=Limit(amount))
     assert Limit(amount).of(10) == amount - 10
@@ -61,9 +63,9 @@ def test_a_number_that_says_neither_is_refused(bare: Any, sentence: str, figure:
 
 
 def test_percent_are_of_the_figure_before() -> None:
-    assert Allowance(2.5, percent=True).of(1000.0) == 25.0
-    assert Allowance(2.5, percent=True).of(-1000.0) == 0.0
-    assert Allowance(3.0, percent=False).of(1000.0) == 3.0
+    assert Allowance(Fraction(5, 2), percent=True).of(1000.0) == 25
+    assert Allowance(Fraction(5, 2), percent=True).of(-1000.0) == 0
+    assert Allowance(3, percent=False).of(1000.0) == 3
 
 
 def test_the_last_that_matches_counts() -> None:

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is the edge of a budget where its text has it, for counts as floats have them?"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from record_builders import cell
+
+from orchestrator.comparison.comparison import CellChange, compare, pairs_by_id
+from orchestrator.results.budgets import Budgets
+from orchestrator.results.exact import decimal_text, exact, increase
+
+CALLS = st.sampled_from([1, 2, 3, 5, 7, 100, 300, 1000, 4096, 10_000])
+COUNTS = st.builds(Fraction, st.integers(1, 4 * 10**9), CALLS).filter(lambda count: count < 4_000_000)
+PERCENT = st.builds(Fraction, st.integers(1, 99_999), st.sampled_from([1, 10, 100, 1000]))
+
+
+def judged(before: dict[str, float], after: dict[str, float], **budget: str) -> CellChange:
+    cells = [[cell("kprobe", samples=[values["value"]] * 4, **values)] for values in (before, after)]
+    (change,) = compare(pairs_by_id(*cells), Budgets.of({"*": budget}), *cells).cells
+    return change
+
+
+@given(COUNTS)
+def test_a_float_stands_for_the_count_that_it_was_made_from(count: Fraction) -> None:
+    assert exact(float(count)) == count
+
+
+@given(COUNTS, COUNTS)
+@example(Fraction("885.1"), Fraction("670.2"))
+def test_the_difference_of_two_floats_is_that_of_the_counts(count: Fraction, baseline: Fraction) -> None:
+    assume((count - baseline).denominator <= 10_000)
+    assert exact(float(count) - float(baseline)) == count - baseline
+    assert increase(float(baseline), float(count)) == float(count - baseline)
+
+
+@given(st.decimals(0, 10**9, places=6).map(Fraction), st.booleans())
+def test_a_decimal_is_written_as_it_is(number: Fraction, negative: bool) -> None:
+    number = -number if negative else number
+    assert Fraction(decimal_text(number)) == number
+
+
+@pytest.mark.parametrize("figure", ["value", "overhead"])
+@given(before=COUNTS, percent=PERCENT)
+@example(before=Fraction(1375), percent=Fraction("5.6"))
+@example(before=Fraction(1000), percent=Fraction("0.1"))
+def test_an_increase_of_a_budget_s_percentage_is_within_it(figure: str, before: Fraction, percent: Fraction) -> None:
+    after = before * (100 + percent) / 100
+    assume(after.denominator <= 10_000 and after < 4_000_000)
+    values = [{"value": 5_000_000.0, "overhead": 1.0, figure: float(count)} for count in (before, after)]
+    budget = {figure: f"+{decimal_text(percent)}%"}
+    assert judged(values[0], values[1], **budget).beyond == ()
+    # One instruction in all calls more is beyond.
+    more = {**values[1], figure: float(after + Fraction(1, 1000))}
+    assert len(judged(values[0], more, **budget).beyond) == 1
+
+
+@given(plain=COUNTS, overhead=COUNTS)
+@example(plain=Fraction("670.2"), overhead=Fraction("214.9"))
+def test_an_overhead_at_its_limit_is_within_it(plain: Fraction, overhead: Fraction) -> None:
+    """The overhead as a run computes it, in floats."""
+    assume(plain.denominator <= 1000 and overhead.denominator in (1, 10, 100, 1000))
+    subtracted = float(plain + overhead) - float(plain)
+    values = {"value": 5_000_000.0, "overhead": subtracted}
+    assert judged(values, values, overhead=f"<={decimal_text(overhead)}").beyond == ()
+    below = overhead - Fraction(1, 10_000)
+    assert len(judged(values, values, overhead=f"<={decimal_text(below)}").beyond) == 1
