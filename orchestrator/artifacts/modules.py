@@ -35,6 +35,7 @@ from orchestrator.artifacts.kernel_build import sound_source, strip_debug
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.module_files import in_order
 from orchestrator.artifacts.module_source import OWN, TEMPLATE, ModuleSource, Scalar, Value, render_as
+from orchestrator.artifacts.outside_files import changed_outside, keep_outside, outside_hint, unlisted_hint
 from orchestrator.artifacts.sources import read_sources
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.probes import find_module
@@ -332,6 +333,7 @@ def _build_error(context: BuildContext, kernel: Kernel, source: ModuleSource, sc
     return build_error(f"module {source.name} does not build", kept, origins, main, hints)
 
 
+_OF_COMPILERS = (Path("/usr/lib/gcc"), Path("/usr/lib/llvm"))
 _VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")  # a make variable's, without anything that make or a shell expands
 
 
@@ -348,7 +350,7 @@ def folder_modules(
         "compiler": kernel.toolchain.version,
         "files": content,
         "make": assignments,
-        "recipe": "sources kept",  # earlier folders have only what was built
+        "recipe": "sources kept, outside files noted",  # earlier folders have less
     }
 
     def build(place: Path) -> None:
@@ -359,15 +361,23 @@ def folder_modules(
             finished = make_modules(context, kernel, scratch, assignments)
             if finished.status != 0:
                 kept = kept_output(finished.stdout + finished.stderr, scratch)
-                hints = [error_hint(kept, folder, files), *tree_notes(kernel)]
+                of_files = outside_hint(kept, folder, sources) or unlisted_hint(kept, sources)
+                hints = [of_files or error_hint(kept, folder, files), *tree_notes(kernel)]
                 raise build_error(f"folder {folder.name} does not build", kept, Origins(files), folder, hints)
             for file in sorted(scratch.rglob("*.ko")):
                 strip_debug(kernel.toolchain, file)
                 shutil.copy(file, place)
             _write(sources, folder, place / "sources")
             keep_warnings(place / "sources", finished.stderr, scratch)
+            keep_outside(place, scratch, (kernel.headers, kernel.headers_makefile.parent, *_OF_COMPILERS))
 
-    artifact = context.cache.obtain("module-folders", inputs, f"{folder.name} for {kernel.spec.name}", build)
+    label = f"{folder.name} for {kernel.spec.name}"
+    artifact = context.cache.obtain("module-folders", inputs, label, build)
+    changed = changed_outside(artifact.path)
+    while changed and inputs.get("outside") != changed:
+        inputs["outside"] = changed
+        artifact = context.cache.obtain("module-folders", inputs, label, build)
+        changed = changed_outside(artifact.path)
     kept, modules = artifact.path / "sources", {}
     warnings = shown_warnings(kept, Origins(files))
     for file in sorted(artifact.path.glob("*.ko")):
