@@ -28,6 +28,11 @@ class LabError(Exception):
         self.hint = hint
         self.detail = tuple(detail)
 
+    def rename(self, file: str, title: str) -> None:
+        """Call a file that is not the user's by a ``title`` that tells him what it is."""
+        self.what, self.where, self.hint = (text.replace(file, title) for text in (self.what, self.where, self.hint))
+        self.detail = tuple(line.replace(file, title) for line in self.detail)
+
     def __str__(self) -> str:
         """The whole message: place and sentence, then the quoted lines, then the hint.
 

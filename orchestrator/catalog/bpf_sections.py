@@ -16,7 +16,7 @@ class SectionWord(CatalogEntry):
 
     name: str
     kind: str | None = None
-    at: Literal["function", "system call", "event", "tracepoint", "hook", "file"] | None = None
+    at: Literal["function", "system call", "event", "tracepoint", "hook", "file", "name"] | None = None
     sleep: bool = False
 
 

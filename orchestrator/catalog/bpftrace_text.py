@@ -43,6 +43,9 @@ _FULL_NAMES = {word: name for name, words in PROVIDERS.items() for word in (name
 AT_FUNCTIONS = ("kprobe", "kretprobe", "fentry", "fexit")
 """Providers whose last part is a function of the kernel, with its module before it or not."""
 
+IN_PROGRAMS = ("uprobe", "uretprobe", "usdt")
+"""Providers whose parts are a program of user space, and a place in it."""
+
 
 @dataclass(frozen=True)
 class AttachPoint:

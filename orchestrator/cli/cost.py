@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -36,7 +37,7 @@ from orchestrator.cost.request import (
     allowed,
     limit_of_hit,
 )
-from orchestrator.errors import ConfigError, UsageError
+from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.source import read_budgets
 from orchestrator.files import ScratchFolder
 from orchestrator.lab.costs import Costs, cost_experiment, cost_kernels, cost_lines, judged
@@ -50,6 +51,8 @@ from orchestrator.results.runs import Run, find_run
 
 CostForm = StrEnum("CostForm", "TABLE MARKDOWN JSON CSV VERISTAT GITHUB")
 _SYMBOLS = 8
+_OF_BUDGET = "budgets."
+"""How an error of an experiment begins that is about its budgets."""
 _GROWTH: Mapping[str, object] = {"*": {"overhead": "+0"}}
 
 
@@ -133,17 +136,11 @@ def cost(
     budgets = {**growth, **own} if most is None else allowed([*lines, *before], most)
     text = cost_experiment(names, [*before, *lines], kernels, cpu, budgets)
     partners = [_partner(line, lines, before) for line in lines]
-    if print_only:
-        typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
-        return
-    with ScratchFolder("orchestrator-cost-") as folder:
-        file = folder / "cost.yaml"
-        file.write_text(text)
-        try:
-            experiment = measurer.load(file)
-        except ConfigError as error:
-            where = error.where.replace(str(file), "the experiment of --print")
-            raise ConfigError(error.what, where=where, detail=error.detail, hint=error.hint) from None
+    with _written(text, budget) as file:
+        experiment = measurer.load(file)
+        if print_only:
+            typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
+            return
         reference = None
         if against is not None and other is None:
             reference = _reference(against, file, names, measurer)
@@ -156,6 +153,21 @@ def cost(
     _print(form, Costs(found, missed, after), reference or after)
     is_measured = all_ok(after.record) and any(one.hit is not None for one in found) and not missed
     raise typer.Exit(0 if is_measured and not any(one.beyond for one in found) else 1)
+
+
+@contextmanager
+def _written(text: str, budget: Path | None) -> Iterator[Path]:
+    """The experiment in a file of its own, which errors do not name: the user has written the ``budget`` at most."""
+    with ScratchFolder("orchestrator-cost-") as folder:
+        file = folder / "cost.yaml"
+        file.write_text(text)
+        try:
+            yield file
+        except LabError as error:
+            error.rename(str(file), "the experiment of --print")
+            if budget is not None and error.what.startswith(_OF_BUDGET):
+                error.where, error.what = str(budget), error.what.removeprefix(_OF_BUDGET)
+            raise
 
 
 def _reference(against: str, file: Path, names: Sequence[str], measurer: Measurer) -> Run:

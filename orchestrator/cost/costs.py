@@ -16,6 +16,7 @@ from typing import Any
 from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.comparison.comparison import CellChange, Comparison
+from orchestrator.cost.in_options import in_options
 from orchestrator.cost.request import Line
 from orchestrator.cost.subjects import Subject
 from orchestrator.errors import LabError
@@ -82,6 +83,11 @@ class Cost:
         return ATTACHED.of(self.cell) or self.subject.mechanism or ("" if seen == "own" else seen)
 
     @property
+    def reason(self) -> str | None:
+        """Why it has no number, in the words of the command."""
+        return None if self.cell.reason is None else in_options(self.cell.reason)
+
+    @property
     def hits(self) -> int | None:
         return None if self.cell.evidence is None else self.cell.evidence.hits
 
@@ -116,7 +122,7 @@ class Cost:
             "kernel": self.cell.kernel,
             "cell": self.cell.id,
             "status": self.cell.status,
-            "reason": self.cell.reason,
+            "reason": self.reason,
             "instructions": self.hit,
             "interval": [end / self.of_call for end in self.cell.interval] if self.cell.interval else None,
             "change": self.difference,
@@ -168,7 +174,7 @@ def cost_sheet(name: str, found: Sequence[Cost], missed: Sequence[str] = ()) -> 
     ``missed`` are sentences on what has no row.
     """
     several = len({one.cell.kernel for one in found}) > 1
-    reasons = {one.cell.reason: True for one in found if one.cell.reason}
+    reasons = {one.reason: True for one in found if one.reason}
     remarks = reasons | {note: False for one in found for note in one.notes}
     rows = list(_rows(found, list(remarks)))
     headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
@@ -203,7 +209,7 @@ def _file(one: Cost) -> str:
 
 
 def _figures(one: Cost, remarks: Sequence[str]) -> list[str]:
-    noted = [one.cell.reason] if one.hit is None and one.cell.reason else one.notes
+    noted = [one.reason] if one.hit is None and one.reason else one.notes
     marks = "".join(f" [{remarks.index(text) + 1}]" for text in noted)
     if one.hit is None:
         return [f"{one.cell.status}{marks}", *[""] * (len(_HEADINGS) - 1)]

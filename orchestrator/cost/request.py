@@ -156,7 +156,9 @@ class CallFinder:
             raise UsageError(what, where=subject.title, hint=hint)
         found = reaching_system_call(place.system_call)
         if found is None:
-            hint = f"write a workload that makes it: --workload FILE.c; all calls: {PROGRAM} list calls"
+            with_zeros = f"make it with zeros as arguments: --call {place.system_call}, or "
+            named = with_zeros if place.system_call in system_calls() else ""
+            hint = f"{named}write a workload that makes it: --workload FILE.c"
             raise UsageError(f"no known call makes the system call {place.system_call}", where=subject.title, hint=hint)
         return self._line(subject, self._wrapper(found.function), found.benchmark)
 
@@ -168,6 +170,9 @@ class CallFinder:
         lacks = lacking(self.kernel, place)
         if lacks is not None:
             raise UsageError(lacks, where=subject.title)
+        if place.is_in_program and (self.given.workload is None or ":" not in (self.given.point or "")):
+            hint = "name the program's source and its function: --workload FILE.c --point program:FUNCTION"
+            raise UsageError("it is in the program that makes the calls", where=subject.title, hint=hint)
         names_calls = self.given.call is not None or self.given.workload is not None
         if self.given.point is not None:  # an offset does not decide which calls enter the function
             return self._given_point

@@ -15,7 +15,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT
 from orchestrator.catalog.bpf_sections import Section, SectionWord, nearest_section
-from orchestrator.catalog.bpftrace_text import PROVIDERS, AttachPoint, without_comments
+from orchestrator.catalog.bpftrace_text import IN_PROGRAMS, PROVIDERS, AttachPoint, without_comments
 from orchestrator.catalog.data import did_you_mean, unknown
 from orchestrator.catalog.probes import (
     BASELINE,
@@ -50,13 +50,15 @@ class Place:
     """Where something is attached: at a ``function``, at a ``system_call``'s entry or exit, at another ``event``.
 
     They are names or patterns; an event is ``SYSTEM:NAME``, or ``NAME`` of a raw tracepoint. ``offset`` is in bytes
-    from a function's symbol. Nothing is known of a module. ``wrong`` says why what is written is nowhere.
+    from a function's symbol. Nothing is known of a module. What ``is_in_program`` is in the one that makes the calls.
+    ``wrong`` says why what is written is nowhere.
     """
 
     function: str | None = None
     system_call: str | None = None
     event: str | None = None
     offset: int | None = None
+    is_in_program: bool = False
     wrong: str = ""
 
 
@@ -98,7 +100,7 @@ def _mechanism(section: str) -> str | None:
 def place_of_section(text: str) -> Place | None:
     """Where libbpf attaches a program of this section; None for one that it does not attach by itself: ``kprobe``."""
     if user_section(text) is not None:  # the point says where
-        return Place()
+        return Place(is_in_program=True)
     section = Section.of(text)
     if section.word is None:
         guess = nearest_section(text)
@@ -146,7 +148,7 @@ def place_of_one_liner(text: str) -> Place:
             return Place(function=point.function, offset=point.offset)
         if point.event is not None:
             return _at_event(point.event)
-    return Place()
+    return Place(is_in_program=any(point.kind in IN_PROGRAMS for point in points))
 
 
 def _wrong(point: AttachPoint) -> str:
@@ -161,7 +163,7 @@ def _wrong(point: AttachPoint) -> str:
 
 def _place_of(kind: ProbeKind) -> Place:
     if kind.site == "program":
-        return Place()
+        return Place(is_in_program=True)
     if kind.site in SITES_WITHOUT_POINT:
         return Place(system_call=_ANY_CALL)
     return Place(function=kind.functions or _ANY_FUNCTION)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.artifacts.bpf_objects import BpfObject
+from orchestrator.catalog.bpf_sections import Section
 from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind, is_recording, probes
 from orchestrator.errors import (
     CommandFailed,
@@ -269,10 +270,6 @@ def bpf_attached(
 _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
 _OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
 _FOLDER = "/sys/fs/bpf/lab-own"
-_AT_FUNCTION = re.compile(
-    r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fsession|fmod_ret)(?:\.s)?"
-    r"/([^+]+)(?:\+.*)?"
-)
 _ATTACHED_PROGRAM = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})")
 _SIZED_MAP = re.compile(r"sized (\d{1,10}) ([A-Za-z_]\w{0,127})")
 _STACKS = re.compile(r"^(\d{1,5}(?:\+\d{1,5}){0,300}) ([A-Za-z_]\w{0,127})$", re.MULTILINE)
@@ -513,18 +510,22 @@ def _placed(
 
 def _misplaced(own: UserBpfProgram, point: ProbePoint) -> EvidenceError:
     function = _function_of(own)
+    is_pattern = function is not None and any(sign in function for sign in "*?")
     return EvidenceError(
         f"program {own.name} is attached to {function}, and the point is {point.symbol}",
-        hint=f"set points: [{function}], and calls that enter it",
+        hint="make calls that enter it, and the function that they enter the point"
+        if is_pattern
+        else f"set points: [{function}], and make calls that enter it",
     )
 
 
 def _function_of(own: UserBpfProgram) -> str | None:
-    call = re.fullmatch(r"k(?:ret)?syscall/(\w+)", own.section)
-    if call is not None:
-        return f"__*_sys_{call[1]}"
-    place = _AT_FUNCTION.fullmatch(own.section)
-    return None if place is None else place[1]
+    """The function that a program's section names, or a pattern; None for one that is at no function."""
+    section = Section.of(own.section)
+    if section.word is None or not section.target or section.word.at not in ("function", "system call"):
+        return None
+    function = section.target.partition("+")[0]
+    return f"__x64_sys_{function}" if section.word.at == "system call" else function
 
 
 def _last(text: str) -> list[str]:

@@ -182,11 +182,16 @@ def test_a_misspelt_section_is_refused_with_the_nearest_name(tmp_path: Path) -> 
         (("bpftrace: t:sched:sched_swich { @ = 1; }",), "did you mean sched:sched_switch?"),
         (("kprobe", "--point", "vfs_raed"), "--point: it has no function vfs_raed of its own; did you mean vfs_read"),
         (("kprobe", "--call", "raed"), "error: --call: unknown call 'raed'; "),
+        (("kprobe", "--budget", "costs.yaml"), "costs.yaml: probe=kprob: no cell matches; did you mean 'kprobe'?"),
         (("kprobe", "--kernels", "debian-amd46"), "did you mean 'debian-amd64'?"),
         (("kprobe", "--workload", "gone.c"), "gone.c'; this file does not exist"),
     ],
 )
-def test_a_misspelt_word_is_refused_with_the_nearest_name(words: Sequence[str], said: str, tmp_path: Path) -> None:
+def test_a_misspelt_word_is_refused_with_the_nearest_name(
+    words: Sequence[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "costs.yaml").write_text("probe=kprob: +5\n")
     command = CommandLine(tmp_path / "lab")
     done = command.run("cost", *words)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr

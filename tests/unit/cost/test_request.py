@@ -166,6 +166,26 @@ def test_a_pattern_is_no_point_of_a_workload(tmp_path: Path) -> None:
         assert "--point FUNCTION" in refused.value.hint
 
 
+def test_what_is_in_a_program_needs_its_source_and_a_point_there(tmp_path: Path) -> None:
+    in_program = Subject("bpf-uprobe", "bpf-uprobe", Place(is_in_program=True))
+    for given in ({}, {"call": "read"}, {"workload": Path("/w.c")}, {"workload": Path("/w.c"), "point": "vfs_read"}):
+        with pytest.raises(UsageError, match="it is in the program that makes the calls") as refused:
+            finder(tmp_path, **given).line(in_program)
+        assert "--workload FILE.c --point program:FUNCTION" in refused.value.hint
+    line = finder(tmp_path, workload=Path("/w.c"), point="program:at_push").line(in_program)
+    assert (line.point, made(line)) == ("program:at_push", "w.c")
+
+
+def test_a_system_call_that_no_known_call_makes_may_be_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no known call makes the system call mount") as refused:
+        finder(tmp_path).line(of_call("mount"))
+    assert "--call mount" in refused.value.hint
+    assert made(finder(tmp_path, call="mount").line(of_call("mount"))) == "mount"
+    with pytest.raises(UsageError) as refused:
+        finder(tmp_path).line(of_call("no_such_call"))
+    assert "--call" not in refused.value.hint
+
+
 def test_what_is_written_wrong_is_told_whatever_calls_are_named(tmp_path: Path) -> None:
     wrong = Subject("./own.bpf.c program=prog", "own.bpf.c", Place(wrong="libbpf has no section fentyr"), "prog")
     for given in ({}, {"call": "read"}, {"workload": Path("/w.c")}, {"point": "vfs_read"}):
