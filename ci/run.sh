@@ -29,7 +29,7 @@ decisive() {
             *,bpftrace:* | *,*.bt) echo bpftrace ;;
         esac
         previous=$word
-    done | sort -u
+    done | LC_ALL=C sort -u
 }
 
 print_key() {

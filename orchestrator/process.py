@@ -122,12 +122,13 @@ def run(
 ) -> Finished:
     """Run a program to its end within ``time_limit`` seconds (see ``Deadline``), and log it as a step.
 
-    ``environment`` changes this process's: a value of None removes a variable. ``listener`` gets each line of the
-    program's standard output as it comes. Processes that the program leaves behind are killed.
+    What it prints is English (LC_ALL), whatever the user's language: others read it. ``environment`` changes this
+    process's: a value of None removes a variable. ``listener`` gets each line of the program's standard output as it
+    comes. Processes that the program leaves behind are killed.
 
     Raises HostError when the program is not installed, LabError when the time is over.
     """
-    changed = {**os.environ, **(environment or {})}
+    changed = {**os.environ, "LC_ALL": "C", **(environment or {})}
     with step("$", *argv) as running:
         kept = {name: value for name, value in changed.items() if value is not None}
         with _start_errors(argv[0]):

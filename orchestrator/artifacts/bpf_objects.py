@@ -154,7 +154,7 @@ def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
     types = kernel_types(context, kernel)  # its path, which has a key, is part of the flags
     flags = [f"-I{types}", f"-I{_HOST_HEADERS}"]
     source = user_source(file, files_read([*_CLANG, *flags, str(file)], build_environment()), types)
-    asked = run(["clang", "--version"], time_limit=_LIMIT, environment={"LC_ALL": "C"})
+    asked = run(["clang", "--version"], time_limit=_LIMIT)
     version = asked.or_raise(HostError, "clang does not run").stdout.partition("\n")[0]
     inputs = {"compiler": version, "flags": [*_CLANG, *flags], "file": source.file, "sources": source.digests}
 

@@ -69,7 +69,7 @@ class Toolchain:
         """The full version line of its linker."""
         named = dict(variable.split("=", 1) for variable in self.variables)
         argv = [named.get("LD", self.program("ld")), "--version"]
-        return run(argv, time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"}).stdout.partition("\n")[0]
+        return run(argv, time_limit=_TOOLS_LIMIT).stdout.partition("\n")[0]
 
     def for_make(self) -> list[str]:
         """The make variables that select these tools in a kernel's build."""
@@ -145,7 +145,7 @@ def _installed_clang(release: str, config: Mapping[str, str]) -> Toolchain | Non
         place = shutil.which(name)
         if place is None:
             continue
-        finished = run([place, "--version"], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"})
+        finished = run([place, "--version"], time_limit=_TOOLS_LIMIT)
         printed = finished.stdout.partition("\n")[0]
         number = re.search(r"\d+(?:\.\d+)+", printed)
         programs = {variable: Path(place).resolve().with_name(tool) for variable, tool in llvm_programs(config).items()}
@@ -196,10 +196,7 @@ def _host_toolchain() -> Toolchain:
 
 def _examined(gcc: str, folder: Path | None) -> Toolchain:
     # The kernel's build system and the lab match the compiler's output, which must be English.
-    version, release = (
-        run([gcc, option], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"})
-        for option in ("--version", "-dumpfullversion")
-    )
+    version, release = (run([gcc, option], time_limit=_TOOLS_LIMIT) for option in ("--version", "-dumpfullversion"))
     if version.status != 0 or release.status != 0:
         raise HostError(f"{gcc} does not run", detail=version.complaint())
     # "gcc (Debian 12.2.0-14) 12.2.0": the first word is the name it was called by.

@@ -77,7 +77,7 @@ def debian_mirror() -> DebianMirror:
         return DebianMirror(named, _security_beside(named))
     # apt-get parses both formats of source lists; without release information it needs none of the host's lists.
     wanted = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
-    listed = run(["apt-get", "indextargets", *wanted], time_limit=60.0, environment={"LC_ALL": "C"})
+    listed = run(["apt-get", "indextargets", *wanted], time_limit=60.0)
     listed.or_raise(HostError, "the host's apt sources cannot be read", hint="apt-get check")
     if found := mirror_in(listed.stdout):
         return found
@@ -302,7 +302,7 @@ class AptRoot:
         (self._root / "first.conf").write_text(f'Dir::Etc::main "{root}/settings.conf";\n')
 
     def _apt(self, program: str, *arguments: str, time_limit: float, cwd: Path | None = None) -> Finished:
-        environment = {"APT_CONFIG": str(self._root / "first.conf"), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+        environment = {"APT_CONFIG": str(self._root / "first.conf"), "DEBIAN_FRONTEND": "noninteractive"}
         ended = run([program, "-q", *arguments], time_limit=time_limit, cwd=cwd, environment=environment)
         # apt hides the password in an address only while nothing fails.
         return replace(ended, stdout=without_passwords(ended.stdout), stderr=without_passwords(ended.stderr))

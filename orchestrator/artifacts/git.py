@@ -21,8 +21,8 @@ _SETTINGS = Path(__file__).with_name("git-tree.conf")
 
 def git(folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> Finished:
     """Run git in a folder, with the user's configuration and without prompts and hooks; ``settings`` are variables."""
-    environment = {**_of_another_repository(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(settings or {})}
-    quiet = ("-c", "advice.detachedHead=false", "-c", "core.hooksPath=/dev/null")
+    environment = {**_of_another_repository(), "GIT_TERMINAL_PROMPT": "0", **(settings or {})}
+    quiet = ("-c", "advice.detachedHead=false", "-c", "core.hooksPath=/dev/null", "-c", "i18n.logOutputEncoding=UTF-8")
     return run(["git", "-C", str(folder), *quiet, *arguments], time_limit=_LIMIT, environment=environment)
 
 

@@ -87,7 +87,7 @@ def _namespace() -> tuple[str, ...]:
         if shutil.which(program) is None:
             what = f"without root, a user namespace is needed, and {program} is not installed"
             raise HostError(what, hint=f"as root: {INSTALL_COMMAND} uidmap")
-    tried = run([*_UNSHARE, "true"], time_limit=30, environment={"LC_ALL": "C"})
+    tried = run([*_UNSHARE, "true"], time_limit=30)
     if tried.status == 0:
         return _UNSHARE
     what = "this host allows user namespaces to root only"

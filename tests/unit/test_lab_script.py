@@ -91,7 +91,7 @@ COPYING_PYTHON = """\
 WITHOUT_PIP = """\
     #!/bin/sh
     case " $* " in *' -m pip '*) ;; *) exec "{python}" "$@" ;; esac
-    printf '%s\\n' "$*"
+    printf '%s\\n' "$*" "in LC_ALL=$LC_ALL"
     for folder; do :; done
     cat >"${{0%/*}}/orchestrator" <<END
     #!{python}
@@ -575,6 +575,12 @@ def test_pip_failing_is_quoted_and_leaves_nothing_usable(
     assert list(bare.cache.glob("venv-*/bin/python"))
     bare.tool("python3", "exit 1")
     assert "missing on this host: python3.11+venv" in bare.lab().stderr
+
+
+def test_pip_says_in_english_that_a_disk_is_full(copying: Checkout) -> None:
+    assert copying.lab(LC_ALL="de_DE.UTF-8").returncode == 7
+    (log,) = copying.cache.glob("venv-*.log")
+    assert log.read_text().splitlines()[-1] == "in LC_ALL=C"
 
 
 def test_a_lock_that_cannot_be_written_is_no_full_disk(copying: Checkout) -> None:

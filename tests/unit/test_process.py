@@ -89,6 +89,16 @@ def test_output_status_folder_and_environment(tmp_path: Path) -> None:
     assert finished.argv == tuple(argv)
 
 
+def test_what_a_program_prints_is_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its messages are looked at: that a disk is full, that a program is missing."""
+    for name in ("LC_ALL", "LANG", "LC_MESSAGES"):
+        monkeypatch.setenv(name, "de_DE.UTF-8")
+    monkeypatch.setenv("LANGUAGE", "de")
+    assert run(["sh", "-c", "printf %s $LC_ALL"], time_limit=PATIENCE).stdout == "C"
+    own = run(["sh", "-c", "printf %s $LC_ALL"], time_limit=PATIENCE, environment={"LC_ALL": "C.UTF-8"})
+    assert own.stdout == "C.UTF-8"
+
+
 def test_arguments_reach_the_program_as_they_are() -> None:
     words = ["", " ", "a b", "$HOME", "`id`", "'", '"', "\\", "*", "-e", "ä", "a\nb", ";"]
     assert run(["printf", "%s\\0", *words], time_limit=PATIENCE).stdout.split("\0")[:-1] == words

@@ -299,6 +299,19 @@ def test_a_tree_of_another_user_s_that_the_configuration_allows(
     assert content(tree, "HEAD~1") == "first"
 
 
+@pytest.mark.parametrize("written", ["UTF-8", "ISO-8859-1"])
+def test_a_commit_s_subject_is_text_whatever_encoding_the_user_sees_it_in(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    git(tree, "config", "i18n.logOutputEncoding", "ISO-8859-1")
+    message = tree.parent / "message"
+    message.write_text("Größe der Puffer ändern", encoding=written)
+    git(tree, "-c", f"i18n.commitEncoding={written}", "commit", "--quiet", "--allow-empty", "--file", str(message))
+    monkeypatch.setenv("LC_ALL", "de_DE.ISO-8859-1")
+    with GitTree.open(Cache(tree.parent / "cache"), tree, offline=True) as clone:
+        assert clone.commit(git(tree, "rev-parse", "HEAD")).subject == "Größe der Puffer ändern"
+
+
 def test_a_filter_that_only_the_repository_s_configuration_has(tree: Path) -> None:
     git(tree, "config", "filter.louder.smudge", "tr a-z A-Z")
     (tree / ".gitattributes").write_text("file filter=louder\n")
