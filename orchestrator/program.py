@@ -6,6 +6,9 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,8 +74,31 @@ def load_requirements(name: str = "host-packages.txt") -> tuple[Requirement, ...
     return parse_requirements(path.read_text(encoding="utf-8"), str(path))
 
 
+_INSTALLER = os.environ.get("ORCHESTRATOR_INSTALLER")
+"""The script ``lab``, if it started this process and may install packages: not with ``--offline``."""
+
+
 def check_installed(name: str, what: str) -> None:
-    """Raise HostError with the packages to install unless all of a list that ``what`` needs is installed."""
-    packages = " ".join(dict.fromkeys(need.package for need in load_requirements(name) if need.location() is None))
-    if packages:
-        raise HostError(f"{what} needs {packages}", hint=f"as root: {INSTALL_COMMAND} {packages}")
+    """Install what a list lacks that ``what`` needs, as ``check_all_installed`` does."""
+    check_all_installed({name: what})
+
+
+def check_all_installed(lists: Mapping[str, str]) -> None:
+    """Install all that package lists lack, at once, if the script ``lab`` started this process.
+
+    ``lists`` has what needs each list. Raises HostError with the packages to install if some are still missing.
+    """
+    lacking = {name: packages for name in lists if (packages := _missing(name))}
+    if lacking and _INSTALLER:
+        # What it says goes to stderr; standard output may be a document, or a protocol.
+        argv = [_INSTALLER, "install-packages", *lacking]
+        subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+        lacking = {name: packages for name in lacking if (packages := _missing(name))}
+    if lacking:
+        packages = " ".join(dict.fromkeys(package for names in lacking.values() for package in names))
+        what = "; ".join(f"{lists[name]} needs {' '.join(names)}" for name, names in lacking.items())
+        raise HostError(what, hint=f"as root: {INSTALL_COMMAND} {packages}")
+
+
+def _missing(name: str) -> Sequence[str]:
+    return list(dict.fromkeys(need.package for need in load_requirements(name) if need.location() is None))

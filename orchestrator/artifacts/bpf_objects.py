@@ -28,7 +28,7 @@ from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedE
 from orchestrator.files import sha256_of
 from orchestrator.paths import data_dir
 from orchestrator.process import run
-from orchestrator.program import check_installed
+from orchestrator.program import check_all_installed
 
 _NAME = "vmlinux.h"
 _TYPES = "CONFIG_DEBUG_INFO_BTF"
@@ -100,9 +100,17 @@ class BpfObject:
         return replace(self, programs=chosen)
 
 
+def bpf_lists(file: Path) -> Mapping[str, str]:
+    """The package lists that a user's BPF programs need, with what needs them."""
+    lists = {"bpf-packages.txt": f"{file.name}, a BPF program of your own,"}
+    if file.name.endswith(BPF_SOURCE):
+        lists["bpf-compiler-packages.txt"] = f"{file.name}, which is to be compiled,"
+    return lists
+
+
 def bpf_object(context: BuildContext, kernel: Kernel, file: Path) -> BpfObject:
     """Compile ``NAME.bpf.c`` or take ``NAME.o``. Raises BuildError, UnsupportedError, ConfigError, HostError."""
-    check_installed("bpf-packages.txt", "a BPF program of your own")
+    check_all_installed(bpf_lists(file))
     made = _compiled(context, kernel, file) if file.name.endswith(BPF_SOURCE) else _kept(context, file)
     programs = _programs(file, made.file.read_bytes())
     return BpfObject(made.file, _loader(context), bpf_tool(context, kernel.spec.arch), made.source, programs)
@@ -149,7 +157,6 @@ def _kept(context: BuildContext, file: Path) -> Compiled:
 
 
 def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
-    check_installed("bpf-compiler-packages.txt", f"{file.name}, which is to be compiled,")
     read_c_source(file)
     types = kernel_types(context, kernel)  # its path, which has a key, is part of the flags
     flags = [f"-I{types}", f"-I{_HOST_HEADERS}"]

@@ -14,7 +14,7 @@ from elftools.elf.sections import NoteSection
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.debian import AptRoot, NoSuchPackageError, Package, PackageSet, pinned_artifact
-from orchestrator.artifacts.kernel_build import compile_kernel, has_types, merged, sound_source
+from orchestrator.artifacts.kernel_build import build_lists, compile_kernel, merged, sound_source
 from orchestrator.artifacts.kernel_code import VMLINUX
 from orchestrator.artifacts.kernels import Kernel, extract
 from orchestrator.artifacts.modules import Module, make_modules, scratch_folder
@@ -23,7 +23,7 @@ from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import BuildError, HostError, LabError
 from orchestrator.files import ScratchFolder
 from orchestrator.process import run
-from orchestrator.program import check_installed
+from orchestrator.program import check_all_installed
 
 _KIND = "debug-info"
 _COMPILED = ("vmlinux", "KCFLAGS=-g", "KAFLAGS=-g")
@@ -138,9 +138,7 @@ def _built(context: BuildContext, kernel: Kernel) -> Path:
     assert spec.source is not None
 
     def build(folder: Path) -> None:
-        check_installed("kernel-packages.txt", "building a kernel")
-        if has_types(merged(spec)):
-            check_installed("type-packages.txt", f"building {spec.name}, which has type information (BTF),")
+        check_all_installed(build_lists(spec.name, merged(spec)))
         source = sound_source(context, spec.source or "", spec.patches, spec.files)
         context.say(f"building {spec.name} with debug information: 4 GB meanwhile, some 15 minutes of one CPU, once")
         tree = folder / "build"

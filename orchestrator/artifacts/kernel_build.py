@@ -24,7 +24,7 @@ from orchestrator.errors import BuildError, HostError
 from orchestrator.files import ScratchFolder
 from orchestrator.paths import AWKWARD, data_dir, kbuild_takes
 from orchestrator.process import run
-from orchestrator.program import check_installed
+from orchestrator.program import check_all_installed, check_installed
 
 UNPACKED_GB = 1.7
 """Disk space of the package and the unpacked source; a patched copy shares all files but those that it changes."""
@@ -290,10 +290,30 @@ IDENTITY = {
 """Variables of a build. They end up in the kernel: equal inputs must give equal bytes."""
 
 
+def build_lists(name: str, config: str) -> Mapping[str, str]:
+    """The package lists that building a kernel of a configuration needs, with what needs them."""
+    lists = {"kernel-packages.txt": f"building {name}"}
+    if has_types(config):
+        # Without pahole Linux 6.1 fails after ten minutes, and 6.12 silently disables the option.
+        lists["type-packages.txt"] = f"building {name}, which has type information (BTF),"
+    return lists
+
+
+def is_built(context: BuildContext, spec: KernelSpec) -> bool:
+    """Whether a lab kernel is in the cache."""
+    try:
+        built_kernel(BuildContext(context.cache, offline=True), spec)
+    except HostError:
+        return False
+    return True
+
+
 def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     """The build tree of a lab kernel, in ``build/``, cached or built now. Raises BuildError, HostError."""
     assert spec.source is not None
     wanted = merged(spec)
+    if not context.offline and not is_built(context, spec):
+        check_all_installed(build_lists(spec.name, wanted))  # before the source is fetched
     source, toolchain = kernel_source(context, spec.source, spec.patches, spec.files), guest_toolchain(context)
     inputs = {"source": source.key, "arch": spec.arch, "config": wanted, "compiler": toolchain.version}
     found = context.cache.get("kernels", inputs)
@@ -304,13 +324,9 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     if not kbuild_takes(cache):
         what = f"a kernel cannot be built below {cache}: its path has {AWKWARD}"
         raise HostError(what, hint="set ORCHESTRATOR_CACHE to another folder")
-    check_installed("kernel-packages.txt", "building a kernel")
     free = shutil.disk_usage(cache if cache.exists() else cache.parent).free / 1e9
     if free < UNPACKED_GB + BUILD_GB:
         raise HostError(f"building a kernel needs {UNPACKED_GB + BUILD_GB:.1f} GB in {cache}, and {free:.1f} are free")
-    if has_types(wanted):
-        # Without pahole Linux 6.1 fails after ten minutes, and 6.12 silently disables the option.
-        check_installed("type-packages.txt", f"building {spec.name}, which has type information (BTF),")
     sound_source(context, spec.source, spec.patches, spec.files)
     return context.cache.obtain(
         "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, wanted, folder, toolchain)

@@ -17,11 +17,20 @@ from orchestrator.artifacts.built_tree import source_files, source_of
 from orchestrator.artifacts.cache import Artifact, BuildContext, digest
 from orchestrator.artifacts.compiler import Toolchain, build_environment
 from orchestrator.artifacts.diagnostics import kernel_error
-from orchestrator.artifacts.kernel_build import IDENTITY, Progress, merged, not_granted, relocate, write_implied
+from orchestrator.artifacts.kernel_build import (
+    IDENTITY,
+    Progress,
+    build_lists,
+    merged,
+    not_granted,
+    relocate,
+    write_implied,
+)
 from orchestrator.catalog.kernels import IMAGE, SET_OPTION, KernelSpec, kernel, read_config
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.process import run
+from orchestrator.program import check_all_installed
 
 
 def is_kernel_source(tree: Path) -> bool:
@@ -91,6 +100,7 @@ class TreeBuild:
             unnamed = b"\n# CONFIG_LOCALVERSION_AUTO is not set\n"
             (tree / ".config").write_bytes(self.config.read_bytes() + unnamed)
             variables.insert(0, "LOCALVERSION=")
+        check_all_installed(build_lists("a kernel", self.config.read_text(errors="replace")))
         self.complete(tree)
         say(f"building the kernel in {tree}")
         words = [*variables, f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"]
@@ -153,6 +163,7 @@ def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: To
 
     def build(folder: Path) -> None:
         context.need_network(spec.name)  # a build takes as long as a download: offline excludes both
+        check_all_installed(build_lists(spec.name, (tree / ".config").read_text(errors="replace") + spec.options))
         context.say(f"copying {tree} and building it with {', '.join(spec.options.splitlines())}")
         copy = folder / "build"
         shutil.copytree(tree, copy, symlinks=True, ignore=lambda at, _: [".git"] if Path(at) == tree else [])

@@ -35,9 +35,10 @@ from orchestrator.catalog.probes import SUFFIXES, find_module, is_path, split_me
 from orchestrator.catalog.words import system_calls
 from orchestrator.cli import options
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.lab.needed_packages import kernel_lists
 from orchestrator.paths import cache_dir, user_path
 from orchestrator.probes.point import wrong_point_reason
-from orchestrator.program import PROGRAM
+from orchestrator.program import PROGRAM, check_all_installed
 
 _KEEP_DAYS = 30
 
@@ -160,6 +161,8 @@ def build_kernel(
     """Build kernels from source (or fetch Debian's), and print the paths of their images."""
     specs = [kernel_spec(name) for name in names]
     with options.building(offline=offline, verbose=verbose) as context:
+        if not offline:
+            check_all_installed({name: what for spec in specs for name, what in kernel_lists(context, spec).items()})
         for spec in specs:
             built = ready_kernel(context, spec)
             if built.implied:

@@ -11,16 +11,16 @@ from pathlib import Path
 import typer
 
 from orchestrator.artifacts.compiler import tree_toolchain
-from orchestrator.artifacts.kernel_build import has_types
+from orchestrator.artifacts.kernel_build import build_lists, merged
 from orchestrator.artifacts.kernels import DRIVERS, ready_kernel
-from orchestrator.artifacts.own_kernel_build import TreeBuild, is_kernel_source, lacking_for_mechanisms
+from orchestrator.artifacts.own_kernel_build import ALL_MECHANISMS, TreeBuild, is_kernel_source, lacking_for_mechanisms
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import lacking_options, read_config, setting_options
 from orchestrator.cli import options
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.source import read_source
 from orchestrator.paths import AWKWARD, data_dir, kbuild_takes, user_path
-from orchestrator.program import PROGRAM, check_installed
+from orchestrator.program import PROGRAM, check_all_installed
 
 
 def _source(folder: Path) -> Path | None:
@@ -128,10 +128,9 @@ def build(
     if not kbuild_takes(folder):
         raise UsageError(f"a kernel cannot be built in {folder}: its path has {AWKWARD}", hint="move or rename it")
     config, is_new = folder / ".config", not (folder / ".config").is_file()
-    check_installed("kernel-packages.txt", "building a kernel")
-    if is_new or has_types(config.read_text(errors="replace")):
-        # Without pahole the configuration silently loses the option.
-        check_installed("type-packages.txt", "building a kernel with type information (BTF)")
+    # Without pahole the configuration silently loses its option.
+    text = merged(kernel_spec(ALL_MECHANISMS)) if is_new else config.read_text(errors="replace")
+    check_all_installed(build_lists("a kernel", text))
     with options.building(offline=offline, verbose=verbose) as context:
         if is_new:
             TreeBuild(config, make or ()).configure(folder, options.say)

@@ -26,6 +26,7 @@ from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.machine import Machine, Wiring, qemu_command
+from orchestrator.lab.needed_packages import check_packages
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
@@ -102,6 +103,7 @@ def run(
         experiments = [resolve_from_cache(cached, experiment, kinds()) for experiment in experiments]
     else:
         measurer.check()
+        check_packages(measurer.context(), experiments)  # of all files, before the first one's are fetched
         experiments = [measurer.resolved(experiment) for experiment in experiments]
     plans = [measurer.planned(experiment, only or []) for experiment in experiments]
     unchecked = [] if resume else [_check(*both, cached) for both in zip(experiments, plans, strict=True)]

@@ -36,6 +36,7 @@ from orchestrator.cost.subjects import Subject, subjects
 from orchestrator.errors import UsageError
 from orchestrator.experiment.source import stored_budgets
 from orchestrator.lab.lab import Lab
+from orchestrator.lab.needed_packages import check_cost_packages
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.runs import Run
 from orchestrator.run.machines import check_possible, known_cpu
@@ -98,6 +99,7 @@ def cost_lines(
     Raises ConfigError for a workload that is no file, before a kernel is there.
     """
     given.check()
+    check_cost_packages(context, names, kernels)
     lines: list[Line] = []
     missed: list[UsageError] = []
     found: Sequence[Subject] = ()

@@ -19,6 +19,7 @@ from orchestrator.experiment.file import Moved, built_experiment, load_experimen
 from orchestrator.experiment.plan import Plan, check_budgets, plan, select
 from orchestrator.fleet.target import quiet_logging, target
 from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.lab.needed_packages import check_packages
 from orchestrator.lab.stored import difference_of, load_comparison, stored_pairs
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.profile.difference import with_code
@@ -89,7 +90,9 @@ class Lab:
     def resolved(self, experiment: Experiment) -> Experiment:
         """The experiment with the points that only a guest knows, from the cache if possible."""
         with self.watched() as watching:
-            return resolve_in_guests(self._context(watching), experiment, kinds())
+            context = self._context(watching)
+            check_packages(context, [experiment])
+            return resolve_in_guests(context, experiment, kinds())
 
     def planned(self, experiment: Experiment, only: Sequence[str] = ()) -> Plan:
         """The cells of a resolved experiment that match a filter. Raises ConfigError for filters that match none."""

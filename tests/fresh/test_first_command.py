@@ -57,6 +57,31 @@ def test_the_first_command_prints_the_table(
     record_property("seconds", round(time.monotonic() - started))
 
 
+NEEDY = """\
+name: needy
+kernels: [lab-x86_64-smp-bpf]
+machines: [{cpu: xeon-e5410}]
+probes: [none, ./own.bpf.c]
+benchmark: {name: gtodbench}
+"""
+INSTALLED = "flex bison bc pahole clang bpftool xz lz4"
+NO_MIRROR = "http://127.0.0.1:9/debian"
+
+
+def test_what_an_experiment_needs_is_installed_before_anything_is_fetched(fresh_clone: tuple[str, Clone]) -> None:
+    """All lists at once; then there is no mirror to fetch a kernel's source from."""
+    _, cloned = fresh_clone
+    files = f"touch own.bpf.c; cat >needy.yaml <<'END'\n{NEEDY}END\n"
+    done = cloned.run(f"{files}ORCHESTRATOR_DEBIAN_MIRROR={NO_MIRROR} ./lab run needy.yaml")
+    assert done.status == 3, done.stderr
+    assert done.stderr.count("lab: installing with apt-get: ") == 1
+    assert done.stderr.index("installing with apt-get") < done.stderr.index(NO_MIRROR), done.stderr
+    there = cloned.run(
+        f"for program in {INSTALLED}; do PATH=$PATH:/usr/sbin command -v $program || echo no $program; done"
+    )
+    assert "no " not in there.stdout, there.stdout
+
+
 def test_all_releases_count_the_same(tables: dict[str, FirstTable]) -> None:
     if len(tables) < 2:
         pytest.skip("there are not two releases' tables")

@@ -682,6 +682,44 @@ def test_apt_installs_though_its_update_fails(bare: Checkout, root: bool) -> Non
     assert ("sudo true" in log.read_text()) == (not root)
 
 
+def test_the_lab_has_the_script_install_what_lists_need(bare: Checkout) -> None:
+    """As it calls it once it knows what an experiment needs: no environment is made, and no other list is looked at."""
+    for name, lines in {"one": "no-such-a  a  one\nsh  dash  a shell\n", "two": "no-such-b  b  two\n"}.items():
+        (bare.folder / f"images/{name}-packages.txt").write_text(lines)
+    bare.tool("id", "echo 0")
+    install = f'for name in a b; do echo >"{bare.tools}/no-such-$name"; chmod +x "{bare.tools}/no-such-$name"; done'
+    bare.tool("apt-get", f'echo "$*" >>"$LOG"\ncase $* in *install*) {install} ;; esac')
+    log = bare.cache.parent / "log"
+    done = bare.lab("install-packages", "one-packages.txt", "two-packages.txt", LOG=str(log))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "missing on this host: no-such-a no-such-b\n" in done.stderr
+    assert log.read_text().splitlines()[-1].endswith(" --no-install-recommends a b")
+    log.unlink()
+    assert bare.lab("install-packages", "one-packages.txt", LOG=str(log)).returncode == 0
+    assert not log.exists()
+    assert not list(bare.cache.glob("venv-*"))
+    for name in ("../lab", "none-packages.txt", "", "one packages"):
+        assert bare.lab("install-packages", name).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "may_install"),
+    [
+        ("run x.yaml", True),
+        ("exec -- true --offline", True),
+        ("run x.yaml --offline", False),
+        ("run --dry-run x.yaml", False),
+        ("doctor", False),
+    ],
+)
+def test_the_lab_knows_whether_the_script_may_install(ready: Checkout, arguments: str, may_install: bool) -> None:
+    (ready.folder / "orchestrator/__init__.py").write_text(
+        "import os\ndef main():\n    print(os.environ['ORCHESTRATOR_INSTALLER'])\n"
+    )
+    done = ready.lab(*arguments.split())
+    assert done.stdout == (f"{ready.folder}/lab\n" if may_install else "\n"), done.stderr
+
+
 def test_apt_that_does_not_help(bare: Checkout) -> None:
     (bare.tools / "gcc").unlink()
     bare.tool("id", "echo 0")

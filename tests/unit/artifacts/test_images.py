@@ -236,6 +236,34 @@ def test_a_missing_program_is_named_with_its_package(tmp_path: Path, monkeypatch
     assert caught.value.hint.endswith("install -y --no-install-recommends a b")
 
 
+def test_what_all_lists_lack_is_installed_at_once_by_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The script that has started the lab installs; where it cannot, all packages are named together."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "one.txt").write_text("sh dash a shell\nno-such-a a for one\n")
+    (tmp_path / "two.txt").write_text("no-such-b b b\nno-such-c a c\n")
+    (tmp_path / "none.txt").write_text("sh dash a shell\n")
+    script = tmp_path / "lab"
+    monkeypatch.setattr(program, "data_dir", lambda name: tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin", prepend=":")
+    monkeypatch.setattr(program, "_INSTALLER", str(script))
+    lists = {"one.txt": "building", "none.txt": "nothing", "two.txt": "packing"}
+
+    script.write_text('#!/bin/sh\necho "$*"\n')
+    script.chmod(0o755)
+    with pytest.raises(HostError, match=r"building needs a; packing needs b a\n") as caught:
+        program.check_all_installed(lists)
+    assert caught.value.hint == f"as root: {program.INSTALL_COMMAND} a b"
+    assert capfd.readouterr() == ("", "install-packages one.txt two.txt\n")
+
+    made = " ".join(f"{tmp_path}/bin/no-such-{name}" for name in "abc")
+    script.write_text(f"#!/bin/sh\ntouch {made}\nchmod +x {made}\n")
+    program.check_all_installed(lists)
+    script.unlink()
+    program.check_all_installed(lists)
+
+
 def test_remains_of_a_killed_build_are_removed_by_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     left, link, kept = (tmp_path / f"orchestrator-{name}" for name in ("image-left", "image-link", "else"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from called_commands import orchestrator, refusal
 from user_trees import build_tree, kernel_source
 
+from orchestrator.artifacts import own_kernel_build
 from orchestrator.cli import in_the_tree
 from orchestrator.cli.in_the_tree import experiments, tree_around, tree_kernel
 from orchestrator.errors import ConfigError, HostError, UsageError
@@ -26,7 +27,8 @@ X86_64 = ("X86_64", "FTRACE", "FPROBE")
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A source tree, the current folder, on a host with all packages."""
-    monkeypatch.setattr(in_the_tree, "check_installed", lambda name, what: None)
+    for module in (in_the_tree, own_kernel_build):
+        monkeypatch.setattr(module, "check_all_installed", lambda lists: None)
     (tmp_path / "linux").mkdir()
     monkeypatch.chdir(tmp_path / "linux")
     return kernel_source(tmp_path / "linux")
@@ -119,11 +121,11 @@ def test_a_path_that_make_cannot_have(tree: Path, tmp_path: Path) -> None:
 
 
 def test_missing_packages_are_named_before_anything_is_written(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str, what: str) -> None:
-        if name == "type-packages.txt":
-            raise HostError(f"{what} needs dwarves")
+    def missing(lists: Mapping[str, str]) -> None:
+        if "type-packages.txt" in lists:
+            raise HostError(f"{lists['type-packages.txt']} needs dwarves")
 
-    monkeypatch.setattr(in_the_tree, "check_installed", missing)
+    monkeypatch.setattr(in_the_tree, "check_all_installed", missing)
     assert "needs dwarves" in refusal("build", status=3)
     assert not (tree / ".config").exists()
 
