@@ -85,7 +85,7 @@ class TreeBuild:
         say(f"configuring {tree}: the lab's options over the tree's own defaults")
         with ScratchFolder("orchestrator-config-") as folder:
             wanted = folder / "lab.config"
-            wanted.write_text(merged(kernel(ALL_MECHANISMS)) + _NOT_PREEMPTIBLE)
+            wanted.write_text(merged(kernel(ALL_MECHANISMS)) + _NOT_PREEMPTIBLE + _FOR_DEBUGGERS)
             environment = {"KCONFIG_ALLCONFIG": str(wanted)}
             _make(tree, "x86_64", [*self.variables, "alldefconfig"], 300.0, environment=environment)
 
@@ -132,6 +132,8 @@ ALL_MECHANISMS = "lab-x86_64-smp-bpf@7.3"
 """The kernel of the lab whose options a tree without a configuration gets."""
 _NOT_PREEMPTIBLE = "# CONFIG_PREEMPT_DYNAMIC is not set\n"
 """A default since Linux 5.12 that makes a kernel with PREEMPT_NONE a preemptible one, whose kprobes have no booster."""
+_FOR_DEBUGGERS = "CONFIG_PROC_KCORE=y\n"
+"""Selects CONFIG_CRASH_CORE, since Linux 6.9 CONFIG_VMCORE_INFO: the note that drgn opens a panic's vmcore by."""
 _BESIDES = ("FTRACE", "KALLSYMS_ALL", "KPROBE_EVENTS", "PERF_EVENTS", "UPROBE_EVENTS")
 _KCONFIG = ("arch/Kconfig", "init/Kconfig*", "kernel/**/Kconfig*", "lib/Kconfig*", "security/Kconfig*")
 

@@ -68,7 +68,7 @@ def shell(
 
             @contextmanager
             def prepared(guest: Guest) -> Iterator[None]:
-                with choice.leaving_core(guest):
+                with choice.leaving_core(context, guest):
                     choice.prepare(guest)
                     with choice.debugged(context, guest):
                         yield
@@ -236,7 +236,7 @@ def execute(
         with (
             log_folder(choice.console) as directory,
             GuestStart(context, machine, directory, watch=watch).guest(fresh=choice.fresh) as guest,
-            choice.leaving_core(guest),
+            choice.leaving_core(context, guest),
         ):
             status = 0
             try:

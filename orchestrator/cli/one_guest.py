@@ -20,6 +20,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import templates
 from orchestrator.artifacts.modules import Module, check_parameter_names, takes_values, user_modules
+from orchestrator.artifacts.opening_cores import opening_command
 from orchestrator.catalog.data import similar_file, unknown
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -342,14 +343,15 @@ class GuestChoice:
             yield
 
     @contextmanager
-    def leaving_core(self, guest: Guest) -> Iterator[None]:
+    def leaving_core(self, context: BuildContext, guest: Guest) -> Iterator[None]:
         """A context at whose end the guest leaves a vmcore, if it has left none before."""
         try:
             yield
         finally:
             guest.keep_core()
             if self.core is not None and self.core.exists():
-                options.say(f"vmcore: {self.core}; to open it: drgn -c {shlex.quote(str(self.core))}")
+                opening = opening_command(context, ready_kernel(context, self._spec), self.core)
+                options.say(f"vmcore: {self.core}; to open it: {opening}")
 
     @cached_property
     def _modules(self) -> GuestModules:

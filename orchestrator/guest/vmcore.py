@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from elftools.elf.elffile import ELFFile
+
+from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import GuestError, LabError
 from orchestrator.files import private
 from orchestrator.guest.monitor import Monitor
@@ -32,7 +35,7 @@ _SEGMENT = {1: struct.Struct("<IIIIIIII"), 2: struct.Struct("<IIQQQQQQ")}
 
 LACKS_NOTE = (
     "the guest's kernel has no VMCOREINFO, which drgn and crash need: it was built without CONFIG_CRASH_CORE "
-    "(CONFIG_VMCORE_INFO since Linux 6.9)"
+    "(CONFIG_VMCORE_INFO since Linux 6.9), which CONFIG_PROC_KCORE selects"
 )
 
 
@@ -94,6 +97,16 @@ def complete(file: IO[bytes]) -> bool:
         fields = (one.offset, one.virtual, one.physical, one.size, one.size)
         file.write(segment.pack(one.type, *((*fields, 0, 0) if elf_class == 1 else (0, *fields, 0))))
     return bool(note)
+
+
+def has_vmcoreinfo(file: Path) -> bool:
+    """Whether a vmcore has the kernel's VMCOREINFO among its notes. Raises OSError."""
+    with file.open("rb") as opened:
+        try:
+            notes = [segment.data() for segment in ELFFile(opened).iter_segments("PT_NOTE")]
+        except DAMAGED:
+            return False
+    return any(_VMCOREINFO[:-1] in note for note in notes)
 
 
 def vmcoreinfo(file: IO[bytes], segment: Segment) -> bytes:

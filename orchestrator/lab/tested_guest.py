@@ -18,6 +18,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.modules import check_parameter_names, user_modules
+from orchestrator.artifacts.opening_cores import opening_command
 from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, Trouble, line_pattern, plain_lines, report_patterns
@@ -276,6 +277,10 @@ class TestedGuest(_GuestsVerbs):
             self._boot_again(self._take)
             self.join_network()
             self._watch()
+
+    def opening_command(self, core: Path) -> str:
+        """The command that opens a vmcore of this guest."""
+        return opening_command(self._workshop, self._kernel, core)
 
     def wait_for_debugger(self) -> Attachment:
         """Stop the guest and wait for gdb. Raises HostError without gdb, or in a worker of pytest-xdist."""

@@ -247,7 +247,7 @@ def _keep_core(item: pytest.Item, guest: TestedGuest, file: Path, say: Callable[
     if guest.core_file is not None and guest.core_file.exists():
         shutil.move(guest.core_file, file)
         attempt(item).properties.append(("qemu_core", str(file)))
-        say(f"{item.nodeid}: drgn -c {shlex.quote(str(file))}")
+        say(f"{item.nodeid}: {guest.opening_command(file)}")
 
 
 def _keep_state(item: pytest.Item, guest: TestedGuest, file: Path, say: Callable[[str], None]) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -71,12 +73,21 @@ def opened(workshop: BuildContext, kernel: Kernel, core: Path, modules: Sequence
 def test_a_panicked_guest(workshop: BuildContext, kernel: Kernel, tmp_path: Path) -> None:
     source, core = tmp_path / "answers.c", tmp_path / "panic.vmcore"
     source.write_text(ANSWERS)
+    kernel_debug_info(workshop, kernel)  # at hand for the printed line
     done = CommandLine(tmp_path).run(
         *("exec", "--kernel", kernel.spec.name, "--module", source, "--param", "lab_answer=1234", "--core", core),
         *("--", "sh", "-c", "echo c >/proc/sysrq-trigger"),
     )
     assert done.returncode == 1, done.stderr
     assert "sysrq triggered crash" in done.stderr
+    (line,) = re.findall(r"^vmcore: \S+; to open it: (.+)$", done.stderr, re.MULTILINE)
+    pasted = subprocess.run(
+        ["sh", "-c", f"{line} -e 'print(prog[\"init_uts_ns\"].name.release.string_().decode())'"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (pasted.returncode, pasted.stdout) == (0, f"{kernel.release}\n"), pasted.stderr
     program = opened(workshop, kernel, core, user_modules(workshop, kernel, source, name=None, values={}))
     assert program["init_uts_ns"].name.release.string_().decode() == kernel.release
     tasks = {task.comm.string_() for task in linux.for_each_task(program)}

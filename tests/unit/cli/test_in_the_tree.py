@@ -50,7 +50,13 @@ def test_a_tree_without_a_configuration_gets_one_and_is_built(tree: Path) -> Non
     assert f"configuring {tree}" in done.stderr
     assert f"built 7.3.0-mine; measure all mechanisms on it, in the tree: {PROGRAM} run" in done.stderr
     config = (tree / ".config").read_text()
-    for line in ("CONFIG_KPROBES=y", "CONFIG_FPROBE=y", "CONFIG_DEBUG_INFO_BTF=y", 'CONFIG_NOTE="the tree\'s own"'):
+    for line in (
+        "CONFIG_KPROBES=y",
+        "CONFIG_PROC_KCORE=y",
+        "CONFIG_FPROBE=y",
+        "CONFIG_DEBUG_INFO_BTF=y",
+        'CONFIG_NOTE="the tree\'s own"',
+    ):
         assert line in config.splitlines()
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import GuestError, HostError
 from orchestrator.guest import vmcore
 from orchestrator.guest.monitor import Monitor
-from orchestrator.guest.vmcore import complete, write_vmcore
+from orchestrator.guest.vmcore import complete, has_vmcoreinfo, write_vmcore
 
 PAGE = 4096
 I386, X86_64 = 3, 62
@@ -80,6 +80,17 @@ def test_a_kernel_without_the_note(page: bytes) -> None:
     file = dump(page)
     assert not complete(file)
     assert notes_in(file) == {"CORE": b"regs"}
+
+
+@pytest.mark.parametrize("machine", [X86_64, I386])
+@pytest.mark.parametrize(("page", "is_there"), [(note(), True), (b"", False)])
+def test_whether_a_vmcore_has_the_note(tmp_path: Path, machine: int, page: bytes, is_there: bool) -> None:
+    file = dump(page, machine=machine)
+    complete(file)
+    (tmp_path / "core").write_bytes(file.getvalue())
+    assert has_vmcoreinfo(tmp_path / "core") == is_there
+    (tmp_path / "core").write_bytes(b"no ELF file")
+    assert not has_vmcoreinfo(tmp_path / "core")
 
 
 def test_a_note_at_the_end_of_memory_is_cut_off_there() -> None:
