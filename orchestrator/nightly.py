@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
+from functools import cached_property
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,10 @@ from orchestrator.comparison.forms import summary as comparison_summary
 from orchestrator.comparison.verdicts import is_exact, resolution
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import write_whole
-from orchestrator.plain_text import counted, cut, shown
+from orchestrator.plain_text import counted, cut, plain_line, shown
 from orchestrator.program import command
 from orchestrator.report.kind import ReportRegistry
-from orchestrator.report.sheet import COUNTED, figure, unit_name
+from orchestrator.report.sheet import COUNTED, figure, signed_figure, unit_name
 from orchestrator.report.text import ascii_text, summary
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
@@ -42,6 +43,7 @@ from orchestrator.results.faults import storage_faults
 from orchestrator.results.origin import Origin, kernel_versions
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
+from orchestrator.results.stored_profile import SymbolDifference
 
 
 def last_good(experiment: str) -> str:
@@ -51,12 +53,13 @@ def last_good(experiment: str) -> str:
 
 @dataclass(frozen=True)
 class NightlyResult:
-    """A nightly run and its comparison with the last good one.
+    """A nightly run of the experiment in ``file``, and its comparison with the last good one.
 
     ``compared`` is None for the first nightly run, or if ``not_compared`` says why the runs cannot be compared.
     """
 
     run: Run
+    file: str
     compared: ComparedRuns | None = None
     not_compared: str = ""
 
@@ -72,6 +75,23 @@ class NightlyResult:
     def beyond(self) -> Sequence[CellChange]:
         """The cells beyond their budget, with failed and vanished ones."""
         return () if self.compared is None else self.compared.comparison.beyond
+
+    @cached_property
+    def most_changed(self) -> Mapping[str, SymbolDifference]:
+        """The symbol that changed most, in the direction of the whole, of the first cells beyond their budget.
+
+        By the titles of their pairs; without those that have no profile in one of the runs.
+        """
+        if self.compared is None:
+            return {}
+        listed = self.beyond[:_LISTED]
+        grown = {one.pair.title: one.value is not None and one.value.value > 0 for one in listed}
+        by_cell = self.compared.symbols(listed)
+        found = {
+            title: next((one for one in whole.symbols if (one.change > 0) == grown[title]), None)
+            for title, whole in by_cell.items()
+        }
+        return {title: symbol for title, symbol in found.items() if symbol is not None}
 
     @property
     def is_good(self) -> bool:
@@ -178,13 +198,15 @@ def _in_short(result: NightlyResult) -> str:
 
 
 def change_sentence(result: NightlyResult, change: CellChange) -> str:
-    """A cell and its change: ``kprobe +10 instructions (+1.1 %)``, or ``kprobe failed``."""
+    """A cell and its change: ``kprobe +10 instructions (+1.1 %), most in handler +10``, or ``kprobe failed``."""
     name = change.pair.title if result.compared is None else CellNames(result.compared.comparison).of(change)
     if change.value is None:
         return f"{name} {change.change}"
     unit = change.pair.first.unit
     difference, percent, _ = difference_figures(change.value, unit)
-    return f"{name} {difference} {unit_name(unit)}" + (f" ({percent})" if percent else "")
+    symbol = result.most_changed.get(change.pair.title)
+    where = f", most in {symbol.title} {signed_figure(float(symbol.change), COUNTED)}" if symbol else ""
+    return f"{name} {difference} {unit_name(unit)}" + (f" ({percent})" if percent else "") + where
 
 
 def repeatability(result: NightlyResult) -> Iterator[str]:
@@ -259,9 +281,10 @@ def nightly_mail(result: NightlyResult, origin: Origin, registry: ReportRegistry
     return _message(subject(result), "\n\n".join(_parts(result, origin, registry)), now)
 
 
-def unmeasured_mail(experiment: str, reason: str, now: datetime) -> str:
-    """The mail of a nightly run without measurements."""
-    return _message(f"[{experiment}] not measured", reason, now)
+def unmeasured_mail(experiment: str, file: str, reason: str, now: datetime) -> str:
+    """The mail of a nightly run of the experiment in ``file`` without measurements."""
+    body = "\n".join(["Experiment:", f"  {experiment}: {plain_line(file)}", "", reason])
+    return _message(f"[{experiment}] not measured", body, now)
 
 
 def _message(title: str, body: str, now: datetime) -> str:
@@ -278,6 +301,7 @@ def _parts(result: NightlyResult, origin: Origin, registry: ReportRegistry) -> I
         yield ascii_text([comparison_sheet(result.compared, _LISTED)], _TABLE_WIDTH).strip("\n")
     failed = shown([f"{cell.id}: {cell.first_line}" for cell in result.failed], _LISTED)
     sections: dict[str, Iterable[str]] = {
+        "Experiment": [f"  {result.experiment}: {plain_line(result.file)}"],
         "Failed": _wrapped(failed, "  "),
         "Summary": _wrapped(summary(result.run.record, registry), "  "),
         "Kernels": _indented(
@@ -328,21 +352,28 @@ def nightly_json(result: NightlyResult) -> Mapping[str, Any]:
         "text": f"{subject(result)}\n{comparison_sentence(result)}",
         "night": good_or_bad(result),
         "experiment": result.experiment,
+        "file": result.file,
         "run": result.run.record.run,
         "compared_with": None if result.compared is None else result.compared.before.record.run,
         "cells": dict(status_counts(result)),
         "counts": {} if comparison is None else dict(comparison.counts),
         "beyond": [
-            {"cell": one.pair.title, "change": one.change, "why": list(one.beyond)} for one in result.beyond[:_LISTED]
+            {
+                "cell": one.pair.title,
+                "change": one.change,
+                "why": list(one.beyond),
+                "symbol": symbol.as_json() if (symbol := result.most_changed.get(one.pair.title)) else None,
+            }
+            for one in result.beyond[:_LISTED]
         ],
         "failed": [{"cell": cell.id, "reason": cell.first_line} for cell in result.failed[:_LISTED]],
     }
 
 
-def unmeasured_json(experiment: str, reason: str) -> Mapping[str, Any]:
+def unmeasured_json(experiment: str, file: str, reason: str) -> Mapping[str, Any]:
     """The content for a webhook after a nightly run without measurements."""
     text = f"[{experiment}] not measured\n{reason}"
-    return {"text": text, "night": "not measured", "experiment": experiment, "problems": [reason]}
+    return {"text": text, "night": "not measured", "experiment": experiment, "file": file, "problems": [reason]}
 
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})

@@ -19,7 +19,7 @@ from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.cli import options
 from orchestrator.cli.measuring import Measurer
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.experiment import Experiment, with_symbols
 from orchestrator.experiment.plan import Plan
 from orchestrator.files import write_whole
 from orchestrator.lab.stored import load_comparison
@@ -36,7 +36,7 @@ from orchestrator.nightly import (
     unmeasured_json,
     unmeasured_mail,
 )
-from orchestrator.paths import data_dir, lab_dir
+from orchestrator.paths import data_dir, lab_dir, user_path
 from orchestrator.report.exports import render_junit, unmeasured_junit
 from orchestrator.results.contract import Reason
 from orchestrator.results.faults import storage_faults
@@ -97,12 +97,12 @@ class NightlyReport:
         if self.webhook is not None:
             self.webhook.check()
 
-    def unmeasured(self, experiment: str, error: LabError) -> None:
-        """Report, except on the terminal, that nothing was measured."""
+    def unmeasured(self, experiment: str, file: str, error: LabError) -> None:
+        """Report, except on the terminal, that nothing of the experiment in ``file`` was measured."""
         reason = _REASON.validate_python(str(error))
-        self._write(self.mail, unmeasured_mail(experiment, reason, datetime.now(UTC)))
+        self._write(self.mail, unmeasured_mail(experiment, file, reason, datetime.now(UTC)))
         self._write(self.junit, unmeasured_junit(experiment, reason))
-        self._post(unmeasured_json(experiment, reason))
+        self._post(unmeasured_json(experiment, file, reason))
 
     def send(self, result: NightlyResult) -> None:
         origin = origin_of(result.run.directory)
@@ -164,16 +164,16 @@ def nightly(
     """
     report = NightlyReport(mail, junit, Webhook(webhook) if webhook else None)
     report.check()
-    file = config or data_dir("configs") / "nightly.yaml"
+    file = data_dir("configs") / "nightly.yaml" if config is None else user_path(str(config))
     measurer = Measurer(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
-    with _reporting_unmeasured(report, file.stem):
-        experiment = measurer.load(file, overrides or [])
+    with _reporting_unmeasured(report, file.stem, file):
+        experiment = with_symbols(measurer.load(file, overrides or []))
     with nightly_lock(lab_dir(), experiment.name) as marker:
-        with _reporting_unmeasured(report, experiment.name):
+        with _reporting_unmeasured(report, experiment.name, file):
             measurer.check()
             run = nightly_run(experiment, measurer, marker)
         try:
-            result = _compared(run)
+            result = _compared(run, str(file))
             report.send(result)
             if result.is_good:
                 with Store.open(lab_dir()) as store:
@@ -187,21 +187,21 @@ def nightly(
 
 
 @contextmanager
-def _reporting_unmeasured(report: NightlyReport, experiment: str) -> Iterator[None]:
+def _reporting_unmeasured(report: NightlyReport, experiment: str, file: Path) -> Iterator[None]:
     """Report an error of the body as a nightly run without measurements."""
     try:
         yield
     except LabError as error:
-        report.unmeasured(experiment, error)
+        report.unmeasured(experiment, str(file), error)
         raise
 
 
-def _compared(run: Run) -> NightlyResult:
+def _compared(run: Run, file: str) -> NightlyResult:
     with Store.open(lab_dir()) as store:
         good = store.baselines().get(last_good(run.record.experiment))
     if good is None or good.run == run.record.run:
-        return NightlyResult(run)
+        return NightlyResult(run, file)
     try:
-        return NightlyResult(run, load_comparison([good.run, run.record.run], []))
+        return NightlyResult(run, file, load_comparison([good.run, run.record.run], []))
     except LabError as error:  # such as another experiment, or a missing scipy
-        return NightlyResult(run, not_compared=str(error))
+        return NightlyResult(run, file, not_compared=str(error))

@@ -127,6 +127,8 @@ def test_nights(config: Path, tmp_path: Path, hook: Hook) -> None:
     assert "+10 instructions" in second.stdout
     message = email.message_from_string((tmp_path / "mail").read_text(), policy=email.policy.default)
     assert message["Subject"].startswith("[own] bad: 1 dearer, 1 unchanged; ")
+    assert message["Subject"].endswith(", most in kprobe_func [own_own] +10")
+    assert f"Experiment:\n  own: {config}\n" in message.get_content()
     suite = TestSuite.fromstring((tmp_path / "junit.xml").read_text())
     assert (suite.tests, suite.failures) == (2, 1)
     assert (hook.told[-1]["night"], hook.told[-1]["counts"]) == ("bad", {"dearer": 1, "unchanged": 1})

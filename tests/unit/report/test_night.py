@@ -19,7 +19,8 @@ import pytest
 from junitparser import TestSuite
 from record_builders import cell, failed
 from report_text import check_golden
-from stored_profiles import store_run
+from stored_profiles import profile, store_run
+from stored_profiles import record as profile_record
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli.nightly import NightlyReport
@@ -48,6 +49,7 @@ ORIGIN = Origin.model_validate(
         "boots": [{"kernel": {"name": "debian-686", "release": "6.1.0-50-686"}}],
     }
 )
+FILE = "/home/me/nights/x.yaml"
 MakeNight = Callable[..., NightlyResult]
 
 
@@ -65,7 +67,7 @@ def make_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeNight:
 
     def make(good: Sequence[CellRecord], cells: Sequence[CellRecord], **changes: Any) -> NightlyResult:
         runs = [store_run(lab, next(folders), *part) for part in (good, cells)]
-        return replace(NightlyResult(find_run(runs[1], lab), load_comparison(runs, [])), **changes)
+        return replace(NightlyResult(find_run(runs[1], lab), FILE, load_comparison(runs, [])), **changes)
 
     return make
 
@@ -205,6 +207,30 @@ def test_json_has_what_the_mail_has(bad: NightlyResult) -> None:
     assert content["failed"] == [{"cell": bad.failed[0].id, "reason": "the probe was not hit"}]
 
 
+def test_what_became_dearer_is_named_by_its_symbol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_night: MakeNight
+) -> None:
+    """In the subject, the summary and the JSON, with the experiment."""
+    lab = tmp_path / "lab"
+    counts = [{"vfs_read": 5, "handler": executed, "helper": 10 - executed // 5} for executed in (20, 30)]
+    runs = []
+    for number, by_symbol in enumerate(counts):
+        folder = tmp_path / f"profiled{number}"
+        made = profile("x/kprobe", by_symbol)
+        runs.append(store_run(lab, folder, profile_record(made, "kprobe", folder)))
+    night = NightlyResult(find_run(runs[1], lab), FILE, load_comparison(runs, []))
+    where = "most in handler +10"
+    assert where in subject(night)
+    assert any(line.startswith("beyond budget: ") and where in line for line in lines(night))
+    assert f"x: {FILE}" in mail(night).get_content()
+    content = nightly_json(night)
+    assert (content["file"], content["beyond"][0]["symbol"]["symbol"]) == (FILE, "handler")
+    # Without profiles there is none.
+    night = make_night([cell("kprobe")], [dearer(1046.0)])
+    assert "most in" not in subject(night)
+    assert nightly_json(night)["beyond"][0]["symbol"] is None
+
+
 def test_a_large_night_is_told_in_bounds(make_night: MakeNight) -> None:
     cells = [cell("kprobe", id=f"a/{number}") for number in range(300)]
     night = make_night(cells, [dearer(1046.0).model_copy(update={"id": one.id}) for one in cells])
@@ -244,9 +270,11 @@ def test_junit_fails_a_night_that_was_not_compared(make_night: MakeNight, tmp_pa
 
 def test_a_night_that_measured_nothing_is_told() -> None:
     reason = "no QEMU\nhint: install it"
-    message = email.message_from_string(unmeasured_mail("x", reason, NOW), policy=email.policy.default)
+    message = email.message_from_string(unmeasured_mail("x", FILE, reason, NOW), policy=email.policy.default)
     assert message["Subject"] == "[x] not measured"
-    assert unmeasured_json("x", reason)["night"] == "not measured"
+    assert f"x: {FILE}" in message.get_content()
+    content = unmeasured_json("x", FILE, reason)
+    assert (content["night"], content["file"]) == ("not measured", FILE)
     suite = TestSuite.fromstring(unmeasured_junit("x", reason))
     assert (suite.tests, suite.errors) == (1, 1)
 
@@ -260,6 +288,6 @@ class SilentWebhook:
 
 def test_a_webhook_that_does_not_answer_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = NightlyReport(tmp_path / "mail", None, cast(Webhook, SilentWebhook()))
-    report.unmeasured("nightly", HostError("there is no mirror"))
+    report.unmeasured("nightly", FILE, HostError("there is no mirror"))
     assert "there is no mirror" in (tmp_path / "mail").read_text()
     assert capsys.readouterr().err == "warning: posting to the webhook at example.invalid failed: no answer\n"
