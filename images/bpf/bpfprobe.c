@@ -16,7 +16,9 @@
 //   bpfprobe events FOLDER      the events in the ring, 64 bytes each, as they are
 //   bpfprobe stack FOLDER NUMBER  a line for each function of a traced stack: its address
 //   bpfprobe empty FOLDER       counts and ring begin anew
-//   bpfprobe full FOLDER        a line for each hash map of the program that has no room left: NAME KEYS
+//   bpfprobe try WHO GO SAID FOLDER...  makes room in the programs' maps; WHO: alone or attended; says of how many. Behind
+//                               a write to the pipe GO it says into the pipe SAID what has come into them meanwhile, as
+//                               map_trial.h says
 //   bpfprobe hold FOLDER        has the link open until it is killed
 //
 // Of what other programs have loaded:
@@ -28,10 +30,10 @@
 #include "attached.h"
 #include "bpf_abi.h"
 #include "btf.h"
+#include "map_trial.h"
 #include "programs.h"
 
 enum { RING_SIZE = 4 << 20, MOST_THREADS = 4096, MOST_CPUS = 1024, PATH_MAX = 256, LOG_SIZE = 1 << 16, PAGE = 4096 };
-enum { MOST_MAPS = 64, LARGEST_KEY = 4096 };
 // PERF_MAX_STACK_DEPTH of include/uapi/linux/perf_event.h. Of two stacks with one bucket the kernel keeps the later.
 enum { MOST_FRAMES = 127, MOST_STACKS = 8192 };
 enum { RING_HEADER = 8, EVENTS_AT_ONCE = 1024 };
@@ -426,54 +428,33 @@ static int empty(const char *folder)
 	return 0;
 }
 
-static uint32_t keys_in(int map, const struct map_info *info)
+// A process makes room, and waits without a file of the caller's until something is written to GO: it has what it knows
+// of the maps, and perf events, whose pages no other process gets from it (VM_DONTCOPY), and which end with it.
+static int try_maps(const char *who, const char *go, const char *said, char **folders)
 {
-	static char keys[2][LARGEST_KEY];
-	uint32_t count = 0;
+	int ready[2], tried;
+	char answer = 0;
+	long fd;
 
-	if (info->key_size > LARGEST_KEY)
-		fail("too large a key: ", info->name, 0);
-	// One key may go while the next is asked for; then it begins anew.
-	while (count <= info->entries &&
-	       !element(BPF_MAP_GET_NEXT_KEY, map, count ? keys[count % 2] : NULL, keys[(count + 1) % 2]))
-		count++;
-	return count;
-}
-
-static void show_if_full(uint32_t id)
-{
-	union bpf_request opening = {.number = {.id = id}}, request = {0};
-	struct map_info info = {0};
-	uint32_t keys;
-
-	request.info.fd = checked(bpf(BPF_MAP_GET_FD_BY_ID, &opening, sizeof(opening.number)), "cannot open a map", "");
-	request.info.size = sizeof(info);
-	request.info.to = (unsigned long)&info;
-	checked(bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)), "nothing is known of a map", "");
-	info.name[sizeof(info.name) - 1] = 0;
-	// One of a single key is no list.
-	if ((info.type == BPF_MAP_TYPE_HASH || info.type == BPF_MAP_TYPE_PERCPU_HASH) && info.entries > 1) {
-		keys = keys_in(request.info.fd, &info);
-		if (keys >= info.entries) {
-			print(1, *info.name ? info.name : "-");
-			print_value(" ", keys);
-			print(1, "\n");
-		}
+	for (; *folders; folders++)
+		checked(watch_maps(pinned(*folders, "program")), "nothing is known of the program ", *folders);
+	checked(sys2(SYS_pipe2, ready, O_CLOEXEC), "no pipe", "");
+	if (checked(sys0(SYS_fork), "cannot fork", "")) {
+		sys1(SYS_close, ready[1]);
+		return sys3(SYS_read, ready[0], &answer, 1) != 1;
 	}
-	sys1(SYS_close, request.info.fd);
-}
-
-static int show_full(const char *folder)
-{
-	static uint32_t maps[MOST_MAPS];
-	struct program_info info = {.map_count = MOST_MAPS, .maps = (unsigned long)maps};
-	union bpf_request request = {.info = {pinned(folder, "program"), sizeof(info), (unsigned long)&info}};
-
-	checked(bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)), "nothing is known of the program", "");
-	if (info.map_count > MOST_MAPS)
-		fail("the program has too many maps", "", 0);
-	for (uint32_t i = 0; i < info.map_count; i++)
-		show_if_full(maps[i]);
+	tried = make_room(text_equal(who, "attended"));
+	print_number(1, tried);
+	print(1, "\n");
+	sys3(SYS_write, ready[1], &answer, 1);
+	for (int file = 0; file <= 2; file++)
+		sys1(SYS_close, file);
+	if (!tried)
+		return 0;
+	fd = sys3(SYS_open, go, O_RDONLY | O_CLOEXEC, 0);
+	sys3(SYS_read, fd, &answer, 1);
+	fd = sys3(SYS_open, said, O_WRONLY | O_CLOEXEC, 0);
+	show_trial((int)fd);
 	return 0;
 }
 
@@ -530,8 +511,8 @@ int program(int argc, char **argv, char **environment)
 		return show_stack(argv[2], argv[3]);
 	if (text_equal(command, "empty") && argc == 3)
 		return empty(argv[2]);
-	if (text_equal(command, "full") && argc == 3)
-		return show_full(argv[2]);
+	if (text_equal(command, "try") && argc > 5)
+		return try_maps(argv[2], argv[3], argv[4], argv + 5);
 	if (text_equal(command, "hold") && argc == 3)
 		hold(argv[2]);
 	if (text_equal(command, "attached") && argc == 3) {
@@ -547,5 +528,5 @@ int program(int argc, char **argv, char **environment)
 			wait_until_gone(argv[i]);
 		return 0;
 	}
-	fail("one of attach, info, counts, hits, events, stack, empty, full, hold, attached, pin, gone", "", 0);
+	fail("one of attach, info, counts, hits, events, stack, empty, try, hold, attached, pin, gone", "", 0);
 }

@@ -34,6 +34,7 @@ from orchestrator.results.parameters import (
     ATTACHED,
     BPF_INSTRUCTIONS,
     BPF_MACHINE_CODE,
+    BPF_NEW_KEYS,
     BPF_SIZED,
     BPF_STACK,
     BPF_VERIFIED,
@@ -109,7 +110,7 @@ class Cost:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What was done with a BPF program's maps."""
+        """What was done with a BPF program's maps, and what its hits do with them."""
         return [said for parameter in _ON_MAPS if (said := parameter.of(self.cell))]
 
     def plain(self) -> Mapping[str, Any]:
@@ -137,7 +138,7 @@ class Cost:
         }
 
 
-_ON_MAPS = (BPF_SIZED,)
+_ON_MAPS = (BPF_SIZED, BPF_NEW_KEYS)
 
 
 _OF_PROGRAMS: Mapping[str, tuple[str, CountParameter]] = {

@@ -37,6 +37,7 @@ from orchestrator.probes import attachment, bpf_program
 from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, Target, Witness, attach
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
+from orchestrator.probes.map_trial import AttendedMapTrial, MapTrial
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
@@ -305,9 +306,12 @@ class UserBpfAttachment(PlacedAttachment):
     There is no waiting: a link is in place once made.
     """
 
+    trial_of: type[MapTrial] = MapTrial
+
     def __init__(self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[UserBpfProgram]) -> None:
         super().__init__(guest, kind, place)
         self._programs = programs
+        self._trial = self.trial_of(guest, (own.program for own in programs))
         point = self.point
         if isinstance(point, UserPoint):
             target = target_of(guest, probes()["bpf-uprobe"], point)
@@ -331,15 +335,22 @@ class UserBpfAttachment(PlacedAttachment):
     @contextlib.contextmanager
     def separate_caller(self) -> Iterator[None]:
         before = self.observe()
-        self._witness.begin([(f"the BPF program {own.name} ({own.section})", own.program) for own in self._programs])
-        yield
-        self._witness.detach()
+        with self._trial.trying():
+            self._witness.begin(
+                [(f"the BPF program {own.name} ({own.section})", own.program) for own in self._programs]
+            )
+            yield
+            self._witness.detach()
         attachment.wait_until_same(self._guest, self._kind, before, self, "after the witness")
         self._witness.end()
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
-        """The witness's counts. Raises EvidenceError if runs for other processes might pass for the hits."""
+        """The witness's counts.
+
+        Raises EvidenceError if runs for other processes might pass for the hits, or a map had no room for the hits.
+        """
         hits, others = self._witness.counts(called)
+        self._trial.check(called.calls, hits)
         everywhere = [own for own in self._programs if _function_of(own) is None]
         if everywhere and called.calls and 0 < hits < _FEWEST:
             raise EvidenceError(
@@ -356,7 +367,7 @@ class UserBpfAttachment(PlacedAttachment):
         """The sections and sizes of the programs."""
         sections = cut(", ".join(dict.fromkeys(own.section for own in self._programs)), _LONGEST_PHRASE)
         programs = {own.number: own.program for own in self._programs}
-        return {BPF_SECTION: sections, **bpf_program.program_facts(programs.values())}
+        return {BPF_SECTION: sections, **bpf_program.program_facts(programs.values()), **self._trial.facts()}
 
 
 class ObjectAttachment(UserBpfAttachment):
@@ -644,6 +655,8 @@ def check_all_kept(printed: bytes) -> None:
 class OneLinerAttachment(UserBpfAttachment):
     """The programs of a one-liner, attached by ``one_liner_attached``."""
 
+    trial_of = AttendedMapTrial
+
     def __init__(
         self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[UserBpfProgram], process: _Process
     ) -> None:
@@ -701,11 +714,6 @@ def one_liner_attached(
             if not programs:
                 raise _misplaced(elsewhere[0], point)
             yield OneLinerAttachment(guest, kind, place, programs, process)
-            for program in {one.number: one.program for one in programs}.values():
-                for name, keys in program.full_maps().items():
-                    # A hit with a new key has another cost. The kernel writes AT_ for the @ of a map's name.
-                    named = name.replace("AT_", "@", 1)
-                    raise EvidenceError(f"bpftrace's map {named} is full with {keys} keys", hint=_FEWER)
         except LabError as error:
             # Report the first error. A guest in trouble gets no commands.
             if not isinstance(error, GuestError):

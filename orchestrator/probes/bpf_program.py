@@ -24,7 +24,7 @@ from orchestrator.probes.evidence import MISSED_RETURNS
 from orchestrator.probes.tracefs import TRACEFS
 from orchestrator.results.parameters import BPF_INSTRUCTIONS, BPF_MACHINE_CODE, BPF_VERIFIED
 
-_TOOL = "/tmp/bpfprobe"  # noqa: S108 - in the guest
+TOOL = "/tmp/bpfprobe"  # noqa: S108 - in the guest
 _FILE_SYSTEM = "/sys/fs/bpf"
 _JIT = "/proc/sys/net/core/bpf_jit_enable"
 _STATISTICS = "/proc/sys/kernel/bpf_stats_enabled"
@@ -34,7 +34,6 @@ _INFO = re.compile(
     r"verified=(\d{1,8})\n"
 )
 _COUNTS = re.compile(r"count=(\d{1,20}) dropped=(\d{1,20})\n")
-_FULL = re.compile(r"([\w.-]{1,15}) (\d{1,10})")
 _ADDRESS = re.compile(r"\d{1,20}")
 _HITS = re.compile(r"(\d{1,10}) (\d{1,20})")
 _ATTACHED = re.compile(r"(\d{1,10}) ([a-z]{1,20}) (\d{1,10}) (\d{1,10}) (\d{1,10}) (\d{1,20}) (\S{1,255})")
@@ -118,7 +117,7 @@ class BpfProgram:
 
     def __init__(self, guest: Guest, folder: str) -> None:
         self._guest = guest
-        self._folder = folder
+        self.folder = folder
 
     def info(self) -> ProgramInfo:
         return ProgramInfo(*self._numbers("info", _INFO, "is"))
@@ -135,33 +134,30 @@ class BpfProgram:
         return hits
 
     def events(self) -> Sequence[BpfEvent]:
-        content = self._guest.succeed([_TOOL, "events", self._folder]).stdout
+        content = self._guest.succeed([TOOL, "events", self.folder]).stdout
         if len(content) % _EVENT.size:
             raise EvidenceError(f"the ring's events have {len(content)} bytes, not a whole number of events")
         return [BpfEvent(ns, pid, tuple(args)) for ns, _, pid, *args in _EVENT.iter_unpack(content)]
 
     def stack(self, number: int) -> Sequence[int]:
         """The addresses of a stack that the program has traced, innermost first. Raises EvidenceError if it has not."""
-        finished = self._guest.run([_TOOL, "stack", self._folder, str(number)])
+        finished = self._guest.run([TOOL, "stack", self.folder, str(number)])
         if finished.status != 0:
             detail = finished.stderr.decode(errors="replace").splitlines()
             raise EvidenceError(f"the BPF program has not traced stack {number}", detail=detail)
         return [int(one[0]) for one in _matched(finished.text, _ADDRESS, "which stacks were traced")]
 
-    def full_maps(self) -> Mapping[str, int]:
-        return {one[1]: int(one[2]) for one in _matched(self._said("full"), _FULL, "which maps are full")}
-
     def empty(self) -> None:
-        self._guest.succeed([_TOOL, "empty", self._folder])
+        self._guest.succeed([TOOL, "empty", self.folder])
 
     def detach(self) -> None:
         """Remove it, and wait until it is gone: the kernel may release its link later, and on another CPU."""
         number = self.info().number
-        self._guest.succeed(["rm", "-r", self._folder])
+        self._guest.succeed(["rm", "-r", self.folder])
         wait_until_gone(self._guest, [number])
 
     def _said(self, command: str) -> str:
-        return self._guest.succeed([_TOOL, command, self._folder]).text
+        return self._guest.succeed([TOOL, command, self.folder]).text
 
     def _numbers(self, command: str, line: re.Pattern[str], what: str) -> list[int]:
         found = line.fullmatch(self._said(command))
@@ -199,7 +195,7 @@ def _unsaid(what: str, lines: Sequence[str]) -> EvidenceError:
 
 def bring(guest: Guest, tool: Path) -> None:
     """Copy bpfprobe into the guest, and mount the file system for pinning."""
-    guest.put(tool, _TOOL, mode=0o755)
+    guest.put(tool, TOOL, mode=0o755)
     if f" {_FILE_SYSTEM} bpf " not in guest.get("/proc/mounts").decode(errors="replace"):
         guest.succeed(["mount", "-t", "bpf", "bpf", _FILE_SYSTEM])
 
@@ -209,7 +205,7 @@ def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
     folder = f"{_FILE_SYSTEM}/{name}"
     guest.succeed(["mkdir", folder])
     try:
-        guest.succeed([_TOOL, "attach", folder, program, *target.words])
+        guest.succeed([TOOL, "attach", folder, program, *target.words])
     except CommandFailed as error:
         guest.succeed(["rm", "-r", folder])
         said = str(error)
@@ -229,13 +225,13 @@ def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
     """Pin a program that another process has loaded, by the kernel's number."""
     folder = f"{_FILE_SYSTEM}/{name}"
     guest.succeed(["mkdir", folder])
-    guest.succeed([_TOOL, "pin", folder, str(number)])
+    guest.succeed([TOOL, "pin", folder, str(number)])
     return BpfProgram(guest, folder)
 
 
 def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
     """What a process has attached. Raises EvidenceError for an unreadable answer."""
-    found = _matched(guest.succeed([_TOOL, "attached", str(process)]).text, _ATTACHED, "what is attached")
+    found = _matched(guest.succeed([TOOL, "attached", str(process)]).text, _ATTACHED, "what is attached")
     return [
         Attached(int(one[1]), one[2], int(one[3]), int(one[4]), int(one[5]), int(one[6]), one[7].removeprefix("-"))
         for one in found
@@ -244,7 +240,7 @@ def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
 
 def wait_until_gone(guest: Guest, numbers: Sequence[int]) -> None:
     """Wait until the kernel has none of these programs any more. Raises EvidenceError if one stays."""
-    finished = guest.run([_TOOL, "gone", *map(str, numbers)])
+    finished = guest.run([TOOL, "gone", *map(str, numbers)])
     if finished.status != 0:
         raise EvidenceError(
             "BPF programs are still in the kernel", detail=finished.stderr.decode(errors="replace").splitlines()

@@ -64,8 +64,8 @@ BPFTRACE, ATTACHED = TextParameter("bpftrace"), TextParameter("attached")
 """The version of bpftrace, and the probe kinds that it has made of a one-liner, as the kernel says."""
 BPF_SECTION = TextParameter("bpf_section")
 """The sections of a user's BPF programs, which say where libbpf attaches them."""
-BPF_SIZED = TextParameter("bpf_sized")
-"""The maps of a user's object that the lab gave a size, since its source gives none."""
+BPF_SIZED, BPF_NEW_KEYS = TextParameter("bpf_sized"), TextParameter("bpf_new_keys")
+"""The maps of a user's object that the lab gave a size, since its source gives none; those that hits insert into."""
 BPF_VERIFIED, BPF_INSTRUCTIONS = CountParameter("bpf_verified"), CountParameter("bpf_instructions")
 """Instructions that the verifier has walked, and those of the programs, of all that are attached."""
 BPF_MACHINE_CODE, BPF_STACK = CountParameter("bpf_machine_code_bytes"), CountParameter("bpf_stack_bytes")

@@ -17,12 +17,15 @@ WORKLOADS = Path(__file__).with_name("workloads")
 pytestmark = pytest.mark.qemu
 
 
+def file_of(name: str) -> str:
+    return str(PROGRAMS / f"{name}.bpf.c")
+
+
 def costs(
     command: CommandLine, *words: str, calls: Sequence[str] = ("--call", "read_zero"), kernels: str = "6.1"
 ) -> Mapping[tuple[str, str], Mapping[str, Any]]:
     """The costs of programs, by kernel and program."""
-    files = [str(PROGRAMS / f"{word}.bpf.c") for word in words]
-    done = command.run("cost", *files, *calls, "--kernels", kernels, "--format", "json")
+    done = command.run("cost", *words, *calls, "--kernels", kernels, "--format", "json")
     assert done.stdout, done.stderr
     return {(cost["kernel"], cost["program"]): cost for cost in json.loads(done.stdout)["costs"]}
 
@@ -40,7 +43,7 @@ def symbols(command: CommandLine, cost: Mapping[str, Any]) -> Sequence[str]:
 )
 def test_what_lives_as_long_as_its_user_is_measured(tmp_path: Path, kernels: str) -> None:
     command = CommandLine(tmp_path)
-    found = costs(command, "program_arrays", "tail_call", "timer", "prints", kernels=kernels)
+    found = costs(command, *map(file_of, ("program_arrays", "tail_call", "timer", "prints")), kernels=kernels)
     assert len(found) == 6 * len(kernels.split(","))
     assert [(cost["program"], cost["reason"]) for cost in found.values() if cost["status"] != "ok"] == []
     for (kernel, program), cost in found.items():
@@ -66,12 +69,12 @@ def test_what_lives_as_long_as_its_user_is_measured(tmp_path: Path, kernels: str
 def test_programs_in_a_workload_are_where_their_sections_or_the_point_say(tmp_path: Path, kernels: str) -> None:
     command = CommandLine(tmp_path)
     workload = ("--workload", str(WORKLOADS / "marked.c"), "--point")
-    found = costs(command, "in_program", calls=[*workload, "program:lab:passed"], kernels=kernels)
+    found = costs(command, file_of("in_program"), calls=[*workload, "program:lab:passed"], kernels=kernels)
     failed = {program: cost["reason"] for (_, program), cost in found.items() if cost["status"] != "ok"}
     assert failed == {"returns": "a return is probed at a function's entry: name the function, without an offset"}
     assert len(found) == 5 * len(kernels.split(","))
     assert {cost["hits"] for (_, program), cost in found.items() if program != "returns"} == {1000}
-    of_function = costs(command, "in_program", calls=[*workload, "program:workload"], kernels=kernels)
+    of_function = costs(command, file_of("in_program"), calls=[*workload, "program:workload"], kernels=kernels)
     for (_, program), cost in of_function.items():
         if program == "static_unnamed":
             assert "points: ['program:PROVIDER:NAME']" in cost["reason"]
@@ -84,9 +87,50 @@ def test_programs_in_a_workload_are_where_their_sections_or_the_point_say(tmp_pa
 
 def test_a_map_that_a_tools_loader_sizes_has_a_size_that_is_said(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)
-    (cost,) = costs(command, "sized_by_loader").values()
+    (cost,) = costs(command, file_of("sized_by_loader")).values()
     assert cost["status"] == "ok", cost["reason"]
     said = "reads has 10240 entries by the lab: the source gives no max_entries"
     assert cost["notes"] == [said]
     table = command.run("report", "latest").stdout
     assert said in " ".join(table.split())
+
+
+REFUSED = {
+    "ring_small": "map small is full with 3960 bytes: the kernel refuses what hits add",
+    "ring_typical": "map typical is full with 261888 bytes",
+    "hash_full": "map full is full with 256 keys",
+    "hash_fills": "map fills has room for 8192 keys, and 1000 hits add ",
+    "percpu_hash_full": "map of_each_cpu is full with 256 keys",
+    "lru": "map newest evicts old keys for new ones, and had room for the first of them",
+    "trie_full": "map prefixes is full with 256 keys",
+    "queue_full": "map short_queue is full with 64 elements",
+    "stack_full": "map short_stack is full with 64 elements",
+    "perf_unread": "nobody reads map events, a perf event array: bpf_perf_event_output() fails with ENOENT",
+    "tail_call_to_nobody": "map nowhere, a program array, is empty",
+    "inner_hash_full": "map inside is full with 256 keys",
+}
+INSERTS = "100 of 100 calls add a key to map roomy: those insert, and do not update"
+
+
+DAILY = ("ring_typical", "hash_full", "hash_roomy", "hash_of_one_key", "perf_unread", "perf_unused")
+ALL = pytest.mark.nightly("a guest for each map that is full, on three kernels: ten minutes on a busy host")
+
+
+@pytest.mark.parametrize(
+    ("programs", "kernels"), [(DAILY, "6.1"), pytest.param((), "6.1,6.12,7.3", marks=ALL)], ids=["daily", "all"]
+)
+def test_a_map_that_had_no_room_for_the_hits_fails_the_cell(
+    tmp_path: Path, programs: Sequence[str], kernels: str
+) -> None:
+    file = file_of("fills_maps")
+    words = [f"{file} program={program}" for program in programs] or [file]
+    found = costs(CommandLine(tmp_path), *words, kernels=kernels)
+    for (_, program), cost in found.items():
+        reason = REFUSED.get(program)
+        if reason is None:
+            assert (cost["status"], cost["hits"]) == ("ok", 1000), cost
+            assert cost["notes"] == ([INSERTS] if program == "hash_roomy" else [])
+        else:
+            assert cost["status"] == "failed", cost
+            assert reason in cost["reason"]
+    assert {program for _, program in found} > (REFUSED.keys() & set(programs) if programs else REFUSED.keys())

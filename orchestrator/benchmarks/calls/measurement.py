@@ -57,6 +57,7 @@ from orchestrator.profile.turns import read_turns, turns_of
 from orchestrator.results.contract import CellRecord, Evidence, ExecutedClasses, centre_of, valid_result
 from orchestrator.results.parameters import (
     ACCELERATOR,
+    BPF_NEW_KEYS,
     BPF_SIZED,
     CONTENDED,
     CONTENDED_LINES,
@@ -637,7 +638,7 @@ def hit_notes(proof: Proof) -> Iterator[str]:
         yield "the function tracer guards kprobes against recursion here: ftrace_ops_assist_func() calls their handler"
     if proof.counted.live is not None:
         yield "the first hit of a process is a breakpoint trap, behind which the kernel optimises its uprobe"
-    for about_maps in (BPF_SIZED,):
+    for about_maps in (BPF_SIZED, BPF_NEW_KEYS):
         if about_maps in proof.facts:
             yield str(proof.facts[about_maps])
     if proof.entered:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.bpf_program import BpfProgram, attached_by
+from orchestrator.probes.map_trial import map_uses
 from orchestrator.probes.place import UserPoint, observe_program
 
 _POINT = UserPoint("inner", 0, 0x401000, b"\x90\xc3", program="/tmp/program", file_offset=0x1000)
@@ -32,9 +34,10 @@ def _guest(data: bytes) -> Guest:
 
 
 def read_bpf_reports(data: bytes) -> None:
-    """What a program is and did, what a process has attached, and which maps are full."""
+    """What a program is and did, what a process has attached, and what came into its maps."""
     program = BpfProgram(_guest(data), "/sys/fs/bpf/lab-a")
-    for read in (program.info, program.counts, program.hits, program.events, program.full_maps):
+    said = data.decode(errors="replace")
+    for read in (program.info, program.counts, program.hits, program.events, partial(map_uses, said)):
         with suppress(EvidenceError):
             read()
     attached_by(_guest(data), 1)

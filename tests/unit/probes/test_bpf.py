@@ -134,17 +134,6 @@ def test_each_program_of_the_catalogue_has_a_name_when_another_process_attaches_
             assert probes()[one.kind].program == kind.program.model_copy(update={"is_compiled": True})
 
 
-def test_maps_without_room_are_read() -> None:
-    assert program(b"AT_ 4096\nAT_n 16\n").full_maps() == {"AT_": 4096, "AT_n": 16}
-    assert program(b"").full_maps() == {}
-
-
-@pytest.mark.parametrize("printed", [b"AT_\n", b"AT_ many\n", b"@ 4096\n", b"a_name_of_16_char 1\n"])
-def test_what_is_no_map_is_refused(printed: bytes) -> None:
-    with pytest.raises(EvidenceError, match=r"^the guest does not say which maps are full: "):
-        program(printed).full_maps()
-
-
 @pytest.mark.parametrize(
     "printed",
     [

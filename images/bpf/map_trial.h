@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// A trial of the maps of BPF programs: whether hits put something into maps that were full, or use ones that only user
+// space can fill and has not.
+//
+// A map that is full refuses what a hit puts into it, and nothing tells that afterwards. So room is made first, where
+// there is none: whatever is in it behind some calls would have been refused before.
+#ifndef MAP_TRIAL_H
+#define MAP_TRIAL_H
+
+#include "bpf_abi.h"
+
+// The maps of a program, and of those that it may go on in. Returns a negative errno.
+long watch_maps(int program);
+// Of programs that nobody attends, user space's part is tried as well: perf events are opened, rings drained. Returns how
+// many maps are tried.
+int make_room(int attended);
+// Writes a line for each of them:
+//   TYPE ID ENTRIES USED EACH SHORT NEW NAME
+// USED: keys, elements or bytes before the calls; EACH: of the largest at once. SHORT: 1 where the map was full then, or nobody attended it. NEW: what
+// the calls have put into it, or tried to. Without a name, NAME is -.
+void show_trial(int file);
+
+#endif

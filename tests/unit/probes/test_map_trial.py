@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a map without room for what hits put in fail the cell, with a size that has room, and one with room not?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.channel import CommandResult
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.bpf_program import BpfProgram
+from orchestrator.probes.map_trial import AttendedMapTrial, MapTrial, MapUse, map_uses
+
+
+class TriedMaps:
+    """A guest in which each trial says the next of some answers; ``commands`` are what it was told."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.commands: list[Sequence[str]] = []
+
+    def succeed(self, argv: Sequence[str]) -> CommandResult:
+        self.commands.append(argv)
+        if "try" in argv[2]:
+            said = f"{len(self.answers[0].splitlines())}\n" if self.answers else "0\n"
+        else:
+            said = self.answers.pop(0)
+        return CommandResult(tuple(argv), 0, said.encode(), b"")
+
+
+def tried(*answers: str, kind: type[MapTrial] = MapTrial, calls: int = 1000) -> MapTrial:
+    """A trial without calls, and one with them if there is a second answer."""
+    guest = TriedMaps(*answers)
+    trial = kind(cast(Guest, guest), [BpfProgram(cast(Guest, guest), "/sys/fs/bpf/lab-own/f")])
+    for number in range(len(answers)):
+        with trial.trying():
+            pass
+        trial.check(number and calls, number and calls)
+    return trial
+
+
+def test_what_is_in_maps_is_read() -> None:
+    said = "1 7 256 256 1 1 16 full\n27 12 4096 3960 72 1 4032 AT_ring\n"
+    assert map_uses(said) == [
+        MapUse(1, 7, 256, 256, 1, is_short=True, new=16, name="full"),
+        MapUse(27, 12, 4096, 3960, 72, is_short=True, new=4032, name="AT_ring"),
+    ]
+    assert map_uses("") == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["1 7 256 256 1 2 16 full\n", "1 7 256 256 1 1 16\n", "1 7 256 256 1 1 16 a_name_of_16_char\n", "\n", "x" * 9000],
+)
+def test_what_is_no_map_is_refused(said: str) -> None:
+    with pytest.raises(EvidenceError, match=r"^the guest does not say what is in the maps: "):
+        map_uses(said)
+
+
+def test_an_answer_on_fewer_maps_is_refused() -> None:
+    guest = TriedMaps("1 7 256 9 1 0 0 a\n1 8 256 9 1 0 0 b\n")
+    trial = MapTrial(cast(Guest, guest), [])
+    with pytest.raises(EvidenceError, match=r"^the guest tried 2 maps and says what is in 1$"), trial.trying():
+        guest.answers = ["1 7 256 9 1 0 0 a\n"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what", "hint"),
+    [
+        ("1 7 256 256 1 1 3 seen\n", "1 7 256 240 1 0 16 seen\n", "map seen is full with 256 keys: ", "8192"),
+        ("1 7 8000 4000 1 0 3 seen\n", "1 7 8000 5000 1 0 1003 seen\n", "1000 hits add 1003: it fills up", "8192"),
+        ("27 7 4096 3960 72 1 72 r\n", "27 7 4096 72 72 0 4032 r\n", "map r is full with 3960 bytes: ", "1048576"),
+        ("9 7 256 240 1 1 2 new\n", "9 7 256 250 1 1 16 new\n", "map new evicts old keys for new ones", "8192"),
+        ("4 7 1 0 1 1 0 out\n", "4 7 1 0 1 1 9 out\n", "nobody reads map out, a perf event array: ", "ring buffer"),
+        ("3 7 4 0 1 1 1 next\n", "3 7 4 0 1 1 1 next\n", "map next, a program array, is empty: ", ".values = {"),
+        ("7 7 4 2 1 1 0 stacks\n", "7 7 4 2 1 1 1 stacks\n", "stacks share a bucket of map stacks: ", "max_entries"),
+        ("31 7 4096 0 1 1 1 in\n", "31 7 4096 0 1 1 1 in\n", "nobody writes into map in, a user ring: ", "without it"),
+    ],
+)
+def test_a_map_without_room_fails_the_cell(before: str, after: str, what: str, hint: str) -> None:
+    with pytest.raises(EvidenceError) as error:
+        tried(before, after)
+    assert what in error.value.what
+    assert hint in error.value.hint
+    tried(before)  # calls have not hit it
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "1 7 1 1 1 1 0 one_key\n",  # what was taken out has come again
+        "1 7 1024 20 1 0 4 by_process\n",
+        "9 7 256 200 1 1 0 newest\n",
+        "27 7 16777216 900000 256 0 264000 large\n",
+        "4 7 1 0 1 1 0 unused\n",
+        "7 7 1024 2 1 1 0 stacks\n",
+    ],
+)
+def test_a_map_with_room_does_not(use: str) -> None:
+    assert tried(use, use).facts() == {}
+
+
+def test_hits_that_insert_are_told() -> None:
+    use = "1 7 65536 9000 1 0 {} seen\n"
+    said = {"bpf_new_keys": "100 of 100 calls add a key to map seen: those insert, and do not update"}
+    assert tried(use.format(3), use.format(1007)).facts() == said
+    assert tried(use.format(3), use.format(49)).facts() == {}
+
+
+def test_bpftraces_own_map_has_its_name() -> None:
+    use = "1 7 4096 4096 1 1 1 AT_n\n"
+    with pytest.raises(EvidenceError, match=r"^bpftrace's map @n is full with 4096 keys") as error:
+        tried(use, use, kind=AttendedMapTrial)
+    assert error.value.hint == "key the map by what repeats from call to call"
+
+
+def test_the_guests_process_ends_when_the_calls_fail() -> None:
+    guest = TriedMaps("1 7 256 9 1 0 0 a\n")
+    with pytest.raises(ValueError, match="calls"), MapTrial(cast(Guest, guest), []).trying():
+        raise ValueError("calls")
+    assert guest.answers == []
+
+
+def test_programs_without_maps_are_not_asked() -> None:
+    guest = TriedMaps()
+    with MapTrial(cast(Guest, guest), []).trying():
+        pass
+    assert len(guest.commands) == 1
