@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from orchestrator.comparison.verdicts import (
     Difference,
     Figure,
+    between_cells,
     difference_to_zero,
     exact_difference,
     is_exact,
@@ -20,6 +21,7 @@ from orchestrator.comparison.verdicts import (
     resolution,
     scattered_differences,
     shown_interval,
+    varying_difference,
     work_difference,
 )
 from orchestrator.errors import LabError
@@ -261,6 +263,9 @@ def compare(
         elif one.work is not None and other.work is not None:
             noise = [resolution(cell, run) for cell, run in zip((one, other), runs, strict=True)]
             done.append(_judged(pair, (one, other), work_difference(one, other, noise), budgets))
+        elif one.calls_vary or other.calls_vary:
+            between = [between_cells(cell, run) for cell, run in zip((one, other), runs, strict=True)]
+            done.append(_judged(pair, (one, other), varying_difference(one, other, between), budgets))
         else:
             scattered.append((pair, one, other))
     differences = scattered_differences([(one, other) for _, one, other in scattered])

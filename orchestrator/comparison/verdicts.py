@@ -2,6 +2,8 @@
 """The difference of two numbers of a cell, and the verdict on it.
 
 - Exact counts (calls and loops on the clock ``instructions``): any difference is real.
+- Calls that vary on that clock: a real difference lies beyond all samples of both runs, and beyond what the run's cells
+  differ by in what the calls cost without their probes.
 - Whole systems: a real difference must exceed the difference between boots of the same work (A/A).
 - Other scattering figures (the wall clock, programs with timer ticks): the 95 % interval of the difference decides,
   then a test that is corrected for the number of cells. There is no verdict with too much drift, too few samples or an
@@ -23,7 +25,7 @@ from typing import Literal
 from orchestrator.errors import HostError
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.exact import exact, increase
-from orchestrator.results.parameters import RESOLVABLE
+from orchestrator.results.parameters import ARGUMENTS, CALL, ENTRY, RESOLVABLE, WORKLOAD
 from orchestrator.results.statistics import FEWEST_RUNS, Interval, Resolution, median, median_interval
 
 Figure = Literal["value", "overhead"]
@@ -106,6 +108,41 @@ def work_difference(before: CellRecord, after: CellRecord, noise: Sequence[float
     found = _shown(Difference(one, other, (difference - smallest, difference + smallest)), before.unit)
     doubt = _few_samples(before, after)
     return replace(found, undecided=doubt, repeats=FEWEST_RUNS) if doubt else found
+
+
+def varying_difference(before: CellRecord, after: CellRecord, between: Sequence[float]) -> Difference:
+    """The difference of calls that vary, with the widest interval that the samples of both allow.
+
+    ``between`` has for each run by how much the cost of such calls differs from cell to cell (``between_cells``). The
+    interval is of all samples, and not of their median: more samples of one guest do not show what differs between
+    guests, such as the state of the kernel's slabs.
+    """
+    one, other = _values(before, after)
+    (low, high), (lowest, highest) = (
+        (min(cell.samples) - margin, max(cell.samples) + margin)
+        for cell, margin in zip((before, after), between, strict=True)
+    )
+    found = Difference(one, other, (lowest - high, highest - low))
+    doubt = _few_samples(before, after)
+    return replace(found, undecided=doubt, repeats=_USUAL_REPEATS) if doubt else _shown(found, before.unit)
+
+
+def between_cells(cell: CellRecord, run: Mapping[str, CellRecord]) -> float:
+    """By how much calls that vary cost something else in the run's other cells: in each, its value less its overhead.
+
+    The cells were measured one after the other, in other states of the kernel or in other guests. 0 for exact counts.
+    """
+    if not cell.calls_vary:
+        return 0.0
+    same = [one for one in run.values() if one.clock == cell.clock and _calls_of(one) == _calls_of(cell)]
+    plain = [one.value - one.overhead for one in same if one.value is not None and one.overhead is not None]
+    return max(plain) - min(plain) if plain else 0.0
+
+
+def _calls_of(cell: CellRecord) -> Sequence[object]:
+    """What cells have in common that make the same calls on the same kernel."""
+    work = (CALL.of(cell), ARGUMENTS.of(cell), WORKLOAD.of(cell), ENTRY.of(cell))
+    return cell.table, cell.cpu, cell.smp, cell.kernel, cell.benchmark, *work
 
 
 def resolution(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:

@@ -22,6 +22,7 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.plain_text import shown
 from orchestrator.results.budgets import ids_named
 from orchestrator.results.contract import PER_CALL, PER_RUN, Clock, Interval, Number, Status, Unit
+from orchestrator.results.parameters import ARGUMENTS, CALL, ENTRY, WORKLOAD
 from orchestrator.results.store import Store, no_run_yet
 
 _FAMILY = ("table", "cpu", "smp", "benchmark")
@@ -57,6 +58,32 @@ def between_boots(store: Store, experiment: str, cell: str, since: str) -> Mappi
     )
     found = {row["run"]: max(row["widest"] or 0.0, row["apart"] or 0.0) for row in rows}
     return {run: apart for run, apart in found.items() if apart}
+
+
+_CALLS = (*_FAMILY, "kernel", *(f"parameters.{name}" for name in (CALL, ARGUMENTS, WORKLOAD, ENTRY)))
+"""What cells have in common that make the same calls on the same kernel."""
+
+
+def between_cells(store: Store, experiment: str, cell: str, since: str) -> Mapping[str, float]:
+    """By how much the cost of the cell's calls differs from cell to cell, without their probes, by run since ``since``.
+
+    In the cells' unit; see ``comparison.verdicts.between_cells``.
+    """
+    same = " AND ".join(
+        f"json_extract(other.record, '$.{name}') IS json_extract(own.record, '$.{name}')" for name in _CALLS
+    )
+    plain = "json_extract(other.record, '$.value') - json_extract(other.record, '$.overhead')"
+    rows = store.select(
+        f"SELECT runs.id AS run, max({plain}) - min({plain}) AS apart"  # noqa: S608 (constants)
+        " FROM runs CROSS JOIN cells AS own ON own.run = runs.id AND own.id = ?2"
+        " CROSS JOIN cells AS other ON other.run = runs.id"
+        " WHERE runs.experiment = ?1 AND runs.started >= ?3 AND own.status = 'ok' AND other.status = 'ok'"
+        f" AND {same} GROUP BY runs.id",
+        experiment,
+        cell,
+        since,
+    )
+    return {row["run"]: row["apart"] for row in rows if row["apart"]}
 
 
 Quantity = Literal["value", "overhead"]
@@ -102,18 +129,24 @@ class Point:
     reason: str | None = None
     spread: Number | None = None
     """The distance between the smallest sample and the largest."""
-    between_boots: float | None = None
-    """The largest difference between boots of the same work in the run, for a whole system without an interval."""
+    between: float | None = None
+    """The largest difference in the run between boots of the same work, for a whole system without an interval; between
+    cells of the same calls, where these vary."""
 
     @property
-    def resolution(self) -> float | None:
-        """The largest difference that may be scatter, in ``unit``; None if unknown.
+    def is_of_calls(self) -> bool:
+        """Whether it is of calls on the exact clock."""
+        return self.clock == "instructions" and self.metric == PER_CALL
 
-        Of calls that vary on the exact clock the overhead is known better than the value: their samples count, too.
+    def resolution(self, quantity: Quantity) -> float | None:
+        """The largest difference of the figure that may be scatter, in ``unit``; None if unknown.
+
+        The value of calls that vary scatters as their samples do; their overhead is known better.
         """
-        low, high = self.interval or (0.0, 0.0)
-        is_counted = self.clock == "instructions" and self.metric == PER_CALL
-        return max(high - low, (self.spread or 0.0) if is_counted else 0.0) / 2 or self.between_boots
+        if self.is_of_calls and quantity == "value":
+            return self.spread and self.spread / 2 + (self.between or 0.0)
+        width = None if self.interval is None else (self.interval[1] - self.interval[0]) / 2
+        return width if self.is_of_calls else width or self.between
 
 
 _POINTS = TypeAdapter(list[Point])
@@ -143,9 +176,13 @@ class History:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every difference is real: counted calls and loops that do not scatter."""
-        newest = self.newest
-        return newest.clock == "instructions" and newest.metric != PER_RUN and not newest.resolution
+        """Whether every difference is real: counted calls and loops that do not scatter, in any run."""
+        newest, is_scattering = self.newest, any(self.resolution(point) for point, _ in self.numbers)
+        return newest.clock == "instructions" and newest.metric != PER_RUN and not is_scattering
+
+    def resolution(self, point: Point) -> float | None:
+        """The largest difference of a point's figure that may be scatter."""
+        return point.resolution(self.quantity)
 
     @cached_property
     def numbers(self) -> Sequence[tuple[Point, float]]:
@@ -203,15 +240,19 @@ def _histories(store: Store, quantity: Quantity, runs: str, wanted: str, *values
 
 
 def _history(store: Store, metric: Metric, points: Sequence[Point], quantity: Quantity) -> History:
-    """The history, with the differences between boots if a whole system's points lack an interval."""
+    """The history, with the differences between boots or cells where they count."""
     newest = History(metric, points).newest
     alike = [p for p in points if p.value is None or (p.unit, p.metric) == (newest.unit, newest.metric)]
     history = History(metric, alike, quantity, len(points) - len(alike))
-    is_counted_work = newest.metric == PER_RUN and newest.clock == "instructions"
-    if not is_counted_work or all(point.resolution for point, _ in history.numbers):
+    where = store, metric.experiment, metric.cell, alike[0].started
+    if newest.is_of_calls and quantity == "value" and any(point.spread for point, _ in history.numbers):
+        apart = between_cells(*where)
+    elif newest.metric == PER_RUN and newest.clock == "instructions":
+        is_known = all(history.resolution(point) for point, _ in history.numbers)
+        apart = {} if is_known else between_boots(*where)
+    else:
         return history
-    apart = between_boots(store, metric.experiment, metric.cell, alike[0].started)
-    return replace(history, points=[replace(point, between_boots=apart.get(point.run)) for point in alike])
+    return replace(history, points=[replace(point, between=apart.get(point.run)) for point in alike])
 
 
 def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[Point]:

@@ -2,6 +2,7 @@
 """The steps of a history, where a cost changed between two runs, and the differences between those runs.
 
 - An exact count: each change is a step.
+- Calls that vary on the exact clock: a change is a step if the scatter of both runs does not explain it.
 - A whole system on the exact clock: a change is a step if it exceeds the resolution of its A/A boots; a program whose
   runs are counted: half its interval.
 - The wall clock, and whole systems without A/A boots: a penalised fit decides, if the series is long enough.
@@ -18,7 +19,6 @@ from statistics import NormalDist, fmean, mean, median
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.plain_text import counted
-from orchestrator.results.contract import PER_CALL
 from orchestrator.results.history import History, Metric, Point
 from orchestrator.results.origin import (
     UNREADABLE,
@@ -58,6 +58,8 @@ FEWEST_POINTS = 12
 SHORTEST_SEGMENT = 5
 """Points on either side of a step. A step shows once so many points have followed."""
 
+_OF_CALLS = "half the spread of both runs' samples, and what the cells of a run differ by without their probes"
+_OF_OVERHEADS = "half of both runs' intervals"
 _OF_RUNS = "the resolution of A/A boots of the same work, or half the interval of a program's runs"
 
 _FALSE = 0.001
@@ -189,11 +191,12 @@ def steps_of(history: History) -> Steps:
     if history.is_exact:
         places = [at + 1 for at, ((_, one), (_, other)) in enumerate(pairwise(numbers)) if one != other]
         return Steps(history, _steps(history, places), "The count is exact: each change is a step.")
-    if history.newest.clock == "instructions" and any(point.resolution for point, _ in numbers):
-        is_calls = history.newest.metric == PER_CALL
-        of = "half the spread of their samples" if is_calls else _OF_RUNS
+    if history.newest.clock == "instructions" and any(history.resolution(point) for point, _ in numbers):
+        of = _OF_RUNS
+        if history.newest.is_of_calls:
+            of = _OF_CALLS if history.quantity == "value" else _OF_OVERHEADS
         how = f"A change is a step if it exceeds {of}."
-        return Steps(history, _steps(history, list(_beyond_resolution(numbers))), how)
+        return Steps(history, _steps(history, list(_beyond_resolution(history))), how)
     if len(numbers) < FEWEST_POINTS:
         runs = counted(len(numbers), "run")
         how = f"{runs} with a number: finding steps in noise needs {FEWEST_POINTS}."
@@ -215,17 +218,21 @@ def _steps(history: History, places: Sequence[int]) -> Sequence[Step]:
     return found
 
 
-def _beyond_resolution(numbers: Sequence[tuple[Point, float]]) -> Iterator[int]:
+def _beyond_resolution(history: History) -> Iterator[int]:
     """The indices of numbers that differ from the median since the last step by more than the runs' resolutions.
 
+    The resolution of A/A boots is that of a difference, half the scatter of calls that of a number: both runs' add up.
     A run without A/A boots has no resolution and makes no step.
     """
-    start = 0
+    numbers, start = history.numbers, 0
     for at in range(1, len(numbers)):
         since = numbers[start:at]
-        widths = [point.resolution for point, _ in since if point.resolution is not None]
-        own = numbers[at][0].resolution
-        if own is not None and widths and abs(numbers[at][1] - median([one for _, one in since])) > max(own, *widths):
+        widths = [width for point, _ in since if (width := history.resolution(point)) is not None]
+        own = history.resolution(numbers[at][0])
+        if own is None or not widths:
+            continue
+        scatter = own + max(widths) if history.newest.is_of_calls else max(own, *widths)
+        if abs(numbers[at][1] - median([one for _, one in since])) > scatter:
             yield at
             start = at
 

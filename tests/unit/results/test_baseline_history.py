@@ -89,8 +89,8 @@ def test_an_interval_of_its_own_comes_first(tmp_path: Path) -> None:
             store.record(entry.id, one)
         found = history(store, Metric("whole", record.id))
     assert found is not None
-    assert [point.resolution for point in found.points] == [100.0]
-    assert replace(found.points[0], interval=None).resolution is None
+    assert [found.resolution(point) for point in found.points] == [100.0]
+    assert replace(found.points[0], interval=None).resolution("value") is None
 
 
 # Does a step name what changed for its cell, and not what changed for others in the same run?

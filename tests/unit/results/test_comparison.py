@@ -75,6 +75,36 @@ def test_the_value_of_calls_that_vary_decides_where_it_can() -> None:
     assert (found.change, found.reason) == ("dearer", "")
 
 
+def test_the_value_of_calls_that_vary_scatters_from_guest_to_guest() -> None:
+    """Between equal runs: samples of one guest hardly reach into those of the other, and their medians differ."""
+    first, second = varying(127.0), varying(127.0, mean=6117.0)
+    found = only(first, second)
+    assert (found.change, found.beyond) == ("unchanged", ())
+    assert found.reason == "no significant difference: it is between -3 and +37 instructions"
+    assert found.value is not None
+    assert (found.value.interval, found.value.p) == ((-3.0, 37.0), None)
+
+
+def test_what_a_runs_cells_differ_by_without_their_probes_is_no_change() -> None:
+    """A baseline measured in another state of the guest than the cells with a probe says nothing of a change."""
+
+    def run(of_baseline: float, of_others: float) -> Sequence[CellRecord]:
+        samples = [of_baseline + by for by in (-10.0, 7.0, 2.0, -4.0, 10.0, -5.0)]
+        interval = [-10.0, 10.0]
+        return [cell("none", samples=samples, value=of_baseline, interval=interval), varying(127.0, mean=of_others)]
+
+    found = compared(run(6175.0, 6100.0), run(6100.0, 6100.0))
+    assert [(one.pair.first.probe, one.change) for one in found.cells] == [("none", "unchanged"), ("kprobe", "unchanged")]
+    found = compared(run(6175.0, 6175.0), run(6100.0, 6100.0))
+    assert [one.change for one in found.cells] == ["cheaper", "cheaper"]
+
+
+def test_calls_that_no_longer_vary_are_compared_with_all_samples_of_those_that_did() -> None:
+    assert only(varying(127.0), exact("kprobe", 6230.0, base=6103.0)).change == "unchanged"
+    found = only(varying(127.0), exact("kprobe", 6240.0, base=6113.0))
+    assert (found.change, found.beyond) == ("dearer", ("value +13 instructions, allowed +0",))
+
+
 def test_one_instruction_more_is_dearer_and_beyond() -> None:
     found = only(exact("kprobe", 1048.0), exact("kprobe", 1049.0))
     assert (found.change, found.reason) == ("dearer", "")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from record_builders import cell, whole_system
-from stored_histories import BEGUN, EXPERIMENT, KPROBE, NEEDS_RUPTURES, broken, counted, store_days, timed
+from stored_histories import BASE, BEGUN, EXPERIMENT, KPROBE, NEEDS_RUPTURES, broken, counted, store_days, timed
 
 from orchestrator.errors import LabError, UsageError
 from orchestrator.results.contract import PER_RUN, CellRecord
@@ -44,16 +44,45 @@ def test_each_run_is_a_point_and_each_change_of_a_count_a_step(tmp_path: Path) -
     assert changes(steps_of(found)) == [(1036, 1037, 1), (1037, 1036, 0)]
 
 
-def test_a_change_of_calls_that_vary_exceeds_the_spread_of_their_samples(tmp_path: Path) -> None:
-    def varying(mean: float) -> CellRecord:
-        samples = [mean + by for by in (-10.0, 7.0, 2.0, -4.0, 10.0, -5.0)]
-        return counted(mean, samples=samples, overhead=127.0, interval=[127.0, 127.0])
+SCATTER = (-10.0, 7.0, 2.0, -4.0, 10.0, -5.0)
 
-    found = read(tmp_path, [varying(6100.0), varying(6108.0), varying(6140.0)])
-    assert (found.is_exact, found.newest.resolution) == (False, 10.0)
+
+def varying(mean: float, overhead: float | None = None, apart: float = 0.0) -> CellRecord:
+    """Calls whose samples lie within 20 instructions, and their overhead within ``apart``."""
+    overhead = mean - BASE if overhead is None else overhead
+    interval = [overhead - apart / 2, overhead + apart / 2]
+    return counted(mean, samples=[mean + by for by in SCATTER], overhead=overhead, interval=interval)
+
+
+def test_a_change_of_calls_that_vary_exceeds_the_spread_of_both_runs_samples(tmp_path: Path) -> None:
+    found = read(tmp_path, [varying(6100.0), varying(6119.0), varying(6140.0)])
+    assert (found.is_exact, found.resolution(found.newest)) == (False, 10.0)
     steps = steps_of(found)
-    assert changes(steps) == [(6104.0, 6140.0, 0)]
-    assert steps.how == "A change is a step if it exceeds half the spread of their samples."
+    assert changes(steps) == [(6109.5, 6140.0, 0)]
+    assert steps.how.startswith("A change is a step if it exceeds half the spread of both runs' samples, and ")
+
+
+def test_a_run_whose_calls_no_longer_vary_is_compared_with_those_that_did(tmp_path: Path) -> None:
+    found = read(tmp_path, [varying(6100.0), varying(6119.0), counted(6112.0), counted(6121.0)])
+    assert not found.is_exact
+    assert changes(steps_of(found)) == []
+    assert changes(steps_of(read(tmp_path / "later", [varying(6100.0), counted(6112.0)]))) == [(6100.0, 6112.0, 0)]
+
+
+def test_the_overhead_of_calls_that_vary_has_steps_where_their_value_has_none(tmp_path: Path) -> None:
+    days = [varying(6100.0, 127.0, apart=2), varying(6101.0, 128.0, apart=2), varying(6104.0, 130.0)]
+    assert changes(steps_of(read(tmp_path / "value", days))) == []
+    steps = steps_of(read(tmp_path / "overhead", days, "overhead"))
+    assert changes(steps) == [(127.5, 130.0, 0)]
+    assert steps.how == "A change is a step if it exceeds half of both runs' intervals."
+
+
+def test_what_calls_that_vary_cost_in_a_runs_other_cells_is_no_step(tmp_path: Path) -> None:
+    """Two guests differ by more than the samples of one of them: the run's cell without a probe shows that."""
+    apart = [varying(6100.0, 5651.0), varying(6145.0)]  # less its probe: 449 in one run, and 409 without one
+    found = read(tmp_path, apart)
+    assert [found.resolution(point) for point, _ in found.numbers] == [50.0, 10.0]
+    assert changes(steps_of(found)) == []
 
 
 def test_the_overhead_has_a_history_of_its_own(tmp_path: Path) -> None:
