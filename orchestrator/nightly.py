@@ -215,17 +215,25 @@ def repeatability(result: NightlyResult) -> Iterator[str]:
     # The samples of other exact cells are not repetitions: each is of another probe.
     exact = [cell for cell in cells if is_exact(cell) and cell.metric in (PER_CALL, PER_LOOP)]
     if exact:
-        spread = max(max(cell.samples) - min(cell.samples) for cell in exact)
+        spread = max(map(_spread, exact))
         samples = sum(len(cell.samples) for cell in exact)
         yield f"calls and loops: {figure(spread, COUNTED)} instructions, in {samples} samples of {len(exact)} cells"
     by_id = {cell.id: cell for cell in result.run.record.cells}
-    counted = [cell for cell in cells if cell.clock == "instructions" and not is_exact(cell)]
+    varying = [cell for cell in cells if cell.calls_vary]
+    if varying:
+        widest = max(varying, key=_spread)
+        yield f"calls that vary: samples of a cell up to {figure(_spread(widest), COUNTED)} instructions ({widest.id})"
+    counted = [cell for cell in cells if cell.clock == "instructions" and not (is_exact(cell) or cell.calls_vary)]
     for table in dict.fromkeys(cell.table for cell in counted):
         yield _whole_systems(table, [cell for cell in counted if cell.table == table], by_id)
     timed = [cell for cell in cells if cell.clock == "wall"]
     if timed:
         widest = max(timed, key=_half_width)
         yield f"times: their 95 % intervals reach up to {figure(_half_width(widest), 'ns')} ns to a side ({widest.id})"
+
+
+def _spread(cell: CellRecord) -> float:
+    return max(cell.samples) - min(cell.samples)
 
 
 def _whole_systems(table: str | None, cells: list[CellRecord], by_id: Mapping[str, CellRecord]) -> str:

@@ -296,7 +296,7 @@ class GuestStart:
 def _check(guest: Guest, saved: SavedGuest) -> None:
     """Raise EvidenceError unless a restored guest is the saved machine, at the same speed; its symbols are then known.
 
-    An empty batch takes as many TSC ticks as before: 29 on i386 if an instruction takes a nanosecond, 58 if it takes
+    An empty batch takes as many TSC ticks as before: 28 on i386 if an instruction takes a nanosecond, 56 if it takes
     two, and thousands without the instruction clock.
     """
     check_cpus(guest)

@@ -10,6 +10,7 @@ from elsewhere import ELSEWHERE
 from experiment_boot import boot_of_calls, prepared_for
 
 from orchestrator.artifacts.cache import BuildContext
+from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.run.boot import Ready, ReadyGuest
 
@@ -49,6 +50,7 @@ def test_random_numbers_cost_the_same_in_a_young_guest_and_in_an_old_one(
     assert isinstance(prepared, Ready)
     assert isinstance(prepared.setup, CallSetup)
     calls = prepared.setup.workload
+    assert isinstance(calls, Calls)
     calls.prepare(guest)
     ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
     samples = []

@@ -28,7 +28,7 @@ from orchestrator.benchmarks.calls.call_results import (
     named,
     parse_results,
 )
-from orchestrator.benchmarks.calls.samples import Measurement, together
+from orchestrator.benchmarks.calls.samples import Measurement, repeating, together
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
@@ -75,6 +75,8 @@ _SMALLER = 8
 """Factor by which a batch shrinks when every one was interrupted."""
 _TRIES_OF_ONE = 10
 """Tries of batches of one call on the guest's clock before the calls are reported to take too long."""
+_LOOKED_AT = 2000
+"""Calls that are looked at one by one where a sample has fewer: no more than the samples' process makes."""
 _MOST_SINGLE = 8192
 """Most calls of a sample that are timed each alone, as in ``bench.c``."""
 _SINGLE_TOLL = 30
@@ -178,6 +180,11 @@ class Calls:
         return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits))
 
     @property
+    def single(self) -> int:
+        """Calls of a sample that are timed each alone."""
+        return min(self.calls, _MOST_SINGLE)
+
+    @property
     def program(self) -> str:
         """The program's name, as the counting plugin has it."""
         return Path(self.argv[0]).name
@@ -210,38 +217,79 @@ class Calls:
                 raise
             # Some calls have an interrupt themselves: mmap() and munmap() on Linux 7.3, one of a hundred.
             return self.measure_singly(guest, ticks_per_second=ticks_per_second, time_limit=time_limit)
-        # A batch must cost n times one call, besides the cost of an empty batch. Batches of one call that agree with
-        # the samples prove that; where calls differ from each other, the same calls in smaller batches do.
-        halved = None
-        if not measured.scatter and sounding.samples[0] != measured.samples[0] and wanted.batch > 1:
+        single = sounding.samples[0]
+        if self.renew is None:
+            measured = self._looked_into(guest, wanted, measured, ticks_per_second, time_limit)
+        elif not measured.scatter and single != measured.samples[0] and wanted.batch > 1:
             measured = self._of_any_batches(guest, wanted, measured, time_limit)
-            halved = wanted.batch // 2
-        if measured.scatter and self.renew is None:
-            # An error of the clock or of the lab, unless the calls show it.
-            costs = self.measure_singly(guest, ticks_per_second=ticks_per_second, time_limit=time_limit).costs
-            if len(costs) == 1:
-                found = ", ".join(f"{sample:.10g}" for sample in measured.samples)
-                ((each, calls),) = costs.items()
-                raise EvidenceError(
-                    f"samples of one boot differ: {found}; each of {calls} calls, timed one by one, takes {each}",
-                    detail=[]
-                    if halved is None
-                    else [f"the last is of batches of {halved} calls, and not {wanted.batch}"],
-                )
-        # All samples that scatter are kept: one alone would look like an exact count.
-        kept = None if measured.scatter else repeats
+        # All samples that vary are kept: one alone would look like an exact count.
+        kept = None if measured.varies else repeats
         return replace(
             measured,
             samples=measured.samples[:kept],
             nanoseconds=measured.nanoseconds[:kept],
-            is_uniform=sounding.samples[0] == measured.samples[0],
+            is_uniform=single == measured.samples[0],
         )
+
+    def _looked_into(
+        self, guest: Guest, wanted: Sampling, measured: Measurement, ticks_per_second: int, time_limit: float
+    ) -> Measurement:
+        """The samples, if they are what calls cost that are timed one by one and all alike; else others, or ``costs``.
+
+        Equal samples prove nothing alone: what every sixteenth call does is in each sample equally often. Samples of
+        whole periods have it in proportion. A batch begins shortly after a timer tick, and its first call may do work
+        that is due once a tick: a read of a pipe updates the access time, 302 instructions on debian-amd64. It is among
+        the warming calls then. Raises EvidenceError where all calls are alike, and batches of them are not.
+        """
+        looked = self._one_by_one(guest, wanted, measured, ticks_per_second, time_limit)
+        tries = [(measured, wanted, looked)]
+        warmed = wanted.warmed()
+        is_explained = _is_sum_of(measured, looked) or bool(looked.cycle) or (measured.scatter and not looked.varies)
+        if warmed.warming > wanted.warming and not is_explained:
+            again = self._samples(guest, warmed, time_limit)
+            looked = self._one_by_one(guest, warmed, again, ticks_per_second, time_limit)
+            tries.append((replace(again, warming=warmed.warming), warmed, looked))
+        for samples, sampling, alone in tries:
+            if _is_sum_of(samples, alone):
+                return samples
+            if alone.cycle and (whole := self._of_whole_periods(guest, sampling, alone.cycle, time_limit)) is not None:
+                return whole
+        _, _, alone = tries[0]
+        if len(alone.costs) > 1:
+            return replace(measured, costs=alone.costs)
+        # An error of the clock or of the lab.
+        found = ", ".join(f"{sample:.10g}" for sample in measured.samples)
+        ((each, calls),) = alone.costs.items()
+        raise EvidenceError(
+            f"samples of one boot, {found}, are not what their calls take: each of {calls}, timed one by one, {each}",
+            detail=[f"samples are of batches of {wanted.batch} calls"],
+        )
+
+    def _one_by_one(
+        self, guest: Guest, like: Sampling, measured: Measurement, ticks_per_second: int, time_limit: float
+    ) -> Measurement:
+        """Calls timed each alone, no more than the samples have and some thousands."""
+        calls = min(_MOST_SINGLE, max(like.calls, min(_LOOKED_AT, like.calls * like.repeats)))
+        batch = max(1, _between_ticks(ticks_per_second, _SINGLE_TOLL + max(1.0, *measured.samples)))
+        wanted = Sampling(calls, min(batch, calls), 1, warming=min(like.warming, batch // 4), is_single=True)
+        return self._undisturbed(guest, wanted, time_limit)
+
+    def _of_whole_periods(
+        self, guest: Guest, wanted: Sampling, cycle: Counter[int], time_limit: float
+    ) -> Measurement | None:
+        """Samples and batches of whole periods; None where they are not the mean of one."""
+        period = cycle.total()
+        batch, calls = (max(1, number // period) * period for number in (wanted.batch, wanted.calls))
+        whole = replace(wanted, calls=calls, batch=min(batch, calls))
+        measured = self._samples(guest, whole, time_limit)
+        cost = sum(each * times for each, times in cycle.items()) / period
+        is_mean = set(measured.samples) == {cost}
+        return replace(measured, warming=wanted.warming, cycle=cycle) if is_mean else None
 
     def _of_any_batches(self, guest: Guest, wanted: Sampling, measured: Measurement, time_limit: float) -> Measurement:
         """The samples that are equal in batches of half the size: ``measured``, or ones with warming calls.
 
-        Else the samples of both sizes, which scatter. A batch begins shortly after a timer tick, and its first call may
-        do work that is due once a tick: a read of a pipe updates the access time, 302 instructions on debian-amd64.
+        Else the samples of both sizes, which scatter. Calls that fill a buffer are no means of their own kinds.
         """
 
         def in_halves(of: Sampling) -> Measurement:
@@ -249,28 +297,26 @@ class Calls:
             return self._samples(guest, halves, time_limit)
 
         halved = in_halves(wanted)
-        if self._agree(measured, halved):
+        if _agree(measured, halved):
             return measured
         warmed = wanted.warmed()
         if warmed.warming > wanted.warming:
             again = self._samples(guest, warmed, time_limit)
-            if not again.scatter and self._agree(again, in_halves(warmed)):
+            if not again.scatter and _agree(again, in_halves(warmed)):
                 return replace(again, warming=warmed.warming)
         return together([measured, halved])
 
-    def _agree(self, one: Measurement, other: Measurement) -> bool:
-        uneven = _UNEVEN * one.samples[0] if self.renew is not None else 0.0
-        return abs(one.samples[0] - other.samples[0]) <= uneven
-
     def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
         """Two samples in batches as in ``dearer``: calls cost no more now, so they fit between two timer ticks."""
-        batches = dearer.batches // max(2, len(dearer.samples))
-        wanted = Sampling(self.calls, -(-self.calls // batches), 2, warming=dearer.warming)
+        wanted = Sampling(dearer.calls, min(dearer.calls, dearer.batch), 2, warming=dearer.warming)
         return self._sampled(guest, wanted, time_limit).samples
 
     def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> Measurement:
         """Two samples for the counting plugin, in batches as in ``measured``, of fewer calls where all are alike."""
         calls = min(self.calls, _MARKED_CALLS) if measured.is_uniform else self.calls
+        if measured.cycle:
+            period = measured.cycle.total()
+            calls = max(1, calls // period) * period
         # At most a quarter of a batch, which fills six tenths of the time between two timer ticks.
         warming = measured.warming or min(_WARMING_CALLS, measured.batch // 4)
         # Samples that scatter do not execute the same instructions.
@@ -323,7 +369,7 @@ class Calls:
         sounding = self._undisturbed(guest, _SOUNDING, time_limit)
         each = _SINGLE_TOLL + max(1.0, sounding.samples[0])
         batch = _between_ticks(ticks_per_second, each)
-        calls = min(self.calls, _MOST_SINGLE)
+        calls = self.single
         wanted = Sampling(calls, max(1, min(batch, calls, self.largest_batch)), 1, calls, is_single=True)
         return self._undisturbed(guest, wanted.warmed() if self.depends_on_ticks else wanted, time_limit)
 
@@ -415,6 +461,15 @@ class Calls:
         """Raise EvidenceError for another system call: a baseline has no hits that would prove which one it made."""
         if number != self.number:
             raise EvidenceError(f"the program made system call {number}, not {self.number}")
+
+
+def _agree(one: Measurement, other: Measurement) -> bool:
+    return abs(one.samples[0] - other.samples[0]) <= _UNEVEN * one.samples[0]
+
+
+def _is_sum_of(measured: Measurement, alone: Measurement) -> bool:
+    """Whether the samples are what calls take that are all alike, timed ``alone``."""
+    return len(alone.costs) == 1 and {*measured.samples} == {*map(float, alone.costs)}
 
 
 def _between_ticks(ticks_per_second: int, each: float) -> int:
@@ -541,10 +596,13 @@ def parse(output: str, wanted: Sampling) -> Measurement:
     right = [s[0] == number and s[1] == calls and s[2] > 0 and s[3] > s[2] * fixed for number, s in enumerate(samples)]
     if entry is None or empty is None or len(samples) != len(found) or len(samples) != repeats or not all(right):
         raise _unexpected(lines)
-    each: Counter[int] = Counter()
+    in_turn: list[int] = []
+    made = calls * repeats if wanted.is_single else 0
     for cost, _, times in (run.partition("*") for line in costs for run in line.split()[1:]):
-        each[int(cost) - fixed] += int(times)
-    if each.total() != (calls * repeats if wanted.is_single else 0):
+        if len(in_turn) > made:
+            break
+        in_turn += [int(cost) - fixed] * int(times)
+    if len(in_turn) != made:
         raise _unexpected(costs)
     batches = sum(s[2] for s in samples)
     results = _results(lines, 2 + repeats, ("timed", "untimed"), entry[1])
@@ -560,7 +618,8 @@ def parse(output: str, wanted: Sampling) -> Measurement:
         batch=wanted.batch,
         empty=fixed,
         ticks=tuple((batches, tsc) for _, _, batches, tsc, _, _ in samples),
-        costs=each,
+        costs=Counter(in_turn),
+        cycle=repeating(in_turn, wanted.batch) if repeats == 1 else Counter(),
         number=int(entry[2]) if entry[2] else None,
         outcome=Outcome(*results) if results else None,
     )

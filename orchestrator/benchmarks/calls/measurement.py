@@ -326,7 +326,7 @@ def _baseline(work: Work) -> tuple[Figures, Proof]:
             measured = _timed(work)
             if measured.varies:
                 varying = _varying(work, measured.batch)
-                measured = together([_timed(varying) for _ in range(_rounds(varying))])
+                measured = together([_timed(_of_round(varying, number)) for number in range(_rounds(varying))])
             figures = exact_baseline(measured)
             counts = _counted(work, measured, None)
             work.cache.keep_baseline(work.cell, figures, counts.executed)
@@ -412,8 +412,7 @@ def _exact(work: Work, workload: Calls, events: Path | None) -> tuple[Figures, P
     """Figures of equal samples; of interleaved ones where calls with or without the probe differ from each other."""
     baseline = work.cache.baseline(work.cell)
     if baseline is not None and len(set(baseline.figures.samples)) > 1:
-        known = baseline.figures
-        return _paired(_varying(work, -(-known.calls * len(known.samples) // known.batches)), events)
+        return _paired(_varying(work, baseline.figures.batch), events)
     original = work
     with armed_probe(work) as armed:
         renew = armed.attachment.renewal()
@@ -508,17 +507,18 @@ def _paired(work: Work, events: Path | None) -> tuple[Figures, Proof]:
     plain, probed = [_timed(work)], []
     counts, last = Counts(), _rounds(work) - 1
     for number in range(last + 1):
+        this = _of_round(work, number)
         with armed_probe(work) as armed:
             renew = armed.attachment.renewal() if work.varies else None
             if renew is not None:
                 renew()
-            probed.append(_timed_between(work, armed))
+            probed.append(_timed_between(this, armed))
             if number == last:
                 counts = _counted(work, together(probed), armed)
             if number == last or (number == 0 and armed.attachment.entered_module is None):
                 proof = _proof(work, armed, events, counts)
             _check_live(work, probed[-1].live)
-        plain.append(_timed(work))
+        plain.append(_timed(this))
     if work.varies:
         return varying_figures(plain, probed), proof
     return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
@@ -528,6 +528,22 @@ def _varying(work: Work, batch: int) -> Work:
     """The same of calls that vary, in batches of at most so many calls: in larger ones, each may have an interrupt."""
     assert isinstance(work.workload, Calls)
     return replace(work, varies=True, workload=replace(work.workload, largest_batch=batch))
+
+
+_LENGTHS, _SHORTER = 6, 50
+
+
+def _of_round(work: Work, number: int) -> Work:
+    """The same with the calls of this round: up to a tenth fewer where calls vary.
+
+    In samples of one length, what every N-th call does may be equally often, or never: they would look like an exact
+    count.
+    """
+    workload = work.workload
+    if not work.varies or not isinstance(workload, Calls):
+        return work
+    fewer = number % _LENGTHS * -(-workload.single // _SHORTER)
+    return replace(work, workload=replace(workload, calls=max(1, workload.single - fewer)))
 
 
 def _rounds(work: Work) -> int:

@@ -9,10 +9,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise, product
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from orchestrator.benchmarks.calls.call_results import Outcome, joined
 from orchestrator.errors import EvidenceError
+from orchestrator.plain_text import shown
 from orchestrator.profile.counts import Timed
 from orchestrator.results.contract import UNITS, Clock, ProfileEvidence
 from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
@@ -28,6 +29,8 @@ class Measurement:
     are each sample's batches and TSC units, with nothing subtracted. ``is_uniform``: a single call costs as much as one
     of many. ``warming`` calls precede each batch and are not counted. ``live`` are the bytes that the process executed
     at a place, if it was asked. ``costs`` has how many calls took so many instructions, where each was timed alone.
+    ``cycle`` has the same of as many calls as it takes until their costs repeat, if they do: then the samples are of
+    whole cycles, equal and exact.
     """
 
     samples: tuple[float, ...]
@@ -45,6 +48,7 @@ class Measurement:
     warming: int = 0
     live: bytes | None = None
     costs: Counter[int] = field(default_factory=Counter)
+    cycle: Counter[int] = field(default_factory=Counter)
 
     @property
     def timed(self) -> Timed:
@@ -59,6 +63,32 @@ class Measurement:
     def scatter(self) -> float:
         """The range of the samples, in their unit: 0 where all calls cost the same on the exact clock."""
         return max(self.samples) - min(self.samples) if self.samples else 0.0
+
+
+def repeating(costs: Sequence[int], batch: int) -> Counter[int]:
+    """The costs of as many calls as it takes until they repeat, the same in each batch.
+
+    Empty where they do not repeat, or all are alike. Other calls between batches may have moved them on, so that each
+    begins anywhere. A batch must have two periods.
+    """
+    batches = [costs[first : first + batch] for first in range(0, len(costs), batch)]
+    period = max(map(_period, batches), default=0)
+    whole = [one for one in batches if len(one) >= 2 * period]
+    if not whole or any(one[period:] != one[: max(0, len(one) - period)] for one in batches):
+        return Counter()
+    cycle, *others = (Counter(one[:period]) for one in whole)
+    return cycle if len(cycle) > 1 and all(other == cycle for other in others) else Counter()
+
+
+def _period(costs: Sequence[int]) -> int:
+    """The least shift with which the costs agree where they overlap (by the borders of Knuth, Morris and Pratt)."""
+    borders, border = [0], 0
+    for cost in costs[1:]:
+        while border and cost != costs[border]:
+            border = borders[border - 1]
+        border += cost == costs[border]
+        borders.append(border)
+    return len(costs) - borders[-1]
 
 
 def together(ones: Sequence[Measurement]) -> Measurement:
@@ -86,12 +116,13 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures(Effect):
-    """Samples and the figures derived from them, in the clock's unit per call."""
+    """Samples and the figures derived from them, in the clock's unit per call; ``calls`` are those of the first."""
 
     samples: tuple[float, ...]
     value: float
     entry: str
     calls: int
+    batch: int
     batches: int
     disturbed: int
     outcome: Outcome | None
@@ -123,6 +154,12 @@ def _exact_notes(measured: Measurement) -> tuple[str, ...]:
         notes.append(
             f"{varying}samples lie between {low:.10g} and {high:.10g} instructions "
             f"({100 * measured.scatter / low:.2g} %)"
+        )
+    if measured.cycle:
+        kinds = [f"{times} {'takes' if times == 1 else 'take'} {cost}" for cost, times in measured.cycle.most_common()]
+        notes.append(
+            f"the costs of calls repeat after {measured.cycle.total()}: {', '.join(shown(kinds, 4, '{} others'))} "
+            "instructions; samples are of whole periods"
         )
     if measured.warming:
         notes.append(
@@ -212,8 +249,9 @@ def varying_figures(plain: Sequence[Measurement], probed: Sequence[Measurement])
     """
     before, samples = ([sample for one in measured for sample in one.samples] for measured in (plain, probed))
     by_mean = _differences(before, samples)
-    by_kind = added([one.costs for one in plain], [one.costs for one in probed])
+    by_kind, grain = added([one.costs for one in plain], [one.costs for one in probed])
     overhead, (low, high) = median(by_kind or by_mean), median_interval(by_kind or by_mean)
+    low, high = low - grain, high + grain
     lowest, highest = median_interval(by_mean)
     notes = _exact_notes(together(probed))
     margin = (highest - lowest) / 2  # of cells that agree, three in a hundred are outside of the interval itself
@@ -229,8 +267,19 @@ def varying_figures(plain: Sequence[Measurement], probed: Sequence[Measurement])
     return _figures(probed, samples, mean(samples), effect)
 
 
-def added(plain: Sequence[Counter[int]], probed: Sequence[Counter[int]]) -> Sequence[float]:
-    """What a probe adds to a call, in instructions, in each ``probed`` sample, which has two ``plain`` neighbours.
+class Added(NamedTuple):
+    """What a probe adds to a call in each sample, in instructions.
+
+    ``grain`` is what a call more or less in a sample would change it by, of each kind that counts in proportion: what
+    every N-th call does is in a sample once more or less often, by where the sample begins.
+    """
+
+    by_sample: Sequence[float]
+    grain: float
+
+
+def added(plain: Sequence[Counter[int]], probed: Sequence[Counter[int]]) -> Added:
+    """What a probe adds to a call in each ``probed`` sample, which has two ``plain`` neighbours.
 
     Most calls take the same path, and some do other work of the kernel's besides: they fetch a slab, or queue a
     callback. How many do depends on the kernel's state, and the probe adds the same to each. So it shifts all costs:
@@ -248,15 +297,17 @@ def added(plain: Sequence[Counter[int]], probed: Sequence[Counter[int]]) -> Sequ
     own, gone = _recurring(moved, plain), _recurring(plain, moved)
     kinds = sum(plain, Counter[int]()).keys() | own
     if any(2 * sum(more[cost] for cost in kinds) < more.total() for more in moved):
-        return []
+        return Added([], 0.0)
 
     def besides(costs: Counter[int], kinds: AbstractSet[int]) -> float:
         return sum((cost - usual) * costs[cost] for cost in kinds) / costs.total()
 
-    return [
+    by_sample = [
         shift + besides(more, own) - besides(costs, gone)
         for shift, costs, more in zip(shifts, around, moved, strict=True)
     ]
+    fewest = min(more.total() for more in moved)
+    return Added(by_sample, sum(abs(cost - usual) for cost in own | gone) / fewest)
 
 
 def _recurring(these: Sequence[Counter[int]], others: Sequence[Counter[int]]) -> AbstractSet[int]:
@@ -303,6 +354,7 @@ def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: f
         **vars(effect),
         entry=measured[0].entry,
         calls=measured[0].calls,
+        batch=measured[0].batch,
         batches=sum(one.batches for one in measured),
         disturbed=sum(one.disturbed for one in measured),
         outcome=joined(outcomes) if outcomes else None,

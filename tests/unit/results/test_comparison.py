@@ -94,7 +94,10 @@ def test_what_a_runs_cells_differ_by_without_their_probes_is_no_change() -> None
         return [cell("none", samples=samples, value=of_baseline, interval=interval), varying(127.0, mean=of_others)]
 
     found = compared(run(6175.0, 6100.0), run(6100.0, 6100.0))
-    assert [(one.pair.first.probe, one.change) for one in found.cells] == [("none", "unchanged"), ("kprobe", "unchanged")]
+    assert [(one.pair.first.probe, one.change) for one in found.cells] == [
+        ("none", "unchanged"),
+        ("kprobe", "unchanged"),
+    ]
     found = compared(run(6175.0, 6175.0), run(6100.0, 6100.0))
     assert [one.change for one in found.cells] == ["cheaper", "cheaper"]
 

@@ -191,6 +191,20 @@ def test_what_only_some_hits_do_counts_in_the_mean() -> None:
     assert figures.interval == pytest.approx((figures.overhead, figures.overhead), rel=0.005)
 
 
+@pytest.mark.parametrize("number", [1009, 4099])
+def test_what_each_nth_hit_does_is_within_the_interval_though_samples_have_it_equally_often(number: int) -> None:
+    """Each sample begins with the program's first hit: all have the work once, or four times."""
+    plain = [singly(Counter({5896: 5000}))] * 7
+
+    def probed(calls: int) -> Measurement:
+        done = calls // number
+        return singly(Counter({6000: calls - done, 6000 + 1402: done}))
+
+    figures = varying_figures(plain, [probed(5000 - fewer) for fewer in range(0, 600, 100)])
+    assert figures.interval is not None
+    assert figures.interval[0] <= 104 + 1402 / number <= figures.interval[1]
+
+
 def test_means_that_contradict_the_kinds_widen_the_interval() -> None:
     """As where a probe has the kernel refill its slabs twice as often."""
     state = Random(2)

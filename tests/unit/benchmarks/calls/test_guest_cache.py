@@ -15,7 +15,15 @@ from orchestrator.errors import NotEntered
 from orchestrator.experiment.plan import plan
 
 FIGURES = Figures(
-    *(0.0, (0.0, 0.0)), samples=(422.0,), value=422.0, entry="int80", calls=1000, batches=1, disturbed=0, outcome=None
+    *(0.0, (0.0, 0.0)),
+    samples=(422.0,),
+    value=422.0,
+    entry="int80",
+    calls=1000,
+    batch=1000,
+    batches=1,
+    disturbed=0,
+    outcome=None,
 )
 FIRST, SECOND = "vfs_read", "vfs_write"
 

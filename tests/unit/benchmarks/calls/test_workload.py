@@ -40,10 +40,16 @@ CALLS = Calls(["callbench"], 10_000)
 
 
 class Program:
-    """A guest whose program times ``batch_cost(calls)`` a batch, and says what a batch of none costs."""
+    """A guest whose program times ``batch_cost(calls)`` a batch, and says what a batch of none costs.
 
-    def __init__(self, batch_cost: Callable[[int], int], empty: int = EMPTY) -> None:
+    ``in_batch`` is what a call costs that is timed alone, by its place in the batch; without it, a batch of one.
+    """
+
+    def __init__(
+        self, batch_cost: Callable[[int], int], empty: int = EMPTY, in_batch: Callable[[int], int] | None = None
+    ) -> None:
         self.batch_cost = batch_cost
+        self.in_batch = in_batch
         self.empty = empty
         self.runs: list[tuple[int, int, int]] = []
         self.is_warm = False
@@ -59,7 +65,7 @@ class Program:
         lines = ["entry int80", f"empty tsc={self.empty} ns=1"]
         for number in range(repeats):
             taken = sum(map(self.batch_cost, sizes))
-            costs = [self.batch_cost(1) for _ in range(calls)] if "-k" in options else []
+            costs = [self.alone(place % batch) for place in range(calls)] if "-k" in options else []
             taken = sum(costs) or taken
             lines.append(f"sample {number} calls={calls} batches={len(sizes)} tsc={taken} ns={taken} disturbed=0")
             lines += [" ".join(["costs", *(f"{cost}*1" for cost in costs)])] if costs else []
@@ -71,6 +77,10 @@ class Program:
             for value in [f"0x0:{seen}" if seen else ""]
         ]
         return CommandResult(tuple(argv), 0, "\n".join(lines).encode(), b"")
+
+    def alone(self, place: int) -> int:
+        """What a call costs at this place of a batch."""
+        return self.batch_cost(1) if self.in_batch is None else EMPTY + self.in_batch(place)
 
 
 def measurement(program: Program, calls: Calls = CALLS, repeats: int = 2) -> Measurement:
@@ -88,17 +98,15 @@ def each_call(cost: Callable[[int], int]) -> Program:
     return Program(lambda calls: EMPTY + sum(cost(next(made)) for _ in range(calls)))
 
 
-def test_calls_that_cost_the_same_need_no_further_batches() -> None:
+def test_calls_that_cost_the_same_are_looked_at_one_by_one() -> None:
     program = Program(lambda calls: EMPTY + EACH * calls)
     assert measured(program) == (EACH, EACH)
-    assert program.runs == [(50, 1, 0), (10_000, 5687, 10_000)]
+    assert program.runs == [(50, 1, 0), (10_000, 5687, 10_000), (8192, 2_400_000 // (EACH + 30), 0)]
 
 
-def test_calls_that_differ_from_each_other_are_made_again_in_smaller_batches() -> None:
-    """Those of the first fifty cost more; of ten thousand, the batches are as they should be."""
-    program = Program(lambda calls: EMPTY + (EACH + (calls == 1)) * calls)
+def test_calls_that_cost_more_in_batches_of_one_are_exact_in_larger_ones() -> None:
+    program = Program(lambda calls: EMPTY + (EACH + (calls == 1)) * calls, in_batch=lambda place: EACH)
     assert measured(program) == (EACH, EACH)
-    assert program.runs[-1] == (10_000, 2_400_000 // (EACH + 1) // 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -111,34 +119,79 @@ def test_calls_that_differ_from_each_other_are_made_again_in_smaller_batches() -
     ids=["a call fewer", "another empty batch", "an instruction more"],
 )
 def test_batches_that_are_not_their_calls_are_refused(program: Program) -> None:
-    with pytest.raises(EvidenceError, match=r"^samples of one boot differ: .*, timed one by one, takes 42[12]\n"):
+    with pytest.raises(EvidenceError, match=r"^samples of one boot, .*, are not what their calls take: .* 42[12]\n"):
         measured(program)
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        each_call(lambda number: EACH + 30 * (number % 7 == 0)),
-        each_call(lambda number: EACH + number % 64),
-        each_call(lambda number: EACH + number // 2000),
-    ],
-    ids=["a slower way now and then", "what the last one left", "a list that grows"],
+GROWING = (
+    ("what the last one left", lambda number: EACH + number % 4999),
+    ("a list", lambda number: EACH + number // 2000),
 )
-def test_calls_that_differ_have_a_mean_with_its_spread(program: Program) -> None:
-    found = measurement(program)
+
+
+@pytest.mark.parametrize("cost", [cost for _, cost in GROWING], ids=[name for name, _ in GROWING])
+def test_calls_that_differ_have_a_mean_with_its_spread(cost: Callable[[int], int]) -> None:
+    found = measurement(each_call(cost))
+    assert found.varies
     assert len(set(found.samples)) == 2
-    assert program.runs[-1][0] == 8192  # each timed alone
     figures = exact_baseline(found)
     assert figures.value == sum(found.samples) / 2
     assert figures.interval == (min(found.samples) - figures.value, max(found.samples) - figures.value)
     (note,) = figures.notes
-    assert note.startswith(
-        f"samples lie between {min(found.samples):.10g} and {max(found.samples):.10g} instructions ("
-    )
+    low, high = min(found.samples), max(found.samples)
+    assert note.startswith("calls vary: ")
+    assert f"samples lie between {low:.10g} and {high:.10g} instructions (" in note
+
+
+@pytest.mark.parametrize("calls", [100, 5000, 10_000])
+@pytest.mark.parametrize("period", [2, 7, 16, 48, 64, 100])
+def test_what_each_nth_call_does_is_in_samples_of_whole_periods_in_proportion(period: int, calls: int) -> None:
+    """Sixteen calls of 716 instructions, of which one does 1240 more."""
+    program = each_call(lambda number: EACH + 1240 * (number % period == 0))
+    asked = replace(CALLS, calls=calls)
+    found = measurement(program, asked, repeats=4)
+    assert found.samples == ((EACH * period + 1240) / period,) * 4
+    assert not found.varies
+    assert (found.calls % period, found.batch % period, found.cycle) == (0, 0, {EACH: period - 1, EACH + 1240: 1})
+    (note,) = exact_baseline(found).notes
+    assert note.startswith(f"the costs of calls repeat after {period}: {period - 1} take")
+    asked.measure_marked(cast("Guest", program), found, time_limit=1.0)
+    assert (program.runs[-1][0] % period, program.runs[-1][1] % period) == (0, 0)
+    dearer = asked.measure_cheaper(cast("Guest", program), found, time_limit=1.0)
+    assert set(dearer) == set(found.samples)
+
+
+def test_two_periods_at_once_repeat_after_both() -> None:
+    program = each_call(lambda number: EACH + 1240 * (number % 16 == 0) + 300 * (number % 24 == 7))
+    found = measurement(program)
+    assert set(found.samples) == {EACH + 1240 / 16 + 300 / 24}
+    assert found.cycle.total() == 48
+
+
+def test_a_period_goes_on_after_what_is_due_once_a_tick() -> None:
+    made = count()
+
+    def batch(calls: int) -> int:
+        own = sum(EACH + 1240 * (next(made) % 16 == 0) for _ in range(calls + program.warming))
+        return EMPTY + own - program.warming * EACH + 302 * (calls > 0 and not program.is_warm)
+
+    program = Program(batch)
+    program.in_batch = lambda place: EACH + 1240 * (next(made) % 16 == 0) + 302 * (place == 0 and not program.is_warm)
+    assert measurement(program).varies  # the simulated warming calls are timed
+
+
+@pytest.mark.parametrize("period", [1000, 2500, 5000])
+def test_what_each_thousandth_call_does_is_no_exact_count_though_samples_are_equal(period: int) -> None:
+    """Too rarely for two periods in a batch, and equally often in each sample."""
+    calls = replace(CALLS, calls=5000)
+    program = each_call(lambda number: 6000 + 1240 * (number % period == 0))
+    found = measurement(program, calls, repeats=4)
+    assert len(found.costs) == 2
+    assert found.varies
 
 
 def test_of_calls_that_differ_one_sample_is_no_exact_count() -> None:
-    found = measurement(each_call(lambda number: EACH + number % 64), repeats=1)
+    found = measurement(each_call(lambda number: EACH + number % 4999), repeats=1)
     assert found.scatter > 0
     assert len(exact_baseline(found).notes) == 1
     assert measurement(Program(lambda calls: EMPTY + EACH * calls), repeats=1).samples == (EACH,)
@@ -160,7 +213,7 @@ def test_samples_that_differ_though_calls_do_not_are_refused() -> None:
     program = Program(lambda calls: EMPTY + EACH * calls + (next(taken) == 52))
     with pytest.raises(
         EvidenceError,
-        match=r"^samples of one boot differ: 422, 422\.0001; each of 8192 calls, timed one by one, takes 422$",
+        match=r"^samples of one boot, 422, 422\.0001, are not what their calls take: each of 8192, timed one by one, 4",
     ):
         measured(program)
 
@@ -168,6 +221,7 @@ def test_samples_that_differ_though_calls_do_not_are_refused() -> None:
 @pytest.mark.parametrize("due", [302, -3], ids=["a time of access", "a way that is warm"])
 def test_what_is_due_once_a_tick_is_left_out(due: int) -> None:
     program = Program(lambda calls: EMPTY + EACH * calls + due * (calls > 0 and not program.is_warm))
+    program.in_batch = lambda place: EACH + due * (place == 0 and not program.is_warm)
     found = measurement(program)
     assert (found.samples, found.warming) == ((EACH, EACH), 3)
     (note,) = exact_baseline(found).notes
@@ -187,6 +241,7 @@ def test_what_is_due_after_some_ticks_is_left_out_where_the_call_is_known_for_it
 def test_a_profile_is_of_calls_made_as_the_measured_ones(renew: Callable[[], None] | None, due: int) -> None:
     """What is due once a tick is in both or in neither."""
     program = Program(lambda calls: EMPTY + EACH * calls + due * (calls > 0 and not program.is_warm))
+    program.in_batch = lambda place: EACH + due * (place == 0 and not program.is_warm)
     calls = replace(CALLS, renew=renew)
     found = measurement(program, calls)
     calls.measure_marked(cast("Guest", program), found, time_limit=1.0)
@@ -197,11 +252,13 @@ def test_a_profile_is_of_calls_made_as_the_measured_ones(renew: Callable[[], Non
 
 def test_batches_too_small_for_calls_before_them_are_not_made_again() -> None:
     program = Program(lambda calls: EMPTY + 800_000 * calls + 9 * (calls > 1))
-    with pytest.raises(EvidenceError, match=r"^samples of one boot differ") as raised:
+    with pytest.raises(
+        EvidenceError, match=r"^samples of one boot, 800002\.9997, 800002\.9997, are not what"
+    ) as raised:
         measured(program)
-    assert raised.value.detail == ("the last is of batches of 1 calls, and not 3",)
-    # Fifty to find the size, the samples, those in batches of half the size, and each call alone.
-    assert [batch for _, batch, _ in program.runs] == [1, 3, 1, 1, 2]
+    assert raised.value.detail == ("samples are of batches of 3 calls",)
+    # Fifty to find the size, the samples, and each call alone.
+    assert [batch for _, batch, _ in program.runs] == [1, 3, 2]
 
 
 # Is what calls returned read, put into words, compared with what is required, and shown?
