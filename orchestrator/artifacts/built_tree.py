@@ -100,9 +100,17 @@ def _changed_options(tree: Path) -> Sequence[str]:
     used = tree / _CHANGED_OPTIONS
     if not used.is_file():
         return ()
-    before, now = read_config(used), read_config(tree / ".config")
+    before, now = (
+        {option: _unquoted(value) for option, value in read_config(file).items()} for file in (used, tree / ".config")
+    )
     names = [option for option in {**before, **now} if before.get(option) != now.get(option)]
     return [f"{option} is {now.get(option, 'n')}, and was {before.get(option, 'n')}" for option in sorted(names)]
+
+
+def _unquoted(value: str) -> str:
+    """A value without a string's quotes, which the auto.conf of Linux 6.1 and later has not."""
+    is_text = len(value) > 1 and value.startswith('"') and value.endswith('"')
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if is_text else value
 
 
 def _not_compiled(tree: Path, later: Sequence[Path], built: int) -> Sequence[Path]:

@@ -28,6 +28,10 @@ def read_config(path: Path) -> dict[str, str]:
     return dict(SET_OPTION.findall(path.read_text(encoding="utf-8", errors="replace")))
 
 
+_NO_PROC_SYS = re.compile(r"^# (CONFIG_(?:PROC_)?SYSCTL) is not set$", re.MULTILINE)
+"""Says so where it is an option of its own, as PROC_SYSCTL is in Linux 6.1, and not in 7.3."""
+
+
 IMAGE = Path("arch/x86/boot/bzImage")
 RELEASE = Path("include/config/kernel.release")
 
@@ -112,16 +116,22 @@ def setting_options(tree: Path, options: Iterable[str]) -> str:
     return f"in {tree}: {script} {enabled}, and build it again"
 
 
-def lacking_options(config: Mapping[str, str]) -> dict[str, str]:
-    """The options without which a guest cannot run a kernel or the lab cannot use it, with the reasons."""
-    return {option: why for option, why in _NEEDED.items() if config.get(option) != "y"}
+def lacking_options(file: Path) -> dict[str, str]:
+    """The options without which a guest cannot run a kernel or the lab cannot use it, with the reasons.
+
+    ``file`` is its .config. Raises OSError.
+    """
+    text = file.read_text(encoding="utf-8", errors="replace")
+    config = dict(SET_OPTION.findall(text))
+    lacking = {option: why for option, why in _NEEDED.items() if config.get(option) != "y"}
+    return lacking | dict.fromkeys(_NO_PROC_SYS.findall(text), "the kernel's taint is in /proc/sys")
 
 
 def describe(name: str) -> dict[str, object]:
     """The fields of a KernelSpec for the kernel at a path. Raises ConfigError if a guest cannot run it."""
     try:
         tree, image = find_tree(name)
-        config = read_config(tree / ".config")
+        config, lacking = read_config(tree / ".config"), lacking_options(tree / ".config")
         image = bootable(tree, image, config)
         with image.open("rb") as opened:
             begin = opened.read(BOOT_MARK[0] + len(BOOT_MARK[1]))
@@ -130,7 +140,6 @@ def describe(name: str) -> dict[str, object]:
         file = f"{error.filename} " if error.filename and Path(error.filename) != path else "it "
         hint = _hint_of_installed(path)
         raise ConfigError(f"found {name!r}; {file}cannot be read: {error.strerror}", hint=hint) from None
-    lacking = lacking_options(config)
     if "CONFIG_X86" not in config:
         raise ConfigError(f"found {name!r}; it is not a kernel for x86")
     if lacking:

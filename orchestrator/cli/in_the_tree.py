@@ -157,7 +157,9 @@ _BENEATH = ("MULTIUSER", "SYSFS", "PROC_FS", "PRINTK", "TTY", "SERIAL_8250", "PC
 def _check_options(folder: Path) -> Sequence[str]:
     """The options that mechanisms lack. Raises UsageError for a kernel that no guest could run."""
     config = read_config(folder / ".config")
-    needed = lacking_options(config) | {one: "the lab's channel" for one in DRIVERS if config.get(one) != "y"}
+    needed = lacking_options(folder / ".config") | {
+        one: "the lab's channel" for one in DRIVERS if config.get(one) != "y"
+    }
     more = lacking_for_mechanisms(_source(folder) or folder, config)
     if needed:
         detail = [f"{option}: {why}" for option, why in needed.items()]

@@ -32,7 +32,7 @@ def test_a_tree_gets_a_whole_configuration(
     (tmp_path / "Makefile").write_text(f"export KBUILD_OUTPUT := {tmp_path}\ninclude {source}/Makefile\n")
     TreeBuild(tmp_path / ".config").configure(tmp_path, print)
     config = read_config(tmp_path / ".config")
-    assert lacking_options(config) == {}
+    assert lacking_options(tmp_path / ".config") == {}
     assert [option for option in DRIVERS if config.get(option) != "y"] == []
     assert lacking_for_mechanisms(source, config) == []
     assert ("CONFIG_PREEMPTION" in config) == preemptible

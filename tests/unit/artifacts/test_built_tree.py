@@ -137,6 +137,16 @@ def test_a_configuration_that_was_not_built(context: BuildContext, tree: Path) -
     )
 
 
+@pytest.mark.parametrize("written", ['"gcc (\\"x\\") 12"', 'gcc ("x") 12'])
+def test_a_text_may_have_quotes_or_none(context: BuildContext, tree: Path, written: str) -> None:
+    for file, text in ((".config", '"gcc (\\"x\\") 12"'), ("include/config/auto.conf", written)):
+        with (tree / file).open("a") as opened:
+            opened.write(f'CONFIG_CC_VERSION_TEXT={text}\nCONFIG_EMPTY=""\n')
+    with (tree / "include/config/auto.conf").open("a") as opened:
+        opened.write("CONFIG_EMPTY=\n")
+    check_built(context, tree, tree / IMAGE)
+
+
 def test_a_build_folder_names_its_source_s_files(context: BuildContext, tree: Path, tmp_path: Path) -> None:
     build = build_tree(tmp_path / "out", "X86_64")
     (build / "source").symlink_to(tree)

@@ -93,6 +93,15 @@ def test_a_configuration_that_no_guest_can_run_is_refused_with_one_command(tree:
     assert not (tree / "made").exists()
 
 
+@pytest.mark.parametrize("option", ["SYSCTL", "PROC_SYSCTL"])
+def test_a_kernel_without_proc_sys_is_refused_before_it_boots(built: Path, option: str) -> None:
+    with (built / ".config").open("a") as config:
+        config.write(f"# CONFIG_{option} is not set\n")
+    said = f"CONFIG_{option}{{}}the kernel's taint is in /proc/sys"
+    assert said.format(" (") in refusal("exec", "--", "true")
+    assert said.format(": ") in refusal("build")
+
+
 @needs_make
 def test_an_option_that_others_do_not_allow_is_missed_before_the_build(tree: Path) -> None:
     (tree / ".config").write_bytes((build_tree(tree / "another", *X86_64) / ".config").read_bytes())
