@@ -129,6 +129,7 @@ class Cost:
             "change": self.difference,
             "mechanism": self.mechanism or None,
             "hits": self.hits,
+            "hits_per_call": None if self.hits is None else self.of_call,
             "nanoseconds": self.nanoseconds,
             "nanoseconds_from": low,
             "nanoseconds_to": high,
@@ -236,6 +237,10 @@ _EXPLANATIONS = {
 def _sentences(found: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
     yield "A hit: instructions that it adds to the calls, handler and all; counted, not timed."
     yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
+    for one in found:
+        if one.of_call > 1 and one.cell.overhead is not None:
+            paid = figure(one.cell.overhead, one.cell.unit)
+            yield f"{one.subject.title} on {one.cell.kernel}: {one.of_call} hits of a call, which pays {paid}."
     for one in found:
         if one.beyond and one.hit is not None:
             of_call = f" of a call with {one.of_call} hits" if one.of_call > 1 else ""

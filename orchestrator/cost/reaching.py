@@ -189,17 +189,26 @@ def reached_functions(context: BuildContext, kernel: Kernel, machine: Machine) -
     return ReachedFunctions.stored_in(context.cache.obtain("executed-functions", inputs, title, count).path / _FILE)
 
 
+def made_by(context: BuildContext, arch: Arch, call: TableCall) -> Calls | None:
+    """A few calls of the table; None if programs of ``arch`` have no such system call."""
+    if call.call is None:
+        program = user_function(compiled_workload(context, arch, call.file).file, calls=_CALLS)
+        # A call that takes long is a batch of its own.
+        expected, most = call.expect or SUCCESS, _CALLS if call.calls is None else 1
+        return replace(program, expected=expected, largest_batch=most)
+    number = system_calls()[call.call].number(arch, "auto")
+    if number is None:
+        return None
+    word = ARCHITECTURES[arch].word
+    made = system_call(number, call.arguments, entry="auto", word_size=word, calls=_CALLS)
+    return replace(made, expected=call.expect or SUCCESS)
+
+
 def _workloads(context: BuildContext, arch: Arch) -> Iterator[tuple[str, Calls]]:
     for call in (one for one in call_table().values() if not one.has_child):
-        if call.call is None:
-            program = user_function(compiled_workload(context, arch, call.file).file, calls=_CALLS)
-            # A call that takes long is a batch of its own.
-            expected, most = call.expect or SUCCESS, _CALLS if call.calls is None else 1
-            yield call.name, replace(program, expected=expected, largest_batch=most)
-        elif (number := system_calls()[call.call].number(arch, "auto")) is not None:
-            word = ARCHITECTURES[arch].word
-            made = system_call(number, call.arguments, entry="auto", word_size=word, calls=_CALLS)
-            yield call.name, replace(made, expected=call.expect or SUCCESS)
+        made = made_by(context, arch, call)
+        if made is not None:
+            yield call.name, made
 
 
 def _entered(ready: ReadyGuest, workloads: Mapping[str, Calls]) -> Iterator[tuple[str, Mapping[str, int]]]:

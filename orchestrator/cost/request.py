@@ -15,19 +15,24 @@ import yaml
 from pydantic_core import PydanticCustomError
 
 from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.call_programs import Calls as MadeCalls
+from orchestrator.benchmarks.calls.call_programs import user_function
 from orchestrator.catalog.data import existing_file, unknown
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, CALL_PREFIX, IMAGE, is_one_liner, probe_in_catalogue
 from orchestrator.catalog.user_files import find_workload
 from orchestrator.catalog.words import system_calls
+from orchestrator.cost.event_hits import event_hits, is_event
 from orchestrator.cost.existing_places import is_pattern, lacking
 from orchestrator.cost.reaching import (
     FoundCall,
     ReachedFunctions,
     call_table,
     known_call,
+    made_by,
     reached_functions,
     reaching_system_call,
 )
@@ -177,7 +182,7 @@ class CallFinder:
         if self.given.point is not None:  # an offset does not decide which calls enter the function
             return self._given_point
         if names_calls and probe_in_catalogue(subject.row) is not None:
-            return Place()  # a mechanism is anywhere
+            return Place(event=place.event)  # a mechanism is anywhere
         return place
 
     @cached_property
@@ -199,7 +204,11 @@ class CallFinder:
         if is_pattern(at):
             hint = "name the one that the calls enter: --point FUNCTION"
             raise UsageError(f"{at} stands for several functions", where=subject.title, hint=hint)
-        hits = {} if self.given.hits == 1 else {"hits": self.given.hits}
+        given = self.given.hits
+        if given == 1 and place.event is not None and is_event(place.event):
+            program = compiled_workload(self.context, self.kernel.spec.arch, file)
+            given = self._event_hits(place.event, user_function(program.file, calls=1), file.name)
+        hits = {} if given == 1 else {"hits": given}
         return self._line(subject, at, {"name": "workload", "file": str(file), **hits})
 
     def _by_call(self, subject: Subject, place: Place, name: str) -> Line:
@@ -217,8 +226,17 @@ class CallFinder:
                 raise self._unreached(place.function, f"the call {made.name} does not enter it")
             return self._line(subject, entered.function, entered.benchmark)
         event = next((one for one in (place.system_call or name, name) if one in made.events), made.events[0])
-        found = FoundCall(made, event, 1 if place.function else made.events.count(event))
+        hits = 1 if place.function else made.events.count(event)
+        # A call of one system call passes the tracepoints of all system calls once.
+        is_known = not is_event(place.event or "") or (place.system_call is not None and made.call is not None)
+        program = None if is_known else made_by(self.context, self.kernel.spec.arch, made)
+        if place.event is not None and program is not None:
+            hits = self._event_hits(place.event, program, name)
+        found = FoundCall(made, event, hits)
         return self._line(subject, place.function or self._wrapper(event), found.benchmark)
+
+    def _event_hits(self, event: str, calls: MadeCalls, name: str) -> int:
+        return event_hits(self.context, self.kernel, self._machine, event, calls).per_call(event, name)
 
     def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object]) -> Line:
         amounts = {key: one for key, one in _CALLS.items() if key not in benchmark}
@@ -234,9 +252,12 @@ class CallFinder:
 
     @cached_property
     def _reached(self) -> ReachedFunctions:
+        return reached_functions(self.context, self.kernel, self._machine)
+
+    @property
+    def _machine(self) -> Machine:
         names = {"cpu": self.cpu, "memory": _MEMORY}
-        machine = Machine.model_validate(names, context=ValidationContext(qemu_cpu_names))
-        return reached_functions(self.context, self.kernel, machine)
+        return Machine.model_validate(names, context=ValidationContext(qemu_cpu_names))
 
 
 def check_names(lines: Iterable[Line]) -> None:

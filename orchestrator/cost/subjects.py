@@ -133,7 +133,7 @@ def _at_event(name: str) -> Place:
     if call is not None:
         return Place(system_call=call[1])
     if re.fullmatch(r"(?:raw_syscalls:)?sys_(?:enter|exit)", name):
-        return Place(system_call=_ANY_CALL)
+        return Place(system_call=_ANY_CALL, event=name)
     return Place(event=name)
 
 
@@ -165,7 +165,8 @@ def _place_of(kind: ProbeKind) -> Place:
     if kind.site == "program":
         return Place(is_in_program=True)
     if kind.site in SITES_WITHOUT_POINT:
-        return Place(system_call=_ANY_CALL)
+        event = None if kind.tracepoint is None else kind.tracepoint.replace(".", ":")
+        return Place(system_call=_ANY_CALL, event=event)
     return Place(function=kind.functions or _ANY_FUNCTION)
 
 

@@ -16,10 +16,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from orchestrator.artifacts.bpf_objects import BpfObject
-from orchestrator.catalog.bpf_sections import Section
 from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind, is_recording, probes
 from orchestrator.errors import (
     CommandFailed,
@@ -34,6 +32,7 @@ from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import cut
 from orchestrator.probes import attachment, bpf_program
+from orchestrator.probes.bpf_hits import ProgramHits, UserBpfProgram
 from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, Target, Witness, attach
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
@@ -287,17 +286,6 @@ _WITHOUT_OTHERS = "bpfload: once more, without the others\n"
 """Behind it are the loader's words on the program that a row names alone."""
 _NOT_LOADED = ("bpfload: the object does not load", "bpfload: libbpf cannot open the object")
 _VERIFIERS_REASON = re.compile(r"^(\S.{0,200})\nprocessed \d+ insns", re.MULTILINE)
-_FEWEST = 500
-"""Minimum hits for a program without a function: its runs for other processes, some tens, must not pass for hits."""
-
-
-class UserBpfProgram(NamedTuple):
-    """An attached program: its number and name, and its section, which says where it is attached."""
-
-    number: int
-    name: str
-    section: str
-    program: BpfProgram
 
 
 class UserBpfAttachment(PlacedAttachment):
@@ -308,7 +296,14 @@ class UserBpfAttachment(PlacedAttachment):
 
     trial_of: type[MapTrial] = MapTrial
 
-    def __init__(self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[UserBpfProgram]) -> None:
+    def __init__(
+        self,
+        guest: Guest,
+        kind: ProbeKind,
+        place: Place,
+        programs: Sequence[UserBpfProgram],
+        elsewhere: Sequence[UserBpfProgram] = (),
+    ) -> None:
         super().__init__(guest, kind, place)
         self._programs = programs
         self._trial = self.trial_of(guest, (own.program for own in programs))
@@ -317,7 +312,7 @@ class UserBpfAttachment(PlacedAttachment):
             target = target_of(guest, probes()["bpf-uprobe"], point)
         else:  # at the entry, like the object's own kprobes
             target = Target(probes()["bpf-kprobe"], *point.place(0))
-        self._witness = Witness(guest, target)
+        self._hits = ProgramHits(guest, target, programs, elsewhere)
 
     def observe(self) -> Observation:
         for own in self._programs:
@@ -329,35 +324,26 @@ class UserBpfAttachment(PlacedAttachment):
         """The programs always do the same. Between ``count`` and ``noop`` their runs are compared with the witness."""
         if is_recording(handler):
             raise UnsupportedError("BPF programs of your own have no handlers, so they cannot record")
-        if handler == "noop" and self._witness.is_counting:
-            self._witness.look()
+        if handler == "noop" and self._hits.is_counting:
+            self._hits.look()
 
     @contextlib.contextmanager
     def separate_caller(self) -> Iterator[None]:
         before = self.observe()
         with self._trial.trying():
-            self._witness.begin(
-                [(f"the BPF program {own.name} ({own.section})", own.program) for own in self._programs]
-            )
+            self._hits.begin()
             yield
-            self._witness.detach()
+            self._hits.detach()
         attachment.wait_until_same(self._guest, self._kind, before, self, "after the witness")
-        self._witness.end()
+        self._hits.end()
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
-        """The witness's counts.
+        """Those of the witnesses at the programs' places.
 
-        Raises EvidenceError if runs for other processes might pass for the hits, or a map had no room for the hits.
+        Raises as ``ProgramHits.counts``, and EvidenceError if a map had no room for the hits.
         """
-        hits, others = self._witness.counts(called)
+        hits, others = self._hits.counts(called)
         self._trial.check(called.calls, hits)
-        everywhere = [own for own in self._programs if _function_of(own) is None]
-        if everywhere and called.calls and 0 < hits < _FEWEST:
-            raise EvidenceError(
-                f"{hits} hits are too few to verify the BPF program {everywhere[0].name} ({everywhere[0].section}): "
-                "it is not at a function, so it also runs for other processes",
-                hint=f"make {_FEWEST} calls or more",
-            )
         return hits, others
 
     def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
@@ -513,14 +499,14 @@ def _placed(
     here = {
         own.number
         for own in programs
-        if (function := _function_of(own)) is None
+        if (function := own.function) is None
         or any(fnmatchcase(name, function) for name in (point.symbol, *point.aliases))
     }
     return [own for own in programs if own.number in here], [own for own in programs if own.number not in here]
 
 
 def _misplaced(own: UserBpfProgram, point: ProbePoint) -> EvidenceError:
-    function = _function_of(own)
+    function = own.function
     is_pattern = function is not None and any(sign in function for sign in "*?")
     return EvidenceError(
         f"program {own.name} is attached to {function}, and the point is {point.symbol}",
@@ -528,15 +514,6 @@ def _misplaced(own: UserBpfProgram, point: ProbePoint) -> EvidenceError:
         if is_pattern
         else f"set points: [{function}], and make calls that enter it",
     )
-
-
-def _function_of(own: UserBpfProgram) -> str | None:
-    """The function that a program's section names, or a pattern; None for one that is at no function."""
-    section = Section.of(own.section)
-    if section.word is None or not section.target or section.word.at not in ("function", "system call"):
-        return None
-    function = section.target.partition("+")[0]
-    return f"__x64_sys_{function}" if section.word.at == "system call" else function
 
 
 def _last(text: str) -> list[str]:
@@ -658,9 +635,14 @@ class OneLinerAttachment(UserBpfAttachment):
     trial_of = AttendedMapTrial
 
     def __init__(
-        self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[UserBpfProgram], process: _Process
+        self,
+        guest: Guest,
+        kind: ProbeKind,
+        place: Place,
+        programs: tuple[Sequence[UserBpfProgram], Sequence[UserBpfProgram]],
+        process: _Process,
     ) -> None:
-        super().__init__(guest, kind, place, programs)
+        super().__init__(guest, kind, place, *programs)
         self._process = process
 
     def facts(self) -> Mapping[str, int | str]:
@@ -713,7 +695,7 @@ def one_liner_attached(
             programs, elsewhere = _placed(point, lambda: _attached(guest, process))
             if not programs:
                 raise _misplaced(elsewhere[0], point)
-            yield OneLinerAttachment(guest, kind, place, programs, process)
+            yield OneLinerAttachment(guest, kind, place, (programs, elsewhere), process)
         except LabError as error:
             # Report the first error. A guest in trouble gets no commands.
             if not isinstance(error, GuestError):

@@ -298,10 +298,13 @@ def keep_statistics(guest: Guest, *, on: bool) -> None:
 
 
 class Witness:
-    """Counts at ``target`` between ``begin`` and ``end``, and keeps its counts until it begins anew."""
+    """Counts at ``target`` between ``begin`` and ``end``, and keeps its counts until it begins anew.
 
-    def __init__(self, guest: Guest, target: Target) -> None:
-        self._guest, self._target = guest, target
+    ``name`` tells several of one guest apart.
+    """
+
+    def __init__(self, guest: Guest, target: Target, name: str = "lab-witness") -> None:
+        self._guest, self._target, self._name = guest, target, name
         self._may_miss = target.kind.program is not None and target.kind.program.entries is not None
         self._program: BpfProgram | None = None
         self._watched: Sequence[tuple[str, BpfProgram]] = ()
@@ -318,7 +321,7 @@ class Witness:
         keep_statistics(self._guest, on=True)
         self._watched, self._skipped = watched, None
         self._before = [program.info() for _, program in watched]
-        self._program = attach(self._guest, "lab-witness", "witness", self._target)
+        self._program = attach(self._guest, self._name, "witness", self._target)
 
     def look(self) -> int:
         """Store the counts, and return the hits at which the programs ran: 0 where the kernel skipped one of them.
@@ -341,6 +344,11 @@ class Witness:
                 raise EvidenceError(f"{name} ran {runs} times, and the witness beside it {seen} times")
         return 0 if self._skipped else seen
 
+    @property
+    def seen(self) -> int:
+        """Hits of all threads."""
+        return sum(self._hits.values())
+
     def detach(self) -> None:
         assert self._program is not None
         self._program.detach()
@@ -354,4 +362,4 @@ class Witness:
         if self._skipped is not None:
             raise HitSkipped(self._skipped)
         hits = sum(self._hits.get(pid, 0) for pid in called.pids)
-        return hits, sum(self._hits.values()) - hits
+        return hits, self.seen - hits

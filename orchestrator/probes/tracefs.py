@@ -300,6 +300,12 @@ def event_number(guest: Guest, name: str) -> int:
     return number
 
 
+def systems_of(guest: Guest, name: str) -> Sequence[str]:
+    """The systems that have an event of this name."""
+    listed = guest.get(f"{TRACEFS}/available_events", largest=_EVENTS_MAX).decode("ascii", errors="replace")
+    return [system for system, _, event in (line.partition(":") for line in listed.splitlines()) if event == name]
+
+
 def number_field(guest: Guest, name: str) -> str | None:
     """The first field of the event ``SYSTEM.NAME`` that is a number; None if it has none. Raises EvidenceError."""
     text = guest.get(f"{TRACEFS}/events/{known_event(guest, name)}/format", largest=_PROFILE_MAX)

@@ -67,6 +67,18 @@ def test_a_programs_cost_is_proved_told_and_held_against_a_limit(tmp_path: Path)
     assert command.qemus() == []
 
 
+def test_a_hit_of_a_tracepoint_costs_the_same_however_often_a_call_hits_it(tmp_path: Path) -> None:
+    """A call of an eventfd makes two system calls; the getppid of other tests makes one."""
+    command = CommandLine(tmp_path)
+    program = f"{own('at_calls')} program=on_raw"
+    (cost,) = costs(command, program, "--call", "eventfd")
+    assert (cost["hits"], cost["hits_per_call"]) == (2000, 2)
+    assert cost["instructions"] == costs(command, program, "--call", "getppid")[0]["instructions"]
+    missed = command.run("cost", program.replace("on_raw", "on_exit"), "--call", "eventfd")
+    assert missed.returncode == 2
+    assert "sched:sched_process_exit: the call eventfd does not hit it" in missed.stderr
+
+
 @pytest.mark.nightly("five programs on three kernels, twice: 27 cells, five minutes")
 def test_programs_of_all_kinds_cost_the_same_twice(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)

@@ -16,6 +16,7 @@ from static_programs import compile_program
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.calls.table import CallCell
+from orchestrator.cost.reaching import call_table
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord
@@ -67,11 +68,25 @@ def test_programs_run_at_each_call_and_are_gone_afterwards(ready: ReadyGuest, wo
         assert ready.guest.get("/proc/sys/kernel/bpf_stats_enabled").strip() == b"0"
 
 
+def baseline(ready: ReadyGuest, context: BuildContext, benchmark: Mapping[str, object]) -> float:
+    """What the calls take without a probe."""
+    boot = boot_of_calls(
+        kernels=["debian-amd64"],
+        machines=[{"cpu": "xeon-e5410"}],
+        points=["ksys_read"],
+        probes=["none"],
+        benchmark=dict(benchmark),
+    )
+    value = measured_call(prepared_for(ready, context, boot), boot.cells[0]).value
+    assert value is not None
+    return value
+
+
 WRONG = {
     "verifier.bpf.c": "R2 invalid mem access 'scalar'",
     "no_function.bpf.c": "bpfload: cannot attach kprobe/vfs_raed: No such file or directory",
     "elsewhere.bpf.c": "program elsewhere is attached to vfs_write, and the point is vfs_read",
-    "rare.bpf.c": "the BPF program rare (tp/syscalls/sys_enter_write) ran ",
+    "rare.bpf.c": "the BPF program rare (tp/syscalls/sys_enter_write) ran 0 times in 1000 calls",
 }
 WRONG_OTHERWISE = {
     "no_fentry.bpf.c": "failed to find kernel BTF type ID of 'vfs_raed'",
@@ -94,15 +109,50 @@ def test_programs_that_are_refused_or_not_hit_have_no_number(
         assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
 
 
-def test_few_hits_may_be_runs_for_others(ready: ReadyGuest, workshop: BuildContext, tmp_path: Path) -> None:
+def test_hits_at_an_event_are_those_of_the_calls(ready: ReadyGuest, workshop: BuildContext, tmp_path: Path) -> None:
     # A run makes one write, and the guest's agent makes others meanwhile.
     compile_program(workshop, "x86_64", PROGRAMS / "write_once.c", tmp_path / "once")
     benchmark = {"name": "workload", "file": str(tmp_path / "once"), "repeats": 6}
-    with pytest.raises(
-        EvidenceError, match=r"^3 hits are too few to verify the BPF program rare \(tp/syscalls/sys_enter"
-    ):
-        measured(ready, workshop, "rare.bpf.c", benchmark=benchmark, point="ksys_write")
+    record = measured(ready, workshop, "rare.bpf.c", benchmark=benchmark, point="ksys_write")
+    assert record.evidence is not None
+    assert (record.evidence.hits, record.evidence.calls) == (3, 3)
     assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
+
+
+EVENTFD = {"name": "workload", "file": str(call_table()["eventfd"].file), "calls": 100, "repeats": 2}
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("at_calls.bpf.c program=on_raw", "1000 calls were made and the probe's handler ran 2000 times"),
+        ("at_calls.bpf.c program=on_event", "1000 calls were made and the probe's handler ran 2000 times"),
+        (
+            "at_calls.bpf.c",
+            "1000 calls hit the programs unequally often: on_event 2000 times, on_raw 2000 times, on_read 1000 times",
+        ),
+    ],
+)
+def test_what_a_call_hits_several_times_is_no_hit_a_call(
+    ready: ReadyGuest, workshop: BuildContext, program: str, why: str
+) -> None:
+    """A call of an eventfd is a write and a read: two of all system calls, and one read."""
+    with pytest.raises(EvidenceError) as raised:
+        measured(ready, workshop, program, benchmark=EVENTFD, point="ksys_read")
+    assert str(raised.value).startswith(why)
+
+
+def test_a_hit_costs_the_same_however_often_calls_make_it(ready: ReadyGuest, workshop: BuildContext) -> None:
+    costs = {}
+    for benchmark, hits in (READING, 1), (EVENTFD, 2):
+        record = measured(
+            ready, workshop, "at_calls.bpf.c program=on_raw", benchmark={**benchmark, "hits": hits}, point="ksys_read"
+        )
+        assert record.evidence is not None
+        assert (record.evidence.hits, record.evidence.calls) == (1000 * hits, 1000)
+        assert record.value is not None
+        costs[hits] = (record.value - baseline(ready, workshop, benchmark)) / hits
+    assert costs[1] == costs[2]
 
 
 @pytest.mark.parametrize(

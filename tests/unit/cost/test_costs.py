@@ -94,6 +94,7 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Line
         "change": None,
         "mechanism": "bpf-kprobe",
         "hits": 1000,
+        "hits_per_call": 1,
         "nanoseconds": None,
         "nanoseconds_from": None,
         "nanoseconds_to": None,

@@ -47,7 +47,7 @@ def programs(file: Path, **sections: str) -> BpfObject:
         ("tracepoint/sched/sched_switch", Place(event="sched:sched_switch")),
         ("tp.s/sched/sched_switch", Place(event="sched:sched_switch")),
         ("uprobe//bin/sh:main", Place(is_in_program=True)),
-        ("raw_tp/sys_enter", Place(system_call="getppid")),
+        ("raw_tp/sys_enter", Place(system_call="getppid", event="sys_enter")),
         ("raw_tracepoint/sched_switch", Place(event="sched_switch")),
         ("tp_btf/sched_switch", Place(event="sched_switch")),
         ("kprobe", None),
@@ -75,8 +75,8 @@ def test_a_section_says_where_libbpf_attaches_its_program(section: str, place: P
         ("fentry:vmlinux:vfs_read { @ = count(); }", Place("vfs_read")),
         ("BEGIN { @x = 1; } kfunc:vfs_open { @ = count(); }", Place("vfs_open")),
         ("tracepoint:syscalls:sys_enter_openat { @ = count(); }", Place(system_call="openat")),
-        ("t:raw_syscalls:sys_exit { @ = count(); }", Place(system_call="getppid")),
-        ("rawtracepoint:sys_enter { @ = count(); }", Place(system_call="getppid")),
+        ("t:raw_syscalls:sys_exit { @ = count(); }", Place(system_call="getppid", event="raw_syscalls:sys_exit")),
+        ("rawtracepoint:sys_enter { @ = count(); }", Place(system_call="getppid", event="sys_enter")),
         ("tracepoint:sched:sched_switch { @ = count(); }", Place(event="sched:sched_switch")),
         ("kprobe:vfs_read+5 { @ = count(); }", Place("vfs_read", offset=5)),
         ("kporbe:vfs_read { @ = count(); }", Place(wrong="bpftrace has no probe kporbe; did you mean kprobe?")),
@@ -184,7 +184,7 @@ def test_scripts_lines_modules_and_mechanisms_are_subjects(tmp_path: Path) -> No
         ("bpftrace:   kprobe:vfs_read { @ = count(); } ", line, Place("vfs_read")),
         (f"{module} size=4", f"{module} size=4", Place()),
         ("kprobe", "kprobe", Place("vfs_read")),
-        ("bpf-tracepoint", "bpf-tracepoint", Place(system_call="getppid")),
+        ("bpf-tracepoint", "bpf-tracepoint", Place(system_call="getppid", event="raw_syscalls:sys_enter")),
     ]:
         (one,) = named(tmp_path, text)
         assert (one.row, one.source, one.title, one.place) == (row, text, text, place)

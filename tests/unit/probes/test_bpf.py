@@ -27,7 +27,6 @@ from orchestrator.probes.bpf_attachment import (
     BpfAttachment,
     ObjectAttachment,
     UserBpfAttachment,
-    UserBpfProgram,
     _Loader,
     _placed,
     _Process,
@@ -35,6 +34,7 @@ from orchestrator.probes.bpf_attachment import (
     code_lines,
     written,
 )
+from orchestrator.probes.bpf_hits import UserBpfProgram
 from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, ProgramInfo, Target, Witness, attached_by
 from orchestrator.probes.place import Place, UserPoint
 from orchestrator.probes.point import ProbePoint
