@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,19 @@ from orchestrator.artifacts.kernel_build import built_kernel, implied_options
 from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.machine_code import entry_offset
 from orchestrator.artifacts.own_kernel_build import own_variant
+from orchestrator.artifacts.tree_headers import headers_digest
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernel_variants import parameter_name
-from orchestrator.catalog.kernels import BOOT_MARK, IMAGE, NEWEST, RELEASE, KernelSpec, read_config, version_numbers
+from orchestrator.catalog.kernels import (
+    BOOT_MARK,
+    DRIVERS,
+    IMAGE,
+    NEWEST,
+    RELEASE,
+    KernelSpec,
+    read_config,
+    version_numbers,
+)
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import sha256_of
@@ -124,8 +135,6 @@ def unpacked(packed: bytes, most: int) -> bytes | None:
     return None
 
 
-DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
-"""The options of what a user's kernel must have built in."""
 _FLAT = "flat-bzImage"
 
 CODE_HINT = "your own build tree needs vmlinux and System.map, or a bzImage compressed by gzip, xz or zstd"
@@ -160,6 +169,13 @@ class Kernel:
     code_folder: Path | None = None
     packaged: Path | None = None
     implied: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def module_inputs(self) -> Mapping[str, str]:
+        """What a module's build depends on besides its sources; of a user's tree all that it reads there."""
+        inputs = {"kernel": self.key, "compiler": self.toolchain.version}
+        is_fixed = self.spec.tree is None or self.headers != self.spec.tree  # a variant is in the cache
+        return inputs if is_fixed else {**inputs, "headers": headers_digest(self.headers)}
 
     @property
     def code(self) -> KernelCode | None:

@@ -144,8 +144,7 @@ def _answers(context: BuildContext, kernel: Kernel) -> Path | None:
             _make(kernel, scratch, (), recorded).or_raise(BuildError, f"{kernel.spec.name} takes no modules")
 
     inputs = {
-        "kernel": kernel.key,
-        "compiler": kernel.toolchain.version,
+        **kernel.module_inputs,
         "linker": kernel.toolchain.linker,
         "makefile": _ANSWERS.read_text(),
     }
@@ -292,8 +291,7 @@ def _take_objects(
     others, rules = {}, ""
     for name, texts in source.parts().items():
         inputs: dict[str, object] = {
-            "kernel": kernel.key,
-            "compiler": kernel.toolchain.version,
+            **kernel.module_inputs,
             "object": name,
             "texts": digest(texts),
         }
@@ -312,8 +310,7 @@ def _take_objects(
 
 def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
     return {
-        "kernel": kernel.key,
-        "compiler": kernel.toolchain.version,
+        **kernel.module_inputs,
         "name": source.name,
         "files": dict(source.files),
         "recipe": "warnings kept",  # earlier modules have no record of their warnings
@@ -346,8 +343,7 @@ def folder_modules(
     content = {name: hashlib.sha256(text).hexdigest() for name, text in sources.items()}
     files = {name: folder / name for name in sources}
     inputs: dict[str, object] = {
-        "kernel": kernel.key,
-        "compiler": kernel.toolchain.version,
+        **kernel.module_inputs,
         "files": content,
         "make": assignments,
         "recipe": "sources kept, outside files noted",  # earlier folders have less

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,15 @@ from orchestrator.artifacts.kernel_build import (
     relocate,
     write_implied,
 )
-from orchestrator.catalog.kernels import IMAGE, SET_OPTION, KernelSpec, kernel, read_config
+from orchestrator.catalog.kernels import (
+    DRIVERS,
+    IMAGE,
+    SET_OPTION,
+    KernelSpec,
+    kernel,
+    lacking_options,
+    read_config,
+)
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.process import run
@@ -47,11 +56,18 @@ class TreeBuild:
 
     @classmethod
     def of(cls, tree: Path, config: Path | None, variables: Sequence[str]) -> Self:
-        """From ``config`` or the tree's own. Raises UsageError if either is given for a tree that is not a kernel's."""
-        if (config is not None or variables) and not is_kernel_source(tree):
+        """From ``config`` or the tree's own.
+
+        Raises UsageError if either is given for a tree that is not a kernel's, and as ``check`` does if it is one.
+        """
+        is_kernel = is_kernel_source(tree)
+        if (config is not None or variables) and not is_kernel:
             what = f"--kconfig and --make are for a kernel's tree, and {tree} is not one"
             raise UsageError(what, hint="leave them out")
-        return cls((config or tree / ".config").absolute(), tuple(variables))
+        build = cls((config or tree / ".config").absolute(), tuple(variables))
+        if is_kernel:
+            build.check()
+        return build
 
     def check(self) -> None:
         """Raise UsageError for a wrong variable, and for a configuration that is missing or not for x86."""
@@ -93,23 +109,65 @@ class TreeBuild:
         """Drop options of a tree's configuration that others do not allow, and give new ones their defaults."""
         _make(tree, self._arch, [*self.variables, "olddefconfig"], 900.0)
 
+    @property
+    def tools(self) -> Sequence[str]:
+        """The programs that decide what is built, besides those that the tree brings."""
+        given = dict(variable.split("=", 1) for variable in self.variables)
+        usual = (
+            {"CC": "clang", "LD": "ld.lld", "AS": "clang"} if "LLVM" in given else {"CC": "gcc", "LD": "ld", "AS": "as"}
+        )
+        return [given.get(name, program) for name, program in {**usual, "PAHOLE": "pahole"}.items()]
+
     def build(self, tree: Path, say: Callable[[str], None]) -> None:
-        variables = list(self.variables)
+        """Configure and compile the kernel. Raises BuildError."""
+        self.prepare(tree)
+        self.compile(tree, say)
+
+    def prepare(self, tree: Path) -> None:
+        """Write the configuration into a tree, as the tree completes it; nothing of the kernel is compiled."""
         if self.config != tree / ".config":
             # Without a name of its own, a commit that changes no code builds the same image (scripts/setlocalversion).
             unnamed = b"\n# CONFIG_LOCALVERSION_AUTO is not set\n"
             (tree / ".config").write_bytes(self.config.read_bytes() + unnamed)
-            variables.insert(0, "LOCALVERSION=")
         check_all_installed(build_lists("a kernel", self.config.read_text(errors="replace")))
         self.complete(tree)
+
+    def check_bootable(self, tree: Path, source: Path) -> None:
+        """Raise UsageError if no guest could run the kernel of a prepared tree; hints name the user's ``source``."""
+        config, needed = read_config(tree / ".config"), needed_options(tree / ".config")
+        if not needed:
+            return
+        detail = [f"{option}: {why}" for option, why in needed.items()]
+        file = "" if self.config == source / ".config" else f" --file {shlex.quote(str(self.config))}"
+        beneath = [name for name in BENEATH if f"CONFIG_{name}" not in config]
+        enabled = " ".join(f"-e {name}" for name in [*beneath, *(one.removeprefix("CONFIG_") for one in needed)])
+        hint = f"in {source}: scripts/config{file} {enabled}"
+        raise UsageError("the lab cannot use this configuration", where=str(self.config), detail=detail, hint=hint)
+
+    def compile(self, tree: Path, say: Callable[[str], None]) -> None:
+        """Build the kernel of a prepared tree. Raises BuildError."""
         say(f"building the kernel in {tree}")
-        words = [*variables, f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"]
+        unnamed = [] if self.config == tree / ".config" else ["LOCALVERSION="]
+        words = [*unnamed, *self.variables, f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"]
         begun = time.time_ns()
         _make(tree, self._arch, words, 12 * 3600.0, listener=Progress(say, "the kernel").line)
         image = tree / IMAGE
         if image.is_file() and image.stat().st_mtime_ns < begun:
             # Nothing that has changed is in this kernel: the image is that of the sources as they are now.
             os.utime(image)
+
+
+BENEATH = ("MULTIUSER", "SYSFS", "PROC_FS", "PRINTK", "TTY", "SERIAL_8250", "PCI", "VIRTIO_MENU", "DEBUG_KERNEL")
+"""What the options that the lab needs depend on, and a very small configuration lacks."""
+
+
+def needed_options(file: Path) -> Mapping[str, str]:
+    """The options that a user's kernel lacks and no guest can do without, with the reasons; of its .config.
+
+    Raises OSError.
+    """
+    config = read_config(file)
+    return lacking_options(file) | {name: "the lab's channel" for name in DRIVERS if config.get(name) != "y"}
 
 
 def _make(

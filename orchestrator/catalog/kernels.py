@@ -52,6 +52,9 @@ _NEEDED = {
     "CONFIG_BLK_DEV_INITRD": "programs come in an initramfs",
 }
 
+DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
+"""The options of what a user's kernel must have built in."""
+
 
 def is_path(name: str) -> bool:
     """Whether a kernel's name is a path: it has a slash, unlike the catalogue's names."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +11,20 @@ import typer
 
 from orchestrator.artifacts.compiler import tree_toolchain
 from orchestrator.artifacts.kernel_build import build_lists, merged
-from orchestrator.artifacts.kernels import DRIVERS, ready_kernel
-from orchestrator.artifacts.own_kernel_build import ALL_MECHANISMS, TreeBuild, is_kernel_source, lacking_for_mechanisms
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.own_kernel_build import (
+    ALL_MECHANISMS,
+    BENEATH,
+    TreeBuild,
+    is_kernel_source,
+    lacking_for_mechanisms,
+    needed_options,
+)
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.kernels import lacking_options, read_config, setting_options
+from orchestrator.catalog.kernels import read_config, setting_options
 from orchestrator.cli import options
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.experiment.source import read_source
+from orchestrator.experiment.source import kernels_override, names_kernels, sets_kernels
 from orchestrator.paths import AWKWARD, data_dir, kbuild_takes, user_path
 from orchestrator.program import PROGRAM, check_all_installed
 
@@ -71,7 +77,6 @@ def _own(config: Path) -> Path:
     return own if config.parent == Path("configs") and not config.exists() and own.is_file() else config
 
 
-_KERNEL_KEYS = {"kernels", "kernel_for"}
 _MECHANISMS = "today"
 
 
@@ -85,12 +90,11 @@ def experiments(
     configs = [_own(config) for config in configs]
     if configs and tree is None and tree_around() is None:
         return [(config, overrides) for config in configs]
-    set_keys = {step for text in overrides for step in text.partition("=")[0].strip().split(".")}
-    naming = [config for config in configs if not _KERNEL_KEYS.isdisjoint(set_keys | _keys(config))]
+    naming = [config for config in configs if names_kernels(config, overrides)]
     if naming and tree is not None:
         hint = f"leave out --tree, or replace them: --set 'kernels=[{_tree(tree)}]'"
         raise UsageError("the experiment names kernels of its own", where=str(naming[0]), hint=hint)
-    if not configs and set_keys & _KERNEL_KEYS:
+    if not configs and sets_kernels(overrides):
         raise UsageError("--set names kernels, and CONFIG... is missing", hint="name the experiment file, too")
     if configs and len(naming) == len(configs):
         return [(config, overrides) for config in configs]
@@ -98,17 +102,12 @@ def experiments(
     if name is None:
         hint = f"for example {PROGRAM} run configs/quickstart.yaml; see: {PROGRAM} run -h"
         raise UsageError("CONFIG... is missing", hint=hint)
-    on_it = [f"kernels=[{json.dumps(name, ensure_ascii=False)}]", *overrides]
+    on_it = [kernels_override(name), *overrides]
     if configs:
         return [(config, overrides if config in naming else on_it) for config in configs]
     # A name of its own: its runs have no cell in common with those of other kernels.
     own = re.sub(r"[^a-z0-9]+", "-", f"{_MECHANISMS}-{kernel_spec(name).name}".lower())
     return [(data_dir("configs") / f"{_MECHANISMS}.yaml", [f"name={own}", *on_it])]
-
-
-def _keys(config: Path) -> set[str | int]:
-    """The keys of an experiment file and of its tables."""
-    return {path[-1] for path in read_source(config).lines if len(path) in (1, 3)}
 
 
 def build(
@@ -150,20 +149,14 @@ def build(
     typer.echo(kernel.image)
 
 
-_BENEATH = ("MULTIUSER", "SYSFS", "PROC_FS", "PRINTK", "TTY", "SERIAL_8250", "PCI", "VIRTIO_MENU", "DEBUG_KERNEL")
-"""What the options that the lab needs depend on, and a very small configuration lacks."""
-
-
 def _check_options(folder: Path) -> Sequence[str]:
     """The options that mechanisms lack. Raises UsageError for a kernel that no guest could run."""
     config = read_config(folder / ".config")
-    needed = lacking_options(folder / ".config") | {
-        one: "the lab's channel" for one in DRIVERS if config.get(one) != "y"
-    }
+    needed = needed_options(folder / ".config")
     more = lacking_for_mechanisms(_source(folder) or folder, config)
     if needed:
         detail = [f"{option}: {why}" for option, why in needed.items()]
-        beneath = [f"CONFIG_{name}" for name in _BENEATH if f"CONFIG_{name}" not in config]
+        beneath = [f"CONFIG_{name}" for name in BENEATH if f"CONFIG_{name}" not in config]
         setting = setting_options(folder, [*beneath, *needed, *more])
         hint = f"remove it to get the lab's; or, for all mechanisms, {setting}"
         raise UsageError("the lab cannot use this configuration", where=f"{folder}/.config", detail=detail, hint=hint)

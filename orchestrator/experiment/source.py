@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -129,6 +130,25 @@ def read_source(path: Path) -> Source:
         if path.suffix in _C_SUFFIXES or _C_TEXT.search(text):
             raise ConfigError("this is C, not YAML", where=str(path), hint=_USE_OF_C) from None
         raise
+
+
+_KERNEL_KEYS = {"kernels", "kernel_for"}
+
+
+def names_kernels(path: Path, overrides: Sequence[str]) -> bool:
+    """Whether an experiment file with these overrides names kernels, for all tables or for one. Raises ConfigError."""
+    keys = {place[-1] for place in read_source(path).lines if len(place) in (1, 3)}
+    return sets_kernels(overrides) or not _KERNEL_KEYS.isdisjoint(keys)
+
+
+def sets_kernels(overrides: Sequence[str]) -> bool:
+    """Whether ``KEY=VALUE`` overrides name kernels."""
+    return any(not _KERNEL_KEYS.isdisjoint(text.partition("=")[0].strip().split(".")) for text in overrides)
+
+
+def kernels_override(name: str) -> str:
+    """The override that measures all cells on this kernel."""
+    return f"kernels=[{json.dumps(name, ensure_ascii=False)}]"
 
 
 def parse(text: str, place: Callable[[int], str]) -> Source:
