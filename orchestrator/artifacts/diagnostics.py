@@ -29,6 +29,10 @@ _ERROR = re.compile(
     r"\b(?:error|Error|ERROR|FATAL): |undefined (?:reference|symbol)|multiple definition of "
     r"|^\S*\bld(?:\.\w+)?: (?!.*\bwarning: )|\*\*\* (?!\[)|^\S*Module\.symvers: "
 )
+# A missing header (fatal error), a full disk or a killed compiler may be the host's.
+_OF_CODE = re.compile(
+    r":\d+: error: |undefined (?:reference|symbol)|multiple definition of |ERROR: modpost: .* undefined!"
+)
 _CONSEQUENCE = re.compile(r"make(?:\[\d+\])?: (?:\*\*\* \[|Target |Leaving |Entering )")
 _CONTEXT = re.compile(r"In file included from |\s+from |.*: (?:In function|At top level|Assembler messages)")
 _WARNING = re.compile(r"\bwarning: ", re.IGNORECASE)
@@ -139,6 +143,11 @@ def _first_error(lines: Sequence[str]) -> int:
         while found and not re.match(r"make|  [A-Z]|\s*$", lines[found - 1]):
             found -= 1
     return found
+
+
+def is_of_code(text: str) -> bool:
+    """Whether a build's output names an error of the code: the next build of the same code has it again."""
+    return _OF_CODE.search(text) is not None
 
 
 def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:

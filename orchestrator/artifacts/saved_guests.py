@@ -64,7 +64,7 @@ def key_inputs(machine: Machine) -> dict[str, object]:
         "format": _FORMAT,
         "point": _POINT,
         "agent": PROTOCOL,
-        "qemu": _qemu_digests(),
+        "qemu": qemu_digests(),
         "arguments": command.split("\0"),
         "kernel": _digest(machine.kernel),
         "initramfs": _digest(machine.initramfs),
@@ -118,8 +118,11 @@ def _label(context: BuildContext, machine: Machine) -> str:
 
 
 @lru_cache(maxsize=1)
-def _qemu_digests() -> dict[str, str]:
-    """Of QEMU's program, and of the firmware and the emulator that it loads; its version is in the program."""
+def qemu_digests() -> dict[str, str]:
+    """Of QEMU's program, and of the firmware and the emulator that it loads; its version is in the program.
+
+    Raises HostError if it is not installed.
+    """
     found = shutil.which(QEMU)
     if found is None:
         raise not_installed(QEMU)

@@ -3,27 +3,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
-from uuid import uuid4
 
 import typer
 
-from orchestrator import __version__
 from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.diagnostics import is_of_code
 from orchestrator.artifacts.git_tree import GitTree, ends_of, is_revision, revisions, series
 from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.own_kernel_build import TreeBuild, is_kernel_source
-from orchestrator.artifacts.sources import included, read_c_source
+from orchestrator.artifacts.unbuilt_tree import unbuilt_tree
 from orchestrator.catalog.kernel_variants import joined, split
-from orchestrator.catalog.kernels import IMAGE
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import split_member
 from orchestrator.cli import options
@@ -47,34 +44,33 @@ from orchestrator.experiment.experiment import (
     with_profile,
     with_symbols,
 )
-from orchestrator.experiment.plan import Plan, plan, select
-from orchestrator.experiment.source import read_source
-from orchestrator.files import sha256_of, write_whole
-from orchestrator.guest.machine import qemu_version
+from orchestrator.experiment.plan import Plan, select
+from orchestrator.experiment.source import kernels_override, names_kernels, read_source
+from orchestrator.lab.measured_commits import MeasuredCommits, is_lasting, request_of
 from orchestrator.lab.stored import RunCell, compared_kernels, compared_runs, difference_of, shown_ids
-from orchestrator.paths import cache_dir, lab_dir
+from orchestrator.paths import cache_dir
 from orchestrator.profile.difference import with_code
 from orchestrator.report.history_sheets import bisection_json, bisection_sheet
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.results.budgets import BudgetError, Budgets
-from orchestrator.results.contract import CellRecord, all_ok
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Commit, Measured, OriginDifference, SeriesCommit
-from orchestrator.results.runs import Run, find_run
+from orchestrator.results.runs import Run
 from orchestrator.results.statistics import median_interval
 from orchestrator.run.bisection import Bisection, NotMeasured
+from orchestrator.run.runner import PreparedPlan
 
-_MEASURED = Path(".git") / "lab-measured.json"
-_BROKEN = "broken: "
-"""Begins what is noted of a commit that does not build."""
+Filters = Sequence[str] | Callable[[Plan], Sequence[str]]
+"""Filters of cells, or what chooses them once the plan is known."""
 
 
 @dataclass
 class CommitRuns:
     """The runs of the experiment ``config`` with ``overrides`` at commits of ``tree``.
 
-    The experiment's paths in the tree lead to the files of the commit. If it names none and the tree is a kernel's, all
-    cells are measured on that kernel. ``suffix`` is appended to the experiment's name, which keeps other commits out of
-    the experiment's history.
+    The experiment's paths in the tree lead to the files of the commit. If it names no kernel, or nothing in the tree,
+    and the tree is a kernel's, all cells are measured on that kernel. ``suffix`` is appended to the experiment's name,
+    which keeps other commits out of the experiment's history.
     """
 
     tree: GitTree
@@ -86,7 +82,55 @@ class CommitRuns:
     outside: set[str] = field(default_factory=set)
     """Paths of the experiment outside the tree."""
     is_on_tree: bool = False
-    """Whether all cells are measured on the tree's kernel, and the experiment names nothing in the tree."""
+    """Whether all cells are measured on the tree's kernel."""
+    digest: str = ""
+    """That of the checked experiment."""
+    budgets: Budgets = field(default_factory=Budgets)
+    """Those of the checked experiment: an earlier run may have been measured with others."""
+
+    def check(self, commit: str, only: Sequence[str] = ()) -> Plan | None:
+        """Check all that can be known at a commit before its kernel is built, and check it out.
+
+        Returns the plan, or None if a guest has to find its points first. Raises UsageError for a wrong experiment or
+        filter, and for a configuration that no guest could boot; HostError for what this host lacks.
+        """
+        folder = self.tree.folder
+        self.tree.check_out(commit)
+        is_kernel = is_kernel_source(folder)
+        if is_kernel:
+            self._prepare()
+        with unbuilt_tree(folder) if is_kernel else nullcontext():
+            experiment = self._experiment()
+            self.digest, self.budgets = experiment.digest(), experiment.budgets
+            return self.measurer.check_cells(experiment, only)
+
+    def measured(self, commit: Commit, filters: Filters = ()) -> Run:
+        """The run of a commit's cells, stored or new; after ``check``.
+
+        Of a kernel's tree, a commit that was measured before is not built again, nor is one that does not compile.
+        Raises UsageError for an experiment that is wrong at this commit, LabError for a kernel that does not build.
+        """
+        request = self._request(filters)
+        known = None if request is None else self.memory.outcome(request, commit.hash)
+        if isinstance(known, Run):
+            return known
+        if known is not None:
+            what, *detail = known.split("\n")
+            raise BuildError(what, detail=detail)
+        options.say(f"measuring {commit.short} {commit.subject}")
+        self.tree.check_out(commit.hash)
+        try:
+            experiment, planned = self.planned(commit)
+        except BuildError as error:
+            if request is not None and is_of_code(reason_of(error)) and not self.tree.lacking:
+                self.memory.remember(request, commit.hash, reason_of(error))
+            raise
+        chosen = filters(planned) if callable(filters) else filters
+        run, is_final = self.run(experiment, select(planned, chosen))
+        options.say(f"run {run.record.run}: {run.directory}")
+        if request is not None and is_final:
+            self.memory.remember(request, commit.hash, run)
+        return run
 
     def planned(self, commit: Commit) -> tuple[Experiment, Plan]:
         """Build the checked-out kernel tree, and plan the experiment with profiles by symbol where possible.
@@ -96,72 +140,47 @@ class CommitRuns:
         for sentence in self.tree.lacking:
             options.say(sentence)
         if is_kernel_source(self.tree.folder):
-            self.build.check()
-            self.build.build(self.tree.folder, options.say)
+            self._prepare()
+            self.build.compile(self.tree.folder, options.say)
         experiment = with_symbols(self._experiment())
         heading = {"name": f"{experiment.name}{self.suffix}", "description": f"{commit.short} {commit.subject}"}
         named = replace(experiment, heading=experiment.heading.model_copy(update=heading))
         found = self.measurer.resolved(named)
-        return found, plan(found)
+        return found, self.measurer.planned(found)
 
-    def run(self, commit: Commit, experiment: Experiment, planned: Plan) -> Run:
-        """The stored run of the commit, or a new one."""
-        key = self._key(experiment, planned)
-        stored = self.noted(key, commit.hash)
-        if stored is not None:
-            return stored
-        run = self.measurer.measured(experiment, planned)
-        if all_ok(run.record):
-            self.note({key: {commit.hash: run.record.run}})
-        return run
+    def run(self, experiment: Experiment, planned: Plan) -> tuple[Run, bool]:
+        """A stored run of the same content or a new one, and whether it is that of its commit for good."""
+        prepared: list[PreparedPlan] = []
 
-    def known(self, commit: Commit, asked: str) -> Run | str | None:
-        """What ``remember`` noted of a commit, without building it; None if files outside the tree have changed."""
-        measured = self._measured()
-        stamps = _digest(stamp for path in measured.get(f"{asked} outside", {}) for stamp in _stamps(Path(path)))
-        noted = measured.get(f"{asked} {stamps}", {}).get(commit.hash, "")
-        is_broken = noted.startswith(_BROKEN)
-        return noted.removeprefix(_BROKEN) if is_broken else self.noted(f"{asked} {stamps}", commit.hash)
+        def known(plan: PreparedPlan) -> str | None:
+            prepared.append(plan)
+            stored = self.memory.of_content(plan.content)
+            return None if stored is None else stored.record.run
 
-    def remember(self, commit: Commit, asked: str, outcome: Run | str) -> None:
-        """Note the run of a commit, or why it does not build, for the request ``asked``."""
-        outside = dict.fromkeys(sorted(self.outside), "")
-        stamps = _digest(stamp for path in outside for stamp in _stamps(Path(path)))
-        noted = outcome.record.run if isinstance(outcome, Run) else f"{_BROKEN}{outcome}"
-        self.note({f"{asked} outside": outside, f"{asked} {stamps}": {commit.hash: noted}})
+        run = self.measurer.measured_unless(experiment, planned, known)
+        is_final = is_lasting(run.record, prepared[0]) and not self.tree.lacking
+        if is_final:  # a guest may fail because the host was too busy; what a commit lacks may be there later
+            self.memory.note_content(prepared[0].content, run)
+        return run, is_final
 
-    def same_code(self, commit: Commit, asked: str) -> str:
-        """A key of the code that is measured: of the kernel's image, and of the headers that modules include."""
-        if not self.is_on_tree:
-            return f"{asked} commit {commit.hash}"
-        headers = self.tree.succeed("rev-parse", *(f"{commit.hash}:{folder}" for folder in ("include", "arch/x86")))
-        return _digest([asked, sha256_of(self.tree.folder / IMAGE), headers])
+    @property
+    def memory(self) -> MeasuredCommits:
+        return MeasuredCommits(self.tree.folder)
 
-    def noted(self, key: str, name: str) -> Run | None:
-        """The stored run that was noted by these words."""
-        run = self._measured().get(key, {}).get(name)
-        try:
-            return None if run is None else find_run(run, lab_dir())
-        except LabError:  # it was removed
+    def _prepare(self) -> None:
+        self.build.check()
+        self.build.prepare(self.tree.folder)
+        self.build.check_bootable(self.tree.folder, self.tree.top)
+
+    def _request(self, filters: Filters) -> str | None:
+        """The key of what is asked of each commit; None where the commit has to be built to know its cells or parts."""
+        if callable(filters) or not self.is_on_tree:
             return None
-
-    def asked(self, only: Sequence[str]) -> str:
-        """A key of everything that a measurement of a commit is asked for by."""
-        texts = [self.config.read_text(), *self.overrides, "only", *only, "make", *self.build.variables]
-        config = self.build.config.read_bytes().hex() if self.build.config.is_file() else ""
-        return _digest([*texts, config, __version__, qemu_version()])
-
-    def note(self, new: Mapping[str, Mapping[str, str]]) -> None:
-        """Note runs' ids by keys and names, unless the checked-out commit lacks something that may be there later."""
-        if self.tree.lacking:
-            return
-        measured = self._measured()
-        for key, values in new.items():
-            measured[key] = {**measured.get(key, {}), **values}
-        write_whole(self.tree.folder / _MEASURED, json.dumps(measured))
+        return request_of(self.measurer.context(), self.digest, filters, self.build, self.outside)
 
     def _experiment(self) -> Experiment:
         moved: list[str] = []
+        is_kernel = is_kernel_source(self.tree.folder)
 
         def place(path: str) -> str:
             found = self.tree.moved(path)
@@ -171,19 +190,27 @@ class CommitRuns:
                 self.outside.add(split_member(path)[0])
             return found
 
+        overrides = self.overrides
+        if is_kernel and not names_kernels(self.config, overrides):
+            overrides = (kernels_override(str(self.tree.top)), *overrides)
         try:
-            experiment = self.measurer.load(self.config, self.overrides, place)
+            experiment = self.measurer.load(self.config, overrides, place)
         except ConfigError as error:
             raise self._with_user_paths(error) from None
-        if moved:
-            return experiment
-        if is_kernel_source(self.tree.folder):
-            self.is_on_tree = True
-            words = {split(kernel)[1]: None for one in experiment.tables for kernel in one.table.all_kernels}
-            return on_kernels(experiment, [joined(str(self.tree.folder), one) for one in words])
-        what = f"the experiment names nothing in {self.tree.top}, so all commits would cost the same"
-        hint = "name a kernel, a module or a workload by its path in the tree"
-        raise UsageError(what, where=str(self.config), hint=hint)
+        kernels = {kernel: None for one in experiment.tables for kernel in one.table.all_kernels}
+        if not moved and is_kernel:
+            words = {split(kernel)[1]: None for kernel in kernels}
+            experiment = on_kernels(experiment, [joined(str(self.tree.folder), one) for one in words])
+        elif not moved:
+            what = f"the experiment names nothing in {self.tree.top}, so all commits would cost the same"
+            hint = "name a kernel, a module or a workload by its path in the tree"
+            raise UsageError(what, where=str(self.config), hint=hint)
+        self.is_on_tree = is_kernel and all(
+            kernel_spec(kernel).tree == self.tree.folder
+            for one in experiment.tables
+            for kernel in one.table.all_kernels
+        )
+        return experiment
 
     def _with_user_paths(self, error: ConfigError) -> ConfigError:
         """The error with the user's paths in place of those in the checked-out tree."""
@@ -195,41 +222,10 @@ class CommitRuns:
         hint = "the lab reads the tree's files at the measured commit; name only files that both commits have"
         return ConfigError(error.what.replace(ours, own), where=error.where, detail=detail, hint=hint)
 
-    def _key(self, experiment: Experiment, planned: Plan) -> str:
-        plain = replace(experiment, heading=experiment.heading.model_copy(update={"description": None}))
-        config = self.build.config.read_bytes() if self.build.config.is_file() else b""
-        cells = [cell.id for cell in planned.cells]
-        files = [stamp for path in sorted(self.outside) for stamp in _stamps(Path(path))]
-        parts = [plain.digest(), *cells, config.hex(), *self.build.variables, *files, __version__, qemu_version()]
-        return _digest(parts)
 
-    def _measured(self) -> dict[str, dict[str, str]]:
-        """Run ids by experiment key and commit."""
-        try:
-            measured = json.loads((self.tree.folder / _MEASURED).read_text())
-        except (OSError, ValueError):
-            return {}
-        return measured if isinstance(measured, dict) else {}
-
-
-def _digest(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _stamps(path: Path) -> Iterator[str]:
-    """Sizes and times of a user's file, module's folder or build tree, and of the files that a module may include."""
-    is_tree = path.is_dir() and (path / ".config").is_file()
-    beside = path.iterdir() if is_tree else path.rglob("*") if path.is_dir() else path.parent.glob("*.[chS]*")
-    elsewhere: list[Path] = []
-    if path.suffix in (".c", ".j2"):
-        try:
-            elsewhere = included(read_c_source(path), [path.parent])
-        except ConfigError:  # the build reports it; with unknown includes no earlier run may be reused
-            yield uuid4().hex
-    for file in sorted({path, *beside, *elsewhere}):
-        if file.is_file():
-            status = file.stat()
-            yield f"{file} {status.st_size} {status.st_mtime_ns}"
+def reason_of(error: LabError) -> str:
+    """What happened, in lines."""
+    return "\n".join([error.what, *error.detail])
 
 
 @dataclass(frozen=True)
@@ -243,9 +239,13 @@ class ExperimentRequest:
 
     def on_kernels(self, kernels: Sequence[str], adapted: Callable[[Experiment], Experiment]) -> Run:
         """Run the ``adapted`` experiment on kernels, given by names or paths."""
-        experiment = adapted(self.measurer.load(self.config, self.overrides))
-        wanted = self.measurer.resolved(on_kernels(experiment, kernels))
-        run = self.measurer.measured(wanted, select(plan(wanted), self.only))
+        overrides = self.overrides
+        if not names_kernels(self.config, overrides):
+            overrides = [kernels_override(kernel_name(kernels[0])), *overrides]
+        experiment = on_kernels(adapted(self.measurer.load(self.config, overrides)), kernels)
+        self.measurer.check_cells(experiment, self.only)
+        wanted = self.measurer.resolved(experiment)
+        run = self.measurer.measured(wanted, self.measurer.planned(wanted, self.only))
         print(f"run {run.record.run}: {run.directory}", file=sys.stderr)
         return run
 
@@ -259,18 +259,14 @@ class ExperimentRequest:
         ends = revisions(*names)
         if ends[0].commit == ends[1].commit:
             raise UsageError(f"{' and '.join(names)} are the same commit", hint="name two different ones")
-        build, found = TreeBuild.of(ends[0].top, kconfig, make), []
+        build = TreeBuild.of(ends[0].top, kconfig, make)
         with GitTree.open(Cache(cache_dir()), ends[0].top, offline=self.measurer.offline) as tree:
             tree.check_out(*(end.commit for end in ends))
             runs = CommitRuns(tree, self.config, tuple(self.overrides), build, self.measurer, "-commits")
+            runs.check(ends[0].commit, self.only)
             commits = [tree.commit(end.commit) for end in ends]
-            for commit in commits:
-                print(f"measuring {commit.short} {commit.subject}", file=sys.stderr, flush=True)
-                tree.check_out(commit.hash)
-                experiment, planned = runs.planned(commit)
-                found.append(runs.run(commit, experiment, select(planned, self.only)))
-                print(f"run {found[-1].record.run}: {found[-1].directory}", file=sys.stderr, flush=True)
-        compared = compared_runs(*found)
+            before, after = (runs.measured(commit, self.only) for commit in commits)
+        compared = compared_runs(before, after, runs.budgets)
         again = given(self.overrides, self.only, kconfig, make)
         one, other = (f"{commit.short} {commit.subject}" for commit in commits)
         return replace(
@@ -330,9 +326,13 @@ class BisectedCell:
     name: str | None
     measured: dict[str, RunCell] = field(default_factory=dict)
     """The measured cell by commit."""
+    wanted: str | None = None
+    """The id of the cell, once it is known."""
 
     def measure(self, commit: Commit) -> Measured:
-        """The cost at the checked-out commit. Raises NotMeasured; UsageError for a wrong experiment."""
+        """The cost at a commit. Raises NotMeasured; UsageError for a wrong experiment, at first before a build."""
+        if not self.measured:
+            self._check(commit.hash)
         self.measured[commit.hash] = self._run(commit)
         cell = self.measured[commit.hash].cell
         if cell.value is None:
@@ -340,21 +340,25 @@ class BisectedCell:
         low, high = median_interval(cell.samples)
         return Measured(cell.value, (high - low) / 2)
 
+    def _check(self, commit: str) -> None:
+        planned = self.runs.check(commit)
+        if planned is not None:
+            self.wanted = self._cell(planned.cells).id
+
     def _run(self, commit: Commit) -> RunCell:
+        def filters(whole: Plan) -> Sequence[str]:
+            self.wanted = self._cell(whole.cells).id
+            return [f"id={self.wanted}"]
+
         try:
-            experiment, whole = self.runs.planned(commit)
-            wanted = self._cell(whole.cells).id
+            run = self.runs.measured(commit, filters if self.wanted is None else [f"id={self.wanted}"])
         except UsageError as error:
-            if self.measured:  # the experiment was right before: this commit lacks something that it names
-                raise skipping(error) from None
-            raise
+            if self.wanted is None:  # there is no such cell
+                raise
+            raise skipping(error) from None
         except LabError as error:
             raise skipping(error) from None
-        try:
-            run = self.runs.run(commit, experiment, select(whole, [f"id={wanted}"]))
-        except LabError as error:
-            raise skipping(error) from None
-        return RunCell(run, next(cell for cell in run.record.cells if cell.id == wanted))
+        return RunCell(run, next(cell for cell in run.record.cells if cell.id == self.wanted))
 
     def _cell(self, cells: Sequence[Cell[Any]]) -> Cell[Any]:
         """The cell that ``name`` selects."""
@@ -436,47 +440,14 @@ class _Measuring:
     def measure(self, one: SeriesCommit) -> MeasuredCommit:
         """The run of a commit, or why it has none. Raises UsageError for a wrong experiment, HostError."""
         try:
-            run = self._run(one.commit)
+            run = self.runs.measured(one.commit, self.only)
         except LabError as error:
             is_skipped = self.first if isinstance(error, UsageError) else isinstance(skipping(error), NotMeasured)
             if not is_skipped:
                 raise
-            return MeasuredCommit(one, None, _reason_of(error))
-        if isinstance(run, str):
-            return MeasuredCommit(one, None, run)
+            return MeasuredCommit(one, None, reason_of(error))
         first = self.first.setdefault(run.record.run, one.commit.short)
         return MeasuredCommit(one, run, same_as="" if first == one.commit.short else first)
-
-    def _run(self, commit: Commit) -> Run | str:
-        asked = self.runs.asked(self.only)
-        known = self.runs.known(commit, asked)
-        if known is not None:
-            return known
-        options.say(f"measuring {commit.short} {commit.subject}")
-        self.runs.tree.check_out(commit.hash)
-        try:
-            experiment, planned = self.runs.planned(commit)
-        except BuildError as error:
-            if any(_COMPILERS_ERROR.search(line) for line in error.detail):
-                self.runs.remember(commit, asked, _reason_of(error))
-            raise
-        code = self.runs.same_code(commit, asked)
-        run = self.runs.noted("code", code)
-        if run is None:
-            run = self.runs.run(commit, experiment, select(planned, self.only))
-            options.say(f"run {run.record.run}: {run.directory}")
-        if all_ok(run.record):  # a guest may fail because the host was too busy
-            self.runs.note({"code": {code: run.record.run}})
-            self.runs.remember(commit, asked, run)
-        return run
-
-
-_COMPILERS_ERROR = re.compile(r":\d+: error: ")
-"""Of the code, unlike a missing header of the host's (``fatal error``), a full disk or a killed compiler."""
-
-
-def _reason_of(error: LabError) -> str:
-    return "\n".join([error.what, *error.detail])
 
 
 def series_command(
@@ -524,6 +495,7 @@ def series_command(
         commits = series(clone, base, topic)
         clone.check_out(commits[0].commit.hash, commits[-1].commit.hash)
         runs = CommitRuns(clone, experiment, tuple(overrides or ()), build, measurer, "-series")
+        runs.check(commits[0].commit.hash, only or ())
         measuring = _Measuring(runs, only or ())
         found = [measuring.measure(one) for one in commits]
     if found[0].run is None:

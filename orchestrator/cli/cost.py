@@ -185,10 +185,9 @@ def _reference(against: str, file: Path, names: Sequence[str], measurer: Measure
             what = f"'{against}' is neither a file, nor a run, nor a commit"
             raise UsageError(what, where="--against", detail=[unknown.what, error.what]) from None
     with GitTree.open(Cache(cache_dir()), revision.top, offline=measurer.offline) as tree:
-        tree.check_out(revision.commit)
         runs = CommitRuns(tree, file, (), TreeBuild.of(revision.top, None, ()), measurer, "-commits")
-        commit = tree.commit(revision.commit)
-        return runs.run(commit, *runs.planned(commit))
+        runs.check(revision.commit)
+        return runs.measured(tree.commit(revision.commit))
 
 
 def _partner(line: Line, lines: Sequence[Line], before: Sequence[Line]) -> Line | None:

@@ -16,7 +16,7 @@ import typer
 from pydantic import TypeAdapter
 
 from orchestrator.benchmarks.registry import kinds, reports
-from orchestrator.cli import options
+from orchestrator.cli import in_the_tree, options
 from orchestrator.cli.measuring import Measurer
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.experiment import Experiment, with_symbols
@@ -167,7 +167,9 @@ def nightly(
     file = data_dir("configs") / "nightly.yaml" if config is None else user_path(str(config))
     measurer = Measurer(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     with _reporting_unmeasured(report, file.stem, file):
-        experiment = with_symbols(measurer.load(file, overrides or []))
+        (file, given), *_ = in_the_tree.experiments([file], overrides or [], None)
+        experiment = with_symbols(measurer.load(file, given))
+        measurer.check_cells(experiment)
     with nightly_lock(lab_dir(), experiment.name) as marker:
         with _reporting_unmeasured(report, experiment.name, file):
             measurer.check()

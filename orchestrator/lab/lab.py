@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.registry import kinds
+from orchestrator.catalog.kernels import kernel
 from orchestrator.comparison.comparison import ComparedRuns
-from orchestrator.errors import UsageError
+from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import Moved, built_experiment, load_experiment
 from orchestrator.experiment.plan import Plan, check_budgets, plan, select
@@ -27,8 +29,10 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.runs import Run, check_directory, find_run, opened_store
 from orchestrator.results.store import LATEST, RunEntry, Store
 from orchestrator.results.stored_profile import ProfileDifference
+from orchestrator.run.plan_check import check_plan
 from orchestrator.run.runner import (
     ExecutorMaker,
+    PreparedPlan,
     ProgressListener,
     Runner,
     check_resumable,
@@ -100,6 +104,28 @@ class Lab:
         check_budgets(experiment, whole)
         return select(whole, only)
 
+    def check_cells(self, experiment: Experiment, only: Sequence[str] = ()) -> Plan | None:
+        """Check an experiment as far as that is possible before anything is fetched, built or started.
+
+        Returns the plan, or None if a guest has to find its points first. Raises ConfigError for budgets and filters
+        that match no cell, and for points and modules that none of the kernels in the cache has; HostError for CPUs
+        that this host cannot provide.
+        """
+        whole, is_whole = plan(experiment), all(named.table.unknown is None for named in experiment.tables)
+        if is_whole:
+            check_budgets(experiment, whole)
+            select(whole, only)
+        check_plan(experiment, whole, self._in_cache)
+        return whole if is_whole else None
+
+    def _in_cache(self, name: str) -> Kernel | None:
+        """A kernel that is in the cache; None for a user's tree, which may be about to be built."""
+        spec = kernel(name)
+        try:
+            return None if spec.tree is not None else ready_kernel(BuildContext(Cache(cache_dir()), offline=True), spec)
+        except HostError:
+            return None
+
     def run(
         self, experiment: Experiment, *, only: Sequence[str] = (), directory: str | PathLike[str] | None = None
     ) -> Run:
@@ -117,6 +143,18 @@ class Lab:
     def measured(self, experiment: Experiment, planned: Plan, directory: Path | None = None) -> Run:
         """Measure the planned cells of a resolved experiment in a new run."""
         return self.with_runner(lambda runner: runner.run(experiment, planned, directory))
+
+    def measured_unless(
+        self, experiment: Experiment, planned: Plan, known: Callable[[PreparedPlan], str | None]
+    ) -> Run:
+        """The stored run that ``known`` names for what was fetched and built, or a new one if it names none."""
+
+        def work(runner: Runner) -> RunEntry:
+            prepared = runner.prepared(experiment, planned)
+            name = known(prepared)
+            return runner.run(experiment, planned, None, prepared) if name is None else runner.store.entry(name)
+
+        return self.with_runner(work)
 
     def resumed(self, experiment: Experiment, planned: Plan, directory: Path | None = None) -> Run:
         """Go on with the latest unfinished run, or that in ``directory``. Raises UsageError if there is none."""

@@ -22,7 +22,7 @@ from orchestrator.experiment.source import stored_budgets
 from orchestrator.paths import lab_dir
 from orchestrator.plain_text import shown
 from orchestrator.program import PROGRAM
-from orchestrator.results.budgets import CellFilter, FilterError, cells_named, names_of
+from orchestrator.results.budgets import Budgets, CellFilter, FilterError, cells_named, names_of
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, origin_of
 from orchestrator.results.runs import Run, UnknownRun, find_run, opened_store, stored_run
@@ -96,9 +96,12 @@ def compared_kernels(run: Run, kernels: tuple[str, str], only: Sequence[str]) ->
     return _compared(run, run, pairs_by_kernel(run.record.cells, *kernels), only)
 
 
-def compared_runs(before: Run, after: Run) -> ComparedRuns:
-    """Compare the cells of equal ids of two runs. Raises UsageError if nothing can be compared."""
-    return _compared(before, after, pairs_by_id(before.record.cells, after.record.cells), [])
+def compared_runs(before: Run, after: Run, budgets: Budgets | None = None) -> ComparedRuns:
+    """Compare the cells of equal ids of two runs, by default with the budgets that ``after`` was measured with.
+
+    Raises UsageError if nothing can be compared.
+    """
+    return _compared(before, after, pairs_by_id(before.record.cells, after.record.cells), [], budgets)
 
 
 def run_before(run: Run) -> Run:
@@ -137,9 +140,12 @@ def _cells_to_pair(named: NamedCells, others: Sequence[CellRecord] | None) -> Se
     return [cell for cell in named.run.record.cells if wanted is None or cell.id in wanted]
 
 
-def _compared(before: Run, after: Run, pairs: Sequence[CellPair], only: Sequence[str]) -> ComparedRuns:
+def _compared(
+    before: Run, after: Run, pairs: Sequence[CellPair], only: Sequence[str], budgets: Budgets | None = None
+) -> ComparedRuns:
     selected = _selected(pairs, only)
-    comparison = compare(selected, stored_budgets(after.directory), before.record.cells, after.record.cells)
+    budgets = stored_budgets(after.directory) if budgets is None else budgets
+    comparison = compare(selected, budgets, before.record.cells, after.record.cells)
     if comparison.is_empty:
         refused = [f"{pair.title}: {why}" for pair, why in comparison.not_compared]
         refused += [f"{one.pair.title}: {one.reason}" for one in comparison.cells if one.has_no_number]

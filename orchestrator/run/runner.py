@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator import __version__
+from orchestrator.artifacts.cache import BuildContext, digest
+from orchestrator.artifacts.diagnostics import is_of_code
 from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.saved_guests import qemu_digests
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
@@ -39,6 +43,7 @@ from orchestrator.run.boot import (
     GuestBooted,
     Outcome,
     Progress,
+    Refused,
     compared,
     prepare,
 )
@@ -215,6 +220,49 @@ class RunJournal:
 
 _EXPERIMENT_FILE = "experiment.yaml"
 
+
+@dataclass(frozen=True)
+class PreparedPlan:
+    """A plan of which everything is fetched and built, by boot; ``steps`` are those of the preparation."""
+
+    experiment: Experiment
+    plan: Plan
+    artifacts: Mapping[Boot, BootArtifacts]
+    steps: Sequence[str] = ()
+
+    @cached_property
+    def content(self) -> str:
+        """A key of all that decides the plan's numbers: plans of equal keys have equal counts.
+
+        The experiment and its cells; of each boot the kernel, the modules that it loads, its own and the user's, the
+        programs, the image; what does not build, with the reason; QEMU and this version.
+        """
+        heading = self.experiment.heading.model_copy(update={"name": "", "description": None})
+        boots = [
+            {"cells": [cell.id for cell in boot.cells], "keys": artifacts.keys, "refused": self._refused(artifacts)}
+            for boot, artifacts in self.artifacts.items()
+        ]
+        described = replace(self.experiment, heading=heading).digest()
+        return digest({"experiment": described, "boots": boots, "qemu": qemu_digests(), "lab": __version__})
+
+    @cached_property
+    def broken(self) -> frozenset[str]:
+        """The cells whose code does not compile or link: they fail in the same way every time."""
+        refused = (self._refused(artifacts) for artifacts in self.artifacts.values())
+        return frozenset(
+            cell
+            for one in refused
+            for cell, (status, reason) in one.items()
+            if status == "failed" and is_of_code(reason)
+        )
+
+    @staticmethod
+    def _refused(artifacts: BootArtifacts) -> Mapping[str, tuple[str, str]]:
+        """Status and reason of the cells that have no number before a guest starts, by id."""
+        cells = artifacts.cells.items()
+        return {id_: (prepared.status, prepared.reason) for id_, prepared in cells if isinstance(prepared, Refused)}
+
+
 ExecutorMaker = Callable[[BuildContext, ProgressListener], AbstractContextManager[Executor]]
 """Makes the executor of one run, which exists as long as the context lasts."""
 
@@ -243,17 +291,25 @@ class Runner:
     keep_events: bool = False
     fresh: bool = False
 
-    def run(self, experiment: Experiment, plan: Plan, directory: Path | None) -> RunEntry:
-        """Start a new run in ``directory`` or beside the store; returns when every cell has an outcome.
-
-        Problems of this host and failed downloads show before the run begins: then nothing is recorded.
-        """
+    def prepared(self, experiment: Experiment, plan: Plan) -> PreparedPlan:
+        """Check a plan, and fetch and build what it needs. Nothing is recorded."""
         self.store.check_writable()
-        facts = host_facts(self.context)
         steps: list[str] = []
         with step_echo(steps.append):
             check_plan(experiment, plan, lambda name: ready_kernel(self.context, kernel_spec(name)))
-            artifacts = self._prepare(plan.boots)
+            return PreparedPlan(experiment, plan, self._prepare(plan.boots), steps)
+
+    def run(
+        self, experiment: Experiment, plan: Plan, directory: Path | None, prepared: PreparedPlan | None = None
+    ) -> RunEntry:
+        """Start a new run in ``directory`` or beside the store; returns when every cell has an outcome.
+
+        Problems of this host and failed downloads show before the run begins: then nothing is recorded. The plan may be
+        ``prepared`` already.
+        """
+        facts = host_facts(self.context)
+        prepared = prepared or self.prepared(experiment, plan)
+        artifacts = prepared.artifacts
         with self.executor(self.context, self.listener) as executor:
             entry = self.store.begin_run(
                 experiment.name,
@@ -266,7 +322,7 @@ class Runner:
                 try:
                     _prepare_directory(entry, experiment)
                     with storage_faults(entry.directory):
-                        lines = ("# before the run", *steps)
+                        lines = ("# before the run", *prepared.steps)
                         (entry.directory / LOG_NAME).write_text("".join(f"{line}\n" for line in lines))
                 except BaseException:
                     self.store.forget_run(entry.id)

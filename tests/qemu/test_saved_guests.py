@@ -188,7 +188,7 @@ def test_a_guest_is_saved_once_and_privately_and_no_restored_one_writes_to_it(
     assert (tmp_path / "second.console").read_bytes().startswith((place / "console").read_bytes())
     # All that QEMU has loaded of its own is in the key.
     loaded = {Path(word) for word in mapped if word.endswith(".so") and "qemu" in Path(word).parent.name}
-    digested = {Path(name) for name in saved_guests._qemu_digests()}
+    digested = {Path(name) for name in saved_guests.qemu_digests()}
     assert loaded <= digested, loaded - digested
 
 
@@ -420,7 +420,7 @@ def test_without_a_cache_entry_that_can_be_read_guests_are_booted(
 def test_another_qemu_has_guests_of_its_own(
     own: BuildContext, machine: Machine, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saved_guests, "_qemu_digests", lambda: {"qemu-system-x86_64": "another"})
+    monkeypatch.setattr(saved_guests, "qemu_digests", lambda: {"qemu-system-x86_64": "another"})
     with GuestStart(own, machine, tmp_path).guest() as guest:
         assert guest.restored_from not in (None, place.name)
     assert len(saved_in(own)) == 2

@@ -21,12 +21,12 @@ from orchestrator.guest.guest_files import SavedGuest
 from orchestrator.guest.machine import CountingPlugin, DataDisk, Machine, RootImage
 
 MIB = 1 << 20
-QEMU_DIGESTS = saved_guests._qemu_digests
+QEMU_DIGESTS = saved_guests.qemu_digests
 
 
 @pytest.fixture(autouse=True)
 def _qemu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved_guests, "_qemu_digests", lambda: {"qemu": "of this test"})
+    monkeypatch.setattr(saved_guests, "qemu_digests", lambda: {"qemu": "of this test"})
 
 
 @pytest.fixture
@@ -132,10 +132,10 @@ def test_a_file_of_qemu_s_own_counts(prefix: Path, name: str) -> None:
     QEMU_DIGESTS.cache_clear()
 
 
-@pytest.mark.parametrize("part", ["_qemu_digests", "PROTOCOL", "_FORMAT", "_POINT"])
+@pytest.mark.parametrize("part", ["qemu_digests", "PROTOCOL", "_FORMAT", "_POINT"])
 def test_qemu_agent_and_format_count(machine: Machine, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     before = key(machine)
-    monkeypatch.setattr(saved_guests, part, (lambda: {"qemu": "another"}) if part == "_qemu_digests" else 99)
+    monkeypatch.setattr(saved_guests, part, (lambda: {"qemu": "another"}) if part == "qemu_digests" else 99)
     assert key(machine) != before
 
 

@@ -316,7 +316,7 @@ def test_times_without_a_verdict_say_what_to_run(runs: Runs, tmp_path: Path, mon
     assert "To decide: orchestrator run" in shown
     # What was measured at two commits is measured at both again.
     both = [find_run(run, tmp_path / "lab") for run in (found.before.run, found.after.run)]
-    commits = replace(compared_runs(*both), again=("compare", "--config", "x.yaml", "./a@v1", "./a@v2"))
+    commits = replace(compared_runs(both[0], both[1]), again=("compare", "--config", "x.yaml", "./a@v1", "./a@v2"))
     assert shlex.split(next_run(commits) or "") == ["orchestrator", *commits.again, *words[3:]]
     with monkeypatch.context() as patch:
         patch.setattr(program, "PROGRAM", "sh lab")

@@ -10,10 +10,12 @@ from junitparser import TestSuite
 from record_builders import cell
 from stored_profiles import store_run
 from typer.testing import CliRunner
+from user_trees import build_tree, kernel_source
 
 from orchestrator.cli import nightly
 from orchestrator.cli.main import app
 from orchestrator.errors import BuildError, HostError
+from orchestrator.experiment.experiment import Experiment
 from orchestrator.nightly import nightly_lock
 from orchestrator.results.runs import find_run
 
@@ -77,3 +79,26 @@ def test_a_night_that_cannot_be_told_is_over(
     ended = CliRunner().invoke(app, ["nightly", str(config)])
     assert ended.exit_code == (3 if isinstance(error, HostError) else 1)
     assert not (lab / "nights" / "own").exists()
+
+
+def test_in_a_kernel_s_tree_a_night_is_measured_on_its_kernel(
+    lab: Path, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by ``run``; a budget of no cell is said before anything is measured."""
+    tree = build_tree(kernel_source(tmp_path / "linux"), "X86_64")
+    measured: list[Experiment] = []
+
+    def stopped(experiment: Experiment, *_: object) -> object:
+        measured.append(experiment)
+        raise HostError("enough")
+
+    monkeypatch.setattr(nightly, "nightly_run", stopped)
+    config.write_text(EXPERIMENT.replace("kernels: [lab-i386-up]\n", "").replace("pentium4", "xeon-e5410"))
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["nightly", str(config)]).exit_code == 2
+    monkeypatch.chdir(tree)
+    ended = CliRunner().invoke(app, ["nightly", str(config)])
+    assert (ended.exit_code, "kernel: this tree" in ended.stderr) == (3, True), ended.stderr
+    assert measured[0].tables[0].table.kernels == (str(tree),)
+    wrong = CliRunner().invoke(app, ["nightly", str(config), "--set", "budgets={jprobe: +1}"])
+    assert (wrong.exit_code, "no cell matches" in wrong.stderr, len(measured)) == (2, True, 1), wrong.stderr
