@@ -13,6 +13,7 @@ import typer
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.registry import kinds
+from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import one_guest, options
 from orchestrator.cli.commits import ExperimentRequest, profiled_on_kernels
@@ -30,9 +31,9 @@ from orchestrator.profile.lines import (
     by_line,
     coverage,
     same_lines,
-    stored_sources,
     with_lines,
 )
+from orchestrator.profile.stored_sources import stored_sources
 from orchestrator.program import PROGRAM
 from orchestrator.report import profile_sheets
 from orchestrator.report.profile_formats import (
@@ -249,14 +250,17 @@ def _profiled(run: str, cell: str | None) -> Sequence[RunCell]:
 def _sources(context: BuildContext, one: RunCell) -> Sources:
     """The sources of a stored cell; the run's experiment has the place of a user's kernel."""
     name, directory = one.cell.kernel, one.run.directory
-    try:
-        spec = kernel_spec(name)
-    except ConfigError:
-        tables = load_experiment(directory / EXPERIMENT_FILE, kinds(), (), qemu_cpu_names).tables
-        own = {spec.name: spec for t in tables for spec in map(kernel_spec, t.table.all_kernels)}
-        if name not in own:
-            raise
-        spec = own[name]
+
+    def spec() -> KernelSpec:
+        try:
+            return kernel_spec(name)
+        except ConfigError:
+            tables = load_experiment(directory / EXPERIMENT_FILE, kinds(), (), qemu_cpu_names).tables
+            own = {spec.name: spec for t in tables for spec in map(kernel_spec, t.table.all_kernels)}
+            if name not in own:
+                raise
+            return own[name]
+
     return stored_sources(context, directory, one.cell, spec)
 
 

@@ -7,7 +7,6 @@ import contextlib
 import importlib.util
 import json
 import posixpath
-import re
 import sys
 from bisect import bisect_right
 from collections import defaultdict
@@ -16,28 +15,24 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Protocol
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.debug_info import NoDebugInfoError, kernel_debug_info, module_debug_info
+from orchestrator.artifacts.built_tree import source_of
+from orchestrator.artifacts.debug_info import NoDebugInfoError
 from orchestrator.artifacts.kernel_code import KernelCode, grouped
-from orchestrator.artifacts.kernels import CODE_HINT, Kernel, ready_kernel
+from orchestrator.artifacts.kernels import CODE_HINT, Kernel
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.artifacts.module_files import module_code
-from orchestrator.artifacts.modules import Module
-from orchestrator.catalog.kernels import KernelSpec
-from orchestrator.errors import EvidenceError, HostError, LabError
-from orchestrator.files import ScratchFolder, sha256_of
+from orchestrator.errors import EvidenceError, HostError
+from orchestrator.files import ScratchFolder
 from orchestrator.plain_text import cut, plain_line, plain_text
 from orchestrator.process import run
 from orchestrator.profile.difference import not_executed
 from orchestrator.profile.places import GENERATED
 from orchestrator.report.sheet import number as shown_number
-from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import BootModule, origin_of
-from orchestrator.results.stored_profile import CellProfile, Instruction, Place, SymbolProfile, load_profile, stem
+from orchestrator.results.stored_profile import CellProfile, Instruction, Place, SymbolProfile, stem
 
 # Of 1,000 addresses in Debian's vmlinux of 6.1 (633 MB), with inlined frames: drgn 0.3.0 needs 0.6 s, llvm-symbolizer
 # 14 0.5 to 1 s, addr2line 2.40 2 to 5 s, eu-addr2line 0.188 5 s. drgn alone also reads a module's file, in which
@@ -61,20 +56,50 @@ class Frame(NamedTuple):
 _ANSWER = TypeAdapter(list[Annotated[list[Frame], Field(max_length=256)]])
 
 
+class LineSource(Protocol):
+    """Where the lines of some code are from: debug information, the kernel's own knowledge, or a run."""
+
+    def frames(self, addresses: Iterable[int]) -> Mapping[int, tuple[Frame, ...]]:
+        """The frames of each address, the innermost first; none if it has no line. Raises NoDebugInfoError."""
+
+    def lines_of(self, *parts: range) -> Mapping[int, tuple[Frame, ...]]:
+        """The frames of each instruction in these ranges of addresses, executed or not."""
+
+    def parts_of(self, symbol: SymbolProfile) -> Sequence[range]:
+        """The code of a profile's function."""
+
+    def start_of(self, symbol: SymbolProfile) -> int:
+        """The address of a profile's function here."""
+
+    def check(self, symbols: Sequence[SymbolProfile]) -> None:
+        """Raise NoDebugInfoError if the measured code is not here."""
+
+    def title(self, file: str) -> str:
+        """A source file's path without the folder of all sources."""
+
+    def text(self, file: str, line: int) -> str:
+        """A line without its indentation; empty if the source is not on this host."""
+
+
 class SourceLines:
     """The source lines of one file with DWARF: a kernel's, at its addresses, or a module's, at those of its ``code``.
 
-    ``roots`` are the folders that titles of source files leave out.
+    ``roots`` are the folders that titles of source files leave out. In ``folders`` are the files that the debug
+    information names relative to the folder that they were compiled in, as a kernel's build in its tree does, and those
+    of a tree that has moved.
     """
 
-    def __init__(self, file: Path, code: KernelCode, roots: Sequence[Path] = ()) -> None:
+    def __init__(self, file: Path, code: KernelCode, roots: Sequence[Path] = (), folders: Sequence[Path] = ()) -> None:
         self.file, self.code = file, code
+        self._folders, self._built_in, self._places = folders, "", dict[str, str]()
         self._roots = [f"{root}/" for root in roots]
         self._known: dict[int, tuple[Frame, ...]] = {}
         start = None if code.is_module else code.function("start_kernel")
         for frame in () if start is None else self.frames([start])[start]:
-            if frame.file.endswith("/init/main.c"):
-                self._roots.append(frame.file.removesuffix("init/main.c"))
+            if f"/{frame.file}".endswith("/init/main.c"):
+                self._built_in = frame.file.removesuffix("init/main.c")
+                self._roots.append(self._place(frame.file).removesuffix("init/main.c"))
+        self._known.clear()  # named before it was known where the kernel was built
 
     @classmethod
     def of_kernel(cls, file: Path, kernel: Kernel) -> SourceLines:
@@ -82,7 +107,8 @@ class SourceLines:
         if kernel.code is None:
             what = f"the code of kernel {kernel.spec.name} is not available"
             raise HostError(what, where=str(kernel.spec.tree or kernel.image), hint=CODE_HINT)
-        return cls(file, kernel.code)
+        tree = kernel.headers
+        return cls(file, kernel.code, folders=(tree, source_of(tree)))
 
     @classmethod
     def of_module(cls, file: Path, kernel: Kernel) -> SourceLines:
@@ -165,7 +191,20 @@ class SourceLines:
             found = _ANSWER.validate_json(finished.stdout)
         if len(found) != len(addresses):
             raise NoDebugInfoError(what, where=str(self.file))
-        return [tuple(frame for frame in frames if frame.line) for frames in found]
+        return [
+            tuple(frame._replace(file=self._place(frame.file)) for frame in frames if frame.line) for frames in found
+        ]
+
+    def _place(self, file: str) -> str:
+        """The path of a source file on this host, or as the debug information names it."""
+        if file not in self._places:
+            below = posixpath.normpath(file.removeprefix(self._built_in) if self._built_in else file)
+            names = [file, below] if not posixpath.isabs(file) else [below]
+            there = (folder / name for folder in self._folders for name in names if not posixpath.isabs(name))
+            is_there = posixpath.isabs(file) and Path(file).is_file()
+            found = file if is_there else next((str(place) for place in there if place.is_file()), file)
+            self._places[file] = posixpath.normpath(found)
+        return self._places[file]
 
 
 class CodeLines:
@@ -225,57 +264,8 @@ def _has_lines(file: str, texts: Mapping[int, str]) -> bool:
     return all(text and lines.get(number, "").startswith(text) for number, text in texts.items())
 
 
-Sources = Mapping[str | None, SourceLines | CodeLines]
+Sources = Mapping[str | None, LineSource]
 """The lines of a cell's code: by module's name, None for the kernel, GENERATED for a user's BPF programs."""
-
-
-def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spec: KernelSpec) -> Sources:
-    """The sources of a stored cell's code, fetched or built on demand; what has none is said.
-
-    Raises LabError if nothing has any.
-    """
-    boot = next((one for one in origin_of(directory).boots if one.has(cell)), None)
-    if boot is None:
-        raise NoDebugInfoError(f"the run does not record what cell {cell.id} was measured on", where=str(directory))
-    kernel = ready_kernel(context, spec)
-    if sha256_of(kernel.image) != boot.kernel.image_sha256:
-        what = f"kernel {spec.name} is another build's than that of the run"
-        raise NoDebugInfoError(what, where=str(kernel.image), hint="measure the cell again")
-    found: dict[str | None, SourceLines | CodeLines] = {}
-    failures: list[LabError] = []
-    if cell.profile is not None and (profile := load_profile(directory, cell)).code_lines:
-        keys = [one.key[:8] for one in boot.inputs.get(cell.id, {}).values() if one.key.isalnum()]
-        found[GENERATED] = CodeLines(profile, [one for key in keys for one in (directory / "sources").glob(f"*-{key}")])
-    modules = [module for name, module in boot.modules.items() if name.partition(": ")[0] == cell.id]
-    for recorded in (*modules, None):
-        try:
-            if recorded is None:
-                found[None] = SourceLines.of_kernel(kernel_debug_info(context, kernel), kernel)
-            else:
-                module = _measured(context, directory / "modules" / spec.name, recorded)
-                found[module.name] = SourceLines.of_module(module_debug_info(context, kernel, module), kernel)
-        except LabError as error:
-            failures.append(error)
-    if not found:
-        raise failures[0]
-    for failure in failures:
-        context.say(f"no lines: {failure.what}{f' ({failure.hint})' if failure.hint else ''}")
-    return found
-
-
-def _measured(context: BuildContext, kept: Path, module: BootModule) -> Module:
-    """A stored cell's module in the cache, or a user's .ko in the run.
-
-    The sources that the run has kept are not compiled: it may come from another machine. Raises NoDebugInfoError.
-    """
-    name, key, cache = module.name, module.key.partition("-")[0], context.cache.root
-    places = [cache / "modules" / key, cache / "module-folders" / key, kept / f"{name}-{key[:8]}"]
-    if re.fullmatch(r"\w{1,64}", name) and re.fullmatch(r"[0-9a-f]{24,64}", key):
-        for place in places:
-            file = place / f"{name}.ko"
-            if file.is_file() and sha256_of(file) == module.file_sha256:
-                return Module(name, file, module.key, None if place == places[-1] else place / "sources")
-    raise NoDebugInfoError(f"module {name} of the run is not in the cache any more", hint="measure the cell again")
 
 
 class Line(NamedTuple):
@@ -427,10 +417,10 @@ def coverage(profile: CellProfile, sources: Sources) -> Mapping[str, Mapping[int
 
 def _located(
     profile: CellProfile, sources: Sources, *, is_whole: bool = False
-) -> Iterator[tuple[SymbolProfile, SourceLines | CodeLines | None, Sequence[tuple[Instruction, tuple[Frame, ...]]]]]:
+) -> Iterator[tuple[SymbolProfile, LineSource | None, Sequence[tuple[Instruction, tuple[Frame, ...]]]]]:
     """Each symbol with its source, and its executed instructions with their frames; whole functions are read."""
 
-    def source(symbol: SymbolProfile) -> SourceLines | CodeLines | None:
+    def source(symbol: SymbolProfile) -> LineSource | None:
         key = GENERATED if symbol.place == "generated" else symbol.module
         return None if symbol.place == "user" else sources.get(key)
 

@@ -26,6 +26,7 @@ from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.profile.kept_lines import keep_lines
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import Durations, durations
@@ -386,6 +387,7 @@ class Runner:
                             _collect(job, entry)
                         else:
                             journal.take(event, job)
+                self._keep_lines(entry, artifacts)
             except BaseException:
                 with suppress(LabError):  # on a full disk this fails too: the first error counts
                     for job in jobs:
@@ -393,6 +395,12 @@ class Runner:
                     self._end(entry)
                 raise
             self._end(entry)
+
+    def _keep_lines(self, entry: RunEntry, artifacts: Mapping[Boot, BootArtifacts]) -> None:
+        cells = [cell for cell in self.store.load_run(entry.id).cells if cell.profile is not None]
+        kernels = {one.kernel.spec.name: one.kernel for one in artifacts.values() if one.kernel.spec.tree is not None}
+        for name, kernel in kernels.items():
+            keep_lines(self.context, entry.directory, kernel, [cell for cell in cells if cell.kernel == name])
 
     def _end(self, entry: RunEntry) -> None:
         # A complete run has its results file: one that is killed before that is resumed.

@@ -25,6 +25,7 @@ from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.process import Finished
 from orchestrator.profile import lines as subject
+from orchestrator.profile import stored_sources as of_runs
 from orchestrator.profile.lines import (
     CodeLines,
     Frame,
@@ -35,10 +36,10 @@ from orchestrator.profile.lines import (
     by_line,
     coverage,
     same_lines,
-    stored_sources,
     with_lines,
 )
 from orchestrator.profile.places import GENERATED
+from orchestrator.profile.stored_sources import stored_sources
 from orchestrator.report.profile_formats import lcov_text
 from orchestrator.results.stored_profile import (
     FOLDER,
@@ -188,7 +189,7 @@ def test_the_module_of_a_run_from_elsewhere_is_not_compiled(
 ) -> None:
     kernel = tiny_kernel(tmp_path / "kernel")
     kernel.image.write_bytes(b"the image")
-    monkeypatch.setattr(subject, "ready_kernel", lambda *_: kernel)
+    monkeypatch.setattr(of_runs, "ready_kernel", lambda *_: kernel)
     folder = tmp_path / "run" / "modules" / kernel.spec.name / f"mine-{key[:8]}"
     folder.mkdir(parents=True)
     (folder / "Kbuild").write_text("$(shell touch touched)\nobj-m := mine.o\n")
@@ -201,14 +202,14 @@ def test_the_module_of_a_run_from_elsewhere_is_not_compiled(
     }
     (tmp_path / "run" / "provenance.json").write_text(json.dumps({"boots": [boot]}))
     with pytest.raises(NoDebugInfoError, match="is not in the cache any more"):
-        stored_sources(context, tmp_path / "run", cell, kernel.spec)
+        stored_sources(context, tmp_path / "run", cell, lambda: kernel.spec)
     boot["kernel"] = {"name": kernel.spec.name, "image_sha256": "0" * 64}
     (tmp_path / "run" / "provenance.json").write_text(json.dumps({"boots": [boot]}))
     with pytest.raises(NoDebugInfoError, match="is another build's than that of the run"):
-        stored_sources(context, tmp_path / "run", cell, kernel.spec)
+        stored_sources(context, tmp_path / "run", cell, lambda: kernel.spec)
     (tmp_path / "run" / "provenance.json").unlink()
     with pytest.raises(NoDebugInfoError, match="does not record what cell"):
-        stored_sources(context, tmp_path / "run", cell, kernel.spec)
+        stored_sources(context, tmp_path / "run", cell, lambda: kernel.spec)
 
 
 @pytest.fixture
@@ -409,7 +410,7 @@ def test_lines_from_elsewhere_name_no_file_to_print(file: str) -> None:
 def test_the_bpf_lines_of_a_run(context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = tiny_kernel(tmp_path / "kernel")
     kernel.image.write_bytes(b"the image")
-    monkeypatch.setattr(subject, "ready_kernel", lambda *_: kernel)
+    monkeypatch.setattr(of_runs, "ready_kernel", lambda *_: kernel)
     kept = tmp_path / "run" / "sources" / f"x.bpf.c-{'0' * 8}"
     kept.mkdir(parents=True)
     (cell,) = list5(tmp_path / "run")
@@ -426,6 +427,6 @@ def test_the_bpf_lines_of_a_run(context: BuildContext, tmp_path: Path, monkeypat
     assert cell.profile is not None
     cell = cell.model_copy(update={"profile": cell.profile.model_copy(update={"sha256": sha})})
     # The kernel has no debug information here.
-    sources = stored_sources(context, tmp_path / "run", cell, kernel.spec)
+    sources = stored_sources(context, tmp_path / "run", cell, lambda: kernel.spec)
     assert list(sources) == [GENERATED]
     assert {line.path for line in by_line(profile, sources)} == {"", str(kept / "x.bpf.c")}
