@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from orchestrator.catalog.probes import Context, ProbeKind, probes
-from orchestrator.errors import CommandFailed, EvidenceError, HitSkipped, PlaceRefused
+from orchestrator.errors import CommandFailed, EvidenceError, HitSkipped, PlaceRefused, UnsupportedError
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called, cleanup_after
@@ -248,13 +248,21 @@ def wait_until_gone(guest: Guest, numbers: Sequence[int]) -> None:
 
 
 def compile_programs(guest: Guest, *, on: bool) -> bool:
-    """Have the kernel compile or interpret programs; returns the previous setting. Raises EvidenceError if refused."""
+    """Have the kernel compile or interpret programs; returns the previous setting.
+
+    Kernels without CONFIG_NET, CONFIG_SYSCTL or CONFIG_BPF_JIT have no setting (net/core/sysctl_net_core.c): what they
+    do each program tells. Raises UnsupportedError for a setting that does not exist or does not change.
+    """
+    if guest.run(["test", "-e", _JIT]).status != 0:
+        if not on:
+            raise UnsupportedError(f"this kernel has no setting to interpret BPF programs: {_JIT} (CONFIG_NET)")
+        return True
     before = kernel_value(guest, _JIT)
     wanted = "1" if on else "0"
     if before != wanted:
         guest.run(["sh", "-c", 'echo "$0" > "$1"', wanted, _JIT])
         if kernel_value(guest, _JIT) != wanted:
-            raise EvidenceError(f"the kernel's setting of the BPF compiler stays at {before[:20]!r}")
+            raise UnsupportedError(f"the kernel's setting of the BPF compiler, {_JIT}, stays at {before[:20]!r}")
     return before != "0"
 
 

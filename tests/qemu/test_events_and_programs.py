@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from djprobe_trial import insert
 from gettimeofday import gettimeofday
@@ -11,7 +13,7 @@ from module_maker import ModuleMaker
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.catalog.probes import probes
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.arming import module_attached
 from orchestrator.probes.bpf_attachment import bpf_attached
@@ -113,6 +115,40 @@ def test_a_program_that_is_interpreted_is_not_compiled(
         compile_programs(ready.guest, on=False)
         with pytest.raises(EvidenceError, match=r"is interpreted, and for bpf-kprobe it must not be$"):
             attachment.set_handler("count")
+
+
+@pytest.fixture
+def no_setting(ready: ReadyGuest) -> Iterator[None]:
+    """A guest as of a kernel without CONFIG_NET, which has no setting of the BPF compiler and compiles all programs."""
+    ready.guest.succeed(["mount", "-t", "tmpfs", "none", "/proc/sys/net"])
+    yield
+    ready.guest.succeed(["umount", "/proc/sys/net"])
+
+
+@pytest.mark.usefixtures("no_setting")
+@pytest.mark.parametrize("name", ["bpf-kprobe", "bpf-fentry"])
+def test_programs_are_measured_where_the_compiler_has_no_setting(
+    ready: ReadyGuest, entry: ProbePoint, workshop: BuildContext, name: str
+) -> None:
+    tool = bpf_tool(workshop, "x86_64")
+    with bpf_attached(ready.guest, probes()[name], tool, entry, ready.symbols) as attachment:
+        attachment.set_handler("count")
+        attachment.wait_until_armed()
+        attachment.observe()
+
+
+@pytest.mark.usefixtures("no_setting")
+def test_an_interpreter_that_cannot_be_chosen_is_unsupported(
+    ready: ReadyGuest, entry: ProbePoint, workshop: BuildContext
+) -> None:
+    kind, tool = probes()["bpf-fentry-interpreted"], bpf_tool(workshop, "x86_64")
+    with (
+        pytest.raises(
+            UnsupportedError, match=r"this kernel has no setting to interpret BPF programs: .* \(CONFIG_NET\)$"
+        ),
+        bpf_attached(ready.guest, kind, tool, entry, ready.symbols),
+    ):
+        pass
 
 
 def test_a_ring_that_is_full_is_found(ready: ReadyGuest, entry: ProbePoint, workshop: BuildContext) -> None:
