@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 // Entries of a map without max_entries, which its own loader would set: as most tools of libbpf's have (MAX_ENTRIES of
@@ -141,6 +142,33 @@ static int is_wanted(const struct bpf_program *program, const char *name)
 	return name ? strcmp(bpf_program__name(program), name) == 0 : bpf_program__autoload(program);
 }
 
+static int begins_with(const char *text, const char *beginning)
+{
+	return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+// Uprobes at many places, which libbpf knows since 1.3 (sessions since 1.6): of an older one the kernel is asked itself.
+static const struct many {
+	const char *section;
+	__u32 attach_type, flags;	// BPF_TRACE_UPROBE_MULTI and _SESSION, BPF_F_UPROBE_MULTI_RETURN
+} many[] = {{"uprobe.multi", 48, 0}, {"uretprobe.multi", 48, 1}, {"uprobe.session", 57, 0}};
+
+static const struct many *many_of(const struct bpf_program *program)
+{
+	for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++)
+		if (begins_with(bpf_program__section_name(program), many[i].section))
+			return &many[i];
+	return NULL;
+}
+
+static void complete_type(struct bpf_program *program)
+{
+	if (many_of(program) && bpf_program__type(program) == BPF_PROG_TYPE_UNSPEC) {
+		bpf_program__set_type(program, BPF_PROG_TYPE_KPROBE);
+		bpf_program__set_expected_attach_type(program, many_of(program)->attach_type);
+	}
+}
+
 // Where the verifier says how many instructions it walked and how much stack the program takes.
 static void keep_statistics(struct bpf_program *program)
 {
@@ -196,6 +224,21 @@ static void size_maps(struct bpf_object *object)
 	}
 }
 
+// Without the programs that they have to hold, arrays of programs cannot be made. A program that goes on in one of them is
+// refused then.
+static void leave_out_arrays(struct bpf_object *object)
+{
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, object) {
+		if (bpf_map__type(map) != BPF_MAP_TYPE_PROG_ARRAY)
+			continue;
+		bpf_map__set_autocreate(map, false);
+		// libbpf 1.1 fills one that is not there, too (bpf_object_init_prog_arrays()).
+		bpf_map__set_type(map, BPF_MAP_TYPE_ARRAY);
+	}
+}
+
 // The object, with all of its programs loaded: the one of this name may call others (tail calls). Where one of them is
 // refused, the named one is loaded alone. NULL where that is refused, too.
 static struct bpf_object *loaded(const char *file, const char *name, const char *folder)
@@ -219,8 +262,12 @@ static struct bpf_object *loaded(const char *file, const char *name, const char 
 		if (!folder)
 			unpin_maps(object);
 		size_maps(object);
+		if (alone)
+			leave_out_arrays(object);
 		bpf_object__for_each_program(program, object) {
 			int is_named = name && is_wanted(program, name);
+
+			complete_type(program);
 
 			found |= is_named;
 			others |= name && !is_named;
@@ -317,35 +364,59 @@ static int show_lines(void)
 	return 0;
 }
 
-static int begins_with(const char *text, const char *beginning)
+// Whether the section names no place, or this one.
+static int is_at(const char *section, const struct place *place)
 {
-	return strncmp(text, beginning, strlen(beginning)) == 0;
+	const char *path = strchr(section, '/'), *colon = strrchr(section, ':');
+
+	return !path || (colon > path && strlen(place->file) == (size_t)(colon - path - 1) &&
+			 begins_with(path + 1, place->file) && strcmp(colon + 1, place->symbol) == 0);
 }
 
-static struct bpf_link *attach_at(const struct bpf_program *program, const struct place *place)
+static int attach_as_many(const struct bpf_program *program, const struct place *place)
+{
+	unsigned long offset = place->offset, semaphore = place->semaphore;
+	const struct {	// of union bpf_attr, since Linux 6.6
+		__u32 program, target, attach_type, flags;
+		__u64 path, offsets, semaphores, cookies;
+		__u32 count, many_flags, pid, padding;
+	} request = {
+		.program = bpf_program__fd(program), .attach_type = many_of(program)->attach_type,
+		.path = (unsigned long)place->file, .offsets = (unsigned long)&offset,
+		.semaphores = semaphore ? (unsigned long)&semaphore : 0, .count = 1,
+		.many_flags = many_of(program)->flags,
+	};
+
+	return syscall(SYS_bpf, BPF_LINK_CREATE, &request, sizeof(request)) < 0 ? -errno : 0;
+}
+
+static int attach_at(const struct bpf_program *program, const struct place *place)
 {
 	const char *section = bpf_program__section_name(program), *colon = strchr(place->symbol, ':');
-	const int at_return = begins_with(section, "uretprobe");
-	LIBBPF_OPTS(bpf_uprobe_opts, options, .retprobe = at_return, .ref_ctr_offset = place->semaphore);
+	LIBBPF_OPTS(bpf_uprobe_opts, options, .retprobe = begins_with(section, "uretprobe"),
+		    .ref_ctr_offset = place->semaphore);
 	char provider[LONGEST_PROVIDER] = "";
 
+	if (many_of(program))
+		return attach_as_many(program, place);
 	if (begins_with(section, "usdt") && colon) {
 		snprintf(provider, sizeof(provider), "%.*s", (int)(colon - place->symbol), place->symbol);
-		return bpf_program__attach_usdt(program, -1, place->file, provider, colon + 1, NULL);
+		return bpf_program__attach_usdt(program, -1, place->file, provider, colon + 1, NULL) ? 0 : -errno;
 	}
-#if LIBBPF_MAJOR_VERSION > 1 || LIBBPF_MINOR_VERSION >= 3
-	if (strstr(section, "probe.multi")) {
-		unsigned long offset = place->offset, semaphore = place->semaphore;
-		LIBBPF_OPTS(bpf_uprobe_multi_opts, many, .offsets = &offset, .cnt = 1, .retprobe = at_return,
-			    .ref_ctr_offsets = semaphore ? &semaphore : NULL);
+	if (!begins_with(section, "uprobe") && !options.retprobe)
+		return -EOPNOTSUPP;
+	return bpf_program__attach_uprobe_opts(program, -1, place->file, place->offset, &options) ? 0 : -errno;
+}
 
-		return bpf_program__attach_uprobe_multi(program, -1, place->file, NULL, &many);
-	}
-#endif
-	if (begins_with(section, "uprobe") || at_return)
-		return bpf_program__attach_uprobe_opts(program, -1, place->file, place->offset, &options);
+static int attach_program(const struct bpf_program *program, const struct place *place)
+{
+	const char *section = bpf_program__section_name(program);
+
+	// libbpf reads a section that names no place, too, and attaches nothing.
+	if (place && is_at(section, place) && (!strchr(section, '/') || many_of(program)))
+		return attach_at(program, place);
 	errno = EOPNOTSUPP;
-	return NULL;
+	return bpf_program__attach(program) ? 0 : -errno;
 }
 
 static int attach(const char *folder, const char *file, const char *name, const struct place *place)
@@ -358,17 +429,16 @@ static int attach(const char *folder, const char *file, const char *name, const 
 		return 1;
 	bpf_object__for_each_program(program, object) {
 		const char *section = bpf_program__section_name(program);
-		struct bpf_link *link;
+		int error;
 
 		if (!is_wanted(program, name))
 			continue;
 		programs++;
-		errno = 0;
-		link = place && !strchr(section, '/') ? attach_at(program, place) : bpf_program__attach(program);
-		if (!link && (errno == 0 || errno == EOPNOTSUPP || errno == ESRCH))
+		error = attach_program(program, place);
+		if (error == -EOPNOTSUPP || error == -ESRCH)
 			return fail("libbpf attaches nothing by itself for the section ", section, 0);
-		if (!link)
-			return fail("cannot attach ", section, errno);
+		if (error)
+			return fail("cannot attach ", section, error);
 		if (pin(program, folder) || show(program))
 			return 1;
 	}

@@ -284,6 +284,9 @@ _LONGEST_PHRASE = 200
 """Characters of a cell's parameter."""
 _WITHOUT_OTHERS = "bpfload: once more, without the others\n"
 """Behind it are the loader's words on the program that a row names alone."""
+_NO_ARRAY = "<invalid BPF map reference>"
+"""libbpf's words, in place of the verifier's, where a program needs a map that was left out."""
+_REFUSED_PROGRAM = re.compile(r"^libbpf: prog '(\w{1,128})': BPF program load failed", re.MULTILINE)
 _NOT_LOADED = ("bpfload: the object does not load", "bpfload: libbpf cannot open the object")
 _VERIFIERS_REASON = re.compile(r"^(\S.{0,200})\nprocessed \d+ insns", re.MULTILINE)
 
@@ -456,7 +459,7 @@ class _Loader:
         # A row may name one of the object's programs.
         finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *kind.parameters.values(), *place])
         if finished.status != 0:
-            raise _refused(kind, finished.stderr.decode(errors="replace").rpartition(_WITHOUT_OTHERS)[2])
+            raise _refused(kind, finished.stderr.decode(errors="replace"))
         lines = finished.text.splitlines()
         sized = [match for line in lines if (match := _SIZED_MAP.fullmatch(line))]
         attached = [match for line in lines if (match := _ATTACHED_PROGRAM.fullmatch(line))]
@@ -471,12 +474,16 @@ class _Loader:
         ]
 
 
-def _refused(kind: ProbeKind, words: str) -> EvidenceError:
+def _refused(kind: ProbeKind, said: str) -> EvidenceError:
+    with_others, _, alone = said.rpartition(_WITHOUT_OTHERS)
+    # What refuses a program that it goes on in (a tail call) refuses it.
+    words = with_others if _NO_ARRAY in alone else alone
     why = _VERIFIERS_REASON.findall(words)
+    refused = _REFUSED_PROGRAM.findall(words)
+    name = kind.name if words is alone or not refused else f"{refused[-1]}, in which {kind.name} may go on"
     last = words.rstrip().rpartition("\n")[2]
     what = f"{kind.name} {'does not load' if last.startswith(_NOT_LOADED) else 'cannot be attached'}"
-    refusal = f"the verifier refuses {kind.name}: {why[-1]}" if why else what
-    return EvidenceError(refusal, hint=_NOT_SLEEPABLE if refusal.endswith(_SLEEPS) else "", detail=_last(words))
+    return EvidenceError(f"the verifier refuses {name}: {why[-1]}" if why else what, detail=_last(words))
 
 
 def _placed(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -34,7 +34,16 @@ from orchestrator.benchmarks.calls.call_programs import (
 )
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import without_option
-from orchestrator.catalog.probes import FETCHES, ONE_PROGRAM, Change, Handler, ProbeKind, is_recording, shortened
+from orchestrator.catalog.probes import (
+    FETCHES,
+    ONE_PROGRAM,
+    Change,
+    Handler,
+    ProbeKind,
+    is_recording,
+    probes,
+    shortened,
+)
 from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
@@ -412,10 +421,20 @@ def prepare_calls(
 
 def _chosen(kernel: Kernel, cell: CallCell, own: BpfObject) -> BpfObject:
     chosen = own.chosen(kernel, cell.task.kind.parameters.get(ONE_PROGRAM))
-    reason = _object_refusal(chosen, cell.point)
+    reason = _object_refusal(chosen, cell.point) or _lacking_section(kernel, chosen.programs.values())
     if reason is not None:
         raise UnsupportedError(reason)
     return chosen
+
+
+def _lacking_section(kernel: Kernel, sections: Iterable[str]) -> str | None:
+    """Why the kernel has no programs of one of the sections, whose kinds have the catalogue's names."""
+    for section in sections:
+        kind = probes().get("bpf-" + re.sub("[._]", "-", section.partition("/")[0].removesuffix(".s")))
+        lacking = None if kind is None else kind.lacking_in(kernel.release, kernel.spec.arch)
+        if lacking is not None:
+            return f"{section}: {lacking}"
+    return None
 
 
 def _outcome(compile_it: Callable[[], _Made]) -> _Made | Refused:

@@ -44,3 +44,24 @@ int BPF_USDT(static_unnamed)
 	__sync_fetch_and_add(&hits, 1);
 	return 0;
 }
+
+SEC("uprobe.multi//tmp/workload:workload")
+int BPF_KPROBE(many_named)
+{
+	__sync_fetch_and_add(&hits, 1);
+	return 0;
+}
+
+SEC("uprobe.multi")
+int BPF_KPROBE(many_unnamed)
+{
+	__sync_fetch_and_add(&hits, 1);
+	return 0;
+}
+
+SEC("uretprobe.multi")
+int BPF_KRETPROBE(many_returns)
+{
+	__sync_fetch_and_add(&hits, 1);
+	return 0;
+}

@@ -442,6 +442,11 @@ def test_a_program_is_not_refused_in_words_on_another(tmp_path: Path) -> None:
     log, again = "R0 invalid mem access\nprocessed 7 insns\n", "bpfload: once more, without the others\n"
     for words, what, detail in (
         (f"{log}{again}no such function\n", "gone cannot be attached", "no such function"),
+        (
+            f"libbpf: prog 'b': BPF program load failed: no\n{log}{again}<invalid BPF map reference>\n",
+            "refuses b, in which .*gone may go on: R0 invalid mem access",
+            "libbpf: prog 'b': BPF program load failed: no",
+        ),
         ("libbpf: no\nbpfload: the object does not load: No space\n", "gone does not load", "libbpf: no"),
         (f"bad insn\nprocessed 1 insns\n{again}{log}", "refuses .*: R0 invalid", "R0 invalid mem access"),
         (log, "refuses .*: R0 invalid mem access", "R0 invalid mem access"),
