@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 PROVIDERS: Mapping[str, Sequence[str]] = {
@@ -168,6 +169,40 @@ def without_comments(text: str) -> str:
     except UnreadTextError:
         words.append(text[end:])
     return "".join(words)
+
+
+_PRINTING = ("printf", "print", "cat", "join", "time", "strftime", "errorf", "warnf")
+"""Functions whose hits leave something for bpftrace to print."""
+_NEWER_WORDS = ("let", "for", "has_key", "config")
+
+
+def prints(text: str) -> bool:
+    """Whether an action prints; False for a text that is not read."""
+    return any(token.text in _PRINTING and behind.text == "(" for token, behind in pairwise(_readable(text)))
+
+
+def needs_newer(text: str) -> bool:
+    """Whether a program has what bpftrace 0.17 lacks and 0.23 has, or prints.
+
+    0.17 wakes a reader by an interrupt for each hit that prints: no batch of calls is without one.
+    """
+    try:
+        points = attach_points(text)
+    except UnreadTextError:
+        points = []
+    is_newer = any(
+        point.provider in ("fentry", "fexit", "rawtracepoint", "rt", "self")
+        or (point.kind in ("kprobe", "kretprobe") and len(point.parts) > 1)
+        for point in points
+    )
+    return is_newer or prints(text) or any(token.text in _NEWER_WORDS for token in _readable(text))
+
+
+def _readable(text: str) -> Sequence[Token]:
+    try:
+        return list(tokens(text))
+    except UnreadTextError:
+        return []
 
 
 def attach_points(text: str) -> Sequence[AttachPoint]:

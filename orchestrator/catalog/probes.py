@@ -61,7 +61,9 @@ class KernelFeature(CatalogEntry):
 
 PREFIX = "bpftrace:"
 IMAGE = "debian-amd64-bpftrace"
-"""The lab's image with bpftrace."""
+"""The lab's image with bpftrace, 0.17."""
+NEWER_IMAGE = "debian-amd64-bpftrace-13"
+"""The lab's image with bpftrace 0.23."""
 
 LONGEST = 500
 """The most characters of a one-liner."""

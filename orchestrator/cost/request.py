@@ -19,10 +19,19 @@ from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.call_programs import Calls as MadeCalls
 from orchestrator.benchmarks.calls.call_programs import user_function
+from orchestrator.catalog.bpftrace_text import needs_newer
 from orchestrator.catalog.data import existing_file, unknown
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, CALL_PREFIX, IMAGE, is_one_liner, probe_in_catalogue
+from orchestrator.catalog.probes import (
+    BASELINE,
+    CALL_PREFIX,
+    IMAGE,
+    NEWER_IMAGE,
+    PREFIX,
+    is_one_liner,
+    probe_in_catalogue,
+)
 from orchestrator.catalog.user_files import find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.cost.event_hits import event_hits, is_event
@@ -107,8 +116,16 @@ class Line:
         return hits
 
     @property
+    def image(self) -> str | None:
+        """The image whose bpftrace takes a one-liner; None for what needs none."""
+        row = self.subject.row
+        if not is_one_liner(row):
+            return None
+        return NEWER_IMAGE if needs_newer(row.removeprefix(PREFIX)) else IMAGE
+
+    @property
     def table(self) -> _TableKey:
-        return self.point, repr(self.benchmark), is_one_liner(self.subject.row), self.kernels
+        return self.point, repr(self.benchmark), self.image, self.kernels
 
     @cached_property
     def kernel_names(self) -> Sequence[str]:
@@ -120,7 +137,7 @@ class Line:
         return cell.probe == self.subject.probe and cell.kernel in self.kernel_names
 
 
-_TableKey = tuple[str | None, str, bool, tuple[str, ...]]
+_TableKey = tuple[str | None, str, str | None, tuple[str, ...]]
 
 
 def on_all(lines: Iterable[Line]) -> list[Line]:
@@ -294,7 +311,7 @@ def _table(lines: Sequence[Line], kernels: Sequence[str]) -> Mapping[str, object
     first = lines[0]
     return {
         **({} if first.kernels == tuple(kernels) else {"kernels": list(first.kernels)}),
-        **({"image": IMAGE} if is_one_liner(first.subject.row) else {}),
+        **({} if first.image is None else {"image": first.image}),
         **({} if first.point is None else {"points": [first.point]}),
         "probes": [BASELINE, *(line.subject.row for line in lines)],
         "benchmark": dict(first.benchmark),
@@ -303,9 +320,10 @@ def _table(lines: Sequence[Line], kernels: Sequence[str]) -> Mapping[str, object
 
 def _table_name(lines: Sequence[Line], tables: Iterable[_TableKey]) -> str:
     keys = list(tables)
-    point, _, is_script, _ = key = lines[0].table
-    name = re.sub("[^a-z0-9]+", "-", str(point).lower()).strip("-")[:40] + ("-bpftrace" if is_script else "")
-    alike = [one for one in keys if (one[0], one[2]) == (point, is_script)]
+    point, _, image, _ = key = lines[0].table
+    suffix = "" if image is None else image.removeprefix("debian-amd64")
+    name = re.sub("[^a-z0-9]+", "-", str(point).lower()).strip("-")[:40] + suffix
+    alike = [table for table in keys if (table[0], table[2]) == (point, image)]
     return name if len(alike) == 1 else f"{name}-{alike.index(key) + 1}"
 
 

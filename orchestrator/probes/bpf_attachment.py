@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from orchestrator.artifacts.bpf_objects import BpfObject
+from orchestrator.catalog.bpftrace_text import prints
 from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind, is_recording, probes
 from orchestrator.errors import (
     CommandFailed,
@@ -621,7 +622,7 @@ class _Process:
         raise EvidenceError(f"bpftrace {what_else}", detail=self.words())
 
 
-_FEWER = "make fewer calls: benchmark: {calls: 1000, repeats: 2}"
+_LESS = "print less at a hit, or give the guest more memory, of which a quarter keeps the output: set memory: 2G"
 
 
 def check_all_kept(printed: bytes) -> None:
@@ -633,7 +634,7 @@ def check_all_kept(printed: bytes) -> None:
         raise EvidenceError(f"bpftrace printed more than {_LARGEST_OUTPUT >> 20} MB")
     lost = re.search(r"Lost \d+ events", printed.decode(errors="replace"))
     if lost is not None:
-        raise EvidenceError(f"bpftrace's buffer had no room for its programs' output: {lost[0]}", hint=_FEWER)
+        raise EvidenceError(f"bpftrace's buffer had no room for its programs' output: {lost[0]}", hint=_LESS)
 
 
 class OneLinerAttachment(UserBpfAttachment):
@@ -659,6 +660,10 @@ class OneLinerAttachment(UserBpfAttachment):
             BPFTRACE: self._process.version,
             ATTACHED: written(self._process.attached),
         }
+
+    def renewal(self) -> Callable[[], None] | None:
+        """Let bpftrace read what the calls so far have left to print; None for a line that prints nothing."""
+        return self._process.read if prints(self._kind.one_liner or "") else None
 
     @contextlib.contextmanager
     def separate_caller(self) -> Iterator[None]:

@@ -17,8 +17,9 @@ from documentation import ROOT, write_files
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.images import cached_image
+from orchestrator.catalog.bpftrace_text import needs_newer
 from orchestrator.catalog.images import image
-from orchestrator.catalog.probes import IMAGE
+from orchestrator.catalog.probes import IMAGE, NEWER_IMAGE
 from orchestrator.paths import cache_dir
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -130,6 +131,25 @@ def test_a_script_a_module_and_a_mechanism_have_a_cost(tmp_path: Path) -> None:
     (module,) = costs(command, tmp_path / "kprobe_shared.c.j2", "--call", "read")
     assert (module["status"], module["mechanism"], module["hits"]) == ("ok", "int3", 1000)
     assert module["instructions"] > mechanism["instructions"]  # it has two kprobes
+
+
+@pytest.mark.nightly("a guest with bpftrace for each line: two minutes")
+@pytest.mark.parametrize(
+    ("line", "mechanism"),
+    [
+        ("tracepoint:syscalls:sys_enter_execve { join(args->argv); }", "bpf-tracepoint"),
+        ('kprobe:"vfs_read" { printf("%s\\n", comm); }', "bpf-kprobe"),
+        ("/* kprobe:vfs_open { */ fentry:vfs_read { @ = count(); }", "bpf-fentry"),
+        ("tracepoint:syscalls:sys_enter_getpp* { @ = count(); }", "bpf-tracepoint"),
+    ],
+)
+def test_a_line_of_bpftrace_has_a_cost(line: str, mechanism: str, tmp_path: Path) -> None:
+    name = NEWER_IMAGE if needs_newer(line) else IMAGE
+    if cached_image(BuildContext(Cache(cache_dir()), offline=True), image(name)) is None:
+        pytest.skip(f"{name} is not built yet; build it once: ./lab build image {name}")
+    (measured,) = costs(CommandLine(tmp_path), f"bpftrace: {line}")
+    assert (measured["status"], measured["mechanism"], measured["hits"]) == ("ok", mechanism, 1000)
+    assert measured["instructions"] > 100
 
 
 @pytest.mark.nightly("a guest for each program that the kernel refuses: a minute")

@@ -14,6 +14,7 @@ from orchestrator.catalog.bpftrace_text import (
     AttachPoint,
     UnreadTextError,
     attach_points,
+    needs_newer,
     tokens,
     without_comments,
 )
@@ -105,6 +106,26 @@ def test_an_attach_point_is_of_a_kind(
     point: AttachPoint, kind: str | None, function: str | None, event: str | None
 ) -> None:
     assert (point.kind, point.function, point.event) == (kind, function, event)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_newer"),
+    [
+        (f"kprobe:vfs_read {ACTION}", False),
+        (f"kfunc:vfs_read {ACTION}", False),
+        (f"fentry:vfs_read {ACTION}", True),
+        (f"rawtracepoint:sys_enter {ACTION}", True),
+        (f"kprobe:vmlinux:vfs_read {ACTION}", True),
+        ('k:f { printf("%s", comm); }', True),
+        ("t:syscalls:sys_enter_execve { join (args->argv); }", True),
+        ("k:f { let $a = 1; }", True),
+        ('k:f { @["printf("] = count(); /* printf( */ }', False),
+        ("k:f { @print = 1; }", False),
+        ("k:f {", False),
+    ],
+)
+def test_what_the_older_bpftrace_lacks_is_known(text: str, is_newer: bool) -> None:
+    assert needs_newer(text) == is_newer
 
 
 # --- any text -------------------------------------------------------------------------------------

@@ -28,6 +28,10 @@ from orchestrator.cost.in_options import in_options
             "hint: set image: debian-amd64, or another",
             "hint: print the experiment (--print), save it, run it with image: debian-amd64, or another",
         ),
+        (
+            "hint: give the guest more memory: set memory: 2G",
+            "hint: give the guest more memory: print the experiment (--print), save it, run it with memory: 2G",
+        ),
         ("the kernel refuses it: EINVAL", "the kernel refuses it: EINVAL"),
         ("vfs_read was entered 2 times", "vfs_read was entered 2 times"),
     ],

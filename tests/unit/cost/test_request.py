@@ -247,6 +247,16 @@ def test_subjects_at_one_point_with_one_call_share_a_table(tmp_path: Path) -> No
     assert all(cell.profile == ("symbols",) for cell in cells)
 
 
+def test_a_line_that_prints_has_the_newer_bpftrace(tmp_path: Path) -> None:
+    printing = Subject('bpftrace: kprobe:vfs_read { printf("a"); }', "reads.bt", Place("vfs_read"))
+    lines = [finder(tmp_path).line(one) for one in (Subject(ONE, "a.bt", Place("vfs_read")), printing)]
+    written = yaml.safe_load(experiment_text("cost-own", lines, ["debian-amd64"], DEFAULT_CPU, {}))
+    assert {name: table["image"] for name, table in written["tables"].items()} == {
+        "vfs-read-bpftrace": "debian-amd64-bpftrace",
+        "vfs-read-bpftrace-13": "debian-amd64-bpftrace-13",
+    }
+
+
 def test_one_table_is_written_without_a_name(tmp_path: Path) -> None:
     line = finder(tmp_path, call="read").line(MODULE)
     written = yaml.safe_load(experiment_text("cost-own", [line], ["debian-amd64"], DEFAULT_CPU, {}))
