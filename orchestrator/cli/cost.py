@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -14,21 +14,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.git_tree import GitTree, find_revision
-from orchestrator.artifacts.own_kernel_build import TreeBuild
-from orchestrator.catalog.probes import BASELINE, is_module_folder, is_one_liner, split_path
+from orchestrator.catalog.probes import (
+    is_module_folder,
+)
 from orchestrator.cli import in_the_tree, options
-from orchestrator.cli.commits import CommitRuns
+from orchestrator.cli.cost_reference import AtCommit, stored_or_measured
 from orchestrator.cli.measuring import Measurer
 from orchestrator.cost.costs import (
     cost_comment,
     cost_csv,
     cost_json,
-    costs,
     explained,
     veristat_csv,
 )
+from orchestrator.cost.reference import by_lines, check_calls, partner
 from orchestrator.cost.request import (
     DEFAULT_CPU,
     DEFAULT_KERNEL,
@@ -41,13 +40,10 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.source import read_budgets
 from orchestrator.files import ScratchFolder
 from orchestrator.lab.costs import Costs, cost_experiment, cost_kernels, cost_lines, judged
-from orchestrator.lab.stored import compared_runs
-from orchestrator.paths import cache_dir, lab_dir, user_path
-from orchestrator.plain_text import counted
+from orchestrator.paths import user_path
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets
-from orchestrator.results.contract import all_ok
-from orchestrator.results.runs import Run, find_run
+from orchestrator.results.runs import Run
 
 CostForm = StrEnum("CostForm", "TABLE MARKDOWN JSON CSV VERISTAT GITHUB")
 _SYMBOLS = 8
@@ -135,24 +131,24 @@ def cost(
     growth = _GROWTH if against is not None and budget is None else {}
     budgets = {**growth, **own} if most is None else allowed([*lines, *before], most)
     text = cost_experiment(names, [*before, *lines], kernels, cpu, budgets)
-    partners = [_partner(line, lines, before) for line in lines]
+    for line in lines:
+        check_calls(line, partner(line, lines, before))
     with _written(text, budget) as file:
         experiment = measurer.load(file)
         if print_only:
             typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
             return
-        reference = None
+        old = None
         if against is not None and other is None:
-            reference = _reference(against, file, names, measurer)
+            request = AtCommit(names, kernels, cpu, given, measurer, file.with_name("reference.yaml"))
+            old = stored_or_measured(against, request)
         after = measurer.measured(experiment, measurer.planned(experiment))
-    changes = judged(lines, partners, after) if reference is None else compared_runs(reference, after).comparison
-    refused = [f"{pair.title}: {why}" for pair, why in changes.not_compared if pair.first.probe != BASELINE]
-    if refused:
-        raise UsageError(f"{counted(len(refused), 'cost')} cannot be compared", where="--against", detail=refused)
-    found = costs(lines, after.record, changes)
-    _print(form, Costs(found, missed, after), reference or after)
-    is_measured = all_ok(after.record) and any(one.hit is not None for one in found) and not missed
-    raise typer.Exit(0 if is_measured and not any(one.beyond for one in found) else 1)
+    reference = None if other is None else by_lines(other, after, lines, before, after)
+    if old is not None:
+        reference = old.reference(lines, after)
+    measured = Costs(judged(lines, after, reference), missed, after, reference)
+    _print(form, measured, after if reference is None or reference.run is None else reference.run)
+    raise typer.Exit(0 if measured.passes else 1)
 
 
 @contextmanager
@@ -170,54 +166,18 @@ def _written(text: str, budget: Path | None) -> Iterator[Path]:
             raise
 
 
-def _reference(against: str, file: Path, names: Sequence[str], measurer: Measurer) -> Run:
-    """The stored run of this name, or one of the subjects' files at this commit."""
-    try:
-        return find_run(against, lab_dir())
-    except UsageError as unknown:
-        paths = (user_path(split_path(name)[0]) for name in names if not is_one_liner(name))
-        folder = next((path if path.is_dir() else path.parent for path in paths if path.exists()), None)
-        if folder is None:
-            raise
-        try:
-            revision = find_revision(f"{folder}@{against}")
-        except UsageError as error:
-            what = f"'{against}' is neither a file, nor a run, nor a commit"
-            raise UsageError(what, where="--against", detail=[unknown.what, error.what]) from None
-    with GitTree.open(Cache(cache_dir()), revision.top, offline=measurer.offline) as tree:
-        runs = CommitRuns(tree, file, (), TreeBuild.of(revision.top, None, ()), measurer, "-commits")
-        runs.check(revision.commit)
-        return runs.measured(tree.commit(revision.commit))
-
-
-def _partner(line: Line, lines: Sequence[Line], before: Sequence[Line]) -> Line | None:
-    """The line of ``before`` with the same name, or a renamed one in the same place.
-
-    Raises UsageError if they cannot be compared.
-    """
-    place, names = lines.index(line), {one.subject.name for one in lines}
-    on_them = [one for one in before if set(one.kernels) & set(line.kernels)]
-    same = [one for one in on_them if one.subject.name == line.subject.name]
-    renamed = [one for one in before[place : place + 1] if one in on_them and one.subject.name not in names]
-    found = next(iter([*same, *renamed]), None)
-    if found is not None and (found.benchmark, found.hits) != (line.benchmark, line.hits):
-        pair = " and ".join(f"{one.subject.title} of {one.subject.source}" for one in (line, found))
-        hint = "name calls that hit both equally often: --call CALL, or --workload FILE.c"
-        raise UsageError(f"{pair} are hit by different calls", hint=hint)
-    return found
-
-
 def _print(form: CostForm, measured: Costs, before: Run) -> None:
     found, after, name = measured.found, measured.run, measured.run.record.experiment
     match form:
         case CostForm.JSON:
-            typer.echo(cost_json(after.record, found), nl=False)
+            typer.echo(cost_json(after.record, found, measured.missing, measured.reference), nl=False)
         case CostForm.CSV:
             typer.echo(cost_csv(found), nl=False)
         case CostForm.VERISTAT:
             typer.echo(veristat_csv(found), nl=False)
         case CostForm.GITHUB:
-            typer.echo(cost_comment(name, found, measured.missing, before, after), nl=False)
+            comment = cost_comment(name, found, measured.missing, before, after, measured.gone)
+            typer.echo(comment, nl=False)
         case _:
             sheets = [measured.sheet()]
             for one, symbols in explained(found, before, after):

@@ -17,10 +17,12 @@ from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.comparison.comparison import CellChange, Comparison
 from orchestrator.cost.in_options import in_options
+from orchestrator.cost.reference import Reference
 from orchestrator.cost.request import Line
 from orchestrator.cost.subjects import Subject
 from orchestrator.errors import LabError
-from orchestrator.plain_text import counted
+from orchestrator.plain_text import counted, shown
+from orchestrator.probes.bpf_attachment import is_not_loaded
 from orchestrator.program import command
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_text, figure, signed_figure, used_columns
@@ -47,12 +49,17 @@ from orchestrator.results.stored_profile import ProfileDifference, difference, l
 
 @dataclass(frozen=True)
 class Cost:
-    """A subject's cost on one kernel: its cell, the cell's modelled time, and its change, with its budgets."""
+    """A subject's cost on one kernel: its cell, the cell's modelled time, and its change, with its budgets.
+
+    ``new`` says why there was nothing to compare it with, ``unknown`` why what there was has no number.
+    """
 
     subject: Subject
     cell: CellRecord
     time: ModelledCell | None = None
     change: CellChange | None = None
+    new: str = ""
+    unknown: str = ""
 
     @property
     def of_call(self) -> int:
@@ -95,7 +102,12 @@ class Cost:
     @property
     def beyond(self) -> Sequence[str]:
         """Sentences on figures beyond their budgets."""
-        return () if self.change is None else self.change.beyond
+        return () if self.change is None or self.unknown else self.change.beyond
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is beyond what is allowed, or nobody can tell."""
+        return bool(self.beyond or self.unknown or self.cell.status == "failed")
 
     @property
     def allowed(self) -> str:
@@ -136,6 +148,8 @@ class Cost:
             **{key: parameter.of(self.cell) for key, (_, parameter) in _OF_PROGRAMS.items()},
             "beyond": list(self.beyond),
             "notes": list(self.notes),
+            "new": self.new or None,
+            "unknown": self.unknown or None,
         }
 
 
@@ -151,12 +165,22 @@ _OF_PROGRAMS: Mapping[str, tuple[str, CountParameter]] = {
 """Figures of BPF programs, with the names of veristat's columns."""
 
 
-def costs(lines: Sequence[Line], record: RunRecord, changes: Comparison) -> Sequence[Cost]:
+def costs(
+    lines: Sequence[Line], record: RunRecord, changes: Comparison, reference: Reference | None = None
+) -> Sequence[Cost]:
     """The costs of the lines in a run, in their order and that of the kernels; equal titles of two files together."""
     times = reports().times(record)
     changed = {one.pair.after.id: one for one in changes.cells if one.pair.after is not None}
+    refused = {pair.after.id: why for pair, why in changes.not_compared if pair.after is not None}
     found = [
-        Cost(line.subject, cell, times.get(cell.id), changed.get(cell.id))
+        Cost(
+            line.subject,
+            cell,
+            times.get(cell.id),
+            changed.get(cell.id),
+            "" if reference is None else reference.why_new(cell),
+            refused.get(cell.id) or ("" if reference is None else reference.unknown(cell)),
+        )
         for line in lines
         for cell in record.cells
         if line.has(cell)
@@ -168,12 +192,13 @@ def costs(lines: Sequence[Line], record: RunRecord, changes: Comparison) -> Sequ
 _HEADINGS = ("a hit", "change", "allowed", "nsec", "mechanism", "hits", "verified", "size", "stack")
 _ALWAYS = 1
 _SYMBOLS = 10
+_GONE = 10
 
 
-def cost_sheet(name: str, found: Sequence[Cost], missed: Sequence[str] = ()) -> Sheet:
+def cost_sheet(name: str, found: Sequence[Cost], missed: Sequence[str] = (), gone: Sequence[str] = ()) -> Sheet:
     """A row for each program and kernel; without a number, its status, and the reason as a footnote.
 
-    ``missed`` are sentences on what has no row.
+    ``missed`` are sentences on what has no row, ``gone`` on what the reference alone has.
     """
     several = len({one.cell.kernel for one in found}) > 1
     reasons = {one.reason: True for one in found if one.reason}
@@ -186,7 +211,7 @@ def cost_sheet(name: str, found: Sequence[Cost], missed: Sequence[str] = ()) -> 
         title=name,
         facts=[f"{first.cpu}, {first.smp} CPU{release}"],
         grid=Grid(headings, [narrowed], narrowest=24),
-        sentences=[*missed, *_sentences(found, headings)],
+        sentences=[*missed, *_sentences(found, headings), *shown(gone, _GONE)],
         footnotes=[Footnote(number, *remark) for number, remark in enumerate(remarks.items(), start=1)],
     )
 
@@ -198,7 +223,7 @@ def _rows(found: Sequence[Cost], remarks: Sequence[str]) -> Iterator[Row]:
         if of_place:
             yield Row(title, [""] * len(_HEADINGS))
         for one in group:
-            style = "red" if one.beyond or one.cell.status == "failed" else ""
+            style = "red" if one.is_wrong else ""
             label = ", ".join(of(one) for of in of_place) or title
             yield Row(label, _figures(one, remarks), style, 2 if of_place else 0)
 
@@ -219,13 +244,21 @@ def _figures(one: Cost, remarks: Sequence[str]) -> list[str]:
     programs = [parameter.of(one.cell) for parameter in (BPF_VERIFIED, BPF_INSTRUCTIONS, BPF_STACK)]
     return [
         f"{figure(one.hit, unit)}{marks}",
-        "" if one.difference is None else signed_figure(one.difference, unit),
+        _change(one),
         one.allowed,
         "" if one.nanoseconds is None else f"{one.nanoseconds:.0f}",
         one.mechanism,
         NOTHING if one.hits is None else str(one.hits),
         *("" if count is None else str(count) for count in programs),
     ]
+
+
+def _change(one: Cost) -> str:
+    if one.unknown:
+        return "unknown"
+    if one.difference is None:
+        return "new" if one.new else ""
+    return signed_figure(one.difference, one.cell.unit)
 
 
 _EXPLANATIONS = {
@@ -245,11 +278,26 @@ def _sentences(found: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
         if one.beyond and one.hit is not None:
             of_call = f" of a call with {one.of_call} hits" if one.of_call > 1 else ""
             yield f"{one.subject.title} on {one.cell.kernel}{of_call}: {'; '.join(one.beyond)}."
+    unknown = (
+        f"{one.subject.title} on {one.cell.kernel} is not compared: {one.unknown}" for one in found if one.unknown
+    )
+    new = (f"{one.subject.title} is new: {one.new}" for one in found if one.new)
+    yield from (one if one.endswith((".", "?")) else f"{one}." for one in dict.fromkeys([*unknown, *new]))
 
 
-def cost_json(record: RunRecord, found: Sequence[Cost]) -> str:
-    """The costs as JSON, with the run's id."""
-    return json.dumps({"run": record.run, "costs": [one.plain() for one in found]}, indent=2) + "\n"
+def cost_json(
+    record: RunRecord, found: Sequence[Cost], missed: Sequence[str] = (), reference: Reference | None = None
+) -> str:
+    """The costs as JSON, with the run's id and the verdict on all of them."""
+    whole = {
+        "run": record.run,
+        "costs": [one.plain() for one in found],
+        "passes": not problem(found, missed),
+        "verdict": verdict(found, missed).partition(" ")[2],
+        "against": None if reference is None else reference.title,
+        "gone": [] if reference is None else list(reference.gone),
+    }
+    return json.dumps(whole, indent=2) + "\n"
 
 
 def cost_csv(found: Sequence[Cost]) -> str:
@@ -265,25 +313,28 @@ def veristat_csv(found: Sequence[Cost]) -> str:
     """The columns that veristat of the kernel's BPF selftests reads (``veristat -C``), of BPF programs alone.
 
     ``file_name`` has the kernel behind the file's name, if there are several. What is unknown is 0, as veristat reads
-    nothing but numbers.
+    nothing but numbers. A program whose cell has failed although the kernel may have loaded it has no line.
     """
     several = len({one.cell.kernel for one in found}) > 1
     rows = [
         {
             "file_name": Path(one.subject.source).name + (f"@{one.cell.kernel}" if several else ""),
             "prog_name": one.subject.name or one.subject.probe,
-            "verdict": "failure" if BPF_VERIFIED.of(one.cell) is None else "success",
+            "verdict": "success" if one.cell.status == "ok" else "failure",
             **{name: parameter.of(one.cell) or 0 for name, parameter in _OF_PROGRAMS.values()},
         }
         for one in found
-        if one.subject.name or BPF_VERIFIED.of(one.cell) is not None
+        if one.subject.name or BPF_INSTRUCTIONS.of(one.cell) is not None
+        if one.cell.status == "ok" or is_not_loaded(one.cell.reason or "")
     ]
     return csv_text(["file_name", "prog_name", "verdict", *dict(_OF_PROGRAMS.values())], rows).replace("\r\n", "\n")
 
 
-def cost_comment(name: str, found: Sequence[Cost], missed: Sequence[str], before: Run, after: Run) -> str:
+def cost_comment(
+    name: str, found: Sequence[Cost], missed: Sequence[str], before: Run, after: Run, gone: Sequence[str] = ()
+) -> str:
     """The costs as a comment of a pull request, with the change of each by symbol."""
-    sheet = cost_sheet(name, found, missed)
+    sheet = cost_sheet(name, found, missed, gone)
     parts = [grid_table(sheet.grid), *map(markdown_footnote, sheet.footnotes)]
     for one, symbols in explained(found, before, after):
         by_symbol = difference_sheet(symbols, _SYMBOLS)
@@ -294,20 +345,31 @@ def cost_comment(name: str, found: Sequence[Cost], missed: Sequence[str], before
     )
 
 
+def problem(found: Sequence[Cost], missed: Sequence[str] = ()) -> str:
+    """Why the costs do not pass, as a sentence; empty if each is measured, compared and within what is allowed."""
+    every = counted(len(found), "cost")
+    measured = sum(one.hit is not None for one in found)
+    counts = {
+        "could not be proved": sum(one.hit is None and one.cell.status != "unsupported" for one in found),
+        "could not be compared": sum(bool(one.unknown) for one in found),
+        "beyond what is allowed": sum(bool(one.beyond) for one in found),
+    }
+    for what, count in counts.items():
+        if count:
+            return f"{count} of {every} {what}."
+    if not measured:
+        return "No cost could be measured."
+    return f"{counted(measured, 'cost')} measured; no known call reaches {len(missed)} more." if missed else ""
+
+
 def verdict(found: Sequence[Cost], missed: Sequence[str] = ()) -> str:
     """One sentence on all costs, and on what has none."""
-    failed = sum(one.cell.status == "failed" for one in found)
-    beyond = sum(bool(one.beyond) for one in found)
+    wrong = problem(found, missed)
+    if wrong:
+        return f"❌ {wrong}"
     measured = sum(one.hit is not None for one in found)
-    if failed:
-        return f"❌ {failed} of {counted(len(found), 'cost')} could not be proved."
-    if beyond:
-        return f"❌ {beyond} of {counted(len(found), 'cost')} beyond what is allowed."
-    if not measured:
-        return "❌ No cost could be measured."
-    if missed:
-        return f"❌ {counted(measured, 'cost')} measured; no known call reaches {len(missed)} more."
-    others = f"; {len(found) - measured} unsupported" if measured < len(found) else ""
+    counts = {"new": sum(bool(one.new) for one in found), "unsupported": len(found) - measured}
+    others = "".join(f"; {count} {what}" for what, count in counts.items() if count)
     return f"✅ {counted(measured, 'cost')} measured, none beyond what is allowed{others}."
 
 

@@ -17,8 +17,9 @@ from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.probes import is_one_liner, one_liner, one_liner_name, split_path
-from orchestrator.comparison.comparison import CellPair, Comparison, compare
-from orchestrator.cost.costs import Cost, cost_sheet, costs
+from orchestrator.comparison.comparison import CellPair, compare
+from orchestrator.cost.costs import Cost, cost_sheet, costs, problem
+from orchestrator.cost.reference import Reference
 from orchestrator.cost.request import (
     DEFAULT_CPU,
     DEFAULT_KERNEL,
@@ -38,6 +39,7 @@ from orchestrator.experiment.source import stored_budgets
 from orchestrator.lab.lab import Lab
 from orchestrator.lab.needed_packages import check_cost_packages
 from orchestrator.report.sheet import Sheet
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 from orchestrator.run.machines import check_possible, known_cpu
 
@@ -52,6 +54,17 @@ class Costs:
     found: Sequence[Cost]
     missed: Sequence[UsageError]
     run: Run
+    reference: Reference | None = None
+
+    @property
+    def gone(self) -> Sequence[str]:
+        """Sentences on what the reference alone has."""
+        return () if self.reference is None else self.reference.gone
+
+    @property
+    def passes(self) -> bool:
+        """Whether each cost is measured, compared with the reference if that has it, and within what is allowed."""
+        return not problem(self.found, self.missing)
 
     @property
     def missing(self) -> Sequence[str]:
@@ -59,7 +72,7 @@ class Costs:
 
     def sheet(self) -> Sheet:
         """The table of ``orchestrator cost``."""
-        return cost_sheet(self.run.record.experiment, self.found, self.missing)
+        return cost_sheet(self.run.record.experiment, self.found, self.missing, self.gone)
 
 
 def measured_costs(
@@ -79,7 +92,7 @@ def measured_costs(
     budgets = {} if at_most is None else allowed(lines, limit_of_hit(f"{Decimal(str(at_most)):f}"))
     text = cost_experiment(names, lines, on, cpu, budgets)
     run = lab.run(lab.build(yaml.safe_load(text)))
-    return Costs(costs(lines, run.record, judged(lines, [None] * len(lines), run)), missed, run)
+    return Costs(judged(lines, run), missed, run)
 
 
 def cost_kernels(names: Iterable[str], cpu: str) -> list[str]:
@@ -146,14 +159,11 @@ def _in_lower_case(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def judged(lines: Sequence[Line], partners: Sequence[Line | None], after: Run) -> Comparison:
-    """The costs beside their budgets, and each beside that of its partner."""
+def judged(lines: Sequence[Line], after: Run, reference: Reference | None = None) -> Sequence[Cost]:
+    """The costs beside their budgets, and each beside that of the reference."""
+    partners: Mapping[str, CellRecord] = {} if reference is None else reference.before
     cells = after.record.cells
-
-    pairs = [
-        CellPair(next((one for one in cells if other and other.has(one) and one.kernel == cell.kernel), None), cell)
-        for line, other in zip(lines, partners, strict=True)
-        for cell in cells
-        if line.has(cell)
-    ]
-    return compare(pairs, stored_budgets(after.directory), cells, cells)
+    before = cells if reference is None or reference.run is None else reference.run.record.cells
+    pairs = [CellPair(partners.get(cell.id), cell) for line in lines for cell in cells if line.has(cell)]
+    changes = compare(pairs, stored_budgets(after.directory), before, cells)
+    return costs(lines, after.record, changes, reference)

@@ -475,6 +475,15 @@ class _Loader:
         ]
 
 
+_REFUSES, _DOES_NOT_LOAD = "the verifier refuses ", " does not load"
+
+
+def is_not_loaded(reason: str) -> bool:
+    """Whether a cell has failed for a program that the kernel does not load, and not later."""
+    first = reason.partition("\n")[0]
+    return first.startswith(_REFUSES) or first.endswith(_DOES_NOT_LOAD)
+
+
 def _refused(kind: ProbeKind, said: str) -> EvidenceError:
     with_others, _, alone = said.rpartition(_WITHOUT_OTHERS)
     # What refuses a program that it goes on in (a tail call) refuses it.
@@ -483,8 +492,8 @@ def _refused(kind: ProbeKind, said: str) -> EvidenceError:
     refused = _REFUSED_PROGRAM.findall(words)
     name = kind.name if words is alone or not refused else f"{refused[-1]}, in which {kind.name} may go on"
     last = words.rstrip().rpartition("\n")[2]
-    what = f"{kind.name} {'does not load' if last.startswith(_NOT_LOADED) else 'cannot be attached'}"
-    return EvidenceError(f"the verifier refuses {name}: {why[-1]}" if why else what, detail=_last(words))
+    what = f"{kind.name}{_DOES_NOT_LOAD if last.startswith(_NOT_LOADED) else ' cannot be attached'}"
+    return EvidenceError(f"{_REFUSES}{name}: {why[-1]}" if why else what, detail=_last(words))
 
 
 def _placed(

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 from record_builders import cell, failed, run
 
-from orchestrator.cli.cost import _partner
 from orchestrator.comparison.comparison import CellPair, compare
 from orchestrator.cost.costs import Cost, cost_comment, costs, explained, veristat_csv
+from orchestrator.cost.reference import check_calls, partner
 from orchestrator.cost.request import Line
 from orchestrator.cost.subjects import Place, Subject
 from orchestrator.errors import UsageError
@@ -61,7 +61,7 @@ def test_veristat_reads_what_it_would_write() -> None:
     """It takes numbers alone, and prints 0 of a program that the verifier refuses (parse_stat_value())."""
     lines = [line("on_open"), line("on_read"), line("", "own.ko")]
     cells = [measured("own.bpf.c.program-on_open", bpf_verified=0, bpf_instructions=9, bpf_machine_code_bytes=80)]
-    cells += [without("own.bpf.c.program-on_read", "refused"), measured("own.ko")]
+    cells += [without("own.bpf.c.program-on_read", "own.bpf.c.program-on_read does not load"), measured("own.ko")]
     found = costs(lines, run(*cells), compare([], Budgets.of({}), cells, cells))
     assert veristat_csv(found).splitlines() == [
         "file_name,prog_name,verdict,total_insns,prog_size,prog_size_jited,stack_depth",
@@ -74,16 +74,16 @@ def test_veristat_reads_what_it_would_write() -> None:
 def test_a_program_stands_beside_the_one_of_its_name_and_a_renamed_one_beside_the_one_in_its_place() -> None:
     before = [line("on_open", "old.bpf.c"), line("on_read", "old.bpf.c")]
     lines = [line("on_open"), line("on_close"), line("on_read")]
-    assert [_partner(one, lines, before) for one in lines] == [before[0], None, before[1]]
+    assert [partner(one, lines, before) for one in lines] == [before[0], None, before[1]]
     renamed = [line("on_open"), line("at_read")]
-    assert [_partner(one, renamed, before) for one in renamed] == before
+    assert [partner(one, renamed, before) for one in renamed] == before
 
 
 def test_other_calls_are_refused_before_anything_is_measured() -> None:
     before, other = line("on_read", "old.bpf.c"), line("on_read", call={**CALL, "file": "/write.c"})
     for one in (other, replace(other, benchmark={**CALL, "hits": 2})):
         with pytest.raises(UsageError, match=r"on_read of own\.bpf\.c and on_read of old\.bpf\.c"):
-            _partner(one, [one], [before])
+            check_calls(one, partner(one, [one], [before]))
 
 
 def test_a_cost_that_has_not_changed_is_explained_beside_no_probe(

@@ -104,6 +104,8 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Line
         "stack_bytes": 24,
         "beyond": [],
         "notes": [],
+        "new": None,
+        "unknown": None,
     }
 
 
@@ -213,11 +215,31 @@ def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: Line
         "file_name,prog_name,verdict,total_insns,prog_size,prog_size_jited,stack_depth",
         "own.bpf.c,on_read,success,36,37,190,24",
     ]
-    lines = veristat_csv(found([line], [own, without_number("failed", "refused", "debian-amd64@7.3")])).splitlines()
+    refusal = "the verifier refuses own.bpf.c.program-on_read: R1 invalid mem access\n0: (85) call bpf_x"
+    lines = veristat_csv(found([line], [own, without_number("failed", refusal, "debian-amd64@7.3")])).splitlines()
     assert lines[1:] == [
         "own.bpf.c@debian-amd64,on_read,success,36,37,190,24",
         "own.bpf.c@debian-amd64@7.3,on_read,failure,0,0,0,0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdicts"),
+    [
+        ("own.bpf.c.program-on_read does not load\nlibbpf: failed to load object", ["failure"]),
+        ("own.bpf.c.program-on_read cannot be attached\nlibbpf: -ENOENT", []),
+        ("hit 0 times by 1000 calls", []),
+    ],
+)
+def test_veristat_s_failure_is_of_a_program_that_did_not_load(line: Line, reason: str, verdicts: list[str]) -> None:
+    rows = csv.DictReader(io.StringIO(veristat_csv(found([line], [without_number("failed", reason)]))))
+    assert [row["verdict"] for row in rows] == verdicts
+
+
+def test_veristat_s_program_was_loaded_on_kernels_that_count_no_verified_instructions(line: Line) -> None:
+    """Before Linux 5.16, commit aba64c7da983."""
+    own = measured(596, parameters={name: size for name, size in SIZES.items() if name != "bpf_verified"})
+    assert veristat_csv(found([line], [own])).splitlines()[1] == "own.bpf.c,on_read,success,0,37,190,24"
 
 
 def test_a_comment_can_be_found_again_and_has_verdict_table_and_reasons(line: Line, tmp_path: Path) -> None:

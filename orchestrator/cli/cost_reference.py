@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What ``orchestrator cost --against`` compares with, if that is no file: a stored run, or a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.git_tree import GitTree, Revision, find_revision
+from orchestrator.artifacts.own_kernel_build import TreeBuild
+from orchestrator.catalog.probes import is_one_liner, probe_in_catalogue, split_member, split_path, with_path
+from orchestrator.cli import options
+from orchestrator.cli.commits import CommitRuns, skipping
+from orchestrator.cli.measuring import Measurer
+from orchestrator.cost.reference import Reference, by_ids, by_lines
+from orchestrator.cost.request import Calls, Line
+from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.lab.costs import cost_experiment, cost_lines
+from orchestrator.lab.stored import compared_runs
+from orchestrator.paths import cache_dir, lab_dir, user_path
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.origin import Commit
+from orchestrator.results.runs import Run, find_run
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A stored run to compare with."""
+
+    run: Run
+
+    def reference(self, lines: Sequence[Line], after: Run) -> Reference:
+        """Raises UsageError if nothing can be compared."""
+        compared_runs(self.run, after)
+        return by_ids(self.run, lines, after)
+
+
+@dataclass(frozen=True)
+class MeasuredAtCommit:
+    """What was measured at a commit: its run and lines, or the ``trouble``; and the files that it has not."""
+
+    title: str
+    tree: GitTree
+    run: Run | None = None
+    lines: Sequence[Line] = ()
+    lacking: Sequence[str] = ()
+    trouble: str = ""
+
+    def reference(self, lines: Sequence[Line], after: Run) -> Reference:
+        if self.run is not None:
+            found = by_lines(self.title, self.run, lines, self.lines, after, self.lacking)
+            return replace(found, before={cell: self._of_user(one) for cell, one in found.before.items()})
+        new = {
+            cell.id: f"{self.title} has no {line.subject.source}"
+            for line in lines
+            for cell in after.record.cells
+            if line.has(cell) and line.subject.source in self.lacking
+        }
+        return Reference(self.title, new=new, trouble=self.trouble)
+
+    def _of_user(self, cell: CellRecord) -> CellRecord:
+        return cell if cell.reason is None else cell.model_copy(update={"reason": _of_user(cell.reason, self.tree)})
+
+
+@dataclass(frozen=True)
+class AtCommit:
+    """The subjects' files at a commit of their repository, measured by an experiment in ``file``."""
+
+    names: Sequence[str]
+    kernels: Sequence[str]
+    cpu: str
+    given: Calls
+    measurer: Measurer
+    file: Path
+
+    def measured(self, revision: Revision) -> MeasuredAtCommit:
+        """Measure what the commit has. Raises HostError."""
+        with GitTree.open(Cache(cache_dir()), revision.top, offline=self.measurer.offline) as tree:
+            try:
+                tree.check_out(revision.commit)
+                return self._run(tree, revision, tree.commit(revision.commit))
+            except LabError as error:
+                if isinstance(skipping(error), HostError):
+                    raise
+                error.rename(str(self.file), f"the experiment for {revision.name}")
+                error.rename(f"{tree.folder}/", "")
+                options.say(f"{revision.name} could not be measured: {error}")
+                sentence = ": ".join(part for part in (error.where, error.what) if part)
+                return MeasuredAtCommit(revision.name, tree, trouble=sentence)
+
+    def revision(self, name: str) -> Revision:
+        """The commit of this name in the repository of the first file. Raises UsageError."""
+        paths = [user_path(split_member(split_path(text)[0])[0]) for text in self.names if not is_one_liner(text)]
+        folder = next((path if path.is_dir() else path.parent for path in paths if path.exists()), None)
+        if folder is None:
+            raise UsageError("no subject is a file, whose repository could have the commit")
+        return find_revision(f"{folder}@{name}")
+
+    def _run(self, tree: GitTree, revision: Revision, commit: Commit) -> MeasuredAtCommit:
+        """The run of the subjects that the commit has, under their names of today."""
+        subjects = [_Then.of(name, tree) for name in self.names]
+        there = [subject for subject in subjects if subject.is_there]
+        lacking = [source for subject in subjects if not subject.is_there for source in subject.sources.values()]
+        if not there:
+            return MeasuredAtCommit(revision.name, tree, lacking=lacking)
+        with options.building(offline=self.measurer.offline, verbose=self.measurer.verbose) as context:
+            names = [subject.then for subject in there]
+            found, missed = cost_lines(context, names, self.kernels, self.cpu, self.given)
+        for one in missed:
+            options.say(f"not measured at {revision.name}: {_of_user(str(one), tree)}")
+        lines = [
+            subject.of_today(line) for line in found for subject in there if line.subject.source in subject.sources
+        ]
+        text = cost_experiment([subject.name for subject in there], lines, self.kernels, self.cpu, {})
+        self.file.write_text(text)
+        if any(subject.file in line.subject.row for subject in there if subject.file for line in lines):
+            runs = CommitRuns(tree, self.file, (), TreeBuild.of(tree.top, None, ()), self.measurer, "-commits")
+            runs.check(commit.hash)
+            return MeasuredAtCommit(revision.name, tree, runs.measured(commit), lines, lacking)
+        experiment = self.measurer.load(self.file)  # with a script's text, whose file it does not name
+        run = self.measurer.measured(experiment, self.measurer.planned(experiment))
+        return MeasuredAtCommit(revision.name, tree, run, lines, lacking)
+
+
+@dataclass(frozen=True)
+class _Then:
+    """A subject that the user named, and its name ``then``, at a commit; ``file`` is its file, if that is in the tree.
+
+    ``sources`` has what a line calls it then, with what it calls it today.
+    """
+
+    name: str
+    then: str
+    sources: Mapping[str, str]
+    file: str = ""
+    moved: str = ""
+
+    @classmethod
+    def of(cls, name: str, tree: GitTree) -> _Then:
+        path, parameters = split_path(name)
+        place, member = split_member(path)
+        moved = tree.moved(place)
+        if is_one_liner(name) or probe_in_catalogue(name) is not None or moved == place:
+            return cls(name, name, {name: name, path: path})
+        then_path = moved if member is None else f"{moved}:{member}"
+        then = with_path(then_path, parameters)
+        return cls(name, then, {then: name, then_path: path}, str(user_path(place)), moved)
+
+    @property
+    def is_there(self) -> bool:
+        return not self.moved or Path(self.moved).exists()
+
+    def of_today(self, line: Line) -> Line:
+        """A line with the path of today's file."""
+        subject = line.subject
+        row = subject.row.replace(self.moved, self.file, 1) if self.moved else subject.row
+        return replace(line, subject=replace(subject, row=row, source=self.sources[subject.source]))
+
+
+def _of_user(text: str, tree: GitTree) -> str:
+    """A text with the paths of a clone's files relative to the repository."""
+    return text.replace(f"{tree.folder}/", "")
+
+
+def stored_or_measured(name: str, request: AtCommit) -> StoredRun | MeasuredAtCommit:
+    """The stored run of a name, or what a commit has, measured. Raises UsageError if there is neither, HostError."""
+    try:
+        return StoredRun(find_run(name, lab_dir()))
+    except UsageError as unknown:
+        try:
+            revision = request.revision(name)
+        except UsageError as error:
+            what = f"'{name}' is neither a file, nor a run, nor a commit"
+            raise UsageError(what, where="--against", detail=[unknown.what, error.what]) from None
+    return request.measured(revision)

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is what has no number before never a pass, unless it is new, and is what is new, renamed or gone said?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from record_builders import cell, evidence, failed, run
+
+from orchestrator.cost.costs import Cost, cost_comment, cost_json, cost_sheet, problem, verdict
+from orchestrator.cost.reference import Reference, by_ids, by_lines
+from orchestrator.cost.request import Line
+from orchestrator.cost.subjects import Place, Subject
+from orchestrator.lab.costs import judged
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.runs import Run
+
+CALL = {"name": "syscall", "call": "read"}
+BUDGETS = 'budgets: {"*": {overhead: "+0"}}\n'
+
+
+@pytest.fixture(autouse=True)
+def files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files are there."""
+    monkeypatch.setattr("orchestrator.catalog.probes.existing_file", lambda name, _: Path(name))
+
+
+def line(name: str, file: str = "own.bpf.c", **call: Any) -> Line:
+    subject = Subject(f"/{file} program={name}", file, Place("vfs_read"), name)
+    return Line(subject, "vfs_read", {**CALL, **call}, kernels=("debian-686",))
+
+
+def measured(name: str, overhead: float = 100.0, file: str = "own.bpf.c", **changes: Any) -> CellRecord:
+    probe = f"{file}.program-{name}"
+    proof = evidence("kprobe", mechanism="own", hits=1000, calls=1000)
+    figures = {"value": 500 + overhead, "samples": [500 + overhead] * 2, "overhead": overhead}
+    interval = {"interval": [overhead, overhead], "evidence": proof}
+    return cell("kprobe", probe=probe, id=f"a/debian-686/{probe}/noop", **{**figures, **interval, **changes})
+
+
+def without_baseline(name: str) -> CellRecord:
+    return measured(name).model_copy(update={"overhead": None, "interval": None})
+
+
+def without(name: str, reason: str, status: str = "failed") -> CellRecord:
+    probe = f"own.bpf.c.program-{name}"
+    return failed("kprobe", reason, probe=probe, id=f"a/debian-686/{probe}/noop", status=status)
+
+
+def stored(folder: Path, *cells: CellRecord, unfinished: int = 0) -> Run:
+    folder.mkdir(exist_ok=True)
+    (folder / "experiment.yaml").write_text(BUDGETS)
+    return Run(run(*cells), folder, unfinished)
+
+
+def against(
+    tmp_path: Path, before: Sequence[CellRecord], lines: Sequence[Line], lines_before: Sequence[Line], *now: CellRecord
+) -> tuple[Sequence[Cost], Reference]:
+    old, after = stored(tmp_path / "before", *before), stored(tmp_path / "after", *now)
+    reference = by_lines("main", old, lines, lines_before, after)
+    return judged(lines, after, reference), reference
+
+
+def sentences(found: Sequence[Cost], reference: Reference) -> str:
+    return " ".join(cost_sheet("cost-own", found, (), reference.gone).sentences)
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (without("on_read", "folder does not build\nlog"), "at main it failed: folder does not build."),
+        (without("on_read", "interrupted", "skipped"), "at main it was skipped: interrupted."),
+        (without_baseline("on_read"), "at main it has no cost: its baseline has no number."),
+        (measured("on_read", clock="wall", unit="ns"), "different clocks: wall and instructions."),
+    ],
+)
+def test_what_had_no_number_or_another_is_no_pass_in_any_form(tmp_path: Path, before: CellRecord, said: str) -> None:
+    lines = [line("on_read"), line("on_open")]
+    now = [measured("on_read"), measured("on_open")]
+    found, reference = against(tmp_path, [before, measured("on_open")], lines, lines, *now)
+    after = stored(tmp_path / "after", *now)
+    assert problem(found) == "1 of 2 costs could not be compared."
+    assert f"on_read on debian-686 is not compared: {said}" in sentences(found, reference)
+    whole = json.loads(cost_json(after.record, found, (), reference))
+    assert (whole["passes"], whole["verdict"]) == (False, "1 of 2 costs could not be compared.")
+    assert whole["costs"][0]["unknown"] in said + "."
+    comment = cost_comment("cost-own", found, (), after, after, reference.gone)
+    assert "❌ 1 of 2 costs could not be compared." in comment
+    assert [row.cells[1] for row in cost_sheet("cost-own", found).grid.blocks[0]] == ["unknown", "0"]
+
+
+def test_what_is_new_is_measured_and_judged_by_its_own_limit_alone(tmp_path: Path) -> None:
+    lines = [line("on_read"), line("on_write")]
+    found, reference = against(
+        tmp_path, [measured("on_read")], lines, lines[:1], measured("on_read"), measured("on_write")
+    )
+    assert verdict(found) == "✅ 2 costs measured, none beyond what is allowed; 1 new."
+    assert "on_write is new: main has no on_write of own.bpf.c." in sentences(found, reference)
+    (tmp_path / "after" / "experiment.yaml").write_text('budgets: {"*": {overhead: "<=99"}}\n')
+    after = Run(run(measured("on_read"), measured("on_write")), tmp_path / "after", 0)
+    assert problem(judged(lines, after, reference)) == "2 of 2 costs beyond what is allowed."
+
+
+def test_what_was_unsupported_is_new(tmp_path: Path) -> None:
+    lines = [line("on_read")]
+    found, reference = against(
+        tmp_path, [without("on_read", "no fprobes", "unsupported")], lines, lines, measured("on_read")
+    )
+    assert not problem(found)
+    assert "on_read is new: at main it was unsupported: no fprobes." in sentences(found, reference)
+
+
+def test_a_program_that_other_calls_hit_is_new_and_the_old_place_is_gone(tmp_path: Path) -> None:
+    lines, before = [line("on_read")], [line("on_read", call="pread64")]
+    found, reference = against(tmp_path, [measured("on_read")], lines, before, measured("on_read", 900))
+    assert not problem(found)
+    assert "on_read is new: at main it is hit by other calls, at vfs_read." in sentences(found, reference)
+
+
+def test_a_renamed_program_keeps_its_gate(tmp_path: Path) -> None:
+    lines, before = [line("new_name")], [line("old_name"), line("third")]
+    found, reference = against(
+        tmp_path, [measured("old_name"), measured("third")], lines, before, measured("new_name", 101)
+    )
+    assert problem(found) == "1 of 1 cost beyond what is allowed."
+    assert reference.gone == [
+        "new_name is compared with old_name, which is in its place at main.",
+        "main has third of own.bpf.c, which is gone.",
+    ]
+    assert "main has third of own.bpf.c, which is gone." in sentences(found, reference)
+
+
+def test_a_new_program_is_not_taken_for_a_renamed_one_of_another_file(tmp_path: Path) -> None:
+    lines = [line("on_read"), line("on_write"), line("new_name", "renamed.bpf.c")]
+    before = [line("on_read"), line("old_name", "renamed.bpf.c")]
+    now = [measured("on_read"), measured("on_write"), measured("new_name", file="renamed.bpf.c")]
+    cells = [measured("on_read"), measured("old_name", file="renamed.bpf.c")]
+    found, reference = against(tmp_path, cells, lines, before, *now)
+    assert [(one.difference, one.new) for one in found] == [
+        (0, ""),
+        (None, "main has no on_write of own.bpf.c"),
+        (0, ""),
+    ]
+    assert reference.gone == ["new_name is compared with old_name, which is in its place at main."]
+
+
+def test_a_reference_that_could_not_be_measured_at_all(tmp_path: Path) -> None:
+    after = stored(tmp_path, measured("on_read"))
+    reference = Reference("main", trouble="own.bpf.c:4: it does not compile")
+    found = judged([line("on_read")], after, reference)
+    assert problem(found) == "1 of 1 cost could not be compared."
+    assert found[0].unknown == "main could not be measured: own.bpf.c:4: it does not compile"
+
+
+def test_a_stored_run_that_lacks_a_cell_or_was_interrupted(tmp_path: Path) -> None:
+    lines = [line("on_read"), line("on_write")]
+    after = stored(tmp_path / "after", measured("on_read"), measured("on_write"))
+    whole = stored(tmp_path / "before", measured("on_read"), measured("on_close"))
+    reference = by_ids(whole, lines, after)
+    found = judged(lines, after, reference)
+    assert [one.new for one in found] == ["", f"run {whole.record.run} has no such cell"]
+    assert not problem(found)
+    assert [sentence for sentence in reference.gone if "on_close" in sentence] == list(reference.gone)
+    cut = stored(tmp_path / "before", measured("on_read"), unfinished=1)
+    assert problem(judged(lines, after, by_ids(cut, lines, after))) == "1 of 2 costs could not be compared."
+
+
+def test_a_cost_without_a_baseline_is_not_proved(tmp_path: Path) -> None:
+    after = stored(tmp_path, without_baseline("on_read"), measured("on_open"))
+    assert problem(judged([line("on_read"), line("on_open")], after)) == "1 of 2 costs could not be proved."
