@@ -176,6 +176,17 @@ class CellChange:
         return all(cell is not None and cell.status == "failed" for cell in (self.pair.before, self.pair.after))
 
     @property
+    def decided(self) -> Difference | None:
+        """The difference that makes the cell dearer or cheaper: of its value, else of its overhead; None if neither.
+
+        A difference without a verdict is not one.
+        """
+        if self.change not in ("dearer", "cheaper"):
+            return None
+        interval = None if self.value is None or self.value.undecided else self.value.interval
+        return self.value if interval is not None and not interval[0] <= 0 <= interval[1] else self.overhead
+
+    @property
     def is_lost(self) -> bool:
         """Whether the cell failed, or had a number that vanished."""
         before = self.pair.before

@@ -14,12 +14,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator.comparison.comparison import CellChange, ComparedRuns, compare, pairs_by_id
+from orchestrator.comparison.comparison import CellChange, ComparedRuns, Comparison, compare, pairs_by_id
 from orchestrator.comparison.forms import value_or_status
+from orchestrator.comparison.verdicts import is_exact
 from orchestrator.plain_text import counted, cut
 from orchestrator.program import command
 from orchestrator.report.profile_sheets import change_figures, first_and_rest, others
-from orchestrator.report.sheet import COUNTED, NOTHING, Grid, Row, Sheet, shared_parts, signed_figure, unit_name
+from orchestrator.report.sheet import (
+    COUNTED,
+    NOTHING,
+    Grid,
+    Row,
+    Sheet,
+    clocked_unit,
+    shared_parts,
+    signed_figure,
+    unit_name,
+)
 from orchestrator.report.text import ascii_text, made_with
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
@@ -31,6 +42,8 @@ _SUBJECT = 50
 _SYMBOLS = 5
 _MAIL_WIDTH = 72
 _NO_BUDGETS = Budgets()
+_UNDECIDED = "?"
+"""In place of a change that has no verdict."""
 _ADDRESS = re.compile(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,190}", re.ASCII)
 
 
@@ -58,14 +71,19 @@ class MeasuredCommit:
 class Step:
     """A commit of the series: each cell compared with the last commit where it has a number, and with the base.
 
-    ``compared`` are runs by the cell that alone is compared; ``before`` has the commits of those before.
+    ``compared`` are runs by the cell that alone is compared; ``before`` has the commits of those before. ``of_base``
+    are the cells' changes to the base, by id, with the budgets of the series.
     """
 
     number: int
     commit: MeasuredCommit
     compared: Mapping[str, ComparedRuns]
     before: Mapping[str, MeasuredCommit]
-    beyond: Sequence[CellChange]
+    of_base: Mapping[str, CellChange]
+
+    @property
+    def beyond(self) -> Sequence[CellChange]:
+        return [change for change in self.of_base.values() if change.beyond]
 
     def change(self, cell: str) -> CellChange | None:
         """A cell's change; None without a run, and where the two cannot be compared (``refusal``)."""
@@ -115,17 +133,19 @@ class MeasuredSeries:
         assert base.run is not None
         last = {cell.id: base for cell in self.cells}
         for number, commit in enumerate(self.commits[1:], start=1):
-            compared, beyond, before = dict[str, ComparedRuns](), list[CellChange](), dict(last)
-            for cell, earlier in before.items():
-                now = commit.cell(cell)
-                if commit.run is None or earlier.run is None or now is None:
-                    continue
-                compared[cell] = _compared(earlier.run, commit.run, cell, _NO_BUDGETS)
-                if self.budgets is not None:
-                    beyond += _compared(base.run, commit.run, cell, self.budgets).comparison.beyond
-                if now.value is not None:
-                    last[cell] = commit
-            found.append(Step(number, commit, compared, before, beyond))
+            compared, of_base, before = dict[str, ComparedRuns](), dict[str, CellChange](), dict(last)
+            known = [] if commit.run is None else [cell for cell in before if commit.cell(cell) is not None]
+            if commit.run is not None and known:
+                for earlier in {id(before[cell]): before[cell] for cell in known}.values():
+                    assert earlier.run is not None
+                    cells = [cell for cell in known if before[cell] is earlier]
+                    compared |= _compared(earlier.run, commit.run, cells, _NO_BUDGETS)
+                with_budgets = _compared(base.run, commit.run, known, self.budgets or _NO_BUDGETS)
+                of_base = {cell: change for cell, runs in with_budgets.items() for change in runs.comparison.cells}
+                last |= {cell: commit for cell in known if (now := commit.cell(cell)) and now.value is not None}
+            if self.budgets is None:
+                of_base = {cell: replace(change, budgeted=()) for cell, change in of_base.items()}
+            found.append(Step(number, commit, compared, before, of_base))
         return found
 
     @property
@@ -162,12 +182,13 @@ class MeasuredSeries:
         }
 
 
-def _compared(before: Run, after: Run, cell: str, budgets: Budgets) -> ComparedRuns:
-    """One cell of two runs, compared."""
-    one, other = ([cell_ for cell_ in run.record.cells if cell_.id == cell] for run in (before, after))
-    return ComparedRuns(
-        before, after, compare(pairs_by_id(one, other), budgets, before.record.cells, after.record.cells)
-    )
+def _compared(before: Run, after: Run, cells: Sequence[str], budgets: Budgets) -> Mapping[str, ComparedRuns]:
+    """Cells of two runs, judged together, as ``compare`` judges them; each in a comparison of its own, by id."""
+    one, other = ([cell for cell in run.record.cells if cell.id in cells] for run in (before, after))
+    together = compare(pairs_by_id(one, other), budgets, before.record.cells, after.record.cells)
+    apart = {change.pair.first.id: Comparison([change]) for change in together.cells}
+    apart |= {pair.first.id: Comparison([], [(pair, why)]) for pair, why in together.not_compared}
+    return {cell: ComparedRuns(before, after, comparison) for cell, comparison in apart.items()}
 
 
 def _label(number: int, total: int, commit: MeasuredCommit) -> str:
@@ -200,7 +221,9 @@ def _cell_sheet(measured: MeasuredSeries, cell: CellRecord, limit: int | None) -
         rows += _rows(measured, step, cell, limit)
     return Sheet(
         title=cell.id,
-        facts=[f"{cell.metric} in {cell.unit}; each commit compared with the one before it that has a number"],
+        facts=[
+            f"{cell.metric} in {clocked_unit(cell.unit)}; each commit compared with the one before it that has a number"
+        ],
         grid=Grid([unit_name(cell.unit), "change", "of base", ""], [rows], together=4),
         sentences=[*_sentences(measured), *_beyond(measured, cell.id)],
     )
@@ -208,11 +231,11 @@ def _cell_sheet(measured: MeasuredSeries, cell: CellRecord, limit: int | None) -
 
 def _rows(measured: MeasuredSeries, step: Step, cell: CellRecord, limit: int | None) -> Iterator[Row]:
     now = step.commit.cell(cell.id)
-    of_base = "" if now is None or now.value is None else signed_figure(now.value - (cell.value or 0), cell.unit)
+    of_base = _added(step, cell)
     failed = now.first_line if now is not None and now.value is None and now.reason else ""
-    remarks = [step.commit.remark, measured.plain(failed), step.refusal(cell.id)]
+    remarks = [step.commit.remark, measured.plain(failed), step.refusal(cell.id), _doubt(step.change(cell.id))]
     remark = measured.plain("; ".join(filter(None, remarks)))
-    figures = [value_or_status(now), _moved(step, cell), of_base, cut(remark, 60, "...")]
+    figures = [value_or_status(now), _moved(step.change(cell.id)), of_base, cut(remark, 60, "...")]
     is_wrong = step.commit.run is None or any(one.pair.first.id == cell.id for one in step.beyond)
     yield Row(_label(step.number, len(measured.steps), step.commit), figures, "red" if is_wrong else "")
     symbols = step.symbols(cell.id)
@@ -225,10 +248,24 @@ def _rows(measured: MeasuredSeries, step: Step, cell: CellRecord, limit: int | N
         yield Row(others(len(rest)), ["", together, "", ""], depth=2)
 
 
-def _moved(step: Step, cell: CellRecord) -> str:
-    change = step.change(cell.id)
-    value = None if change is None or change.value is None else change.value.value
-    return signed_figure(value, cell.unit) if value else ""
+def _moved(change: CellChange | None) -> str:
+    """The figure by which a cell has become dearer or cheaper; a question mark if that is not known."""
+    if change is None or change.change == "undecided":
+        return "" if change is None else _UNDECIDED
+    return "" if change.decided is None else signed_figure(change.decided.value, change.pair.first.unit)
+
+
+def _added(step: Step, cell: CellRecord) -> str:
+    """The figure by which a commit and those before it have made a cell dearer or cheaper than the base."""
+    change, now = step.of_base.get(cell.id), step.commit.cell(cell.id)
+    if change is None or now is None or now.value is None:
+        return ""
+    return _moved(change) or "0"
+
+
+def _doubt(change: CellChange | None) -> str:
+    """Why a cell has no verdict; empty if it has one."""
+    return change.reason if change is not None and change.change == "undecided" else ""
 
 
 def _sentences(measured: MeasuredSeries) -> Iterator[str]:
@@ -247,25 +284,40 @@ def _beyond(measured: MeasuredSeries, cell: str) -> Iterator[str]:
 
 
 def cover_letter(measured: MeasuredSeries) -> str:
-    """A table of all cells and commits in plain ASCII, 72 columns wide, for the cover letter of the series."""
-    cells, total, last = measured.cells, len(measured.steps), measured.commits[-1]
+    """Tables of all cells and commits in plain ASCII, 72 columns wide, for the cover letter of the series.
+
+    Each unit has a table of its own.
+    """
+    units: dict[str, list[CellRecord]] = {}
+    for cell in measured.cells:
+        units.setdefault(clocked_unit(cell.unit), []).append(cell)
+    sheets = [
+        Sheet(
+            title=f"Cost of each patch, {unit}, by experiment {measured.config.name}:",
+            facts=[],
+            grid=Grid(
+                [text for cell in cells for text in (measured.name(cell.id), "")],
+                [_by_commit(measured, cells)],
+                together=2,
+            ),
+            sentences=[],
+        )
+        for unit, cells in units.items()
+    ]
+    sentences = [sentence for step in measured.steps for sentence in _explained(measured, step)]
+    return ascii_text([*sheets[:-1], replace(sheets[-1], sentences=sentences)], _MAIL_WIDTH)
+
+
+def _by_commit(measured: MeasuredSeries, cells: Sequence[CellRecord]) -> Sequence[Row]:
+    """A row for each commit with the cells' figures and changes, and one with the changes of all commits together."""
     rows = [Row("base", [text for cell in cells for text in (value_or_status(cell), "")])]
     for step in measured.steps:
-        figures = [text for cell in cells for text in (value_or_status(step.commit.cell(cell.id)), _moved(step, cell))]
-        rows.append(Row(f"{step.number}/{total}", figures))
-    sums = []
-    for cell in cells:
-        now = last.cell(cell.id)
-        is_known = now is not None and now.value is not None
-        sums += ["", signed_figure((now.value or 0) - (cell.value or 0), cell.unit) if now and is_known else NOTHING]
-    rows.append(Row("all", sums))
-    sheet = Sheet(
-        title=f"Cost of each patch, {unit_name(cells[0].unit)}, by experiment {measured.config.name}:",
-        facts=[],
-        grid=Grid([text for cell in cells for text in (measured.name(cell.id), "")], [rows], together=2),
-        sentences=[sentence for step in measured.steps for sentence in _explained(measured, step)],
-    )
-    return ascii_text([sheet], _MAIL_WIDTH)
+        figures = ((value_or_status(step.commit.cell(cell.id)), _moved(step.change(cell.id))) for cell in cells)
+        rows.append(Row(f"{step.number}/{len(measured.steps)}", [text for both in figures for text in both]))
+    if measured.steps:
+        last = measured.steps[-1]
+        rows.append(Row("all", [text for cell in cells for text in ("", _added(last, cell) or NOTHING)]))
+    return rows
 
 
 def _explained(measured: MeasuredSeries, step: Step) -> Iterator[str]:
@@ -279,6 +331,11 @@ def _explained(measured: MeasuredSeries, step: Step) -> Iterator[str]:
             sentence = f"{now.status}: {cut(measured.plain(now.first_line), 200)}"
             reasons.setdefault(sentence, []).append(measured.name(cell.id))
     yield from (f"{place}, {', '.join(names)}: {sentence}." for sentence, names in reasons.items())
+    doubts: dict[str, list[str]] = {}
+    for cell in measured.cells:
+        if doubt := _doubt(step.change(cell.id)):
+            doubts.setdefault(doubt, []).append(measured.name(cell.id))
+    yield from (f"{place}, {', '.join(names)}: {doubt}." for doubt, names in doubts.items())
     for cell in measured.cells:
         symbols = step.symbols(cell.id)
         if symbols is not None:
@@ -299,17 +356,19 @@ def mail(measured: MeasuredSeries) -> str | None:
 
 def _mail(measured: MeasuredSeries, step: Step) -> str:
     commit, worst, message = step.commit.one.commit, step.dearer[0], EmailMessage()
-    value, unit, cell = worst.value, worst.pair.first.unit, worst.pair.first.id
-    assert value is not None
-    share = "" if value.relative is None else f" ({100 * value.relative:+.2f} %)"
-    title = f"{signed_figure(value.value, unit)} {unit}{share} in {measured.name(cell)}"
+    decided, unit, cell = worst.decided, worst.pair.first.unit, worst.pair.first.id
+    assert decided is not None
+    share = "" if decided.relative is None else f" ({100 * decided.relative:+.2f} %)"
+    what = "" if decided is worst.value else " of overhead"
+    title = f"{signed_figure(decided.value, unit)} {unit_name(unit)}{share}{what} in {measured.name(cell)}"
     before, compared = step.before[cell].one.commit, step.compared[cell]
-    rows = [row for one in step.dearer for row in _mail_rows(measured, step, one)]
+    units = {one.pair.first.unit for one in step.dearer}
+    rows = [row for one in step.dearer for row in _mail_rows(measured, step, one, several_units=len(units) > 1)]
     grid = Grid(["before", "after", "change", ""], [rows], together=4)
     table = ascii_text([Sheet("", [], grid, [])], _MAIL_WIDTH).strip("\n")
     again = command("series", f"{before.short}..{commit.short}", *measured.again)
-    is_counted = worst.pair.first.clock == "instructions"
-    certainty = "counts of executed instructions, equal in each run" if is_counted else "medians of times"
+    certainty = ", and ".join(dict.fromkeys(_certainty(one.pair.first) for one in step.dearer))
+    certainty = textwrap.fill(f"The figures are {certainty}.", _MAIL_WIDTH)
     made = textwrap.fill(f"Measured by: {made_with(compared.before, compared.after)}", _MAIL_WIDTH)
     if _ADDRESS.fullmatch(step.commit.one.email):
         # A name that looks like an encoded word would be decoded.
@@ -328,7 +387,7 @@ place:  {step.number}/{len(measured.steps)} of a series; compared with {before.s
 
 {table}
 
-The figures are {certainty}.
+{certainty}
 The same is measured again by:
 
     {again}
@@ -340,10 +399,17 @@ The same is measured again by:
     return f"From {commit.hash} Mon Sep 17 00:00:00 2001\n{message.as_bytes().decode()}"
 
 
-def _mail_rows(measured: MeasuredSeries, step: Step, change: CellChange) -> Iterator[Row]:
+def _certainty(cell: CellRecord) -> str:
+    if cell.clock == "wall":
+        return "medians of times"
+    return f"counts of executed instructions, {'equal in each run' if is_exact(cell) else 'which vary from run to run'}"
+
+
+def _mail_rows(measured: MeasuredSeries, step: Step, change: CellChange, *, several_units: bool) -> Iterator[Row]:
     cell = change.pair.first
-    figures = [value_or_status(change.pair.before), value_or_status(change.pair.after), _moved(step, cell), ""]
-    yield Row(measured.name(cell.id), figures)
+    unit = f", {unit_name(cell.unit)}" if several_units else ""
+    figures = [value_or_status(change.pair.before), value_or_status(change.pair.after), _moved(change), ""]
+    yield Row(f"{measured.name(cell.id)}{unit}", figures)
     symbols = step.symbols(cell.id)
     for one in [] if symbols is None else symbols.symbols[:_SYMBOLS]:
         yield Row(one.title, change_figures(one.before, one.after), depth=2)
@@ -354,14 +420,14 @@ def series_json(measured: MeasuredSeries) -> str:
     base, *_ = measured.commits
     found = {
         "experiment": str(measured.config),
-        "base": _plain(base, None),
-        "commits": [_plain(step.commit, step) for step in measured.steps],
+        "base": _plain(measured, base, None),
+        "commits": [_plain(measured, step.commit, step) for step in measured.steps],
         "wrong": measured.is_wrong,
     }
     return json.dumps(found, indent=2)
 
 
-def _plain(commit: MeasuredCommit, step: Step | None) -> dict[str, Any]:
+def _plain(measured: MeasuredSeries, commit: MeasuredCommit, step: Step | None) -> dict[str, Any]:
     cells = () if commit.run is None else commit.run.record.cells
     return {
         **asdict(commit.one.commit),
@@ -369,22 +435,32 @@ def _plain(commit: MeasuredCommit, step: Step | None) -> dict[str, Any]:
         "reverts": commit.one.reverts or None,
         "run": None if commit.run is None else commit.run.record.run,
         "same_kernel_as": commit.same_as or None,
-        "reason": commit.reason or None,
-        "cells": [_plain_cell(cell, step) for cell in cells],
+        "reason": measured.plain(commit.reason) or None,
+        "cells": [_plain_cell(measured, cell, step) for cell in cells],
     }
 
 
-def _plain_cell(cell: CellRecord, step: Step | None) -> dict[str, Any]:
+def _plain_cell(measured: MeasuredSeries, cell: CellRecord, step: Step | None) -> dict[str, Any]:
     change, symbols = (None, None) if step is None else (step.change(cell.id), step.symbols(cell.id))
-    beyond = (
-        [] if step is None else [text for one in step.beyond if one.pair.first.id == cell.id for text in one.beyond]
-    )
+    of_base = None if step is None else step.of_base.get(cell.id)
+    refusal = "" if step is None else step.refusal(cell.id)
     return {
         "id": cell.id,
         "status": cell.status,
         "value": cell.value,
         "unit": cell.unit,
+        "clock": cell.clock,
         "change": None if change is None or change.value is None else change.value.value,
+        "verdict": None if change is None else change.change,
+        "why": measured.plain(refusal if change is None else change.reason) or None,
+        "of_base": _plain_change(of_base),
         "symbols": [] if symbols is None else [one.as_json() for one in symbols.symbols],
-        "beyond": beyond,
+        "beyond": [] if of_base is None else list(of_base.beyond),
     }
+
+
+def _plain_change(change: CellChange | None) -> dict[str, Any] | None:
+    """The change to the base: its difference and the verdict on it."""
+    if change is None:
+        return None
+    return {"change": None if change.value is None else change.value.value, "verdict": change.change}

@@ -177,6 +177,11 @@ def unit_name(unit: str) -> str:
     return "nsec" if unit == "ns" else unit
 
 
+def clocked_unit(unit: str) -> str:
+    """A unit with the clock that counts it: ``instructions``, or ``nsec of the wall clock``."""
+    return unit if unit == COUNTED else f"{unit_name(unit)} of the wall clock"
+
+
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """RFC 4180 text with a header line; rows may lack columns."""
     file = io.StringIO(newline="")

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from email import message_from_string, policy
 from pathlib import Path
 
 import pytest
-from record_builders import failed
+from record_builders import cell, failed
 from report_text import check_golden
 from rich.console import Console
 from stored_profiles import profile, record, store_run
@@ -24,10 +24,13 @@ from orchestrator.comparison.series import (
     series_json,
     series_sheets,
 )
+from orchestrator.lab.stored import compared_runs
 from orchestrator.report.text import print_sheets
 from orchestrator.results.budgets import Budgets
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Commit, SeriesCommit
 from orchestrator.results.runs import Run, find_run
+from orchestrator.results.statistics import median
 
 PLAIN = {"callbench": 12, "do_getpid": 88}
 PROBED = {**PLAIN, "kprobe_int3_handler": 40}
@@ -148,3 +151,123 @@ def test_a_series_is_wrong_by_its_gate_alone(measured: MeasuredSeries) -> None:
     gates = [(None, False), (Budgets.of({"*": "+11"}), False), (Budgets.of({"*": "+10"}), True)]
     for budgets, is_wrong in gates:
         assert MeasuredSeries(first, budgets, Path("my.yaml"), Path("/clone")).is_wrong is is_wrong
+
+
+def timed(samples: Sequence[float], id_: str) -> CellRecord:
+    numbers = {"samples": samples, "value": median(samples), "overhead": 0.0, "interval": None}
+    return cell("none", id=id_, clock="wall", unit="ns", **numbers)
+
+
+FLAT = [790.0 + n / 10 for n in range(8)]
+NOISE = [788.0, 1093.0]
+HIGHER = [1090.0 + n / 10 for n in range(8)]
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> Callable[..., MeasuredSeries]:
+    """A series whose commits have a counted cell, 100 instructions each, and a timed one with these samples."""
+
+    def stored(*timed_samples: Sequence[float], counted: Sequence[int] = ()) -> MeasuredSeries:
+        commits = []
+        for number, samples in enumerate(timed_samples):
+            folder = tmp_path / f"units{number}"
+            profiled = {"callbench": 12, "do_getpid": 88 + (counted[number] if counted else 0)}
+            cells = [
+                record(profile("t/counted/none/noop", profiled), "none", folder),
+                timed(samples, "t/timed/none/noop"),
+            ]
+            run = find_run(store_run(tmp_path / "lab", folder, *cells), tmp_path / "lab")
+            commit = Commit(f"{number + 1:x}" * 40, f"commit {number}", "A Person", "2026-11-28")
+            commits.append(MeasuredCommit(SeriesCommit(commit, "a@example.org"), run))
+        return MeasuredSeries(commits, None, Path("units.yaml"), Path("/clone"))
+
+    return stored
+
+
+def tables(measured: MeasuredSeries) -> str:
+    out = io.StringIO()
+    print_sheets(series_sheets(measured), Console(file=out, width=160, color_system=None))
+    return out.getvalue()
+
+
+def test_each_unit_and_clock_has_a_table_of_its_own_in_the_cover_letter(units: Callable[..., MeasuredSeries]) -> None:
+    measured = units(FLAT, HIGHER)
+    text = cover_letter(measured)
+    assert max(map(len, text.splitlines())) <= 72
+    check_golden("series-cover-units.txt", text + "\n")
+    text = tables(measured)
+    assert "cost per call in nsec of the wall clock; each commit" in text
+    assert "+300" in text
+
+
+def test_noise_of_the_wall_clock_is_no_change_in_any_form(units: Callable[..., MeasuredSeries]) -> None:
+    measured = units(NOISE, [1093.0, 1094.6])
+    step = measured.steps[0]
+    change = step.change("t/timed/none/noop")
+    assert change is not None
+    assert change.change == "undecided"
+    assert mail(measured) is None
+    for text in (cover_letter(measured), tables(measured)):
+        assert "+" not in text.replace("[+", "")
+        assert "?" in text
+        assert "no verdict: found 2 and 2 samples" in " ".join(text.split())
+    timed_cell = json.loads(series_json(measured))["commits"][0]["cells"][1]
+    assert (timed_cell["verdict"], timed_cell["unit"], timed_cell["clock"]) == ("undecided", "ns", "wall")
+    assert timed_cell["of_base"]["verdict"] == "undecided"
+    assert "no verdict" in timed_cell["why"]
+
+
+def test_what_is_within_the_scatter_is_equal_in_any_form(units: Callable[..., MeasuredSeries]) -> None:
+    measured = units(FLAT, [one + 0.05 for one in reversed(FLAT)])
+    assert mail(measured) is None
+    assert "+" not in cover_letter(measured)
+    assert "Equal in all commits: counted, timed." in tables(measured)
+    timed_cell = json.loads(series_json(measured))["commits"][0]["cells"][1]
+    assert (timed_cell["verdict"], timed_cell["of_base"]["verdict"]) == ("unchanged", "unchanged")
+
+
+def test_a_decided_time_is_a_change_in_every_form(units: Callable[..., MeasuredSeries]) -> None:
+    measured = units(FLAT, HIGHER)
+    text = mail(measured)
+    assert text is not None
+    assert "+300 nsec (+37.96 %) in timed" in " ".join(text.split())
+    assert "The figures are medians of times." in text
+    assert all("+300" in one for one in (cover_letter(measured), tables(measured)))
+    timed_cell = json.loads(series_json(measured))["commits"][0]["cells"][1]
+    assert (timed_cell["verdict"], round(timed_cell["change"])) == ("dearer", 300)
+
+
+def test_a_mail_on_cells_of_several_units_names_them(units: Callable[..., MeasuredSeries]) -> None:
+    text = mail(units(FLAT, HIGHER, counted=(0, 11)))
+    assert text is not None
+    message = message_from_string(text.partition("\n")[2], policy=policy.default)
+    body = " ".join(message.get_content().split())
+    assert "counted, instructions 100 111 +11" in body
+    assert "timed, nsec" in body
+    assert "The figures are medians of times, and counts of executed instructions, equal in each run." in body
+
+
+def test_of_many_timed_cells_one_may_differ_by_chance(tmp_path: Path) -> None:
+    """As in `compare` of the same runs, a commit's cells are judged together."""
+    one, other = [float(n) for n in (100, 101, 102, 103, 104, 105)], [float(n) for n in (104, 105, 106, 107, 108, 109)]
+    runs = []
+    for number, samples in enumerate((one, other)):
+        cells = [timed(samples, "t/0/noop")]
+        cells += [timed(one, f"t/{place}/noop") for place in range(1, 40)]
+        runs.append(find_run(store_run(tmp_path / "lab", tmp_path / f"many{number}", *cells), tmp_path / "lab"))
+    commits = [
+        MeasuredCommit(SeriesCommit(Commit(str(number) * 40, "it", "A", "2026-11-28"), ""), run)
+        for number, run in enumerate(runs, 1)
+    ]
+    measured = MeasuredSeries(commits, None, Path("my.yaml"), Path("/clone"))
+    judged = compared_runs(runs[0], runs[1]).comparison
+    found = {change.pair.first.id: change.change for change in measured.steps[0].changes}
+    assert found == {change.pair.first.id: change.change for change in judged.cells}
+    assert found["t/0/noop"] == "undecided"
+    assert mail(measured) is None
+
+
+def test_a_reason_has_no_path_of_the_lab_s_clone(measured: MeasuredSeries) -> None:
+    broken = replace(measured.commits[3], reason="the kernel does not build\n/clone/k.c:1: error: no")
+    found = json.loads(series_json(replace(measured, commits=[*measured.commits[:3], broken])))
+    assert found["commits"][-1]["reason"] == "the kernel does not build\nk.c:1: error: no"
