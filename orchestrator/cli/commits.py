@@ -338,7 +338,7 @@ class BisectedCell:
         if cell.value is None:
             raise NotMeasured((cell.reason or "no number").splitlines()[0], detail=(cell.reason or "").splitlines()[1:])
         low, high = median_interval(cell.samples)
-        return Measured(cell.value, (high - low) / 2)
+        return Measured(cell.value, (high - low) / 2, cell.unit)
 
     def _check(self, commit: str) -> None:
         planned = self.runs.check(commit)

@@ -36,6 +36,7 @@ from orchestrator.report.sheet import (
     figure,
     shared_parts,
     signed_figure,
+    unit_name,
     used_columns,
 )
 from orchestrator.report.text import (
@@ -171,7 +172,7 @@ def remarks(compared: ComparedRuns) -> Iterator[str]:
 
 _SYMBOLS = 5
 """Listed symbols of a cell; the rest share a row."""
-_HEADINGS = ("before", "after", "change", "", "95 %", "", "budget")
+_HEADINGS = ("before", "after", "change", "", "95 %", "", "budget", "unit")
 _ALWAYS = 3
 """The first columns, which are printed even if empty."""
 _STYLES = {"dearer": "red", "failed": "red", "vanished": "red", "cheaper": "green", "mended": "green"}
@@ -198,7 +199,14 @@ def _grid(
     """The listed changes, each with its ``symbols`` by the title of its pair."""
     names = CellNames(compared.comparison)
     reasons = list(dict.fromkeys(one.reason for one in listed if one.reason))
-    rows = [row for one in listed for row in _rows(one, names.of(one), symbols.get(one.pair.title), reasons)]
+    units = [unit_name(one.pair.first.unit) for one in listed]
+    # Counts alone need no unit.
+    shown_units = units if {*units} - {COUNTED} else [""] * len(listed)
+    rows = [
+        row
+        for one, unit in zip(listed, shown_units, strict=True)
+        for row in _rows(one, names.of(one), symbols.get(one.pair.title), reasons, unit)
+    ]
     hidden = len(compared.comparison.changed) - len(listed)
     if hidden:
         rows.append(Row(others(hidden), [""] * len(_HEADINGS)))
@@ -207,7 +215,9 @@ def _grid(
     return Grid(headings, [narrowed], together=4, narrowest=16), footnotes
 
 
-def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, reasons: Sequence[str]) -> Iterator[Row]:
+def _rows(
+    change: CellChange, name: str, symbols: ProfileDifference | None, reasons: Sequence[str], shown_unit: str
+) -> Iterator[Row]:
     unit = change.pair.first.unit
     noted = f" [{reasons.index(change.reason) + 1}]" if change.reason else ""
     figures = [
@@ -216,12 +226,13 @@ def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, reas
         *difference_figures(change.value, unit),
         f"{change.change}{noted}",
         budget_figure(change),
+        shown_unit,
     ]
     yield Row(name, figures, _STYLES.get(change.change, "") if change.beyond or change.change == "mended" else "")
     overhead = change.overhead
     if overhead is not None and (overhead.before or overhead.after):
         both = [figure(one, unit) for one in (overhead.before, overhead.after)]
-        yield Row("overhead", [*both, *difference_figures(overhead, unit), "", ""], depth=2)
+        yield Row("overhead", [*both, *difference_figures(overhead, unit), "", "", ""], depth=2)
     rest = [""] * (len(_HEADINGS) - _ALWAYS)
     listed = symbols.symbols if symbols is not None else []
     for one in listed[:_SYMBOLS]:

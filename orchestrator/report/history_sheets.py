@@ -19,6 +19,7 @@ from orchestrator.report.sheet import (
     Grid,
     Row,
     Sheet,
+    clocked_unit,
     csv_text,
     figure,
     number,
@@ -209,7 +210,9 @@ _LONGEST = 60
 
 def bisection_sheet(found: Found) -> Sheet:
     """The first bad commit, or its candidates, and the measured commits in order."""
-    good, bad = (one.measured.value for one in found.tried[:2] if one.measured is not None)
+    ends = [one.measured for one in found.tried[:2] if one.measured is not None]
+    good, bad = (one.value for one in ends)
+    unit = clocked_unit(ends[0].unit)
     sure = len(found.candidates) == 1
     title = f"First bad commit: {_named(found.candidates[0])}" if sure else "The first bad commit is one of these"
     facts = [f"{one.author}, {one.date}" if sure else _named(one) for one in found.candidates]
@@ -220,7 +223,7 @@ def bisection_sheet(found: Found) -> Sheet:
             cost = number(one.measured.value)
             judged = "bad" if abs(one.measured.value - bad) <= abs(one.measured.value - good) else "good"
         rows.append(Row(_named(one.commit)[:_LONGEST], [cost, end or judged]))
-    sentences = [f"A cost of {number((good + bad) / 2)} or more is bad, halfway between both ends."]
+    sentences = [f"A cost of {number((good + bad) / 2)} {unit} or more is bad, halfway between both ends."]
     sentences += [f"{one.commit.short} was skipped: {one.why_skipped}" for one in found.skipped]
     return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences)
 
@@ -233,6 +236,7 @@ def bisection_json(found: Found) -> dict[str, Any]:
             {
                 "commit": asdict(one.commit),
                 "value": None if one.measured is None else one.measured.value,
+                "unit": None if one.measured is None else one.measured.unit,
                 "why_skipped": one.why_skipped or None,
             }
             for one in found.tried

@@ -322,10 +322,11 @@ def _options(command: Sequence[str]) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Measured:
-    """The cost at a commit, and the half-width of its interval, 0 on the exact clock."""
+    """The cost at a commit in ``unit``, and the half-width of its interval, 0 on the exact clock."""
 
     value: float
     scatter: float = 0.0
+    unit: str = "instructions"
 
 
 @dataclass(frozen=True)

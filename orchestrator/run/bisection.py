@@ -103,7 +103,7 @@ class Bisection:
         except (NotMeasured, SubmoduleError) as error:
             self.say(f"{commit.short} is skipped: {error}")
             return Tried(commit, None, error.what)
-        self.say(f"{commit.short} costs {measured.value:.10g}")
+        self.say(f"{commit.short} costs {measured.value:.10g} {measured.unit}")
         return Tried(commit, measured)
 
     def _bisect(self, *words: str) -> None:

@@ -325,6 +325,19 @@ def test_times_without_a_verdict_say_what_to_run(runs: Runs, tmp_path: Path, mon
     assert "--set tables.list5.benchmark.repeats=" in str(answer(status=0).next)
 
 
+def test_each_figure_has_its_unit_where_not_all_are_counts(runs: Runs) -> None:
+    counted = [exact("kprobe", 1000), exact("kprobe", 1010)]
+    times = [timed([value + n for n in range(8)], id="pentium4/timed/noop") for value in (1000.0, 2000.0)]
+    pairs = [runs.add(*cells) for cells in zip(counted, times, strict=True)]
+    for form in ("markdown", "github"):
+        lines = orchestrator("compare", *pairs, "--format", form).stdout.splitlines()
+        units = [line.rstrip(" |").rpartition("|")[2].strip() for line in lines if "1010" in line or "2003" in line]
+        assert units[:2] == ["nsec", "instructions"]  # the largest change comes first
+    assert {"nsec", "instructions"} <= set(orchestrator("compare", *pairs).stdout.split())
+    counts = [runs.add(one) for one in counted]
+    assert "instructions" not in orchestrator("compare", *counts).stdout
+
+
 def test_hosts_count_for_times_only(runs: Runs) -> None:
     here, there = ({"sessions": [{"host": {"cpus": count}}], "boots": []} for count in (2, 8))
     for provenance in (here, there):
