@@ -156,12 +156,13 @@ static uint32_t keys_in(const struct watched *map, uint32_t *again)
 }
 
 // An LRU map makes room itself, at once for many keys, so that it is never quite full: its keys stay, and are remembered.
+// One of a single key is a variable, as bpftrace has them, and hits behave otherwise without its value.
 static void make_room_for_keys(struct watched *map)
 {
 	const char *key = NULL;
 
 	map->used = keys_in(map, NULL);
-	map->is_short = is_lru(map) ? 2 * map->used >= map->info.entries : map->used >= map->info.entries;
+	map->is_short = map->info.entries > 1 && (is_lru(map) ? 2 : 1) * map->used >= map->info.entries;
 	while (map->is_short && map->taken < TAKEN &&
 	       !element(BPF_MAP_GET_NEXT_KEY, map->fd, key, map->keys[map->taken]) &&
 	       (is_lru(map) || !element(BPF_MAP_DELETE_ELEM, map->fd, map->keys[map->taken], NULL))) {

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -88,7 +89,9 @@ class MapTrial:
         self._guest = guest
         self._folders = list(dict.fromkeys(program.folder for program in programs))
         self._uses: dict[int, MapUse] = {}
+        # Of maps that were full once, what was in them, and what has come in since: a hit may bring the same each time.
         self._short: dict[int, int] = {}
+        self._came = Counter[int]()
         self._calls = 0
 
     @contextlib.contextmanager
@@ -115,6 +118,8 @@ class MapTrial:
         for use in uses:
             if use.is_short:
                 self._short.setdefault(use.number, use.used)
+            if use.number in self._short:
+                self._came[use.number] += use.new
 
     def check(self, calls: int, hits: int) -> None:
         """Raise EvidenceError if the hits put something into a map that was full, or that such calls may fill."""
@@ -141,11 +146,11 @@ class MapTrial:
         return self._guest.succeed(["sh", "-c", f"echo >{_GO}; cat {_SAID}; rm {_GO} {_SAID}"]).text
 
     def _refusal(self, use: MapUse, hits: int) -> EvidenceError | None:
-        is_short = use.number in self._short
-        if is_short and use.new and use.type in _UNATTENDED:
+        is_short = self._came[use.number] > 0
+        if is_short and use.type in _UNATTENDED:
             what, hint = _UNATTENDED[use.type]
             return EvidenceError(what.format(self.named(use)), hint=hint)
-        if use.type not in _FILLED or not use.new:
+        if use.type not in _FILLED:
             return None
         filling, needed = _FILLED[use.type], use.new * _CELL
         remedy = self.remedy(use, max(needed, hits * use.each * _CELL))

@@ -72,6 +72,7 @@ def test_an_answer_on_fewer_maps_is_refused() -> None:
     [
         ("1 7 256 256 1 1 3 seen\n", "1 7 256 240 1 0 16 seen\n", "map seen is full with 256 keys: ", "8192"),
         ("1 7 8000 4000 1 0 3 seen\n", "1 7 8000 5000 1 0 1003 seen\n", "1000 hits add 1003: it fills up", "8192"),
+        ("1 7 4096 4096 1 1 1 same\n", "1 7 4096 4081 1 0 0 same\n", "map same is full with 4096 keys: ", "8192"),
         ("27 7 4096 3960 72 1 72 r\n", "27 7 4096 72 72 0 4032 r\n", "map r is full with 3960 bytes: ", "1048576"),
         ("9 7 256 240 1 1 2 new\n", "9 7 256 250 1 1 16 new\n", "map new evicts old keys for new ones", "8192"),
         ("4 7 1 0 1 1 0 out\n", "4 7 1 0 1 1 9 out\n", "nobody reads map out, a perf event array: ", "ring buffer"),
