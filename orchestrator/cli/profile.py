@@ -267,7 +267,8 @@ def _sources(context: BuildContext, one: RunCell) -> Sources:
 def _by_line(context: BuildContext, pair: tuple[RunCell, RunCell]) -> ProfileDifference:
     """The difference of two cells by source line."""
     whole = difference_of(*pair)
-    before, after = (by_line(one.profile(), _sources(context, one)) for one in pair)
+    profiles = (whole.before, whole.after)
+    before, after = (by_line(one, _sources(context, cell)) for one, cell in zip(profiles, pair, strict=True))
     first, second = with_lines(whole.before, before, same_lines(before, after)), with_lines(whole.after, after)
     return replace(difference(first, second), notes=whole.notes, noun="line")
 

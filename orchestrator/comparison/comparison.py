@@ -31,7 +31,7 @@ from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit, only
 from orchestrator.results.contract import MOST_COUNTED_RUNS, CellRecord
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
 from orchestrator.results.runs import EXPERIMENT_FILE, Run, frame
-from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
+from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_pair
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -396,8 +396,8 @@ class ComparedRuns:
             before, after = one.pair.before, one.pair.after
             if before is not None and after is not None and one.value is not None and one.value.value:
                 with suppress(LabError):  # no profile, or a missing or changed file: there is nothing to explain
-                    profiles = load_profile(self.before.directory, before), load_profile(self.after.directory, after)
-                    found[one.pair.title] = difference(*profiles)
+                    pair = load_pair((self.before.directory, before), (self.after.directory, after))
+                    found[one.pair.title] = difference(*pair)
         return {title: one for title, one in found.items() if one.symbols}
 
 

@@ -44,7 +44,7 @@ from orchestrator.results.parameters import (
     CountParameter,
 )
 from orchestrator.results.runs import Run
-from orchestrator.results.stored_profile import ProfileDifference, difference, load_profile
+from orchestrator.results.stored_profile import ProfileDifference, difference, load_pair
 
 
 @dataclass(frozen=True)
@@ -383,7 +383,7 @@ def explained(found: Sequence[Cost], before: Run, after: Run) -> Iterator[tuple[
             other, run = _baseline(one.cell, after.record), after
         if other is not None and other.profile is not None and one.cell.profile is not None:
             with suppress(LabError):  # a missing or changed file; the costs do not depend on it
-                yield one, difference(load_profile(run.directory, other), load_profile(after.directory, one.cell))
+                yield one, difference(*load_pair((run.directory, other), (after.directory, one.cell)))
 
 
 def _baseline(cell: CellRecord, record: RunRecord) -> CellRecord | None:

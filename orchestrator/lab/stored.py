@@ -27,7 +27,14 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, origin_of
 from orchestrator.results.runs import Run, UnknownRun, find_run, opened_store, stored_run
 from orchestrator.results.store import DEFAULT
-from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
+from orchestrator.results.stored_profile import (
+    CellProfile,
+    ProfileDifference,
+    difference,
+    has_plain_profile,
+    load_pair,
+    load_profile,
+)
 
 
 @dataclass(frozen=True)
@@ -215,16 +222,25 @@ class RunCell:
 
     def profile(self) -> CellProfile:
         """Load the profile. Raises UsageError if there is none, LabError if the cell failed or the file has changed."""
+        self.check_number()
+        return load_profile(self.run.directory, self.cell)
+
+    def check_number(self) -> None:
+        """Raise LabError if the cell failed."""
         if self.cell.status != "ok":
             what = f"cell {self.cell.id} of run {self.run.record.run} is {self.cell.status}"
             raise LabError(what, detail=(self.cell.reason or "").splitlines()[:_SHOWN_PAIRS])
-        return load_profile(self.run.directory, self.cell)
 
 
 def difference_of(before: RunCell, after: RunCell) -> ProfileDifference:
     """The difference of two profiles, with notes on how far they compare. Raises as ``RunCell.profile`` does."""
-    one, other = before.profile(), after.profile()
+    before.check_number()
+    after.check_number()
+    pair = (before.run.directory, before.cell), (after.run.directory, after.cell)
+    one, other = load_pair(*pair)
     remarks = list(notes((before.cell, one), (after.cell, other)))
+    if has_plain_profile(*pair):
+        remarks.append("the calls without the probe are those counted in turn with the probe's, in the same state")
     if before.cell.id == after.cell.id and before.run.record.run != after.run.record.run:
         remarks.insert(0, f"runs {before.run.record.run} -> {after.run.record.run}")
     return replace(difference(one, other), notes=remarks)

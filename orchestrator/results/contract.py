@@ -253,6 +253,8 @@ class ProfileEvidence(Record):
     """Repetitions of string instructions (``rep stos``) among them, which a CPU's counter leaves out."""
     purposes: dict[Name, Instructions] | None = None
     """The instructions by purpose (see ``catalog.words.purposes``), if requested."""
+    plain: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """Of calls that vary, the digest of another file: the calls without the probe, counted in turn with these."""
     parts: tuple[RunPart, ...] = ()
     """The median run of a program by what entered the kernel; those of the program itself add up to the value."""
     ticks: Count | None = None
@@ -289,8 +291,9 @@ class ProfileEvidence(Record):
         fields: dict[str, Any] = serialize(self)
         for name in ("ticks", "faults", "halts") if self.ticks is None else ():
             fields.pop(name)
-        if self.repetitions is None:
-            fields.pop("repetitions")
+        for name in ("repetitions", "plain"):
+            if fields[name] is None:
+                fields.pop(name)
         if not self.parts:
             fields.pop("parts")
         return fields

@@ -77,6 +77,8 @@ OUTCOME = TextParameter("outcome")
 """What the calls returned, in words."""
 RESULT_FAILED = CountParameter("result_failed")
 """Calls that failed."""
+PLAIN = NumberParameter("without_probe")
+"""Of calls that vary: what they cost without the probe, in turn with those that hit it, in the cell's unit."""
 IN_TURNS = CountParameter("in_turns")
 MOVED, CONTENDED = NumberParameter("moved_lines"), NumberParameter("contended_accesses")
 """Of calls on several CPUs in turns: the lines that a call gets from other CPUs' caches, and its accesses to lines that

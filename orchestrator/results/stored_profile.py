@@ -23,11 +23,13 @@ from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from orchestrator.arch import Arch
 from orchestrator.catalog.cpus import CacheName
+from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellId, CellRecord, Count, Instructions, Phrase, Record
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.parameters import AT
 
 
 class Misses(NamedTuple):
@@ -293,9 +295,12 @@ class CellProfile(Record):
         }
 
 
+_SUFFIX = ".json.gz"
+
+
 def file_name(cell: str) -> str:
     """The file name for a cell's id, whose only special characters are slashes."""
-    return f"{cell.replace('/', '.')}.json.gz"
+    return f"{cell.replace('/', '.')}{_SUFFIX}"
 
 
 def write_profile(profile: CellProfile, file: Path) -> str:
@@ -309,6 +314,11 @@ def write_profile(profile: CellProfile, file: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def plain_file(file: Path) -> Path:
+    """Beside a cell's profile: the calls without the probe, counted in turn with its own, of calls that vary."""
+    return file.with_name(f"{file.name.removesuffix(_SUFFIX)}.without-probe{_SUFFIX}")
+
+
 def load_profile(directory: Path, record: CellRecord) -> CellProfile:
     """The profile of a cell of the run in ``directory``.
 
@@ -317,13 +327,38 @@ def load_profile(directory: Path, record: CellRecord) -> CellProfile:
     if record.profile is None:
         hint = f"measure one: {PROGRAM} run CONFIG --profile symbols"
         raise UsageError(f"cell {record.id} has no profile", hint=hint)
-    file = directory / FOLDER / file_name(record.id)
+    return _loaded(directory / FOLDER / file_name(record.id), record.profile.sha256, record)
+
+
+def load_pair(before: tuple[Path, CellRecord], after: tuple[Path, CellRecord]) -> tuple[CellProfile, CellProfile]:
+    """The profiles of two cells, each with its run's directory; raises as ``load_profile`` does.
+
+    Beside the baseline of its own table, a cell of calls that vary has a profile of the calls without the probe: the
+    kernel may be in another state than it was in the baseline's cell, and in none but the probe's work differ these.
+    """
+    (directory, plain), (other, probed) = before, after
+    second = load_profile(other, probed)
+    if not has_plain_profile(before, after):
+        return load_profile(directory, plain), second
+    assert probed.profile is not None
+    return _loaded(plain_file(other / FOLDER / file_name(probed.id)), probed.profile.plain, probed), second
+
+
+def has_plain_profile(before: tuple[Path, CellRecord], after: tuple[Path, CellRecord]) -> bool:
+    """Whether the second cell has a profile of calls without its probe, and the first one is its baseline."""
+    (directory, plain), (other, probed) = before, after
+    facts = [(one.table, one.cpu, one.smp, one.kernel, one.benchmark, AT.of(one)) for one in (plain, probed)]
+    is_baseline = directory == other and plain.probe == BASELINE != probed.probe and facts[0] == facts[1]
+    return is_baseline and probed.profile is not None and probed.profile.plain is not None
+
+
+def _loaded(file: Path, digest: str | None, record: CellRecord) -> CellProfile:
     if not file.exists():
         hint = "a run writes profiles at the end of a boot: wait for it, or resume the run with --resume"
         raise LabError(f"the profile of cell {record.id} is missing", where=str(file), hint=hint)
     with storage_faults(file), file.open("rb") as opened:
         content = opened.read(LARGEST_FILE + 1)
-    if hashlib.sha256(content).hexdigest() != record.profile.sha256:
+    if hashlib.sha256(content).hexdigest() != digest:
         raise LabError(f"the profile of cell {record.id} differs from the recorded one", where=str(file))
     try:
         text = zlib.decompressobj(wbits=31).decompress(content, _LARGEST_TEXT)

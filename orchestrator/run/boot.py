@@ -494,6 +494,7 @@ class Session:
             file = self._profile_file(outcome.record.id)
             with storage_faults(file):
                 file.unlink(missing_ok=True)
+                stored_profile.plain_file(file).unlink(missing_ok=True)
         with step(f"store {outcome.record.id}"):
             self.emit(outcome)
 

@@ -338,6 +338,8 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes, kind: str) -> I
         cell.status + footnotes.marks(cell) if cell.value is None else figure(cell.value, cell.unit) for cell in cells
     ]
     yield Row(f"{centre}({unit})", values)
+    if any(parameters.PLAIN.of(cell) is not None for cell in cells):
+        yield Row("  without the probe, in turn", [figure(parameters.PLAIN.of(cell), cell.unit) for cell in cells])
     yield Row(f"overhead({unit})", [figure(cell.overhead, cell.unit) for cell in cells], style="bold")
     for name in _purpose_names(cells):
         yield Row(f"  {purpose_title(name)}", [figure(_spent(name)(cell), cell.unit) for cell in cells])

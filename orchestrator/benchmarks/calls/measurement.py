@@ -30,6 +30,7 @@ from orchestrator.benchmarks.calls.samples import (
     Measurement,
     exact_baseline,
     exact_figures,
+    other_state,
     paired_figures,
     together,
     varying_figures,
@@ -66,8 +67,10 @@ from orchestrator.results.parameters import (
     MOVED,
     MOVED_BY,
     ON_EACH_CPU,
+    PLAIN,
 )
 from orchestrator.results.statistics import mean
+from orchestrator.results.stored_profile import plain_file
 from orchestrator.run.boot import Ready, ReadyGuest, identity, kernel_facts
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
@@ -519,8 +522,15 @@ def _paired(work: Work, events: Path | None) -> tuple[Figures, Proof]:
                 proof = _proof(work, armed, events, counts)
             _check_live(work, probed[-1].live)
         plain.append(_timed(this))
+    if work.varies and counts.profile is not None and work.profile is not None:
+        beside = _counted(replace(work, profile=plain_file(work.profile)), together(plain), None).profile
+        assert beside is not None
+        counts = counts._replace(profile=counts.profile.model_copy(update={"plain": beside.sha256}))
+        proof = replace(proof, counts=counts)
     if work.varies:
-        return varying_figures(plain, probed), proof
+        figures, baseline = varying_figures(plain, probed), work.cache.baseline(work.cell)
+        other = None if baseline is None else other_state(baseline.figures.samples, together(plain).samples)
+        return (figures if other is None else replace(figures, notes=(*figures.notes, other))), proof
     return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
 
 
@@ -684,6 +694,7 @@ def _parameters(work: Work, figures: Figures, proof: Proof) -> dict[str, str | f
         **kernel_facts(work.ready.artifacts.kernel),
         ENTRY: figures.entry,
         "calls": figures.calls,
+        **({} if figures.plain is None else {PLAIN: figures.plain}),
         "point": proof.point.name,
         ACCELERATOR: "kvm" if work.ready.artifacts.machine.timing == "kvm" else "tcg",
         **outcome_parameters(figures.outcome, proof.counted.results),

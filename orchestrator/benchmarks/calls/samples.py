@@ -116,7 +116,10 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures(Effect):
-    """Samples and the figures derived from them, in the clock's unit per call; ``calls`` are those of the first."""
+    """Samples and the figures derived from them, in the clock's unit per call; ``calls`` are those of the first.
+
+    ``plain`` is what calls that vary cost without the probe, around and between these samples.
+    """
 
     samples: tuple[float, ...]
     value: float
@@ -126,6 +129,7 @@ class Figures(Effect):
     batches: int
     disturbed: int
     outcome: Outcome | None
+    plain: float | None = None
 
 
 def exact_baseline(measured: Measurement) -> Figures:
@@ -264,7 +268,17 @@ def varying_figures(plain: Sequence[Measurement], probed: Sequence[Measurement])
     if low <= 0:
         notes += (f"no verdict: the overhead lies between {low:.10g} and {high:.10g} instructions",)
     effect = Effect(overhead, (low, high), "none" if low <= 0 else None, notes)
-    return _figures(probed, samples, mean(samples), effect)
+    return replace(_figures(probed, samples, mean(samples), effect), plain=mean(before))
+
+
+def other_state(baseline: Sequence[float], plain: Sequence[float]) -> str | None:
+    """A note where calls cost something else in the baseline's cell than around the samples of this one."""
+    if min(plain) <= max(baseline) and min(baseline) <= max(plain):
+        return None
+    return (
+        f"without the probe these calls now take {mean(plain):.10g} instructions, and {mean(baseline):.10g} when the "
+        "baseline was measured: the overhead is to these calls, measured in turn with those of the probe"
+    )
 
 
 class Added(NamedTuple):

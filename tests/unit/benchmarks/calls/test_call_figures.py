@@ -23,6 +23,7 @@ from orchestrator.benchmarks.calls.samples import (
     exact_baseline,
     exact_effect,
     exact_figures,
+    other_state,
     paired_figures,
     varying_figures,
 )
@@ -151,7 +152,9 @@ def test_calls_that_scatter_have_samples_for_an_interval(
     monkeypatch.setattr(measurement, "_timed_between", lambda work, armed: probed if scatters else measured(560.0))
     monkeypatch.setattr(measurement, "_proof", lambda *of: Proof(nowhere, nowhere, next(counted)))
     asked = SimpleNamespace(repeats=repeats, clock="instructions", metric="cost per call", counts_classes=False)
-    work: Any = SimpleNamespace(cell=asked, varies=scatters, workload=None, profile=None, kind=probes()["kprobe"])
+    cache = SimpleNamespace(baseline=lambda cell: None)
+    facts = {"workload": None, "profile": None, "kind": probes()["kprobe"], "cache": cache}
+    work: Any = SimpleNamespace(cell=asked, varies=scatters, **facts)
     figures, _ = measurement._paired(work, None)
     assert (len(figures.samples), figures.overhead) == (samples, 120.0)
     assert next(counted) == 2  # the first round and the last
@@ -178,8 +181,18 @@ def test_what_a_probe_adds_to_calls_that_vary_is_exact(seed: int) -> None:
     assert (figures.overhead, figures.interval, figures.verdict) == (127.0, (127.0, 127.0), None)
     assert len(figures.samples) == 6
     assert figures.value == pytest.approx(fmean(one.samples[0] for one in probed))
+    assert figures.plain == pytest.approx(fmean(one.samples[0] for one in plain))
     (note,) = figures.notes
     assert note.startswith("calls vary: 9")
+
+
+def test_a_baseline_measured_in_another_state_is_told() -> None:
+    """Creating a file took 7,618 instructions more until the kernel's random numbers were ready."""
+    note = other_state([22_855.0, 22_840.0], [16_490.0, 16_498.0, 16_506.0])
+    assert note is not None
+    assert note.startswith("without the probe these calls now take 16498 instructions, and 22847.5 when the baseline ")
+    assert other_state([16_490.0, 16_500.0], [22_840.0, 22_855.0]) is not None
+    assert other_state([16_490.0, 16_500.0], [16_498.0, 16_506.0]) is None
 
 
 def test_what_only_some_hits_do_counts_in_the_mean() -> None:

@@ -256,3 +256,13 @@ def test_only_of_calls_that_vary_the_table_says_what_their_overhead_is(metric: s
     (panel,) = panels(run(baseline, kprobe), reports())
     said = [one for one in reports().kind_of(kprobe).sheet([panel]).sentences if one.startswith("Where calls vary")]
     assert bool(said) is is_said
+
+
+def test_what_calls_that_vary_cost_without_the_probe_in_turn_is_beside_their_average() -> None:
+    """So that the average less it is about the overhead, whatever state of the guest the baseline was measured in."""
+    samples = {"samples": [22_850.0, 22_860.0], "value": 22_855.0, "reference": None}
+    probed = {"samples": [16_620.0, 16_630.0], "value": 16_625.0, "reference": None}
+    kprobe = cell("kprobe", **probed, overhead=127.0, interval=[127.0, 127.0], parameters={"without_probe": 16_498.0})
+    lines = printed(run(cell("none", **samples, overhead=0.0), kprobe)).splitlines()
+    (row,) = (line.split() for line in lines if "without the probe, in turn" in line)
+    assert row[-2:] == ["-", "16498"]
