@@ -246,7 +246,7 @@ def sample_of(regions: Sequence[Region], timed: Timed) -> Region:
             _check(sum(sample.stacks.values()), total, "the stacks of a sample")
         samples.append(sample.less(empty, batches))
     if any(sample != samples[0] for sample in samples):
-        raise EvidenceError("two samples of one guest executed different instructions")
+        raise NoProfile("two samples of one guest executed different instructions, though as many")
     return samples[0]
 
 
