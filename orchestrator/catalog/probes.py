@@ -68,8 +68,6 @@ NEWER_IMAGE = "debian-amd64-bpftrace-13"
 LONGEST = 500
 """The most characters of a one-liner."""
 
-_BY_CLOCK = ("interval", "profile", "software", "hardware", "watchpoint", "asyncwatchpoint")
-"""Probes of bpftrace that no call hits (bpftrace's docs/reference_guide.md)."""
 _COLUMN, _END = 60, 16
 
 
@@ -98,12 +96,32 @@ def one_liner(name: str) -> str:
         raise ConfigError(f"found a one-liner of {len(text)} characters; at most {LONGEST} are allowed")
     if not (text.isascii() and text.isprintable()):
         raise ConfigError(f"found {name[:80]!r}; a one-liner has printable ASCII characters in one line")
-    by_clock = next((point.provider for point in attach_points_of(text) if point.kind in _BY_CLOCK), None)
-    if by_clock is not None:
-        raise ConfigError(
-            f"found '{by_clock}:' in a one-liner; the clock or the CPU hits it, not the calls: leave it out"
-        )
+    for point in attach_points_of(text):
+        event = _perf_event(point)
+        if event is not None:
+            found = ":".join((point.provider, *point.parts[:1]))
+            advice = "leave it out" if event.instead is None else f"use tracepoint:{event.instead}"
+            raise ConfigError(f"found '{found}' in a one-liner; {event.why}: {advice}")
     return text
+
+
+class PerfEvent(CatalogEntry):
+    """A probe of bpftrace that no call is proved to hit, a row of ``perf_events.yaml``, which explains the fields."""
+
+    name: str
+    why: str
+    instead: str | None = None
+
+
+@lru_cache(maxsize=1)
+def _perf_events() -> Mapping[str, PerfEvent]:
+    return named(PerfEvent, read("perf_events.yaml"))
+
+
+def _perf_event(point: AttachPoint) -> PerfEvent | None:
+    known = _perf_events()
+    event = known.get(":".join((point.kind or "", *point.parts[:1])))
+    return event or known.get(point.kind or "")
 
 
 def attach_points_of(text: str) -> Sequence[AttachPoint]:

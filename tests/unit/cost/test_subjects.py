@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.artifacts.bpf_objects import BpfObject
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.sources import UserSource
+from orchestrator.catalog.probes import one_liner
 from orchestrator.cost.subjects import Place, Subject, place_of_one_liner, place_of_section, read_script, subjects
 from orchestrator.errors import BuildError, ConfigError, LabError, UsageError
 
@@ -121,7 +122,7 @@ def test_a_script_is_a_one_liner_without_its_comments(tmp_path: Path) -> None:
         (b"", "a one-liner has a probe and an action"),
         (b"\xff\xfe", "cannot be read: not UTF-8 text"),
         (b"a" * 20_000, "at most 500 are allowed"),
-        (b"interval:s:1 { exit(); }", "the clock or the CPU hits it"),
+        (b"interval:s:1 { exit(); }", "the clock hits it"),
     ],
 )
 def test_a_wrong_script_is_refused_by_its_name(content: bytes, complaint: str, tmp_path: Path) -> None:
@@ -130,6 +131,34 @@ def test_a_wrong_script_is_refused_by_its_name(content: bytes, complaint: str, t
     with pytest.raises(ConfigError, match=complaint) as refused:
         read_script(file)
     assert refused.value.where == str(file)
+
+
+@pytest.mark.parametrize(
+    ("probe", "why"),
+    [
+        (
+            "software:faults:1",
+            "calls that fault hit it, and the kernel does not tell which program runs then: use",
+        ),
+        ("s:page-faults:1", "use tracepoint:exceptions:page_fault_user"),
+        ("software:minor-faults:", "use tracepoint:exceptions:page_fault_user"),
+        ("software:cs:1", "use tracepoint:sched:sched_switch"),
+        ("s:context-switches:1", "use tracepoint:sched:sched_switch"),
+        ("software:cpu-migrations:1", "use tracepoint:sched:sched_migrate_task"),
+        ("software:alignment-faults:1", "nothing hits it on x86, whose kernels mend no alignment: leave it out"),
+        ("software:cpu-clock:1", "the clock hits it: leave it out"),
+        ("software:unheard-of:1", "the kernel does not tell which program runs at it: leave it out"),
+        ("hardware:cache-misses:1", "a counter of the CPU hits it: leave it out"),
+        ("watchpoint:0xffffffff81000000:8:x", "whatever accesses its memory hits it, and the kernel does not tell"),
+        ("w:0x1000:8:w", "whatever accesses its memory hits it, and the kernel does not tell"),
+        ("profile:hz:99", "the clock hits it: leave it out"),
+    ],
+)
+def test_a_perf_event_is_refused_by_what_hits_it(probe: str, why: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        one_liner(f"{probe} {{ @ = count(); }}")
+    assert f"found '{':'.join(probe.split(':')[:2])}' in a one-liner; " in refused.value.what
+    assert why in refused.value.what
 
 
 @given(st.binary(max_size=300))

@@ -395,9 +395,9 @@ def test_its_column_is_headed_by_the_line_itself(tmp_path: Path, text: str, colu
         ('"bpftrace: kprobe:vfs_read\\n{ @ = count(); }"', "a one-liner has printable ASCII characters in one line"),
         (
             "'bpftrace: kprobe:vfs_read { @ = 1; } interval:s:1 { print(@); }'",
-            "found 'interval:' in a one-liner; the clock or the CPU hits it, not the calls: leave it out",
+            "found 'interval:s' in a one-liner; the clock hits it: leave it out",
         ),
-        ("'bpftrace: i:ms:1,kprobe:vfs_read { @ = 1; }'", "found 'i:' in a one-liner"),
+        ("'bpftrace: i:ms:1,kprobe:vfs_read { @ = 1; }'", "found 'i:ms' in a one-liner"),
         (f"bpftrace: {COUNTING}", "found a mapping; expected a probe's name; put a bpftrace one-liner in quotes"),
     ],
 )
