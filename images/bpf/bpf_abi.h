@@ -47,6 +47,7 @@ struct instruction {
 #define SET(r, v)		{0xb7, (r), 0, 0, (v)}
 #define MOVE(r, s)		{0xbf, (r), (s), 0, 0}
 #define ADD(r, v)		{0x07, (r), 0, 0, (v)}
+#define SHIFT_RIGHT(r, bits)	{0x77, (r), 0, 0, (bits)}
 #define LOAD(size, r, s, at)	{0x61 | (size), (r), (s), (at), 0}
 #define STORE(size, r, at, s)	{0x63 | (size), (r), (s), (at), 0}
 #define ADD_ATOMIC(size, r, at, s) {0xc3 | (size), (r), (s), (at), 0}

@@ -12,7 +12,7 @@
 //   OFFSET: in the function or the file; SEMAPHORE: where the file has the counter of a static probe point, or 0
 //   bpfprobe info FOLDER        id=9 jited=57 code=18446744072639103232 runs=1234 missed=0 translated=64 verified=8
 //   bpfprobe counts FOLDER      count=1000 dropped=0: of all CPUs
-//   bpfprobe hits FOLDER        a line for each thread: PID HITS
+//   bpfprobe hits FOLDER        a line for each process: PID HITS
 //   bpfprobe events FOLDER      the events in the ring, 64 bytes each, as they are
 //   bpfprobe stack FOLDER NUMBER  a line for each function of a traced stack: its address
 //   bpfprobe empty FOLDER       counts and ring begin anew

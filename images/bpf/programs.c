@@ -141,6 +141,7 @@ uint32_t write_witness(struct instruction *to, int hits)
 {
 	uint32_t length = COPY(to,
 		CALL(BPF_FUNC_get_current_pid_tgid),
+		SHIFT_RIGHT(R0, 32),	// the process, whichever of its threads hits
 		STORE(WORD, R10, -4, R0),
 		MOVE(R2, R10),
 		ADD(R2, -4),

@@ -25,7 +25,7 @@ uint32_t write_record(struct instruction *to, int ring, int counts, enum context
 // The same, with a stack trace: the last argument is its number in the map of stacks, or a negative errno.
 uint32_t write_stack(struct instruction *to, int ring, int counts, enum context context, uint32_t words, int stacks,
 		     uint32_t flags);
-// Counts by thread in a hash.
+// Counts by process in a hash.
 uint32_t write_witness(struct instruction *to, int hits);
 
 #endif

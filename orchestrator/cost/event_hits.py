@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How often a call hits a tracepoint: a guest makes calls, and a BPF program of the lab's counts by thread."""
+"""How often a call hits a tracepoint: a guest makes calls, and a BPF program of the lab's counts by process."""
 
 from __future__ import annotations
 

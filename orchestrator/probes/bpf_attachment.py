@@ -128,7 +128,7 @@ class BpfAttachment(PlacedAttachment):
 
     @contextlib.contextmanager
     def separate_caller(self) -> Iterator[None]:
-        """A witness counts by thread while the kernel counts the program's runs; for returns also the entries."""
+        """A witness counts by process while the kernel counts the program's runs; for returns also the entries."""
         entries = None
         if self._facts.entries is not None:
             target = target_of(self._guest, probes()[self._facts.entries], self.point)
@@ -266,7 +266,7 @@ def bpf_attached(
 # A user's BPF programs in a guest: attached by libbpf as their sections say, counted, detached and proved gone.
 #
 # The guest's side is ``images/bpf/bpfload.c``. While hits are counted, a witness of the lab's counts those at the probe
-# point by thread, and each of the user's programs must have run as often.
+# point by process, and each of the user's programs must have run as often.
 
 _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
 _OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest

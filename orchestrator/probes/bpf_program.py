@@ -300,7 +300,7 @@ def keep_statistics(guest: Guest, *, on: bool) -> None:
         raise EvidenceError("the kernel's setting of the BPF statistics does not stay at 0")
 
 
-# The witness: a BPF program of the lab's that counts a place's hits by thread, beside programs under test.
+# The witness: a BPF program of the lab's that counts a place's hits by process, beside programs under test.
 #
 # The kernel counts the runs of those; each must have run at every hit of the witness.
 
