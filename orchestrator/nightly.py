@@ -96,7 +96,9 @@ class NightlyResult:
     @property
     def is_good(self) -> bool:
         """Whether later runs are compared with it: every cell has an outcome, none failed or is beyond its budget."""
-        return all_ok(self.run.record) and not self.run.unfinished and not self.beyond and not self.not_compared
+        has_number = any(cell.value is not None for cell in self.run.record.cells)
+        is_whole = has_number and all_ok(self.run.record) and not self.run.unfinished
+        return is_whole and not self.not_compared and (self.compared is None or self.compared.passes)
 
 
 class NightlyMarker:

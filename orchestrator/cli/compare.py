@@ -91,7 +91,7 @@ def compare(
 
     Profiles explain changes by symbol. A baseline is a run with a name. B alone is compared with 'default' if that is
     of its experiment, else with the run before it. Exits with 0 if all cells are within the budgets of B's experiment,
-    1 if one exceeds its budget, failed or vanished, and 2 if nothing can be compared.
+    1 if one exceeds its budget, failed on a side, vanished or cannot be compared, and 2 if nothing can be compared.
     """
     given = names or []
     options.check_one({"--set-baseline": set_baseline is not None, "--remove-baseline": remove_baseline is not None})
@@ -126,9 +126,7 @@ def compare(
         else:
             compared = compared_kernels(find_run(given[0] if given else LATEST, lab_dir()), kernels, only or [])
     _print(compared, form, limit or None, out)
-    # A cell that failed in both stored runs is no change, but one just measured is a failure.
-    has_failed = config is not None and any(cell.status == "failed" for cell in compared.after.record.cells)
-    raise typer.Exit(1 if compared.comparison.beyond or has_failed else 0)
+    raise typer.Exit(0 if compared.passes else 1)
 
 
 def _check_stored(names: Sequence[str], given: Mapping[str, object]) -> None:

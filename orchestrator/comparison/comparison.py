@@ -202,6 +202,17 @@ class CellChange:
         unit = self.pair.first.unit
         return tuple(f"{one.figures} {unit}, allowed {one.allowance}" for one in self.budgeted if one.is_beyond)
 
+    @property
+    def unproved(self) -> str:
+        """Why nobody can tell whether the cell has grown: it failed before; empty otherwise.
+
+        A limit of the cell's own judges it without a number before.
+        """
+        if self.failed_in_both:
+            return "it failed in both"
+        has_limit = any(one.is_own and isinstance(one.allowance, Limit) for one in self.budgeted)
+        return "it has no number before" if self.change == "mended" and not has_limit else ""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -227,6 +238,10 @@ class Comparison:
     @property
     def beyond(self) -> Sequence[CellChange]:
         return [one for one in self.cells if one.beyond]
+
+    @property
+    def unproved(self) -> Sequence[CellChange]:
+        return [one for one in self.cells if one.unproved]
 
     @property
     def is_empty(self) -> bool:
@@ -369,6 +384,14 @@ class ComparedRuns:
     comparison: Comparison
     origin: Sequence[OriginDifference] = ()
     again: Sequence[str] = ()
+
+    @property
+    def passes(self) -> bool:
+        """Whether each cell is within its budget by numbers on both sides, or is new: the verdict of every form."""
+        new = any(one.pair.before is None for one in self.comparison.cells)
+        is_whole = not (self.before.unfinished and new)  # what is not measured yet is not new
+        comparison = self.comparison
+        return is_whole and not (comparison.beyond or comparison.unproved or comparison.not_compared)
 
     @property
     def is_with_itself(self) -> bool:

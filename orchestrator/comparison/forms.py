@@ -112,6 +112,8 @@ def budget_figure(change: CellChange) -> str:
     """``beyond +0`` or ``within +1% of overhead``; empty without a budget of the cell's own."""
     if change.is_lost:
         return "beyond"
+    if change.unproved:
+        return "unknown"
     beyond = [one for one in change.budgeted if one.is_beyond]
     shown = beyond or [one for one in change.budgeted if one.is_own and one.difference.value]
     allowed = [f"{one.allowance}{' of overhead' if one.figure == 'overhead' else ''}" for one in shown]
@@ -129,6 +131,8 @@ def summary(compared: ComparedRuns) -> str:
         verdict = f"; {beyond} beyond budget"
     elif any(budgeted.is_own for one in comparison.cells for budgeted in one.budgeted):
         verdict = "; within budget" if decided else "; none is known to be beyond budget"
+    unjudged = {"without a number before": len(comparison.unproved), "not compared": len(comparison.not_compared)}
+    verdict += "".join(f"; {count} {what}" for what, count in unjudged.items() if count)
     return f"{counted(len(comparison.cells), 'cell')} compared: {counts or 'none'}{verdict}."
 
 
@@ -249,7 +253,7 @@ _LISTED = 100
 
 def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
     """The comparison as GitHub-flavoured Markdown without a heading, for a comment."""
-    mark = BEYOND if compared.comparison.beyond else WITHIN
+    mark = WITHIN if compared.passes else BEYOND
     parts = [f"{mark} **{escaped(summary(compared))}**"]
     if compared.comparison.changed:
         sheet = comparison_sheet(compared, limit)
@@ -261,7 +265,7 @@ def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
 
 def comparison_comment(compared: ComparedRuns, limit: int | None = None) -> str:
     """The comparison as a comment of a pull request: see ``github_comment``."""
-    mark = BEYOND if compared.comparison.beyond else WITHIN
+    mark = WITHIN if compared.passes else BEYOND
     listed, _ = first_and_rest(compared.comparison.changed, limit)
     names = CellNames(compared.comparison)
     symbols = compared.symbols(listed)
@@ -308,6 +312,7 @@ def comparison_text(compared: ComparedRuns) -> str:
         "before": before,
         "after": after,
         "beyond": bool(comparison.beyond),
+        "passes": compared.passes,
         "counts": comparison.counts,
         "cells": [_cell(one, symbols.get(one.pair.title)) for one in comparison.cells],
         "not_compared": [{**_ids(pair), "reason": why} for pair, why in comparison.not_compared],
@@ -330,6 +335,7 @@ def _cell(change: CellChange, symbols: ProfileDifference | None) -> dict[str, An
             {"figure": one.figure, "allowed": str(one.allowance), "beyond": one.is_beyond} for one in change.budgeted
         ],
         "beyond": change.beyond,
+        "unproved": change.unproved,
         "symbols": [one.as_json() for one in (symbols.symbols if symbols is not None else ())],
     }
 
@@ -452,7 +458,7 @@ def comparison_page(compared: ComparedRuns) -> str:
         "comparison.html.j2",
         f"{experiments(compared)}: comparison",
         [Link(f"#{name.lower()}", name) for name, part in there.items() if part],
-        verdict="fails" if comparison.beyond else "unknown" if "undecided" in comparison.counts else "holds",
+        verdict="fails" if not compared.passes else "unknown" if "undecided" in comparison.counts else "holds",
         summary=summary(compared),
         facts=[*runs_sentence(compared), *common_parts(compared)],
         pictures=[chart_picture(chart, "chart-1")] if chart is not None and drawable else [],

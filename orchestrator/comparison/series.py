@@ -165,7 +165,8 @@ class MeasuredSeries:
         """Whether a commit is beyond its budget, has no run, or a cell failed or vanished."""
         lost = any(change.is_lost or change.failed_in_both for step in self.steps for change in step.changes)
         absent = any(step.commit.run is None or not step.compared for step in self.steps)
-        return lost or absent or bool(self.failed) or any(step.beyond for step in self.steps)
+        refused = any(step.refusal(cell) for step in self.steps for cell in step.compared)
+        return lost or absent or refused or bool(self.failed) or any(step.beyond for step in self.steps)
 
     def name(self, cell: str) -> str:
         """A cell's id without the parts that all share."""

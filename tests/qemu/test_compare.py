@@ -83,7 +83,9 @@ def test_a_module_that_no_longer_builds_has_failed_until_it_is_mended(mine: Mine
     assert vars(found.counts) == {"failed": 1, "unchanged": 1}
     assert found.cells[0].beyond == ["it failed"]
     mine.run(nops=3, budgets="budgets: {mine.c.j2: +3, none: {value: +0, overhead: +1%}}")
-    assert vars(mine.compare(status=0).counts) == {"mended": 1, "unchanged": 1}
+    mended = mine.compare(status=1)  # nobody knows what it cost before
+    assert vars(mended.counts) == {"mended": 1, "unchanged": 1}
+    assert (mended.beyond, mended.cells[0].unproved) == (False, "it has no number before")
     assert not mine.compare("before", "latest", status=0).beyond
 
 

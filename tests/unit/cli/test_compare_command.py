@@ -377,9 +377,12 @@ def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
     mixed = runs.add(exact("kprobe", 1036), timed([1.0, 2.0], id="t"))
     again = runs.add(exact("kprobe", 1036), exact("kprobe", 9, id="t"))
     shown = orchestrator("compare", mixed, again)
-    assert shown.exit_code == 0
+    assert shown.exit_code == 1
+    assert "1 cell compared: 1 unchanged; 1 not compared." in shown.stdout
     assert "Not compared: t: different clocks: wall and instructions." in shown.stdout
-    (refused,) = answer(mixed, again, status=0).not_compared
+    whole = answer(mixed, again, status=1)
+    assert (whole.passes, whole.beyond) == (False, False)
+    (refused,) = whole.not_compared
     assert refused.reason == "different clocks: wall and instructions"
 
 
@@ -461,9 +464,25 @@ def test_a_cell_that_failed_in_both_is_named(tmp_path: Path) -> None:
         cells = [cell("none"), failed("kprobe", f"panic {number}")]
         store_run(tmp_path / "lab", tmp_path / f"run{number}", *cells)
     result = compare()
-    assert result.exit_code == 0
+    assert result.exit_code == 1
+    assert "2 cells compared: 2 unchanged; 1 without a number before." in " ".join(result.stdout.split())
     assert "Failed in both: pentium4/debian-686/kprobe/noop: panic 2" in " ".join(result.stdout.split())
     assert "Failed in both" in compare("--format", "markdown").stdout
+
+
+@pytest.mark.parametrize(
+    ("budgets", "passes"), [("", False), ("budgets: {kprobe: +5}\n", False), ("budgets: {kprobe: <=2000}\n", True)]
+)
+def test_a_cell_without_a_number_before_is_judged_by_its_own_limit_alone(
+    tmp_path: Path, budgets: str, passes: bool
+) -> None:
+    store_run(tmp_path / "lab", tmp_path / "run1", cell("none"), failed("kprobe", "panic"))
+    store_run(tmp_path / "lab", tmp_path / "run2", cell("none"), cell("kprobe"))
+    (tmp_path / "run2" / "experiment.yaml").write_text(budgets)
+    assert compare().exit_code == (0 if passes else 1)
+    assert compare("--format", "markdown").stdout.startswith("\u2705" if passes else "\u274c")
+    assert compare("--format", "github").stdout.count("\u2705" if passes else "\u274c") == 1
+    assert json.loads(compare("--format", "json").stdout)["passes"] is passes
 
 
 def test_a_kernel_is_not_compared_with_itself(tmp_path: Path) -> None:

@@ -139,6 +139,22 @@ def test_the_first_night_is_compared_with_nothing(make_night: MakeNight) -> None
     assert subject(night) == "[x] good: 1 cell"
 
 
+def test_a_night_without_any_number_is_not_good(make_night: MakeNight) -> None:
+    cells = [failed("none", "no such probe", status="unsupported")]
+    night = replace(make_night([cell("none")], cells), compared=None)
+    assert not night.is_good
+
+
+def test_a_night_is_not_good_by_a_cell_that_nobody_can_judge(make_night: MakeNight) -> None:
+    """It failed before, or made other work."""
+    mended = make_night([cell("none"), failed("kprobe", "panic")], [cell("none"), cell("kprobe")])
+    other = make_night([cell("none"), cell("kprobe")], [cell("none"), cell("kprobe", metric="cost per loop")])
+    for night, words in ((mended, "1 without a number before"), (other, "1 not compared")):
+        assert not night.is_good
+        assert words in lines(night)[1]
+        assert lines(night)[-1].startswith("accept: ")
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"not_compared": "scipy is missing"}, {"compared": None, "not_compared": "they have no comparable cells"}],
