@@ -18,7 +18,7 @@ from orchestrator.catalog.probes import (
     is_module_folder,
 )
 from orchestrator.cli import in_the_tree, options
-from orchestrator.cli.cost_reference import AtCommit, stored_or_measured
+from orchestrator.cli.cost_reference import AtCommit, check_reference, stored_or_measured
 from orchestrator.cli.measuring import Measurer
 from orchestrator.cost.costs import (
     cost_comment,
@@ -118,6 +118,8 @@ def cost(
     own = {} if budget is None else read_budgets(budget).plain()
     place = None if against is None else user_path(against)
     other = against if place is not None and (place.is_file() or is_module_folder(place)) else None
+    if against is not None and other is None:
+        check_reference(against, names)  # before anything is built
     with options.building(offline=offline, verbose=verbose) as context:
         lines, missed = cost_lines(context, [*names, *([other] if other else [])], kernels, cpu, given)
         before: list[Line] = []

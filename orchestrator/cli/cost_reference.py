@@ -90,14 +90,6 @@ class AtCommit:
                 sentence = ": ".join(part for part in (error.where, error.what) if part)
                 return MeasuredAtCommit(revision.name, tree, trouble=sentence)
 
-    def revision(self, name: str) -> Revision:
-        """The commit of this name in the repository of the first file. Raises UsageError."""
-        paths = [user_path(split_member(split_path(text)[0])[0]) for text in self.names if not is_one_liner(text)]
-        folder = next((path if path.is_dir() else path.parent for path in paths if path.exists()), None)
-        if folder is None:
-            raise UsageError("no subject is a file, whose repository could have the commit")
-        return find_revision(f"{folder}@{name}")
-
     def _run(self, tree: GitTree, revision: Revision, commit: Commit) -> MeasuredAtCommit:
         """The run of the subjects that the commit has, under their names of today."""
         subjects = [_Then.of(name, tree) for name in self.names]
@@ -166,12 +158,35 @@ def _of_user(text: str, tree: GitTree) -> str:
 
 def stored_or_measured(name: str, request: AtCommit) -> StoredRun | MeasuredAtCommit:
     """The stored run of a name, or what a commit has, measured. Raises UsageError if there is neither, HostError."""
+    found = find_reference(name, request.names)
+    return StoredRun(found) if isinstance(found, Run) else request.measured(found)
+
+
+def find_reference(name: str, subjects: Sequence[str]) -> Run | Revision:
+    """The stored run of a name, or the commit of the repository of the first subject that is a file.
+
+    Raises UsageError if there is neither.
+    """
     try:
-        return StoredRun(find_run(name, lab_dir()))
+        return find_run(name, lab_dir())
     except UsageError as unknown:
         try:
-            revision = request.revision(name)
+            folder = _folder(subjects)
+            if folder is None:
+                raise UsageError("no subject is a file, whose repository could have the commit")
+            return find_revision(f"{folder}@{name}")
         except UsageError as error:
             what = f"'{name}' is neither a file, nor a run, nor a commit"
             raise UsageError(what, where="--against", detail=[unknown.what, error.what]) from None
-    return request.measured(revision)
+
+
+def check_reference(name: str, subjects: Sequence[str]) -> None:
+    """Raise as ``find_reference`` does, unless a subject is a file that does not exist, which is said first."""
+    if _folder(subjects) is not None:
+        find_reference(name, subjects)
+
+
+def _folder(subjects: Sequence[str]) -> Path | None:
+    """The folder of the first subject that is a file or a folder."""
+    paths = [user_path(split_member(split_path(text)[0])[0]) for text in subjects if not is_one_liner(text)]
+    return next((path if path.is_dir() else path.parent for path in paths if path.exists()), None)
