@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,7 +47,7 @@ from orchestrator.experiment.experiment import (
 )
 from orchestrator.experiment.plan import Plan, select
 from orchestrator.experiment.source import kernels_override, names_kernels, read_source
-from orchestrator.lab.measured_commits import MeasuredCommits, is_lasting, request_of
+from orchestrator.lab.measured_commits import MeasuredCommits, is_lasting, request_of, series_of
 from orchestrator.lab.stored import RunCell, compared_kernels, compared_runs, difference_of, shown_ids
 from orchestrator.paths import cache_dir
 from orchestrator.profile.difference import with_code
@@ -438,14 +439,32 @@ class _Measuring:
     first: dict[str, str] = field(default_factory=dict)
 
     def measure(self, one: SeriesCommit) -> MeasuredCommit:
-        """The run of a commit, or why it has none. Raises UsageError for a wrong experiment, HostError."""
+        """Measure a commit, and note the run, or why there is none.
+
+        Raises UsageError for a wrong experiment, HostError.
+        """
+        outcome: Run | str
         try:
-            run = self.runs.measured(one.commit, self.only)
+            outcome = self.runs.measured(one.commit, self.only)
         except LabError as error:
             is_skipped = self.first if isinstance(error, UsageError) else isinstance(skipping(error), NotMeasured)
             if not is_skipped:
                 raise
-            return MeasuredCommit(one, None, reason_of(error))
+            outcome = reason_of(error)
+        self.runs.memory.remember(self._series, one.commit.hash, outcome)
+        return self._measured(one, outcome)
+
+    def stored(self, one: SeriesCommit) -> MeasuredCommit:
+        """What was noted of a commit when the same series was measured."""
+        return self._measured(one, self.runs.memory.outcome(self._series, one.commit.hash) or "it is not measured yet")
+
+    @cached_property
+    def _series(self) -> str:
+        return series_of(self.runs.config, self.runs.overrides, self.only, self.runs.build)
+
+    def _measured(self, one: SeriesCommit, run: Run | str) -> MeasuredCommit:
+        if isinstance(run, str):
+            return MeasuredCommit(one, None, run)
         first = self.first.setdefault(run.record.run, one.commit.short)
         return MeasuredCommit(one, run, same_as="" if first == one.commit.short else first)
 
@@ -473,6 +492,9 @@ def series_command(
             help="table, markdown; cover: for a cover letter; mail: to the author of what became dearer; json.",
         ),
     ] = SeriesForm.TABLE,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Print what the same command has measured; build and measure nothing.")
+    ] = False,
     limit: options.Limit = 20,
     fleet: options.Fleet = None,
     offline: options.Offline = False,
@@ -493,26 +515,34 @@ def series_command(
     measurer.check()
     with GitTree.open(Cache(cache_dir()), base.top, offline=offline) as clone:
         commits = series(clone, base, topic)
-        clone.check_out(commits[0].commit.hash, commits[-1].commit.hash)
         runs = CommitRuns(clone, experiment, tuple(overrides or ()), build, measurer, "-series")
-        runs.check(commits[0].commit.hash, only or ())
         measuring = _Measuring(runs, only or ())
-        found = [measuring.measure(one) for one in commits]
+        if stored:
+            found = [measuring.stored(one) for one in commits]
+        else:
+            clone.check_out(commits[0].commit.hash, commits[-1].commit.hash)
+            runs.check(commits[0].commit.hash, only or ())
+            found = [measuring.measure(one) for one in commits]
     if found[0].run is None:
-        raise _no_base(found[0])
+        raise _no_base(
+            found[0], "leave out --stored to measure it" if stored else "choose a base that builds and boots"
+        )
     again = ["--experiment", str(experiment), "--tree", str(base.top), *given(overrides, only, kconfig, make)]
     measured = MeasuredSeries(found, budgets, experiment, clone.folder, again)
     if not measured.cells:
-        raise _no_base(found[0])
+        raise _no_base(found[0], "choose a base that builds and boots")
     _print_series(measured, form, limit)
+    if form is SeriesForm.TABLE:
+        forms = ", ".join(one for one in SeriesForm if one is not SeriesForm.TABLE)
+        print(f"\nother forms, from what is measured now: add --stored --format FORM, of {forms}", file=sys.stderr)
     raise typer.Exit(1 if measured.is_wrong else 0)
 
 
-def _no_base(base: MeasuredCommit) -> LabError:
+def _no_base(base: MeasuredCommit, hint: str) -> LabError:
     what = f"the base, {base.one.commit.short} {base.one.commit.subject}, has no numbers to compare with"
     failed = () if base.run is None else base.run.record.cells
     detail = base.reason.splitlines() or [f"{cell.id}: {cell.first_line}" for cell in failed]
-    return LabError(what, detail=detail[:20], hint="choose a base that builds and boots")
+    return LabError(what, detail=detail[:20], hint=hint)
 
 
 def _budgets(at_most: str | None) -> Budgets | None:

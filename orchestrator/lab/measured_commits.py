@@ -106,6 +106,12 @@ def request_of(
     )
 
 
+def series_of(config: Path, overrides: Sequence[str], only: Sequence[str], build: TreeBuild) -> str:
+    """A key of a series as a user asks for it: its last measurement is found by the same words and file."""
+    place = [str(config.resolve()), config.read_text(), str(Path.cwd()) if overrides else ""]
+    return digest({"series": [*place, *overrides], "only": list(only), "make": [str(build.config), *build.variables]})
+
+
 def _program_stamps(name: str) -> Iterator[str]:
     found = shutil.which(name)
     if found is not None:

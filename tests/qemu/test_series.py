@@ -33,3 +33,14 @@ def test_each_commit_is_a_row_and_none_is_measured_twice(tmp_path: Path) -> None
     assert "4/4, own.c.j2: failed: work.h:3: module own_own does not build: " in cover.stdout
     assert len(list((tmp_path / "lab" / "runs").iterdir())) == runs  # nor is what does not compile
     assert git(tree, "status", "--porcelain") == ""
+
+    # The same measurement in another form: nothing is built or measured, not even what failed.
+    stored = command.run(*series, "--at-most", "5", "--format", "json", "--stored")
+    assert (stored.returncode, stored.stdout) == (1, finished.stdout), stored.stderr
+    assert "building" not in stored.stderr
+    longer = command.run("series", f"{tree}@HEAD~5..HEAD", "--experiment", tree / "own.yaml", "--stored")
+    assert (longer.returncode, "it is not measured yet" in longer.stdout) == (1, True), longer.stderr
+    (tree / "own.yaml").write_text((tree / "own.yaml").read_text().replace("calls: 100", "calls: 200"))
+    changed = command.run(*series, "--stored")
+    assert (changed.returncode, "hint: leave out --stored to measure it" in changed.stderr) == (1, True)
+    assert len(list((tmp_path / "lab" / "runs").iterdir())) == runs

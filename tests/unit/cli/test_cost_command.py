@@ -104,3 +104,16 @@ def test_wrong_words_are_refused_before_anything_starts(words: list[str], said: 
     assert said in refusal("cost", *words)
     assert not list(lab.glob("runs/*"))
     assert sorted(path.name for path in Path().iterdir()) == ["own.c"]
+
+
+def test_a_reference_that_is_nothing_is_said_before_a_kernel_is_ready(
+    lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ready(*_: object) -> object:
+        raise AssertionError("something was prepared")
+
+    monkeypatch.setattr("orchestrator.cli.cost.cost_lines", ready)
+    Path("own.c").touch()
+    assert "'nothing' is neither a file, nor a run" in refusal(
+        "cost", "own.c", "--call", "read", "--against", "nothing"
+    )
