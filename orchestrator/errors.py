@@ -137,3 +137,7 @@ class HitSkipped(EvidenceError):
 
 class UnsupportedError(LabError):
     """A guest, kernel or module lacks the requested feature; it is otherwise sound."""
+
+
+class NeverAtPlace(UnsupportedError):
+    """The guest's kernel has answered that no probe of this kind can be at the place. The guest is sound."""

@@ -13,9 +13,11 @@ from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.lab.guests import running_guest
+from orchestrator.probes.place_answers import PlaceAnswers
 from orchestrator.probes.placement import FunctionPlaces, answered, places_of
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.profile.probe_places import Disassembly
+from orchestrator.run.machines import usual_cpu
 
 
 def disassembly(
@@ -36,6 +38,8 @@ def disassembly(
     places = places_of(code, kernel.config, symbol)
     assert places is not None  # _code() has checked
     found = Disassembly.of(spec.name, kernel.release, code, places)
+    answers_of = PlaceAnswers(context.cache, kernel, usual_cpu(spec) if cpu is None else cpu)
+    found = replace(found, function=answers_of.known_of(found.function))
     if not asks_guest:
         return found
     try:
@@ -44,6 +48,7 @@ def disassembly(
         raise
     except LabError as error:
         return replace(found, source=f"No guest has answered: {error.what}. ? is known only after a boot.")
+    answers_of.keep_all(found.function, answers)
     return replace(found, function=answers, source=f"Answered by a guest of this kernel on {guest}.")
 
 

@@ -106,7 +106,8 @@ def impossible(reason: str) -> Possibility:
     return Possibility(is_possible=False, reason=reason)
 
 
-_NO_JUMP = impossible("this kernel puts no jump in place of a kprobe's int3 here")
+NO_JUMP = "this kernel puts no jump in place of a kprobe's int3 here"
+_NO_JUMP = impossible(NO_JUMP)
 
 
 @dataclass(frozen=True)

@@ -99,12 +99,12 @@ def test_instructions_that_a_kind_of_probe_cannot_have(command: CommandLine, tmp
         "kprobe": emulated.format("kprobe", "single-stepped"),
         "kprobe-boosted": emulated.format("kprobe-boosted", "boosted"),
         "kprobe-fallback": emulated.format("kprobe-fallback", "single-stepped"),
-        "kprobe-optimized": "; this kernel puts no jump at this place",
+        "kprobe-optimized": "this kernel puts no jump in place of a kprobe's int3 here",
     }
     planned = command.run("run", file, "--dry-run")
     assert planned.returncode == 0, planned.stderr
     reasons = [line.partition("; unsupported: ")[2] for line in planned.stdout.splitlines() if "/vfs_read+" in line]
-    assert list(filter(None, reasons)) == list(known.values())
+    assert set(known.values()) <= set(reasons)  # earlier guests may have answered, too
     assert "# points: vfs_read+0x18: which probes an instruction accepts shows only when it is tried" in planned.stdout
     # What a dry run does not know, the kernel answers.
     done = command.run("run", file)
@@ -115,6 +115,10 @@ def test_instructions_that_a_kind_of_probe_cannot_have(command: CommandLine, tmp
     assert set(cells) == {*known, *asked}
     for probe, reason in {**known, **asked}.items():
         assert reason in (cells[probe].reason or "")
+    # Once a guest has answered, a dry run knows it.
+    planned = command.run("run", file, "--dry-run")
+    for reason in (*known.values(), *asked.values()):
+        assert f"; unsupported: {reason}" in planned.stdout
 
 
 def test_a_kernel_that_is_not_in_the_cache(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import CODE_HINT, Kernel, ready_kernel
@@ -27,12 +27,13 @@ from orchestrator.benchmarks.calls.preparation import (
     Places,
     calls_unsupported_reason,
     prepare_calls,
+    probed_place,
     unsupported_reason,
     workload_of,
 )
 from orchestrator.benchmarks.calls.samples import exact_effect, overhead_by_purpose
 from orchestrator.benchmarks.calls.table import CallCell, CallsTable, FoundPoint, call_cells, profiled_cell
-from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered, UsageError
+from orchestrator.errors import EvidenceError, GuestError, LabError, NeverAtPlace, NotEntered, UsageError
 from orchestrator.experiment.cell import machine_id
 from orchestrator.experiment.fields import EXECUTED
 from orchestrator.experiment.plan import Boot, machine_key
@@ -40,7 +41,9 @@ from orchestrator.experiment.table import BenchmarkEntry, Listing
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import CountingPlugin
+from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted, shown
+from orchestrator.probes.place_answers import PlaceAnswers
 from orchestrator.probes.placement import FunctionPlaces, RefusedPlaces, places_of
 from orchestrator.probes.point import Point
 from orchestrator.probes.symbols import Symbols
@@ -381,7 +384,8 @@ class CallsKind(BenchmarkKind):
 
     def refused(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str | None]:
         places: Places = {}
-        return {cell.id: unsupported_reason(kernel, cell, places) for cell in cells}
+        answers = {cpu: PlaceAnswers(Cache(cache_dir()), kernel, cpu).known for cpu in {cell.cpu for cell in cells}}
+        return {cell.id: unsupported_reason(kernel, cell, places, answers[cell.cpu]) for cell in cells}
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
@@ -398,6 +402,11 @@ class CallsKind(BenchmarkKind):
             files = session.events_file(cell), session.profile_file(cell)
             try:
                 return measure_call(ready, cell, session.setup(cell), *files, cache)
+            except NeverAtPlace as error:
+                symbol, offset = probed_place(ready.artifacts.kernel, cell)
+                answers = PlaceAnswers(session.context.cache, ready.artifacts.kernel, cell.cpu)
+                answers.keep(cell.task.kind, symbol, offset, error.what)
+                raise
             except NotEntered as error:
                 why = _explain(session, ready, cell, error, cache)
                 cache.keep_not_entered(cell, why)

@@ -37,7 +37,16 @@ from orchestrator.benchmarks.calls.samples import (
 )
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.probes import Extra, ProbeKind, is_recording
-from orchestrator.errors import EvidenceError, NoProfile, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
+from orchestrator.errors import (
+    EvidenceError,
+    LabError,
+    NeverAtPlace,
+    NoProfile,
+    NotEntered,
+    OtherMechanism,
+    PlaceRefused,
+    UnsupportedError,
+)
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS
 from orchestrator.guest.monitor import INT3, Ring
 from orchestrator.plain_text import shown
@@ -45,7 +54,7 @@ from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.evidence import check_traps, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.place import UserPoint, check_optimised, observe_program
-from orchestrator.probes.placement import why_not_optimised
+from orchestrator.probes.placement import NO_JUMP, why_not_optimised
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.probes.tracefs import GUARDED_KPROBES_HANDLER
 from orchestrator.profile.counts import by_purpose
@@ -249,14 +258,13 @@ def measure_call(
         is_refused = cell.point_discovered or (_is_asked(work) and error.reason.startswith(f"{setup.symbol}+"))
         if work.kind.capability is None and not is_refused:
             raise
-        raise UnsupportedError(error.reason) from None
+        raise NeverAtPlace(error.reason) from None
     except PlaceRefused as error:
         hint = _other_name(work) if "no type information" in "".join(error.detail) else ""
-        refused = UnsupportedError if _is_asked(work) else PlaceRefused
+        refused = NeverAtPlace if _is_asked(work) else PlaceRefused
         raise refused(error.what, detail=error.detail, hint=hint) from None
     except OtherMechanism as error:
-        what, is_answer = _explained(work, error)
-        raise (UnsupportedError if is_answer else OtherMechanism)(what, hint=error.hint) from None
+        raise _explained(work, error) from None
     except NotEntered:
         ready.guest.check_console(mark)
         permitted_taint(ready.guest)
@@ -308,13 +316,16 @@ def _is_asked(work: Work) -> bool:
     return work.cell.point_discovered or (is_labs and point is not None and point.offset is not None)
 
 
-def _explained(work: Work, error: OtherMechanism) -> tuple[str, bool]:
-    """What the kernel did instead, and why it did not optimise a kprobe; whether the cell was to test that."""
+def _explained(work: Work, error: OtherMechanism) -> LabError:
+    """What the kernel did instead, and why it did not optimise a kprobe: an answer where the cell was to test that."""
     if work.kind.mechanism not in ("jump", "detour"):
-        return error.what, _is_asked(work)
+        return (NeverAtPlace if _is_asked(work) else OtherMechanism)(error.what, hint=error.hint)
     other = why_not_optimised(work.ready.guest, work.point)
-    is_answer = work.cell.point_discovered or (_is_asked(work) and other is None)
-    return f"{error.what}; {other or 'this kernel puts no jump at this place'}", is_answer
+    if other is not None:
+        refused = UnsupportedError if work.cell.point_discovered else OtherMechanism
+        return refused(f"{error.what}; {other}", hint=error.hint)
+    # Also at a function's entry: what a jump may replace is the kernel's decision, and no fault.
+    return NeverAtPlace(NO_JUMP, detail=[error.what], hint=error.hint)
 
 
 def _baseline(work: Work) -> tuple[Figures, Proof]:

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,6 +52,7 @@ from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
 from orchestrator.files import sha256_of
 from orchestrator.guest.machine import executes_spinning_cpus_in_turns, qemu_has_plugins
 from orchestrator.probes.place import UserPoint, optimisation_refusal
+from orchestrator.probes.place_answers import KnownAnswer
 from orchestrator.probes.placement import ProbePlace, places_of, refusal_of, technique_of
 from orchestrator.probes.point import Point
 from orchestrator.profile.system_calls import has_landmarks
@@ -155,9 +158,23 @@ class ProbeSetup:
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
 
 
-def unsupported_reason(kernel: Kernel, cell: CallCell, places: Places | None = None) -> str | None:
-    """Why a guest, or this kernel, does not support the cell; None where they do. ``places`` keeps what was read."""
-    return next(_reasons(kernel, cell, {} if places is None else places), None)
+def unsupported_reason(
+    kernel: Kernel, cell: CallCell, places: Places | None = None, known: KnownAnswer | None = None
+) -> str | None:
+    """Why a guest, or this kernel, does not support the cell; None where they do.
+
+    ``places`` keeps what was read of the kernel's image, ``known`` has the answers of earlier guests.
+    """
+    reasons = chain(_reasons(kernel, cell, {} if places is None else places), _answer(kernel, cell, known))
+    return next(iter(reasons), None)
+
+
+def _answer(kernel: Kernel, cell: CallCell, known: KnownAnswer | None) -> Iterator[str]:
+    kind, point = cell.task.kind, cell.point
+    if known is None or (point is not None and point.file is not None) or technique_of(kind) is None:
+        return
+    with contextlib.suppress(UnknownDispatchError):
+        yield from filter(None, [known(kind, *probed_place(kernel, cell))])
 
 
 def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What guests' kernels have answered about places that can never have a probe, kept in the cache.
+
+Which instructions take a kprobe, and which of these a jump, changes from release to release, and with what the kernel
+patches at boot for a CPU. A guest tries it once; then a plan, a dry run and a disassembly know it without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator import __version__
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.catalog.probes import ProbeKind
+from orchestrator.probes.placement import FunctionPlaces, Possibility, Technique, impossible, technique_of
+
+_KIND, _FILE = "place-answers", "reason.txt"
+_LONGEST = 4096
+_ANSWERED: tuple[Technique, ...] = ("kprobe", "optimised")
+"""What a guest's kernel is asked of an instruction; all else is in its image."""
+
+KnownAnswer = Callable[[ProbeKind, str, int], str | None]
+"""Why a kind of probe can never be at an offset of a function; None if no guest has said so."""
+
+
+def _of(technique: Technique) -> str:
+    """The name of all kinds that are made by a technique; a kind may be called like it."""
+    return f"all {technique}"
+
+
+@dataclass(frozen=True)
+class PlaceAnswers:
+    """The answers of guests with one kernel and CPU."""
+
+    cache: Cache
+    kernel: Kernel
+    cpu: str
+
+    def keep(self, kind: ProbeKind, symbol: str, offset: int, reason: str) -> None:
+        """Keep a guest's reason why a kind of probe cannot be at a place."""
+        technique = technique_of(kind)
+        # All kinds that the kernel has to optimise are refused alike; of others a kind has reasons of its own.
+        self._keep(_of(technique) if technique == "optimised" else kind.name, symbol, offset, reason)
+
+    def known(self, kind: ProbeKind, symbol: str, offset: int) -> str | None:
+        """The reason that a guest has given why a kind of probe cannot be at a place; None if no guest has."""
+        technique = technique_of(kind)
+        names = [kind.name, *([] if technique is None else [_of(technique)])]
+        return next(filter(None, (self._known(name, symbol, offset) for name in names)), None)
+
+    def keep_all(self, before: FunctionPlaces, answered: FunctionPlaces) -> None:
+        """Keep the refusals that a guest has ``answered`` of places of which nothing was known ``before``."""
+        for place, answer in zip(before.places, answered.places, strict=True):
+            for technique in _ANSWERED:
+                verdict = answer.verdicts[technique]
+                if place.verdicts[technique].is_possible is None and verdict.is_possible is False:
+                    self._keep(_of(technique), answered.symbol, place.offset, verdict.reason or "")
+
+    def known_of(self, function: FunctionPlaces) -> FunctionPlaces:
+        """A function's places with the refusals that guests have answered."""
+        places = []
+        for place in function.places:
+            found: dict[Technique, Possibility] = {}
+            for technique in _ANSWERED:
+                if place.verdicts[technique].is_possible is None:
+                    reason = self._known(_of(technique), function.symbol, place.offset)
+                    found |= {} if reason is None else {technique: impossible(reason)}
+            places.append(replace(place, verdicts={**place.verdicts, **found}))
+        return replace(function, places=places)
+
+    def _keep(self, probe: str, symbol: str, offset: int, reason: str) -> None:
+        def write(folder: Path) -> None:
+            (folder / _FILE).write_text(reason[:_LONGEST], encoding="utf-8")
+
+        label = f"{probe} at {symbol}+{offset:#x} of {self.kernel.spec.name}"
+        self.cache.obtain(_KIND, self._inputs(probe, symbol, offset), label, write)
+
+    def _known(self, probe: str, symbol: str, offset: int) -> str | None:
+        found = self.cache.get(_KIND, self._inputs(probe, symbol, offset))
+        return None if found is None else (found.path / _FILE).read_text(encoding="utf-8", errors="replace")
+
+    def _inputs(self, probe: str, symbol: str, offset: int) -> dict[str, object]:
+        return {
+            "lab": __version__,
+            "kernel": self.kernel.key,
+            "parameters": self.kernel.spec.kernel_parameters,
+            "cpu": self.cpu,
+            "probe": probe,
+            "place": f"{symbol}+{offset:#x}",
+        }
