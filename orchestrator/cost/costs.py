@@ -46,6 +46,9 @@ from orchestrator.results.parameters import (
 from orchestrator.results.runs import Run
 from orchestrator.results.stored_profile import ProfileDifference, difference, load_pair
 
+_NO_VERDICT = "no verdict"
+"""The beginning of the note on an overhead that may as well be none (``varying_figures``)."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -68,8 +71,10 @@ class Cost:
 
     @property
     def hit(self) -> float | None:
-        """Instructions of a hit."""
-        return None if self.cell.overhead is None else float(exact(self.cell.overhead) / self.of_call)
+        """Instructions of a hit; None where the calls vary by more than it."""
+        if self.cell.overhead is None or self.cell.verdict == "none":
+            return None
+        return float(exact(self.cell.overhead) / self.of_call)
 
     @property
     def nanoseconds(self) -> float | None:
@@ -93,6 +98,8 @@ class Cost:
     @property
     def reason(self) -> str | None:
         """Why it has no number, in the words of the command."""
+        if self.cell.verdict == "none":
+            return next((note for note in self.cell.notes if note.startswith(_NO_VERDICT)), _NO_VERDICT)
         return None if self.cell.reason is None else in_options(self.cell.reason)
 
     @property
@@ -239,7 +246,8 @@ def _figures(one: Cost, remarks: Sequence[str]) -> list[str]:
     noted = [one.reason] if one.hit is None and one.reason else one.notes
     marks = "".join(f" [{remarks.index(text) + 1}]" for text in noted)
     if one.hit is None:
-        return [f"{one.cell.status}{marks}", *[""] * (len(_HEADINGS) - 1)]
+        outcome = one.cell.status if one.cell.verdict is None else _NO_VERDICT
+        return [f"{outcome}{marks}", *[""] * (len(_HEADINGS) - 1)]
     unit = one.cell.unit
     programs = [parameter.of(one.cell) for parameter in (BPF_VERIFIED, BPF_INSTRUCTIONS, BPF_STACK)]
     return [

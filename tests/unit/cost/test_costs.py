@@ -187,6 +187,15 @@ def test_a_cost_beyond_its_budget_is_told(line: Line) -> None:
     assert not found([line], [measured(400)], {"*": {"overhead": "<=400"}})[0].beyond
 
 
+def test_an_overhead_without_a_verdict_is_no_cost(line: Line) -> None:
+    why = "no verdict: the overhead lies between -64 and -12 instructions"
+    undecided = measured(-16, interval=(-64.0, -12.0), verdict="none", notes=(why,))
+    some = found([line], [undecided])
+    assert (some[0].hit, some[0].reason, some[0].plain()["instructions"]) == (None, why, None)
+    assert shown(some)[1][1] == "no verdict [1]"
+    assert verdict(some).startswith("❌ 1 of 1 cost")
+
+
 def test_the_verdict_counts_what_was_measured(line: Line) -> None:
     lacking = without_number("unsupported", "it needs fprobes", "debian-amd64@6.12")
     assert verdict(found([line], [measured(596)])) == "✅ 1 cost measured, none beyond what is allowed."
