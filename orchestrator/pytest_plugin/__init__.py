@@ -11,7 +11,6 @@ Every pytest of an environment imports this file and ``fixtures``, so they impor
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,19 +20,17 @@ from orchestrator.pytest_plugin.session import (
     ATTEMPT,
     CHOICE,
     COVERAGE,
-    OPTIONS,
     SETTINGS,
     SKIPPED,
     WRONG,
     Attempt,
     attempt,
-    chosen_by,
     failure_sections,
     hide_our_frames,
     needs_guests,
     parametrize_guests,
+    read_item,
     sentences,
-    settings_of,
 )
 
 if TYPE_CHECKING:
@@ -120,14 +117,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parametrize_guests(metafunc)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip QEMU tests without ``--qemu``; with it, refuse to start if any mark is wrong."""
+    """Skip QEMU tests without ``--qemu``; with it, refuse to start if any mark is wrong.
+
+    Last, since a project's conftest may add marks, and tests that are deselected need no right ones.
+    """
     qemu = [item for item in items if needs_guests(item)]
     if not (config.getoption("--qemu") or config.getoption("qemu_list")):
         for item in qemu:
             item.add_marker(pytest.mark.skip(reason=SKIPPED))
         return
-    wrong = {item: problem for item in qemu if (problem := _read_marks(item)) is not None}
+    wrong = {item: problem for item in qemu if (problem := read_item(item)) is not None}
     if not wrong:
         return
     if not hasattr(config, "workerinput"):
@@ -137,25 +138,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item, problem in wrong.items():
         item.stash[WRONG] = problem
     items[:] = wrong
-
-
-def _read_marks(item: pytest.Item) -> str | None:
-    """Store the options of an item's guest; returns what is wrong with them, if anything."""
-    from orchestrator.errors import UsageError
-    from orchestrator.pytest_plugin.guest_pool import check_no_arguments, read_expected_reports, read_marks
-
-    mark = "guest"
-    try:
-        marks = list(item.iter_markers(mark))
-        options = read_marks(settings_of(item.config), marks, chosen_by(item))
-        mark = "allow_oops"
-        expected = read_expected_reports(list(item.iter_markers(mark)))
-        mark = "qemu"
-        check_no_arguments(list(item.iter_markers(mark)))
-    except UsageError as error:
-        return f"{item.nodeid}: mark {mark}: {error}"
-    item.stash[OPTIONS] = replace(options, allow_oops=(*options.allow_oops, *expected))
-    return None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -183,12 +165,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a passed test if its guest's kernel has reported trouble or become tainted."""
-    try:
-        result = yield
-    except Exception:
-        if attempt(item).guests:
-            hide_our_frames()
-        raise
+    result = yield
     for guest in attempt(item).guests:
         with sentences(item.config):
             guest.check_kernel()
@@ -197,9 +174,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add properties to a test's report and, if it failed, its last steps and its guests' console."""
-    report = yield
+    """Add properties to a report, of a test or a subtest, and, if it failed, the last steps and the guests' console."""
     kept = attempt(item)
+    if kept.guests:
+        hide_our_frames()
+    report = yield
     report.user_properties += kept.properties
     if report.failed and (kept.log is not None or kept.guests):
         kept.has_failed = True

@@ -27,7 +27,7 @@ from orchestrator.lab.guests import GUEST_ARGUMENTS, Expected, GuestOptions, gue
 from orchestrator.lab.tested_guest import TestedGuest
 from orchestrator.program import PROGRAM
 from orchestrator.pytest_plugin.coverage import Coverage, GuestCoverage
-from orchestrator.pytest_plugin.session import NO_CHOICES, OPTIONS, attempt, choose, merged, settings_given
+from orchestrator.pytest_plugin.session import NO_CHOICES, OPTIONS, attempt, choose, merged, settings_given, unchosen
 from orchestrator.run.guests import GuestStart, unwatched
 
 _SHARED_MAX = 4
@@ -168,7 +168,13 @@ def read_marks(settings: Mapping[str, Any], marks: Sequence[pytest.Mark], chosen
         except UsageError as error:
             where = f"option --qemu-{name}, or setting qemu_{name}"
             raise UsageError(error.what, where=where, hint=error.hint) from None
-    return checked({**settings, **choose(merged(marks), chosen)})
+    arguments = merged(marks)
+    for name in unchosen(arguments, chosen):
+        if name in GUEST_ARGUMENTS:
+            what = "a list makes a test for each value, and pytest has made one test"
+            hint = "name one value here, or move the test into a plain class: a unittest.TestCase has no parameters"
+            raise UsageError(f"{name}: found {arguments[name]!r}; {what}", hint=hint)
+    return checked({**settings, **choose(arguments, chosen)})
 
 
 def read_expected_reports(marks: Sequence[pytest.Mark]) -> Expected:

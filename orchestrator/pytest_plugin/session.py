@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ COVERAGE = "qemu-cover"
 """The name of the plugin that is registered with ``--qemu-cover``."""
 
 OPTIONS: pytest.StashKey[GuestOptions] = pytest.StashKey()
+MARKS = pytest.StashKey[list[pytest.Mark]]()
+"""The marks that the options are of."""
 WRONG = pytest.StashKey[str]()
 
 
@@ -76,11 +78,38 @@ def settings_given(config: pytest.Config) -> list[str]:
     return [f"--qemu-{name}={value}" for name, value in given.items() if value]
 
 
+def read_item(item: pytest.Item) -> str | None:
+    """Store the options of an item's guest; returns what is wrong with its marks, if anything."""
+    from orchestrator.errors import UsageError
+    from orchestrator.pytest_plugin.guest_pool import check_no_arguments, read_expected_reports, read_marks
+
+    mark = "guest"
+    item.stash[MARKS] = list(item.iter_markers())
+    try:
+        marks = list(item.iter_markers(mark))
+        options = read_marks(settings_of(item.config), marks, chosen_by(item))
+        mark = "allow_oops"
+        expected = read_expected_reports(list(item.iter_markers(mark)))
+        mark = "qemu"
+        check_no_arguments(list(item.iter_markers(mark)))
+    except UsageError as error:
+        return f"{item.nodeid}: mark {mark}: {error}"
+    item.stash[OPTIONS] = replace(options, allow_oops=(*options.allow_oops, *expected))
+    return None
+
+
 def options_of(request: pytest.FixtureRequest) -> GuestOptions:
-    """The options of a test's guest. Skips the test without ``--qemu``."""
+    """The options of a test's guest. Skips the test without ``--qemu``, and fails one whose marks are wrong.
+
+    A test that asks for a fixture while it runs was not known to need a guest, and a fixture may have added a mark.
+    """
     item: pytest.Item = request.node
     if not request.config.getoption("--qemu"):
         pytest.skip(SKIPPED)
+    if item.stash.get(MARKS, None) != list(item.iter_markers()):
+        problem = read_item(item)
+        if problem is not None:
+            pytest.fail(problem, pytrace=False)
     return item.stash[OPTIONS]
 
 
@@ -133,6 +162,11 @@ def chosen_by(item: pytest.Item) -> Mapping[str, Any]:
 def choose(arguments: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments with one value for each list; a mark on the parameter set itself may have replaced a list."""
     return {**arguments, **{name: chosen[name] for name in _lists(arguments) if name in chosen}}
+
+
+def unchosen(arguments: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[str]:
+    """The arguments whose lists pytest has made no tests of."""
+    return [name for name in _lists(arguments) if name not in chosen]
 
 
 def _lists(arguments: Mapping[str, Any]) -> dict[str, Any]:

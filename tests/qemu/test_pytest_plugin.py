@@ -247,3 +247,87 @@ def test_wrong_expressions_are_bad_usage(pytester: pytest.Pytester) -> None:
             "ERROR: *::test_4: mark allow_oops: '' would allow every report",
         ]
     )
+
+
+STYLES = """
+import asyncio, unittest
+import pytest
+
+@pytest.fixture(params=["shared_guest", "fixture"])
+def one_of_them(request):
+    return request.getfixturevalue("shared_guest" if request.param == "shared_guest" else "mine")
+
+@pytest.fixture
+def mine(shared_guest):
+    shared_guest.succeed(["mkdir", "-p", "/tmp/mine"])
+    yield shared_guest
+    shared_guest.succeed(["rm", "-r", "/tmp/mine"])
+
+def test_a_fixture_by_its_name(one_of_them):
+    one_of_them.succeed(["true"])
+
+@pytest.fixture
+def marked(request):
+    request.node.add_marker(pytest.mark.guest(memory="128M"))
+
+def test_a_mark_of_a_fixture_s(marked, request):
+    total = request.getfixturevalue("shared_guest").succeed(["grep", "MemTotal", "/proc/meminfo"]).text
+    assert int(total.split()[1]) < 128 << 10
+
+def test_a_wrong_mark_of_a_fixture_s(request):
+    request.node.add_marker(pytest.mark.guest(smp=0))
+    request.getfixturevalue("shared_guest")
+
+@pytest.mark.guest(smp=1)
+class InCase(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def take(self, shared_guest):
+        self.guest = shared_guest
+
+    def test_words(self):
+        for word in "ab":
+            with self.subTest(word=word):
+                self.assertEqual(self.guest.succeed(["echo", word]).text, word + "\\n")
+
+    def test_of_a_base_class(self):
+        self.guest.succeed(["true"])
+
+class InAnother(InCase):
+    def test_words(self):
+        self.skipTest("as the base has it")
+
+class Waiting(unittest.IsolatedAsyncioTestCase):
+    @pytest.fixture(autouse=True)
+    def take(self, shared_guest):
+        self.guest = shared_guest
+
+    async def test_it(self):
+        await asyncio.sleep(0)
+        self.guest.succeed(["true"])
+
+class WithASubtest(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def take(self, shared_guest):
+        self.guest = shared_guest
+
+    def test_it(self):
+        with self.subTest(number=1):
+            self.guest.succeed(["false"])
+
+@pytest.mark.parametrize("cpu", ["pentium4", pytest.param("athlon", marks=pytest.mark.guest(smp=1))])
+def test_parameters(shared_guest, cpu):
+    shared_guest.succeed(["echo", cpu])
+"""
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("options", [(), ("--import-mode=importlib",)], ids=["usual", "importlib"])
+def test_tests_in_other_styles_have_guests(pytester: pytest.Pytester, options: tuple[str, ...]) -> None:
+    pytester.makeini("[pytest]\nqemu_kernel = lab-i386-up\nqemu_timing = tcg\n")
+    pytester.makepyfile(test_styles=STYLES)
+    result = pytester.runpytest_inprocess("--qemu", "-p", "no:xdist", *options)
+    result.assert_outcomes(passed=10, skipped=1, failed=2)
+    assert "orchestrator/guest/" not in result.stdout.str()  # the subtest's own frames alone
+    result.stdout.fnmatch_lines(
+        ["*test_a_wrong_mark_of_a_fixture_s: mark guest: smp: found 0; expected a whole number*"]
+    )

@@ -36,6 +36,54 @@ def test_messages_are_as_in_the_golden_file(pytester: pytest.Pytester) -> None:
     check_text("guest-mark", "".join(said(pytester, given) for given in INPUTS))
 
 
+IN_A_TEST_CASE = """\
+import unittest
+import pytest
+
+@pytest.mark.guest(cpu=["pentium4", "athlon"])
+class InCase(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def take(self, shared_guest):
+        self.guest = shared_guest
+    def test_it(self):
+        self.guest.succeed(["true"])
+"""
+
+
+def test_a_list_that_pytest_makes_no_tests_of_is_told(pytester: pytest.Pytester) -> None:
+    """As in a unittest.TestCase, whose methods pytest does not parametrise."""
+    pytester.makepyfile(test_mine=IN_A_TEST_CASE)
+    result = pytester.runpytest_inprocess("--qemu", "-p", "no:cacheprovider", "-p", "no:xdist")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = result.stderr.str()
+    assert (
+        "mark guest: cpu: found ['pentium4', 'athlon']; a list makes a test for each value, and pytest has made" in said
+    )
+    assert "hint: name one value here, or move the test into a plain class" in said
+
+
+CONFTEST = """\
+import pytest
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.guest(cpu="pentum4"))
+"""
+
+
+def test_a_mark_that_a_conftest_adds_is_read(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_mine=TEST.format(mark="guest(smp=1)"))
+    result = pytester.runpytest_inprocess("--qemu", "--collect-only", "-p", "no:cacheprovider", "-p", "no:xdist")
+    assert "mark guest: cpu: found 'pentum4'" in result.stderr.str()
+
+
+def test_a_wrong_mark_of_a_test_that_is_deselected_is_no_obstacle(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_mine=TEST.format(mark="guest(smp=0)") + "\ndef test_other():\n    pass\n")
+    result = pytester.runpytest_inprocess("--qemu", "-k", "other", "-p", "no:cacheprovider", "-p", "no:xdist")
+    result.assert_outcomes(passed=1, deselected=1)
+
+
 def test_a_test_without_a_wrong_mark_is_no_part_of_the_message(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_mine=TEST.format(mark="guest(smp=0)") + "\ndef test_other(guest):\n    pass\n")
     result = pytester.runpytest_inprocess("--qemu", "-p", "no:cacheprovider", "-p", "no:xdist")
