@@ -534,7 +534,8 @@ def _paired(work: Work, events: Path | None) -> tuple[Figures, Proof]:
             _check_live(work, probed[-1].live)
         plain.append(_timed(this))
     if work.varies and counts.profile is not None and work.profile is not None:
-        beside = _counted(replace(work, profile=plain_file(work.profile)), together(plain), None).profile
+        of = replace(work.cell, id=next(iter(work.cell.compared_with), work.cell.id))
+        beside = _counted(replace(work, cell=of, profile=plain_file(work.profile)), together(plain), None).profile
         assert beside is not None
         counts = counts._replace(profile=counts.profile.model_copy(update={"plain": beside.sha256}))
         proof = replace(proof, counts=counts)
