@@ -56,9 +56,12 @@ class Grid:
 
         Columns that do not fit follow below with the same labels. Each part has at least one column.
         """
-        whole = max(len(row.indented) for block in self.blocks for row in block)
+        rows = [row for block in self.blocks for row in block]
+        whole = max(len(row.indented) for row in rows)
+        word = max(len(piece) + row.depth + 1 for row in rows for piece in _pieces(row.label))
+        narrowest = max(self.narrowest or 0, word)
         folded = [] if self.narrowest is None else [_Fitted(self, fold, 0).needed for fold in _HEADING_WIDTHS]
-        widths = [whole, *(min(whole, max(self.narrowest or 0, width - needed)) for needed in folded)]
+        widths = [whole, *(min(whole, max(narrowest, width - needed)) for needed in folded)]
         # The widest labels and headings with the fewest parts.
         fitted = [(one, _Fitted(self, fold, width - one)) for one in widths for fold in _HEADING_WIDTHS]
         labels, fitting = min(fitted, key=lambda one: (one[1].overflows, len(one[1].parts)))
@@ -87,7 +90,7 @@ class _Fitted:
     """A grid with headings folded to ``fold`` characters, split into parts of ``width`` besides the labels."""
 
     def __init__(self, grid: Grid, fold: int, width: int) -> None:
-        self.headings = [textwrap.wrap(heading, fold) for heading in grid.headings]
+        self.headings = [_wrapped(heading, fold) for heading in grid.headings]
         self.widths = [
             max(len(text) for text in [*heading, *(row.cells[column] for block in grid.blocks for row in block)])
             for column, heading in enumerate(self.headings)
@@ -107,6 +110,24 @@ class _Fitted:
             used += needed
 
 
+def _pieces(text: str) -> list[str]:
+    """What a name may be split into: parts that end with a slash, an underscore, a dot, a space and the like."""
+    return re.findall(r"[^/_.,:+= -]*[/_.,:+= -]+|[^/_.,:+= -]+", text)
+
+
+def _wrapped(heading: str, width: int) -> list[str]:
+    """A heading in lines of ``width``, or of its longest word: no word is cut."""
+    lines: list[str] = []
+    for line in textwrap.wrap(heading, width, break_long_words=False):
+        begun = len(lines)
+        for piece in [line] if len(line) <= width else _pieces(line):
+            if len(lines) > begun and len(lines[-1]) + len(piece) <= width:
+                lines[-1] += piece
+            else:
+                lines.append(piece)
+    return [line.rstrip() for line in lines]
+
+
 def _folded(row: Row, width: int) -> list[str]:
     """The label in lines of ``width``, split after a slash, an underscore or a dot if possible."""
     if len(row.indented) <= width:
@@ -115,7 +136,8 @@ def _folded(row: Row, width: int) -> list[str]:
     lines, rest = [], row.label
     while len(rest) > width - len(indent):
         room = rest[: width - len(indent)]
-        end = max(room.rfind(mark) for mark in "/_. ") + 1 or len(room)
+        ends = (max(room.rfind(mark) for mark in marks) + 1 for marks in ("/_. ", "+-:=,"))
+        end = next(filter(None, ends), len(room))
         lines.append(indent + rest[:end].rstrip())
         indent, rest = " " * (row.depth + 1), rest[end:]
     return [*lines, indent + rest]

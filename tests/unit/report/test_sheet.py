@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import pytest
 from drawn_records import cells
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from record_builders import COUNTS, cell, evidence, failed, noop_list, recorded_build, reference, run
 from report_examples import RUNS
@@ -224,7 +224,7 @@ def test_a_benchmark_of_another_version_has_a_plain_table() -> None:
         failed("jprobe", "the guest hangs", benchmark="later", table="t"),
         *(cell(probe, id=f"wall/{probe}", benchmark="later", clock="wall", unit="ns") for probe in ("none", "djprobe")),
     )
-    lines = printed(record, width=120).splitlines()
+    lines = printed(record, width=140).splitlines()
     assert lines[:2] == ["later", "t: pentium4, 1 CPU, cost per call in instructions"]
     kprobe = next(line for line in lines if line.startswith("pentium4/debian-686/kprobe/noop"))
     assert kprobe.split()[1:] == ["1036", "627", "627", "627", "1016.25", "nsec"]
@@ -262,3 +262,22 @@ def test_a_report_is_printed_without_guest_code() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not GUEST_CODE & set(answer.stdout.split())
+
+
+NAMES = st.lists(st.text("abcxyz0189", min_size=1, max_size=14), min_size=1, max_size=6).flatmap(
+    lambda words: st.lists(st.sampled_from("/_.+ -"), min_size=len(words), max_size=len(words)).map(
+        lambda marks: "".join(word + mark for word, mark in zip(words, marks, strict=True)).rstrip("/_.+ -")
+    )
+)
+
+
+@given(st.lists(NAMES, min_size=1, max_size=4), st.lists(NAMES, min_size=1, max_size=4), st.sampled_from([40, 72, 100]))
+@example(["watch.bpf.c.program-on_read", "counted/none"], ["base"], 72)
+@example(["instructions_per_call"], ["reads_by_processes_that_wait"], 40)
+def test_no_word_of_a_heading_or_label_is_cut(headings: list[str], labels: list[str], width: int) -> None:
+    rows = [Row(label, ["1"] * len(headings)) for label in labels]
+    text = "\n".join(line.plain for line in Grid(headings, [rows], narrowest=16).lines(width))
+    printed = re.split(r"[\s/_.+─-]+", text)
+    for name in (*headings, *labels):
+        for word in re.split(r"[/_.+ -]+", name):
+            assert word in printed
