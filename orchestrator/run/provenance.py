@@ -47,10 +47,20 @@ class _Input(BaseModel):
     key: str = ""
 
 
+class _Module(_Input):
+    name: str = ""
+    file_sha256: str = ""
+
+
+class _Kernel(BaseModel):
+    name: str = ""
+
+
 class _Recorded(BaseModel):
     """A boot's recorded sources; earlier versions recorded only modules."""
 
-    modules: dict[str, _Input] = {}
+    kernel: _Kernel = _Kernel()
+    modules: dict[str, _Module] = {}
     sources: dict[str, dict[str, str]] = {}
     inputs: dict[str, dict[str, _Input]] = {}
 
@@ -140,8 +150,10 @@ class Provenance:
     def check_sources(self, artifacts: Iterable[BootArtifacts]) -> None:
         """Raise UsageError if source texts of cells still to measure differ from the run's earlier ones.
 
-        The user's files are compared by path, what the lab generates for a cell by cell.
+        The user's files are compared by path, what the lab generates for a cell by cell. A module of equal texts must
+        have been built to the same file: headers of a user's kernel tree may have changed, and its image not.
         """
+        artifacts = list(artifacts)
         earlier: dict[tuple[str, str], str] = {}
         try:
             boots = [_Recorded.model_validate(boot) for boot in self._content.boots]
@@ -150,6 +162,7 @@ class Provenance:
         for boot in boots:
             for place, digests in boot.places():
                 earlier |= {(place, title): digest for title, digest in digests.items()}
+        self._check_built(boots, artifacts)
         changed: dict[str, None] = {}
         for cell, prepared in chain.from_iterable(one.cells.items() for one in artifacts):
             places = [(source.file or cell, source.digests) for source in prepared.sources.values()]
@@ -165,6 +178,23 @@ class Provenance:
                 detail=list(changed)[1:],
                 hint=f"{self._texts} has the version that the run was started with; {_BEGIN_ANEW}",
             )
+
+    @staticmethod
+    def _check_built(boots: Iterable[_Recorded], artifacts: Iterable[BootArtifacts]) -> None:
+        earlier = {
+            (boot.kernel.name, module.name, frozenset(boot.sources.get(module.key, {}).items())): module.file_sha256
+            for boot in boots
+            for module in boot.modules.values()
+        }
+        for one in artifacts:
+            for prepared in one.cells.values():
+                for module in prepared.modules:
+                    key = (one.kernel.spec.name, module.name, frozenset(_source_hashes(module).items()))
+                    now = sha256_of(module.file)
+                    if earlier.get(key, now) != now:
+                        what = f"module {module.name} is built from the same sources to another file than before"
+                        hint = f"headers of {one.kernel.spec.name} or the compiler have changed; {_BEGIN_ANEW}"
+                        raise UsageError(what, where=str(module.file), hint=hint)
 
     def _damaged(self) -> LabError:
         return LabError("damaged: the run cannot be resumed", where=str(self._file), hint=_BEGIN_ANEW)

@@ -226,3 +226,28 @@ def test_a_restored_guest_is_recorded_with_what_it_was_restored_from(tmp_path: P
     Provenance(tmp_path / "run").boot(replace(BOOTED, restored_from="a-key"), "boot1", artifacts)
     boots = json.loads((tmp_path / "run/provenance.json").read_text())["boots"]
     assert [boot.get("restored_from") for boot in boots] == [None, "a-key"]
+
+
+def test_a_module_of_the_same_sources_is_the_same_file(tmp_path: Path, artifacts: BootArtifacts) -> None:
+    """Of another cell: headers of a kernel's tree may have changed meanwhile, and its image not."""
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "own_main.c").write_text("int x;")
+    for name in ("then", "now"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "own.ko").write_bytes(name.encode())
+
+    def loaded(cell: str, folder: str) -> BootArtifacts:
+        module = Module("own", tmp_path / folder / "own.ko", folder, sources)
+        return replace(artifacts, cells={cell: Ready(None, (module,))})
+
+    begin(tmp_path / "run", loaded("a", "then"))
+    provenance = Provenance(tmp_path / "run")
+    provenance.check_sources([loaded("b", "then")])
+    with pytest.raises(UsageError, match="module own is built from the same sources to another file") as caught:
+        provenance.check_sources(iter([loaded("b", "now")]))
+    assert "headers of debian-686 or the compiler have changed" in str(caught.value.hint)
+    other = replace(artifacts.kernel, spec=a_kernel("debian-amd64").spec)
+    provenance.check_sources([replace(loaded("b", "now"), kernel=other)])
+    (sources / "own_main.c").write_text("int y;")  # rendered for another cell
+    provenance.check_sources([loaded("b", "now")])
