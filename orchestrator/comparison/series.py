@@ -274,7 +274,12 @@ def _sentences(measured: MeasuredSeries) -> Iterator[str]:
         if step.commit.run is None:
             lines = " / ".join(step.commit.reason.splitlines()[:3])
             yield f"{step.commit.one.commit.short} has no number: {cut(measured.plain(lines), 300)}"
-    yield from (f"The base has no number of {one.id}: {measured.plain(one.first_line)}." for one in measured.failed)
+    yield from _without_base(measured)
+
+
+def _without_base(measured: MeasuredSeries) -> Iterator[str]:
+    for cell in measured.failed:
+        yield f"The base has no number of {cell.id}: {cut(measured.plain(cell.first_line), 200)}."
 
 
 def _beyond(measured: MeasuredSeries, cell: str) -> Iterator[str]:
@@ -305,7 +310,8 @@ def cover_letter(measured: MeasuredSeries) -> str:
         )
         for unit, cells in units.items()
     ]
-    sentences = [sentence for step in measured.steps for sentence in _explained(measured, step)]
+    explained = (sentence for step in measured.steps for sentence in _explained(measured, step))
+    sentences = [*_without_base(measured), *explained]
     return ascii_text([*sheets[:-1], replace(sheets[-1], sentences=sentences)], _MAIL_WIDTH)
 
 

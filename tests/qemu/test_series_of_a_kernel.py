@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from command_line import CommandLine
 from probe_repository import KERNEL, commit, git
 
 from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 
@@ -92,8 +93,8 @@ void workload(void) { sys3(SYS_read, file, &byte, 1); }
 
 
 @pytest.fixture
-def top(workshop: BuildContext, tmp_path: Path) -> Path:
-    """A kernel's tree with a module in it that becomes dearer."""
+def top(workshop: BuildContext, tmp_path: Path) -> Iterator[Path]:
+    """A kernel's tree with a module in it that becomes dearer; its clone has a copy of a kernel's, 200 MB."""
     folder = tmp_path / "linux"
     for file in ("Kconfig", "arch/x86/Makefile"):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +110,10 @@ def top(workshop: BuildContext, tmp_path: Path) -> Path:
     shutil.copy(built / ".config", tmp_path / "config")
     (tmp_path / "mine.yaml").write_text(EXPERIMENT)
     (tmp_path / "wl.c").write_text(WORKLOAD)
-    return folder
+    yield folder
+    with GitTree.open(workshop.cache, folder) as tree:
+        clone = tree.folder
+    shutil.rmtree(clone)
 
 
 def test_each_commit_has_the_number_of_its_module(top: Path, tmp_path: Path) -> None:

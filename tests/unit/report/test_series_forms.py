@@ -131,6 +131,7 @@ def test_a_base_without_one_of_its_numbers_is_wrong(measured: MeasuredSeries) ->
     assert [cell.id for cell in found.failed] == ["t/kprobe/noop"]
     assert found.is_wrong
     assert "The base has no number of t/kprobe/noop" in " ".join(series_sheets(found)[-1].sentences)
+    assert "The base has no number of t/kprobe/noop" in cover_letter(found)
 
 
 def test_json_has_each_commit_with_its_changes(measured: MeasuredSeries) -> None:
