@@ -127,6 +127,7 @@ REFUSED = {
     "stack_full": "map short_stack is full with 64 elements",
     "perf_unread": "nobody reads map events, a perf event array: bpf_perf_event_output() fails with ENOENT",
     "tail_call_to_nobody": "map nowhere, a program array, is empty",
+    "callee_fills_hash": "map full_of_callee is full with 256 keys",
     "inner_hash_full": "map inside is full with 256 keys",
 }
 INSERTS = "100 of 100 calls add a key to map roomy: those insert, and do not update"

@@ -289,3 +289,26 @@ int BPF_PROG(inner_hash_full)
 		insert(map);
 	return 0;
 }
+
+MAP(full_of_callee, BPF_MAP_TYPE_HASH, 256, __u64);
+
+SEC("kprobe")
+int callee(void *registers)
+{
+	insert(&full_of_callee);
+	return 0;
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 2);
+	__uint(key_size, sizeof(__u32));
+	__array(values, int(void *));
+} parts SEC(".maps") = {.values = {[0] = (void *)&callee}};
+
+SEC("kprobe/vfs_read")
+int callee_fills_hash(void *registers)
+{
+	bpf_tail_call(registers, &parts, 0);
+	return 0;
+}
