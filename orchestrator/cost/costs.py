@@ -17,6 +17,7 @@ from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.comparison.comparison import CellChange, Comparison
 from orchestrator.cost.in_options import in_options
+from orchestrator.cost.own_functions import OwnFunction, own_functions
 from orchestrator.cost.reference import Reference
 from orchestrator.cost.request import Line
 from orchestrator.cost.subjects import Subject
@@ -40,11 +41,12 @@ from orchestrator.results.parameters import (
     BPF_SIZED,
     BPF_STACK,
     BPF_VERIFIED,
+    ENTERED,
     LISTED,
     CountParameter,
 )
 from orchestrator.results.runs import Run
-from orchestrator.results.stored_profile import ProfileDifference, difference, load_pair
+from orchestrator.results.stored_profile import ProfileDifference, difference, load_pair, load_profile
 
 _NO_VERDICT = "no verdict"
 """The beginning of the note on an overhead that may as well be none (``varying_figures``)."""
@@ -55,6 +57,7 @@ class Cost:
     """A subject's cost on one kernel: its cell, the cell's modelled time, and its change, with its budgets.
 
     ``new`` says why there was nothing to compare it with, ``unknown`` why what there was has no number.
+    ``own`` is the function of a module without a probe: a hit is its execution, as nothing is known of calls without.
     """
 
     subject: Subject
@@ -63,6 +66,7 @@ class Cost:
     change: CellChange | None = None
     new: str = ""
     unknown: str = ""
+    own: OwnFunction | None = None
 
     @property
     def of_call(self) -> int:
@@ -72,6 +76,8 @@ class Cost:
     @property
     def hit(self) -> float | None:
         """Instructions of a hit; None where the calls vary by more than it."""
+        if self.own is not None:
+            return float(self.own.instructions)
         if self.cell.overhead is None or self.cell.verdict == "none":
             return None
         return float(exact(self.cell.overhead) / self.of_call)
@@ -89,6 +95,8 @@ class Cost:
 
     @property
     def mechanism(self) -> str:
+        if self.own is not None:
+            return f"in {self.own.name}"
         seen = "" if self.cell.evidence is None else self.cell.evidence.mechanism
         elsewhere = LISTED.of(self.cell) if seen == "elsewhere" else None
         if elsewhere is not None:
@@ -196,6 +204,28 @@ def costs(
     return sorted(found, key=lambda one: titles.index(one.subject.title))
 
 
+_UNJUDGED = "calls fail without the module, so what a hit adds to them is not known, and no budget judges it"
+
+
+def with_own_functions(found: Sequence[Cost], run: Run, *, is_judged: bool) -> Sequence[Cost]:
+    """The same costs; of a module whose calls fail where it is not loaded, those of its own functions.
+
+    If they are to be judged, they are unknown.
+    """
+    costs_of = [cost for one in found for cost in _own_costs(one, run) or [one]]
+    return [replace(cost, unknown=_UNJUDGED) if is_judged and cost.own is not None else cost for cost in costs_of]
+
+
+def _own_costs(cost: Cost, run: Run) -> Sequence[Cost]:
+    baseline = _baseline(cost.cell, run.record)
+    proved = ENTERED.of(cost.cell)
+    is_alone = cost.cell.overhead is None and baseline is not None and baseline.status == "failed"
+    if not is_alone or proved is None or cost.cell.profile is None:
+        return []
+    functions = own_functions(load_profile(run.directory, cost.cell), proved)
+    return [replace(cost, own=function, time=None) for function in functions]
+
+
 _HEADINGS = ("a hit", "change", "allowed", "nsec", "mechanism", "hits", "verified", "size", "stack")
 _ALWAYS = 1
 _SYMBOLS = 10
@@ -278,6 +308,10 @@ _EXPLANATIONS = {
 def _sentences(found: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
     yield "A hit: instructions that it adds to the calls, handler and all; counted, not timed."
     yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
+    for one in found:
+        if one.own is not None:
+            where = f"{one.subject.title} on {one.cell.kernel}"
+            yield f"{where}: calls fail without the module; a hit is what {one.own.name}() executes with all it calls."
     for one in found:
         if one.of_call > 1 and one.cell.overhead is not None:
             paid = figure(one.cell.overhead, one.cell.unit)

@@ -45,7 +45,7 @@ from orchestrator.cost.reaching import (
     reached_functions,
     reaching_system_call,
 )
-from orchestrator.cost.subjects import Place, Subject
+from orchestrator.cost.subjects import ANY_FUNCTION, Place, Subject
 from orchestrator.errors import UsageError
 from orchestrator.experiment.cell import Machine
 from orchestrator.experiment.fields import ValidationContext, point
@@ -102,12 +102,16 @@ class Calls:
 
 @dataclass(frozen=True)
 class Line:
-    """A subject, its point, and the benchmark that reaches it on ``kernels``: equal ones share a table."""
+    """A subject, its point, and the benchmark that reaches it on ``kernels``: equal ones share a table.
+
+    One that ``is_anywhere`` is a module whose point is not known: that its functions are entered proves its hits.
+    """
 
     subject: Subject
     point: str | None
     benchmark: Mapping[str, Any]
     kernels: tuple[str, ...] = ()
+    is_anywhere: bool = False
 
     @property
     def hits(self) -> int:
@@ -210,11 +214,15 @@ class CallFinder:
         place = Place(function=self.given.point if named.file else named.symbol, offset=named.offset)
         lacks = lacking(self.kernel, place)
         if lacks is not None:
-            raise UsageError(lacks, where="--point")
+            hint = "of a module without a probe its own functions are measured: leave --point out"
+            raise UsageError(lacks, where="--point", hint=hint if self.given.workload is not None else "")
         return place
 
     def _by_workload(self, subject: Subject, place: Place, file: Path) -> Line:
         at = place.function or (self._wrapper(place.system_call) if place.system_call else None)
+        is_anywhere = at is None and subject.is_module
+        if is_anywhere:
+            at = ANY_FUNCTION
         if at is None:
             hint = "name a function that each call enters once: --point FUNCTION"
             raise UsageError("where the calls hit it is not known", where=subject.title, hint=hint)
@@ -226,7 +234,8 @@ class CallFinder:
             program = compiled_workload(self.context, self.kernel.spec.arch, file)
             given = self._event_hits(place.event, user_function(program.file, calls=1), file.name)
         hits = {} if given == 1 else {"hits": given}
-        return self._line(subject, at, {"name": "workload", "file": str(file), **hits})
+        line = self._line(subject, at, {"name": "workload", "file": str(file), **hits})
+        return replace(line, is_anywhere=is_anywhere)
 
     def _by_call(self, subject: Subject, place: Place, name: str) -> Line:
         known = reaching_system_call(name)
@@ -313,6 +322,7 @@ def _table(lines: Sequence[Line], kernels: Sequence[str]) -> Mapping[str, object
         **({} if first.kernels == tuple(kernels) else {"kernels": list(first.kernels)}),
         **({} if first.image is None else {"image": first.image}),
         **({} if first.point is None else {"points": [first.point]}),
+        **({"profile": ["symbols", "stacks"]} if first.is_anywhere else {}),
         "probes": [BASELINE, *(line.subject.row for line in lines)],
         "benchmark": dict(first.benchmark),
     }

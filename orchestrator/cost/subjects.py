@@ -27,6 +27,7 @@ from orchestrator.catalog.probes import (
     ProbeKind,
     attach_points_of,
     is_one_liner,
+    is_path,
     may_be_one_liner,
     one_liner,
     probe_in_catalogue,
@@ -79,6 +80,11 @@ class Subject:
     def title(self) -> str:
         return self.name or self.source
 
+    @property
+    def is_module(self) -> bool:
+        """Whether it is a kernel module of the user's."""
+        return not self.name and is_path(self.row)
+
     @cached_property
     def probe(self) -> str:
         """Its name in records; a user's file is looked at for it."""
@@ -87,7 +93,7 @@ class Subject:
 
 _ANY_CALL = "getppid"
 """A system call for what is attached to all of them."""
-_ANY_FUNCTION = "vfs_read"
+ANY_FUNCTION = "vfs_read"
 """A function for mechanisms: the tracer has a nop there, BTF knows it, and every kernel has it."""
 
 
@@ -167,7 +173,7 @@ def _place_of(kind: ProbeKind) -> Place:
     if kind.site in SITES_WITHOUT_POINT:
         event = None if kind.tracepoint is None else kind.tracepoint.replace(".", ":")
         return Place(system_call=_ANY_CALL, event=event)
-    return Place(function=kind.functions or _ANY_FUNCTION)
+    return Place(function=kind.functions or ANY_FUNCTION)
 
 
 def read_script(file: Path) -> str:

@@ -18,7 +18,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.probes import is_one_liner, one_liner, one_liner_name, split_path
 from orchestrator.comparison.comparison import CellPair, compare
-from orchestrator.cost.costs import Cost, cost_sheet, costs, problem
+from orchestrator.cost.costs import Cost, cost_sheet, costs, problem, with_own_functions
 from orchestrator.cost.reference import Reference
 from orchestrator.cost.request import (
     DEFAULT_CPU,
@@ -165,5 +165,6 @@ def judged(lines: Sequence[Line], after: Run, reference: Reference | None = None
     cells = after.record.cells
     before = cells if reference is None or reference.run is None else reference.run.record.cells
     pairs = [CellPair(partners.get(cell.id), cell) for line in lines for cell in cells if line.has(cell)]
-    changes = compare(pairs, stored_budgets(after.directory), before, cells)
-    return costs(lines, after.record, changes, reference)
+    budgets = stored_budgets(after.directory)
+    found = costs(lines, after.record, compare(pairs, budgets, before, cells), reference)
+    return with_own_functions(found, after, is_judged=reference is not None or bool(budgets.plain()))

@@ -21,6 +21,7 @@ from orchestrator.catalog.bpftrace_text import needs_newer
 from orchestrator.catalog.images import image
 from orchestrator.catalog.probes import IMAGE, NEWER_IMAGE
 from orchestrator.paths import cache_dir
+from orchestrator.results.contract import RunRecord
 
 PROGRAMS = Path(__file__).with_name("programs")
 KERNELS = ("debian-amd64", "debian-amd64@6.12", "debian-amd64@7.3")
@@ -119,6 +120,38 @@ def check_measured(one: Mapping[str, Any]) -> None:
     assert one["program_instructions"] >= 3
     assert one["machine_code_bytes"] > 20
     assert one["stack_bytes"] >= 0
+
+
+MODULE = Path(__file__).with_name("modules") / "counter"
+WORKLOADS = Path(__file__).with_name("workloads")
+
+
+def test_a_module_without_a_probe_costs_what_its_own_functions_do(tmp_path: Path) -> None:
+    """Calls of its device fail where it is not loaded: there is nothing to subtract."""
+    command = CommandLine(tmp_path)
+    (ioctl,) = costs(command, MODULE, "--workload", WORKLOADS / "counter_ioctl.c")
+    assert (ioctl["status"], ioctl["mechanism"], ioctl["hits"]) == ("ok", "in counter_ioctl", 500)
+    assert 50 < ioctl["instructions"] < 300
+    stored = command.run("report", "latest", "--format", "json").stdout
+    cells = {cell.probe: cell for cell in RunRecord.model_validate_json(stored, strict=False).cells}
+    assert cells["none"].status == "failed"
+    assert cells["counter"].value is not None
+    assert ioctl["instructions"] < cells["counter"].value
+
+
+@pytest.mark.nightly("two guests for each kernel, and for what is refused: a minute")
+def test_own_functions_on_other_kernels_and_beside_what_judges(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    workload = ("--workload", WORKLOADS / "counter_read.c")
+    by_kernel = costs(command, MODULE, *workload, "--kernels", "6.1,6.12,7.3")
+    assert [cost["kernel"] for cost in by_kernel] == list(KERNELS)
+    assert {cost["mechanism"] for cost in by_kernel} == {"in counter_read"}
+    unjudged = command.run("cost", MODULE, *workload, "--at-most", "1000")
+    assert unjudged.returncode == 1, unjudged.stderr
+    assert "no budget judges it" in " ".join(unjudged.stdout.split())
+    refused = command.run("cost", MODULE, *workload, "--point", "counter_read")
+    assert refused.returncode == 2
+    assert "--point: it has no function counter_read of its own" in refused.stderr
 
 
 @pytest.mark.nightly("a guest with bpftrace, and one of a module: a minute")

@@ -126,7 +126,6 @@ def test_the_user_may_name_calls_and_a_point(
         (at("vfs_read"), {"call": "getppid"}, "vfs_read", "the call getppid does not enter it"),
         (of_call("mount"), {}, "of_mount", "no known call makes the system call mount"),
         (MODULE, {}, "own.c", "which call hits it is not known"),
-        (MODULE, {"workload": Path("/w.c")}, "own.c", "where the calls hit it is not known"),
         (MECHANISM, {"workload": Path("/w.c")}, "kprobe", "where the calls hit it is not known"),
         (MODULE, {"point": "nowhere"}, "nowhere", "no known call enters it"),
     ],
@@ -245,6 +244,16 @@ def test_subjects_at_one_point_with_one_call_share_a_table(tmp_path: Path) -> No
         next(cell.probe for cell in cells if cell.probe.startswith("bpftrace.")),
     ]
     assert all(cell.profile == ("symbols",) for cell in cells)
+
+
+def test_a_module_needs_no_point_for_a_workload_of_the_users(tmp_path: Path) -> None:
+    (tmp_path / "w.c").write_text("void workload(void) {}")
+    module = Subject("./own.c", "own.c", Place())
+    line = finder(tmp_path, workload=tmp_path / "w.c").line(module)
+    assert (line.point, line.is_anywhere) == ("vfs_read", True)
+    assert not finder(tmp_path, workload=tmp_path / "w.c", point="vfs_read").line(module).is_anywhere
+    cells = plan(loaded(tmp_path, [line], ["debian-amd64"], {})).cells
+    assert {cell.profile for cell in cells} == {("symbols", "stacks")}
 
 
 def test_a_line_that_prints_has_the_newer_bpftrace(tmp_path: Path) -> None:
