@@ -71,7 +71,8 @@ def test_each_call_of_the_table_has_a_number(workshop: BuildContext, tmp_path: P
         events = dict.fromkeys((CALL_PREFIX[arch] + event for event in call.events), 1)  # of one with a child
         entered = reached.calls.get(call.name, events)
         function, hits = next((name, hits) for name, hits in entered.items() if name.startswith(CALL_PREFIX[arch]))
-        return {"points": [function], "benchmark": {**call.benchmark, **({} if hits == 1 else {"hits": hits})}}
+        few = {"calls": 200, "repeats": 2}
+        return {"points": [function], "benchmark": {**call.benchmark, **few, **({} if hits == 1 else {"hits": hits})}}
 
     calls = {
         name: table_of(call)
