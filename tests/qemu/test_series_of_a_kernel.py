@@ -116,6 +116,9 @@ def top(workshop: BuildContext, tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(clone)
 
 
+@pytest.mark.nightly(
+    "builds a module at nine commits: half a minute; test_series.py and the keys' own tests are of every day"
+)
 def test_each_commit_has_the_number_of_its_module(top: Path, tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab")
     config = ("--kconfig", tmp_path / "config")
