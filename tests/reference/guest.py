@@ -44,7 +44,7 @@ NOT_FOR_TESTS = frozenset(
     {
         *("boot", "restore", "reopen", "save", "keep", "abort", "take_slots", "counts_file"),  # who starts guests
         "stop_command",  # a terminal, whose commands another thread waits for
-        *("keep_core", "stub"),  # who debugs
+        *("keep_core", "opening_command", "stub"),  # who debugs
         *("begin_test", "join_network", "wait_for_debugger"),  # the plugin itself
     }
 )
