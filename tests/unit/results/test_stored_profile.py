@@ -29,8 +29,10 @@ from orchestrator.results.stored_profile import (
     SymbolProfile,
     difference,
     file_name,
+    load_pair,
     load_profile,
     paired,
+    plain_file,
     stem,
     write_profile,
 )
@@ -55,6 +57,30 @@ def profiled(probe: str, **changes: Any) -> CellRecord:
     """A record of the quickstart with a profile: 1036 instructions a call and two int3 for a kprobe."""
     proof = {"sha256": SHA, "calls": 10, "instructions": 10360, "int3": 20, **changes}
     return cell(probe, profile=proof)
+
+
+def test_beside_its_own_baseline_a_cell_has_the_calls_without_the_probe_in_turn(tmp_path: Path) -> None:
+    """In another run, and beside another probe, the profiles are those of the two cells."""
+    runs = tmp_path / "first", tmp_path / "second"
+    in_baseline, in_turn, with_probe = (profile(symbol("f", count)) for count in (4090, 4100, 10360))
+    figures = {"samples": [1036.0, 1037.0], "value": 1036.5}
+    for folder in runs:
+        files = [folder / FOLDER / file_name(cell(probe).id) for probe in ("none", "kprobe")]
+        folder.mkdir()
+        digests = [write_profile(one, file) for one, file in zip((in_baseline, with_probe), files, strict=True)]
+        digests.append(write_profile(in_turn, plain_file(files[1])))
+    proof = {"sha256": digests[0], "calls": 10, "instructions": 4090, "int3": 0}
+    plain = cell("none", profile=proof)
+    probed = cell("kprobe", profile={**proof, "sha256": digests[1], "int3": 20, "plain": digests[2]}, **figures)
+    assert CellRecord.model_validate_json(probed.model_dump_json()) == probed
+    assert load_pair((runs[0], plain), (runs[0], probed)) == (in_turn, with_probe)
+    assert load_pair((runs[1], plain), (runs[0], probed)) == (in_baseline, with_probe)
+    assert load_pair((runs[0], probed), (runs[0], probed)) == (with_probe, with_probe)
+    other_table = plain.model_copy(update={"table": "other"})
+    assert load_pair((runs[0], other_table), (runs[0], probed)) == (in_baseline, with_probe)
+    plain_file(runs[0] / FOLDER / file_name(probed.id)).write_bytes(b"changed")
+    with pytest.raises(LabError, match="differs from the recorded one"):
+        load_pair((runs[0], plain), (runs[0], probed))
 
 
 def test_a_profile_is_read_as_it_was_written(tmp_path: Path) -> None:
