@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does a cell say why the kernel did not optimise its kprobe, and stay failed?"""
+"""Does a cell say why the kernel did not optimise its kprobe, and is it known once a guest has said so?"""
 
 from __future__ import annotations
 
