@@ -67,6 +67,8 @@ ORCHESTRATOR = """\
         print(os.getpid(), os.getcwd(), *sys.argv[1:], sep="|", flush=True)
         if sys.argv[1:] == ["called as"]:
             print(os.environ["ORCHESTRATOR_CALLED_BY"], os.environ["ORCHESTRATOR_CALLED_AS"])
+        if sys.argv[1:] == ["encodings"]:
+            print(sys.flags.utf8_mode, os.environ.get("PYTHONIOENCODING"))
         if sys.argv[1:] == ["sleep"]:
             time.sleep(60)
         return 7
@@ -228,6 +230,16 @@ def test_arguments_folder_and_status_pass_through(ready: Checkout) -> None:
     done = ready.lab("run", "a b", "", "*", "--x=$HOME")
     assert done.stdout.rstrip("\n").split("|")[1:] == [str(ready.folder.parent), "run", "a b", "", "*", "--x=$HOME"]
     assert done.returncode == 7
+
+
+@pytest.mark.parametrize(
+    ("charmap", "encoding"),
+    [("UTF-8", None), ("ANSI_X3.4-1968", None), ("ISO-8859-1", "ISO-8859-1:backslashreplace"), ("", None)],
+)
+def test_files_are_utf_8_and_the_terminal_is_what_it_is(ready: Checkout, charmap: str, encoding: str | None) -> None:
+    ready.tool("locale", f"echo '{charmap}'" if charmap else "exit 1")
+    done = ready.lab("encodings", LC_ALL="C.UTF-8")
+    assert done.stdout.splitlines()[1:] == [f"1 {encoding}"]
 
 
 def test_the_second_time_nothing_is_installed(ready: Checkout, record_property: Callable[[str, object], None]) -> None:
