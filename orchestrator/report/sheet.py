@@ -42,8 +42,8 @@ class Row:
 class Grid:
     """Columns under ``headings``, and ``blocks`` of rows with a rule above each.
 
-    Each group of ``together`` columns stays on one line. With ``narrowest``, labels may be folded to so many characters
-    if the columns then fit on fewer lines.
+    Each group of ``together`` columns stays on one line. With ``narrowest``, labels may be folded to so many
+    characters if the columns then fit on fewer lines.
     """
 
     headings: Sequence[str]
@@ -64,7 +64,7 @@ class Grid:
         widths = [whole, *(min(whole, max(narrowest, width - needed)) for needed in folded)]
         # The widest labels and headings with the fewest parts.
         fitted = [(one, _Fitted(self, fold, width - one)) for one in widths for fold in _HEADING_WIDTHS]
-        labels, fitting = min(fitted, key=lambda one: (one[1].overflows, len(one[1].parts)))
+        labels, fitting = min(fitted, key=lambda one: (one[1].excess, len(one[1].parts)))
         for index, part in enumerate(fitting.parts):
             if index:
                 yield Text()
@@ -97,12 +97,12 @@ class _Fitted:
         ]
         self.needed = sum(len(GAP) + one for one in self.widths)
         self.parts: list[list[int]] = []
-        self.overflows = False
+        self.excess = 0
         used = width
         for start in range(0, len(self.widths), grid.together):
             columns = range(start, min(start + grid.together, len(self.widths)))
             needed = sum(len(GAP) + self.widths[column] for column in columns)
-            self.overflows |= needed > width
+            self.excess = max(self.excess, needed - width)
             if not self.parts or used + needed > width:
                 self.parts.append([])
                 used = 0
@@ -112,7 +112,7 @@ class _Fitted:
 
 def _pieces(text: str) -> list[str]:
     """What a name may be split into: parts that end with a slash, an underscore, a dot, a space and the like."""
-    return re.findall(r"[^/_.,:+= -]*[/_.,:+= -]+|[^/_.,:+= -]+", text)
+    return [piece for piece in re.split(r"(?<=[/_,:+= -])|(?<=\.)(?!\d)", text) if piece]
 
 
 def _wrapped(heading: str, width: int) -> list[str]:

@@ -621,7 +621,7 @@ def mail_sheet(panels: Sequence[Panel]) -> Sheet:
     return layout.sheet(
         first.table.figure,
         [f"Overhead of probes on {', '.join(processors)}", *(half.conditions(footnotes) for half in halves)],
-        Grid(headings, rows, together=len(headings) // len(halves)),
+        Grid(headings, rows, together=len(headings) // len(halves), narrowest=15),
         [
             *(source(half.table.id) for half in halves),
             _comparison_meaning(first.panel),
