@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -13,6 +14,7 @@ from experiment_boot import boot_of_calls, measured_call, prepared_for
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.images import cached_image
+from orchestrator.catalog.bpftrace_text import UnreadTextError, attach_points
 from orchestrator.catalog.images import image
 from orchestrator.catalog.probes import IMAGE, probes
 from orchestrator.errors import EvidenceError
@@ -99,6 +101,33 @@ def test_each_of_its_probes_is_proved(
     ready: ReadyGuest, workshop: BuildContext, text: str, mechanism: str, attached: str
 ) -> None:
     check_proved(measured(ready, workshop, text), ready, mechanism, attached)
+
+
+@NIGHTLY
+@pytest.mark.parametrize(
+    "text",
+    [
+        '/* kprobe:vfs_open { */ kprobe:"vfs_read" { @ = count(); }',
+        r'kprobe:vfs_"re\141d" { @["}"] = 1; }',
+        "kprobe : /* a */ vfs_ /* b */ read { }",
+        'k:vfs_read+0x5,kr:vfs_write /4 / 2 == arg0/ { printf("k:vfs_open {"); } END { }',
+        "kprobe:vfs_read { $file = (struct file *)arg0; @ = $file; } t:syscalls:sys_enter_read { }",
+        "kprobe:vfs_read/* c */ { }",
+        "kprobe:vfs_read { } // kprobe:vfs_open",
+        r'kprobe:"\q" { }',
+        "kprobe:vfs_read",
+    ],
+)
+def test_bpftrace_itself_reads_the_same_attach_points(ready: ReadyGuest, text: str) -> None:
+    said = ready.guest.run(["bpftrace", "-d", "-e", text])
+    shown = (said.stdout + said.stderr).decode(errors="replace")
+    try:
+        points = [str(replace(point, provider=point.kind or "")) for point in attach_points(text)]
+    except UnreadTextError:
+        assert "ERROR: " in shown
+        return
+    listed = [line[1:] for line in shown.splitlines() if re.match(r" (?:\w+:|BEGIN|END)", line)]
+    assert list(dict.fromkeys(listed)) == points, shown
 
 
 @NIGHTLY
