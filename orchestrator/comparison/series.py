@@ -27,6 +27,7 @@ from orchestrator.report.sheet import (
     Row,
     Sheet,
     clocked_unit,
+    figure,
     shared_parts,
     signed_figure,
     unit_name,
@@ -161,6 +162,17 @@ class MeasuredSeries:
         return [] if run is None else [cell for cell in run.record.cells if cell.status == "failed"]
 
     @property
+    def new(self) -> Mapping[str, tuple[int, CellRecord]]:
+        """The cells that the base lacks, by id: where each has its first number."""
+        base = {cell.id for cell in (*self.cells, *self.failed)}
+        found: dict[str, tuple[int, CellRecord]] = {}
+        for number, commit in enumerate(self.commits[1:], start=1):
+            for cell in () if commit.run is None else commit.run.record.cells:
+                if cell.value is not None and cell.id not in base:
+                    found.setdefault(cell.id, (number, cell))
+        return found
+
+    @property
     def is_wrong(self) -> bool:
         """Whether a commit is beyond its budget, has no run, or a cell failed or vanished."""
         lost = any(change.is_lost or change.failed_in_both for step in self.steps for change in step.changes)
@@ -280,6 +292,9 @@ def _sentences(measured: MeasuredSeries) -> Iterator[str]:
 def _without_base(measured: MeasuredSeries) -> Iterator[str]:
     for cell in measured.failed:
         yield f"The base has no number of {cell.id}: {cut(measured.plain(cell.first_line), 200)}."
+    for number, cell in measured.new.values():
+        value = f"{figure(cell.value, cell.unit)} {unit_name(cell.unit)}"
+        yield f"{number}/{len(measured.steps)} adds {cell.id}, {value}: the base has nothing to compare it with."
 
 
 def _beyond(measured: MeasuredSeries, cell: str) -> Iterator[str]:

@@ -87,6 +87,16 @@ def test_a_cell_of_other_work_is_not_compared_and_the_row_says_why(measured: Mea
     assert "Equal in all commits" not in out.getvalue()
 
 
+def test_a_cell_that_the_base_lacks_is_said_to_be_new(measured: MeasuredSeries, tmp_path: Path) -> None:
+    folder = tmp_path / "more"
+    added = [record(profile(f"t/{probe}/noop", PROBED), probe, folder) for probe in ("none", "kprobe", "jprobe")]
+    run = find_run(store_run(tmp_path / "lab", folder, *added), tmp_path / "lab")
+    whole = replace(measured, commits=[*measured.commits[:2], replace(measured.commits[2], run=run)])
+    assert list(whole.new) == ["t/jprobe/noop"]
+    sentences = [sentence for sheet in series_sheets(whole) for sentence in sheet.sentences]
+    assert "2/2 adds t/jprobe/noop, 140 instructions: the base has nothing to compare it with." in sentences
+
+
 def test_the_cover_letter_is_ascii_and_72_columns_wide(measured: MeasuredSeries) -> None:
     text = cover_letter(measured)
     assert text.isascii()
