@@ -493,7 +493,8 @@ def _refused(kind: ProbeKind, said: str) -> EvidenceError:
     name = kind.name if words is alone or not refused else f"{refused[-1]}, in which {kind.name} may go on"
     last = words.rstrip().rpartition("\n")[2]
     what = f"{kind.name}{_DOES_NOT_LOAD if last.startswith(_NOT_LOADED) else ' cannot be attached'}"
-    return EvidenceError(f"{_REFUSES}{name}: {why[-1]}" if why else what, detail=_last(words))
+    refusal = f"{_REFUSES}{name}: {why[-1]}" if why else what
+    return EvidenceError(refusal, hint=_NOT_SLEEPABLE if refusal.endswith(_SLEEPS) else "", detail=_last(words))
 
 
 def _placed(

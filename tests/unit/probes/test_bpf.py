@@ -30,6 +30,7 @@ from orchestrator.probes.bpf_attachment import (
     _Loader,
     _placed,
     _Process,
+    _refused,
     check_all_kept,
     code_lines,
     written,
@@ -357,6 +358,13 @@ def test_programs_are_told_from_those_elsewhere(
     programs = [UserBpfProgram(number, "f", section, cast(BpfProgram, None)) for number, section in sections]
     found = _placed(POINT, lambda: programs)
     assert [[one.number for one in part] for part in found] == [here, elsewhere]
+
+
+def test_a_function_that_takes_no_sleepable_program_has_a_hint() -> None:
+    words = "vfs_read is not sleepable\nprocessed 0 insns (limit 1000000)\nbpfload: the object does not load: EINVAL\n"
+    refused = _refused(probes()["bpf-fentry"], f"bpfload: once more, without the others\n{words}")
+    assert refused.what.endswith("bpf-fentry: vfs_read is not sleepable")
+    assert "leave .s out of the section" in refused.hint
 
 
 # Is it seen in what bpftrace prints that a hit's events were lost, and does one that is busy have an end?
