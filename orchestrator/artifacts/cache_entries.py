@@ -60,6 +60,8 @@ class Kind(StrEnum):
     KERNEL_MODULES = "kernel-modules"
     KERNEL_FUNCTIONS = "kernel-functions"
     EXECUTED_FUNCTIONS = "executed-functions"
+    EVENT_HITS = "event-hits"
+    PLACE_ANSWERS = "place-answers"
     BUILD_SOURCES = "build-sources"
     PREPARED_BUILDS = "prepared-builds"
     SAVED_GUESTS = "saved-guests"

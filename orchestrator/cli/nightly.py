@@ -164,7 +164,7 @@ def nightly(
     """
     report = NightlyReport(mail, junit, Webhook(webhook) if webhook else None)
     report.check()
-    file = data_dir("configs") / "nightly.yaml" if config is None else user_path(str(config))
+    file = data_dir("configs") / "nightly.yaml" if config is None else config
     measurer = Measurer(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     with _reporting_unmeasured(report, file.stem, file):
         (file, given), *_ = in_the_tree.experiments([file], overrides or [], None)
@@ -175,7 +175,7 @@ def nightly(
             measurer.check()
             run = nightly_run(experiment, measurer, marker)
         try:
-            result = _compared(run, str(file))
+            result = _compared(run, str(user_path(str(file))))
             report.send(result)
             if result.is_good:
                 with Store.open(lab_dir()) as store:
@@ -194,7 +194,7 @@ def _reporting_unmeasured(report: NightlyReport, experiment: str, file: Path) ->
     try:
         yield
     except LabError as error:
-        report.unmeasured(experiment, str(file), error)
+        report.unmeasured(experiment, str(user_path(str(file))), error)
         raise
 
 
