@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from orchestrator.lab.tested_guest import TestedGuest as TestedGuest
     from orchestrator.profile.probe_places import Disassembly as Disassembly
     from orchestrator.results.contract import CellRecord as CellRecord
+    from orchestrator.results.profile_difference import ProfileDifference as ProfileDifference
     from orchestrator.results.runs import Run as Run
     from orchestrator.results.store import RunEntry as RunEntry
-    from orchestrator.results.stored_profile import ProfileDifference as ProfileDifference
     from orchestrator.run.runner import ProgressListener as ProgressListener
     from orchestrator.run.runner import TimeLeft as TimeLeft
 
@@ -38,7 +38,7 @@ _PLACES = {
     "Lab": "lab.lab",
     "LabError": "errors",
     "Plan": "experiment.plan",
-    "ProfileDifference": "results.stored_profile",
+    "ProfileDifference": "results.profile_difference",
     "ProgressListener": "run.runner",
     "Run": "results.runs",
     "RunEntry": "results.store",

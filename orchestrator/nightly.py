@@ -41,9 +41,9 @@ from orchestrator.results.budgets import only
 from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.origin import Origin, kernel_versions
+from orchestrator.results.profile_difference import SymbolDifference
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
-from orchestrator.results.stored_profile import SymbolDifference
 
 
 def last_good(experiment: str) -> str:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // The numbers of all system calls, with the names of the kernel's <asm/unistd.h> (Linux 7.3) and those of a C library. The
-// lab reads them here, too (orchestrator/catalog/words.py). An int $0x80 on x86_64 takes i386's numbers.
+// lab reads them here, too (orchestrator/catalog/system_calls.py). An int $0x80 on x86_64 takes i386's numbers.
 #ifndef SYSTEM_CALLS_H
 #define SYSTEM_CALLS_H
 

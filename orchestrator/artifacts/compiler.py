@@ -1,207 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compilers and what they make: guest programs, users' shared libraries, QEMU's plugin, and values of C constants."""
+"""What the compilers make: guest programs, users' shared libraries, and QEMU's plugin."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext
-from orchestrator.artifacts.debian import NoSuchPackageError, unpacked_packages
 from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.sources import UserSource, files_read, included, read_c_source, user_source
-from orchestrator.catalog.images import debian
-from orchestrator.errors import ConfigError, HostError
+from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
+from orchestrator.errors import ConfigError
 from orchestrator.files import sha256_of
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 from orchestrator.program import check_installed
-
-# The compiler for code that runs in guests is the one that built their kernels, on every host.
-#
-# Another compiler may put one more instruction into a path, and counts would then depend on the host.
-
-_TOOLS_LIMIT = 60.0
-_LLVM = {"LD": "ld.lld", **{tool.upper(): f"llvm-{tool}" for tool in ("ar", "nm", "strip", "objcopy", "readelf")}}
-"""make variables of a kernel's build, and the programs that LLVM=1 sets them to."""
-
-
-@dataclass(frozen=True)
-class Toolchain:
-    """A compiler and its binutils, by plain names in ``folder``, or on the host's PATH (None).
-
-    ``release`` is the compiler's (``12.2.0``), ``version`` its full version line, ``variables`` are for make.
-    """
-
-    folder: Path | None
-    release: str
-    version: str
-    name: str = "gcc"
-    variables: tuple[str, ...] = ("CC=gcc",)
-
-    @property
-    def compiler(self) -> str:
-        return f"{self.name} {self.release}"
-
-    def program(self, name: str) -> str:
-        return name if self.folder is None else str(self.folder / name)
-
-    @property
-    def packages(self) -> Path | None:
-        """The folder of its unpacked packages; None if installed on the host."""
-        return None if self.folder is None else self.folder.parent / "packages"
-
-    @lru_cache  # noqa: B019 - a process has few of them
-    def takes(self, flag: str) -> bool:
-        return run([self.program("gcc"), flag, "-E", "-x", "c", "/dev/null"], time_limit=_TOOLS_LIMIT).status == 0
-
-    @cached_property
-    def linker(self) -> str:
-        """The full version line of its linker."""
-        named = dict(variable.split("=", 1) for variable in self.variables)
-        argv = [named.get("LD", self.program("ld")), "--version"]
-        return run(argv, time_limit=_TOOLS_LIMIT).stdout.partition("\n")[0]
-
-    def for_make(self) -> list[str]:
-        """The make variables that select these tools in a kernel's build."""
-        folder = self.folder
-        return list(self.variables) if folder is None else [f"CROSS_COMPILE={folder}/", f"CC={folder}/gcc"]
-
-
-_found: dict[tuple[Path, str | None], Toolchain] = {}
-
-
-def guest_toolchain(context: BuildContext) -> Toolchain:
-    """The compiler of the guests' Debian: the host's if its release is the same, else a package. Raises HostError."""
-    return matching_toolchain(context, debian().compiler)
-
-
-def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
-    """The compiler of that release, from the host or the guests' Debian; otherwise the host's. Raises HostError."""
-    # Keyed by the cache's folder: a context belongs to one run, and would keep that run's printer alive.
-    place = context.cache.root, release
-    if place not in _found:
-        toolchain = host = _host_toolchain()
-        if release not in (None, host.release) and release == debian().compiler:
-            try:
-                toolchain = _debian_toolchain(context)
-            except NoSuchPackageError as error:
-                instead = f"compiling with the host's gcc {host.release}, as there is no gcc {release}"
-                context.say(f"{instead}: {error.what}")
-        _found[place] = toolchain
-    return _found[place]
-
-
-def tree_toolchain(context: BuildContext, config: Mapping[str, str]) -> Toolchain:
-    """The compiler of a user's kernel, by exact or major release; otherwise as ``matching_toolchain``."""
-    release = release_in(config)
-    if release is None:
-        return matching_toolchain(context, None)
-    if _is_clang(config):
-        return _installed_clang(release, config) or matching_toolchain(context, None)
-    found = matching_toolchain(context, release)
-    name = f"gcc-{_major(release)}"  # as distributions name additional compilers
-    if found.release == release or not shutil.which(name):
-        return found
-    return replace(_examined(name, None), variables=(f"CC={name}",))
-
-
-def release_in(config: Mapping[str, str]) -> str | None:
-    """The compiler release that a kernel was configured with; None if its configuration does not state it."""
-    number = config.get("CONFIG_CLANG_VERSION" if _is_clang(config) else "CONFIG_GCC_VERSION", "")
-    if not number.isdecimal() or int(number) == 0:
-        return None
-    return f"{int(number) // 10000}.{int(number) // 100 % 100}.{int(number) % 100}"
-
-
-def compiler_in(config: Mapping[str, str]) -> str | None:
-    """The compiler and release that a kernel was configured with; None if unknown."""
-    release = release_in(config)
-    return None if release is None else f"{'clang' if _is_clang(config) else 'gcc'} {release}"
-
-
-def llvm_programs(config: Mapping[str, str]) -> Mapping[str, str]:
-    """By make variable, the LLVM programs that build a kernel's modules beside clang; empty if GNU ld links it."""
-    return _LLVM if config.get("CONFIG_LD_IS_LLD") == "y" else {}
-
-
-def _is_clang(config: Mapping[str, str]) -> bool:
-    return config.get("CONFIG_CC_IS_CLANG") == "y"
-
-
-def _installed_clang(release: str, config: Mapping[str, str]) -> Toolchain | None:
-    """A clang of the same major release with the kernel's linker; its programs are beside it, by plain names."""
-    major = _major(release)
-    for name in (f"clang-{major}", "clang", f"/usr/lib/llvm-{major}/bin/clang"):
-        place = shutil.which(name)
-        if place is None:
-            continue
-        finished = run([place, "--version"], time_limit=_TOOLS_LIMIT)
-        printed = finished.stdout.partition("\n")[0]
-        number = re.search(r"\d+(?:\.\d+)+", printed)
-        programs = {variable: Path(place).resolve().with_name(tool) for variable, tool in llvm_programs(config).items()}
-        if number is None or _major(number[0]) != major or not all(map(Path.is_file, programs.values())):
-            continue
-        linked_by = ["LLVM=1", *(f"{variable}={program}" for variable, program in programs.items())] if programs else []
-        assembled_by = ["LLVM_IAS=0"] if config.get("CONFIG_AS_IS_GNU") == "y" else []
-        return Toolchain(None, number[0], printed, "clang", (*linked_by, *assembled_by, f"CC={place}"))
-    return None
-
-
-def _major(release: str) -> str:
-    return release.partition(".")[0]
-
-
-def _debian_toolchain(context: BuildContext) -> Toolchain:
-    if ":" in str(context.cache.root):  # a colon separates folders for the loader and for gcc
-        hint = "set ORCHESTRATOR_CACHE to another folder"
-        raise HostError(
-            f"a compiler cannot run in {context.cache.root}: it does not accept colons in a path", hint=hint
-        )
-    packages = unpacked_packages(
-        context,
-        f"compiler-{debian().compiler}",
-        HOST.name,
-        lambda apt: [apt.show(name, HOST.debian) for name in debian().compiler_packages],
-    )
-    script, tools = Path(__file__).with_name("run-tool.sh").read_text(), debian().compiler_tools
-
-    def build(folder: Path) -> None:
-        # Relative: all artifacts are siblings, and a user may move the whole cache.
-        (folder / "packages").symlink_to(os.path.relpath(packages.path, folder))
-        (folder / "bin").mkdir()
-        for tool in tools:
-            program = folder / "bin" / tool
-            program.write_text(script)
-            program.chmod(0o755)
-
-    inputs = {"packages": packages.key, "script": script, "tools": tools}
-    made = context.cache.obtain("toolchains", inputs, f"gcc {debian().compiler} of {debian().title}", build)
-    return _examined(str(made.path / "bin/gcc"), made.path / "bin")
-
-
-@lru_cache(maxsize=1)
-def _host_toolchain() -> Toolchain:
-    return _examined("gcc", None)
-
-
-def _examined(gcc: str, folder: Path | None) -> Toolchain:
-    # The kernel's build system and the lab match the compiler's output, which must be English.
-    version, release = (run([gcc, option], time_limit=_TOOLS_LIMIT) for option in ("--version", "-dumpfullversion"))
-    if version.status != 0 or release.status != 0:
-        raise HostError(f"{gcc} does not run", detail=version.complaint())
-    # "gcc (Debian 12.2.0-14) 12.2.0": the first word is the name it was called by.
-    return Toolchain(folder, release.stdout.strip(), f"gcc {version.stdout.splitlines()[0].partition(' ')[2]}")
-
 
 _CODE = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"),
@@ -221,12 +41,12 @@ _LINKED = (
     # The older tag, which also applies to libraries of libraries.
     f"-Wl,--disable-new-dtags,-rpath,{LIBRARIES}",
 )
-_INCLUDE = Path("/usr/include")
-_MULTIARCH = _INCLUDE / HOST.triplet
-_KERNEL_HEADERS = f"-idirafter{_MULTIARCH}"
+INCLUDE = Path("/usr/include")
+MULTIARCH = INCLUDE / HOST.triplet
+_KERNEL_HEADERS = f"-idirafter{MULTIARCH}"
 """Where the host's compiler for i386 finds <asm/...>, which is for both."""
 _OF_KERNEL = re.compile(r"^\s*#\s*include\s*<(?:linux|asm|asm-generic)/", re.MULTILINE)
-_COMPILE_LIMIT = 60.0
+COMPILE_LIMIT = 60.0
 _COMPILED = (".c", ".S")
 _IN_A_LIBRARY = "functions that it calls must be in one of benchmark.libraries, or in runtime.h"
 
@@ -345,7 +165,7 @@ def _compile(
     # Libraries apply to the objects before them.
     wanted = [*(f"-I{folder}" for folder in folders), "-o", str(target), *sources, *flags]
     argv = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *wanted]
-    finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(target.parent))
+    finished = run(argv, time_limit=COMPILE_LIMIT, environment=compiling_in(target.parent))
     if finished.status != 0:
         without = "there is no C library: use the functions of runtime.h" if "-static" in flags else _IN_A_LIBRARY
         raise compile_error(files[0].name, finished, without if folders else "")
@@ -368,79 +188,3 @@ def qemu_plugin(context: BuildContext, name: Literal["count", "cover", "cpus"]) 
     inputs = _own_inputs(toolchain, _PLUGIN_FLAGS, files)
     compile_it = partial(_compile, toolchain, HOST.name, files, folders, flags=_PLUGIN_FLAGS)
     return context.cache.obtain_file("plugins", inputs, f"QEMU's {_PLUGINS[name]}", f"{name}.so", compile_it)
-
-
-# Values of C constants in system calls, such as ``O_RDONLY``, from the host's compiler.
-#
-# The kernel's headers come first: the C library has another ``O_LARGEFILE``. Constants that only the C library
-# declares, such as ``SOCK_STREAM``, come from its headers.
-
-_LIBRARY = ("fcntl.h", "mqueue.h", "poll.h", "sched.h", "signal.h", "time.h", "unistd.h", "netinet/in.h", "net/if.h")
-"""Headers of the C library besides those in ``sys/``."""
-_VALUE = re.compile(r"^\s*value (-?\d+)$", re.MULTILINE)
-_FUNCTION = 'void function(void) { __asm__ volatile("value %%c0" : : "i" ((long)(%s))); }'
-"""The method of the kernel's kbuild.h: the compiler prints a constant into its assembly."""
-_REFUSING = re.compile(r"(?:from |^)[^\s:]*constant\.c:(\d+)[:,]", re.MULTILINE)
-
-
-@lru_cache(maxsize=256)
-def header_constant(name: str) -> int:
-    """The value of a C constant. Raises ConfigError if it has none or several, HostError if packages are missing."""
-    check_installed("header-packages.txt", f"{name}, a constant of C,")
-    places = [[header] for header in _declaring(name)]
-    # Names with a leading underscore are reserved: only a header line tells __WALL from a compiler's own macros.
-    found = _values(name, places) or ({} if name.startswith("_") else _values(name, [[]]))
-    if not found:
-        raise ConfigError(f"no header of the kernel or of the C library has a constant {name}")
-    if len(found) > 1:
-        raise ConfigError(f"{name} is {', '.join(f'{value} {where}' for value, where in found.items())}")
-    return next(iter(found))
-
-
-def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
-    found: dict[int, str] = {}
-    for headers in places:
-        printed = {arch: _compiled(name, arch, headers or _library_headers(arch))[0] for arch in ARCHITECTURES}
-        of_each = {arch: one[1] if (one := _VALUE.search(text)) else None for arch, text in printed.items()}
-        where = f"in <{headers[0]}>" if headers else ""
-        for arch, value in of_each.items():
-            if value is not None:
-                on = f"on {arch}" if len({*of_each.values()}) > 1 else ""
-                found.setdefault(int(value), " ".join(filter(None, [on, where])))
-    return found
-
-
-def _declaring(name: str) -> Iterator[str]:
-    declared = re.compile(rf"^\s*(?:#\s*define\s+{name}\b|{name}\s*(?:[=,/]|$))".encode(), re.MULTILINE)
-    for root, folder in ((_INCLUDE, "linux"), (_MULTIARCH, "asm"), (_INCLUDE, "asm-generic")):
-        for file in sorted((root / folder).rglob("*.h")):
-            if declared.search(file.read_bytes()):
-                yield str(file.relative_to(root))
-
-
-@lru_cache(maxsize=2)
-def _library_headers(arch: str) -> Sequence[str]:
-    """The C library headers that can be included together, without those that reject an architecture."""
-    headers = [*_LIBRARY, *(f"sys/{file.name}" for file in sorted((_MULTIARCH / "sys").glob("*.h")))]
-    while True:
-        # The first header is in line 2.
-        refused = {int(line) - 2 for line in _REFUSING.findall(_compiled("0", arch, headers)[1])}
-        left = [header for place, header in enumerate(headers) if place not in refused]
-        if len(left) == len(headers):
-            return headers
-        headers = left
-
-
-def _compiled(expression: str, arch: str, headers: Sequence[str]) -> tuple[str, str]:
-    lines = ["#define _GNU_SOURCE", *(f"#include <{header}>" for header in headers)]
-    with TemporaryDirectory(prefix="lab-constant-") as name:
-        folder = Path(name)
-        # For i386, headers include gnu/stubs-32.h, which only the 32-bit package has. An empty one will do.
-        (folder / "gnu").mkdir()
-        (folder / "gnu/stubs-32.h").touch()
-        source = folder / "constant.c"
-        source.write_text("\n".join([*lines, _FUNCTION % expression, ""]))
-        flags = ["-w", f"-I{folder}", f"-idirafter{_MULTIARCH}"]
-        argv = ["gcc", "-std=c11", ARCHITECTURES[arch].gcc_flag, *flags, "-S", "-o", "-", str(source)]
-        finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(folder))
-    return finished.stdout if finished.status == 0 else "", finished.stderr

@@ -13,10 +13,11 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.arch import HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext
-from orchestrator.artifacts.compiler import Toolchain, compiling_in, guest_toolchain
+from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
 from orchestrator.artifacts.diagnostics import kernel_error
 from orchestrator.artifacts.images import OPTIONS, pack
+from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
 from orchestrator.catalog.data import CatalogEntry, matches_any, read
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernels import SET_OPTION, KernelSpec, read_config

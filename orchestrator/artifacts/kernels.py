@@ -21,7 +21,6 @@ from elftools.elf.elffile import ELFFile
 from orchestrator.arch import ARCHITECTURES, HOST, I386
 from orchestrator.artifacts.built_tree import check_built
 from orchestrator.artifacts.cache import Artifact, BuildContext, digest
-from orchestrator.artifacts.compiler import Toolchain, compiler_in, matching_toolchain, release_in, tree_toolchain
 from orchestrator.artifacts.debian import (
     ANOTHER_MIRROR,
     AptRoot,
@@ -31,10 +30,11 @@ from orchestrator.artifacts.debian import (
     unpacked_packages,
     versions,
 )
+from orchestrator.artifacts.function_entry import entry_offset
 from orchestrator.artifacts.kernel_build import built_kernel, implied_options
 from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
-from orchestrator.artifacts.machine_code import entry_offset
 from orchestrator.artifacts.own_kernel_build import own_variant
+from orchestrator.artifacts.toolchain import Toolchain, compiler_in, matching_toolchain, release_in, tree_toolchain
 from orchestrator.artifacts.tree_headers import headers_digest
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernel_variants import parameter_name

@@ -15,9 +15,9 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
 
+from orchestrator.artifacts.function_entry import NOPS5, TRACER_BYTES
 from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
 from orchestrator.artifacts.kernels import Kernel, unpacked
-from orchestrator.artifacts.machine_code import NOPS5, TRACER_BYTES
 from orchestrator.catalog.data import nearest
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import LabError

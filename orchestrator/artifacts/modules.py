@@ -22,7 +22,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.arch import OF_MACHINE
 from orchestrator.artifacts.cache import BuildContext, digest
-from orchestrator.artifacts.compiler import compiler_in, compiling_in, llvm_programs
+from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.diagnostics import (
     Origins,
     build_error,
@@ -37,6 +37,7 @@ from orchestrator.artifacts.module_files import in_order
 from orchestrator.artifacts.module_source import OWN, TEMPLATE, ModuleSource, Scalar, Value, render_as
 from orchestrator.artifacts.outside_files import changed_outside, keep_outside, outside_hint, unlisted_hint
 from orchestrator.artifacts.sources import read_sources
+from orchestrator.artifacts.toolchain import compiler_in, llvm_programs
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.probes import find_module
 from orchestrator.catalog.user_files import DAMAGED, header, modinfo, named_modinfo

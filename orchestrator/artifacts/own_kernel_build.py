@@ -16,7 +16,7 @@ from typing import Self
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.built_tree import source_files, source_of
 from orchestrator.artifacts.cache import Artifact, BuildContext, digest
-from orchestrator.artifacts.compiler import Toolchain, build_environment
+from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.diagnostics import kernel_error
 from orchestrator.artifacts.kernel_build import (
     IDENTITY,
@@ -27,6 +27,7 @@ from orchestrator.artifacts.kernel_build import (
     relocate,
     write_implied,
 )
+from orchestrator.artifacts.toolchain import Toolchain
 from orchestrator.catalog.kernels import (
     DRIVERS,
     IMAGE,

@@ -28,9 +28,9 @@ from orchestrator.errors import HostError, UsageError
 from orchestrator.files import ScratchFolder, private
 from orchestrator.guest.framed import PROTOCOL
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.guest_files import SavedGuest
 from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import Login, Machine, MemoryFile, Wiring, qemu_command
+from orchestrator.guest.saved_state import SavedGuest
 from orchestrator.process import not_installed
 
 KIND = "saved-guests"

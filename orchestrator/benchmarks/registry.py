@@ -18,7 +18,7 @@ from orchestrator.results.modelled import ModelledCell
 
 if TYPE_CHECKING:  # guest code
     from orchestrator.experiment.table import KindRegistry
-    from orchestrator.run.boot import BenchmarkKind
+    from orchestrator.run.benchmark_kind import BenchmarkKind
 
 NAMES = ("calls", "attaching", "markers", "scaling", "system")
 

@@ -24,7 +24,8 @@ from orchestrator.program import PROGRAM
 from orchestrator.report import timeline as report
 from orchestrator.results.contract import PER_CALL, CellRecord
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.stored_profile import FOLDER, Timeline, file_beside, file_name
+from orchestrator.results.stored_profile import FOLDER, file_beside, file_name
+from orchestrator.results.stored_timeline import Timeline
 from orchestrator.run.again import BOOT, Again
 from orchestrator.run.debugging import Debugging, Place, PlaceStop, check_gdb
 

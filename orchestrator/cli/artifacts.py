@@ -32,7 +32,7 @@ from orchestrator.catalog.images import image, images
 from orchestrator.catalog.kernels import KernelSpec, kernels
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, is_path, split_member
-from orchestrator.catalog.words import system_calls
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.cli import options
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.lab.needed_packages import kernel_lists

@@ -21,7 +21,8 @@ from orchestrator.cli.main import TypersError, WithExamples
 from orchestrator.cli.one_guest import GuestChoice
 from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
 from orchestrator.files import ScratchFolder
-from orchestrator.guest.channel import Stream, fetch_folder
+from orchestrator.guest.channel import Stream
+from orchestrator.guest.fetched_folder import fetch_folder
 from orchestrator.guest.guest import Guest, Watch
 from orchestrator.guest.terminal import ESCAPE_KEY, Prepared, attend
 from orchestrator.lab.guests import log_folder

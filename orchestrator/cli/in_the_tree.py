@@ -9,7 +9,6 @@ from pathlib import Path
 
 import typer
 
-from orchestrator.artifacts.compiler import tree_toolchain
 from orchestrator.artifacts.kernel_build import build_lists, merged
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.own_kernel_build import (
@@ -20,6 +19,7 @@ from orchestrator.artifacts.own_kernel_build import (
     lacking_for_mechanisms,
     needed_options,
 )
+from orchestrator.artifacts.toolchain import tree_toolchain
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import read_config, setting_options
 from orchestrator.cli import options

@@ -45,15 +45,11 @@ from orchestrator.report.profile_formats import (
     speedscope_text,
 )
 from orchestrator.report.profile_formats import flame_graph as flame_graph_svg
+from orchestrator.results.call_tree import call_tree
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.profile_difference import FunctionDifference, ProfileDifference, difference
 from orchestrator.results.runs import EXPERIMENT_FILE, find_run
-from orchestrator.results.stored_profile import (
-    FunctionDifference,
-    ProfileDifference,
-    call_tree,
-    difference,
-)
 
 _Content = Callable[[RunCell], str | bytes]
 """What is written to a file about a cell."""

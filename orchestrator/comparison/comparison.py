@@ -30,8 +30,9 @@ from orchestrator.results import parameters
 from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit, only
 from orchestrator.results.contract import MOST_COUNTED_RUNS, CellRecord
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
+from orchestrator.results.profile_difference import ProfileDifference, difference
 from orchestrator.results.runs import EXPERIMENT_FILE, Run, frame
-from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_pair
+from orchestrator.results.stored_profile import CellProfile, load_pair
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -53,7 +53,7 @@ from orchestrator.report.text import (
 )
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.stored_profile import ProfileDifference
+from orchestrator.results.profile_difference import ProfileDifference
 
 _SHOWN = 5
 

@@ -36,8 +36,8 @@ from orchestrator.report.text import ascii_text, made_with
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import SeriesCommit
+from orchestrator.results.profile_difference import ProfileDifference
 from orchestrator.results.runs import Run
-from orchestrator.results.stored_profile import ProfileDifference
 
 _SUBJECT = 50
 _SYMBOLS = 5

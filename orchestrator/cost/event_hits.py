@@ -22,7 +22,8 @@ from orchestrator.probes import bpf_program
 from orchestrator.probes.bpf_program import Target
 from orchestrator.probes.tracefs import event_number
 from orchestrator.results.contract import Record
-from orchestrator.run.boot import BootArtifacts, ready_guest
+from orchestrator.run.benchmark_kind import BootArtifacts
+from orchestrator.run.boot import ready_guest
 from orchestrator.run.machines import Hardware, machine_for
 
 _FILE = "hits.json"

@@ -20,10 +20,10 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import Calls, system_call, user_function
 from orchestrator.benchmarks.calls.call_results import SUCCESS, Expected
-from orchestrator.benchmarks.calls.kind import entries
+from orchestrator.benchmarks.calls.executed import entries
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.data import CatalogEntry, named, read
-from orchestrator.catalog.words import system_calls
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
 from orchestrator.experiment.cell import Machine
 from orchestrator.files import ScratchFolder, sha256_of
@@ -32,7 +32,8 @@ from orchestrator.paths import data_dir
 from orchestrator.plain_text import shown
 from orchestrator.profile.profiled import Counter
 from orchestrator.results.contract import Record
-from orchestrator.run.boot import BootArtifacts, ReadyGuest, ready_guest
+from orchestrator.run.benchmark_kind import BootArtifacts
+from orchestrator.run.boot import ReadyGuest, ready_guest
 from orchestrator.run.machines import Hardware, counting, machine_for
 from orchestrator.steps import step
 

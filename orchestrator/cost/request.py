@@ -32,8 +32,8 @@ from orchestrator.catalog.probes import (
     is_one_liner,
     probe_in_catalogue,
 )
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_files import find_workload
-from orchestrator.catalog.words import system_calls
 from orchestrator.cost.event_hits import event_hits, is_event
 from orchestrator.cost.existing_places import is_pattern, lacking
 from orchestrator.cost.reaching import (

@@ -24,8 +24,8 @@ from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
 from orchestrator.fleet import trust
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Message, connected, short
+from orchestrator.fleet.members import OVERHEAD_MIB, Attempt, Member, Roster, Standing, Work, choose
 from orchestrator.fleet.transfer import bundled_job
-from orchestrator.fleet.trust import OVERHEAD_MIB, Attempt, Member, Roster, Standing, Work, choose
 from orchestrator.fleet.worker import (
     BEGINS,
     MOST_BYTES,
@@ -36,20 +36,13 @@ from orchestrator.fleet.worker import (
     Versions,
     received,
 )
-from orchestrator.guest.guest import Guests
+from orchestrator.guest.guest_group import Guests
 from orchestrator.plain_text import counted, cut, plain_line, shown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
-from orchestrator.run.boot import (
-    BenchmarkKind,
-    Event,
-    GuestBooted,
-    Outcome,
-    Progress,
-    changed,
-    identity,
-    without_number,
-)
+from orchestrator.run.benchmark_kind import BenchmarkKind
+from orchestrator.run.boot import changed, identity, without_number
+from orchestrator.run.events import Event, GuestBooted, Outcome, Progress
 from orchestrator.run.executor import Executor, ExecutorEvent, Job, JobEnded, signals_in_turn
 from orchestrator.run.runner import ProgressListener
 from orchestrator.steps import pass_on

@@ -27,23 +27,14 @@ from orchestrator.files import ScratchFolder
 from orchestrator.fleet.state import MOST_GUESTS
 from orchestrator.fleet.target import Unlisted
 from orchestrator.fleet.transfer import FileStore, Reference, unbundled
-from orchestrator.guest.guest import Guests
+from orchestrator.guest.guest_group import Guests
 from orchestrator.guest.machine import qemu_version
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
 from orchestrator.results.contract import Record
-from orchestrator.run.boot import (
-    PROFILES_FOLDER,
-    BootArtifacts,
-    BootTask,
-    CellBegan,
-    Event,
-    GuestBooted,
-    Outcome,
-    Progress,
-    Session,
-    run_boot,
-)
+from orchestrator.run.benchmark_kind import PROFILES_FOLDER, BootArtifacts, BootTask, Session
+from orchestrator.run.boot import run_boot
+from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
 from orchestrator.run.machines import timing_of
 from orchestrator.steps import own_steps, step, step_source
 

@@ -8,11 +8,6 @@ was available (see ``deadline``), as a guest's own clock may jump.
 from __future__ import annotations
 
 import os
-import re
-import secrets
-import shlex
-import shutil
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,13 +15,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from orchestrator.deadline import Deadline
-from orchestrator.errors import CommandTimeout, GuestError, GuestHang, HostError
+from orchestrator.errors import CommandTimeout, GuestError, GuestHang
 from orchestrator.guest.console import QUOTED_LINES, plain_lines
-from orchestrator.paths import data_dir
 
 if TYPE_CHECKING:
-    from orchestrator.guest.guest import Guest
+    pass
 
 
 COMMAND_LIMIT = 60.0
@@ -191,197 +184,3 @@ def complaint(printed: bytes) -> str:
     """The reason in a guest program's error message, for use in a sentence."""
     lines = plain_lines(printed[:_QUOTED_BYTES])
     return lines[0].rpartition(": ")[2].lower() if lines and ": " in lines[0] else "the guest does not say why"
-
-
-# Files with a single value: of /proc, sysfs, or a module's parameters.
-
-_LARGEST = 4096
-"""Bytes: a page, the limit of the kernel's files of one value (sysfs_emit() of fs/sysfs/file.c)."""
-
-# Python refuses to convert more than 4300 digits.
-_NUMBER = re.compile(r"[0-9]{1,20}")
-
-
-def kernel_value(guest: Guest, file: str, *, time_limit: float = COMMAND_LIMIT) -> str:
-    """A file's stripped text. Raises GuestError if it cannot be read, or is too long for a value."""
-    return guest.get(file, time_limit=time_limit, largest=_LARGEST).decode("ascii", errors="replace").strip()
-
-
-def whole_number(text: str) -> int | None:
-    """A value as a number of up to 64 bits; None if it is not one."""
-    return int(text) if _NUMBER.fullmatch(text) else None
-
-
-# Framing of a command's output on a channel that carries only bytes.
-#
-# ``images/guest/run-command.sh`` writes a line with a random token before and after the output on both streams. A pipe
-# keeps its order, so the last line marks the end of the output, even if another process still holds the pipe open.
-
-_JUNK_MAX = 4096
-
-
-def lab_script(name: str) -> bytes:
-    """One of the lab's scripts for a shell in the guest."""
-    return (data_dir("images") / "guest" / name).read_bytes()
-
-
-def guest_script(name: str, *words: str) -> bytes:
-    """A script of the lab's with its arguments set, for a shell that reads it from standard input."""
-    return b"set -- " + shlex.join(words).encode("utf-8", "surrogateescape") + b"\n" + lab_script(name)
-
-
-class MarkedCommand:
-    """A command on a byte stream, and its output so far."""
-
-    def __init__(self, argv: Sequence[str], output: Output) -> None:
-        token = secrets.token_hex(16)
-        self.script = guest_script("run-command.sh", token, DIRECTORY, *argv)
-        self.argv = tuple(argv)
-        self.output = output
-        self._streams = {stream: _MarkedStream(token.encode()) for stream in Stream}
-
-    @property
-    def process(self) -> int | None:
-        """The process ID, in the guest, of the leader of the command's group; None until it is known."""
-        return next((marked.first for marked in self._streams.values() if marked.first is not None), None)
-
-    @property
-    def status(self) -> int | None:
-        return next((marked.last for marked in self._streams.values() if marked.last is not None), None)
-
-    @property
-    def ended(self) -> bool:
-        return all(marked.last is not None for marked in self._streams.values())
-
-    def result(self) -> CommandResult:
-        """The complete result. Without a status, the command's signal to its group killed the shell itself."""
-        return self.output.result(self.argv, 128 + 9 if self.status is None else self.status)
-
-    def feed(self, stream: Stream, data: bytes) -> None:
-        content = self._streams[stream].feed(data)
-        if content:
-            self.output.add(stream, content)
-
-
-class _MarkedStream:
-    def __init__(self, token: bytes) -> None:
-        self._token = token
-        self._mark = re.compile(re.escape(token) + rb" (\d{1,9})\n")
-        self._begun_mark = re.compile(re.escape(token) + rb"(?: \d{0,9})?\Z")
-        self._pending = b""
-        self.first: int | None = None
-        self.last: int | None = None
-
-    def feed(self, data: bytes) -> bytes:
-        """The command's output in the stream that was not returned yet."""
-        self._pending += data
-        if self.first is None:
-            mark = self._mark.search(self._pending)
-            if mark is None:
-                self._pending = self._pending[-_JUNK_MAX:]
-                return b""
-            self.first = int(mark[1])
-            self._pending = self._pending[mark.end() :]
-        if self.last is not None:
-            self._pending = b""
-            return b""
-        mark = self._mark.search(self._pending)
-        if mark is not None:
-            self.last = int(mark[1])
-            end = mark.start()
-        else:
-            end = self._possible_mark()
-        content, self._pending = self._pending[:end], self._pending[end:]
-        return content
-
-    def _possible_mark(self) -> int:
-        """The start of a mark that may still be incomplete."""
-        begun = self._begun_mark.search(self._pending)
-        if begun is not None:
-            return begun.start()
-        tail = min(len(self._token) - 1, len(self._pending))
-        lengths = (n for n in range(tail, 0, -1) if self._pending.endswith(self._token[:n]))
-        return len(self._pending) - next(lengths, 0)
-
-
-# Copying a folder from a guest to the host: files and folders only, within bounds.
-#
-# The guest is not trusted: copies stay below the target, links are not followed, and nothing is replaced.
-
-MOST_FILES = 1000
-MOST_BYTES = 256 << 20
-
-_LONGEST = 255
-"""Bytes of a file name on the host's file systems."""
-
-_LONGEST_LIST = MOST_FILES * 4096
-"""Bytes of all paths: Linux accepts at most 4096 each (PATH_MAX)."""
-
-_LEAST = 0.1
-"""Minimum host seconds for the last request."""
-
-
-def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> None:
-    """Copy a guest's folder to ``target``, which must not exist, within ``time_limit`` host seconds.
-
-    Raises GuestError, and copies nothing, for more than MOST_FILES files or MOST_BYTES bytes; HostError.
-    """
-    deadline = Deadline(time_limit)
-    found = _find(guest, path, ["-type", "f"], deadline)
-    names = [name for name in found if _is_plain(name)]
-    others = len(found) - len(names) + len(_find(guest, path, ["!", "-type", "f", "!", "-type", "d"], deadline))
-    if len(names) > MOST_FILES:
-        raise _too_much(path, f"{len(names)} files, and at most {MOST_FILES}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.mkdir()
-        try:
-            size = _copy(guest, path, names, target, deadline)
-        except BaseException:
-            shutil.rmtree(target, ignore_errors=True)
-            raise
-    except OSError as error:  # also if the target appeared meanwhile
-        raise HostError(f"cannot write the guest's {path}: {error.strerror}", where=str(target)) from None
-    print(f"copied the guest's {path} to {target} (files: {len(names)}, bytes: {size})", file=sys.stderr, flush=True)
-    if others:
-        what = "links, special files and names that cannot be printed"
-        print(f"{others} of {path} were left out: {what}", file=sys.stderr, flush=True)
-
-
-def _copy(guest: Guest, path: str, names: list[str], target: Path, deadline: Deadline) -> int:
-    size = 0
-    for name in names:
-        content = guest.get(f"{path}/{name}", time_limit=max(deadline.left(), _LEAST))
-        size += len(content)
-        if size > MOST_BYTES:
-            raise _too_much(path, f"more than {MOST_BYTES >> 20} MiB, and no more")
-        file = target / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("xb") as stream:
-            stream.write(content)
-    return size
-
-
-def _find(guest: Guest, path: str, tests: list[str], deadline: Deadline) -> list[str]:
-    # The trailing dot makes find follow the folder itself if it is a link, and no other link.
-    start = f"{path}/."
-    argv = ["find", start, "-xdev", *tests, "-print0"]
-    result = guest.run(argv, time_limit=max(deadline.left(), _LEAST))
-    if result.status != 0:
-        raise GuestError(f"{path} of the guest cannot be listed: {complaint(result.stderr)}")
-    if len(result.stdout) > _LONGEST_LIST:
-        raise _too_much(path, f"more names than {MOST_FILES} files can have, and at most {MOST_FILES} files")
-    return [os.fsdecode(entry).removeprefix(f"{start}/") for entry in result.stdout.split(b"\0") if entry]
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a relative path of the guest stays below the copy and is printable."""
-    parts = name.split("/")
-    return name.isprintable() and all(
-        part not in ("", ".", "..") and len(os.fsencode(part)) <= _LONGEST for part in parts
-    )
-
-
-def _too_much(path: str, what: str) -> GuestError:
-    hint = f"choose a folder in it, or have the command pack it: tar -czf /tmp/packed.tar.gz -C {path} ."
-    return GuestError(f"{path} of the guest has {what} are copied", hint=hint)

@@ -11,7 +11,6 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
@@ -19,7 +18,6 @@ from typing import Self
 from orchestrator.deadline import Deadline
 from orchestrator.errors import (
     CommandFailed,
-    EvidenceError,
     GuestConnectionLost,
     GuestError,
     GuestExit,
@@ -28,49 +26,27 @@ from orchestrator.errors import (
     GuestPanic,
     UsageError,
 )
+from orchestrator.guest.boot_stub import BootStub
+from orchestrator.guest.boot_wait import BootListener, StopBeforeWork, wait_for_boot
 from orchestrator.guest.channel import COMMAND_LIMIT, OUTPUT_MAX, Channel, CommandResult, Listener, command_name
 from orchestrator.guest.console import QUOTED_LINES, REPORTS_MAX, Console, KernelReport, Trouble, plain_lines
 from orchestrator.guest.debugger import Stub
-from orchestrator.guest.diagnosis import (
-    DYING_LIMIT,
-    BootStub,
-    answers_interruption,
-    cause_of,
-    explain_kill,
-    interrupt,
-    memory_kills,
-    taint_mask,
-    trouble_of,
-    troubles,
-)
+from orchestrator.guest.diagnosis import DYING_LIMIT, cause_of, trouble_of
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.guest_files import (
-    GuestFiles,
-    SavedGuest,
-    SharedMemory,
-    begin_console,
-    check_overlay,
-    keep_files,
-    keep_overlay,
-    load_state,
-    make_guest_files,
-    make_restored_files,
-    reidentify,
-    save_state,
-)
+from orchestrator.guest.guest_files import GuestFiles, SharedMemory, make_guest_files, make_restored_files
+from orchestrator.guest.interruption import interrupt
 from orchestrator.guest.kernel_tests import kunit_results
 from orchestrator.guest.machine import Machine, MemoryFile, Wiring, counts_file
+from orchestrator.guest.memory_kills import explain_kill, memory_kills
 from orchestrator.guest.monitor import Monitor, Ring, counted_interrupts
-from orchestrator.guest.qemu import (
-    CONSOLE_MAX,
-    BootListener,
-    RunningQemu,
-    StopBeforeWork,
-    mount_data,
-    open_channel,
-    wait_for_boot,
-)
+from orchestrator.guest.new_identity import reidentify
+from orchestrator.guest.overlay import check_overlay, keep_overlay
+from orchestrator.guest.panic import answers_interruption
+from orchestrator.guest.panic_watch import CONSOLE_MAX
+from orchestrator.guest.qemu import RunningQemu, mount_data, open_channel
+from orchestrator.guest.saved_state import SavedGuest, begin_console, keep_files, load_state, save_state
 from orchestrator.guest.slots import Slots, take_slots
+from orchestrator.guest.taint import taint_mask, troubles
 from orchestrator.guest.vmcore import LACKS_NOTE, write_vmcore
 from orchestrator.ktap.results import TestRun
 from orchestrator.process import exit_status
@@ -713,66 +689,3 @@ def _failure(result: CommandResult, how: str) -> CommandFailed:
 
 Watch = Callable[[Guest], None]
 """Receives a guest before it starts."""
-
-
-class Stopped(BaseException):
-    """The run ends: raised in a boot that reports something. Not an error, and not to be caught as one."""
-
-
-class Guests:
-    """Guests in threads of their own that end together."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._guests: list[Guest] = []
-        self._has_ended = False
-
-    def watch(self, guest: Guest) -> None:
-        """In a guest's thread, before it runs. Raises Stopped if the group has ended."""
-        with self._lock:
-            self._guests.append(guest)
-        self.check()
-
-    def check(self) -> None:
-        """Raise Stopped if the group has ended."""
-        if self._has_ended:
-            raise Stopped
-
-    def end(self) -> None:
-        """End all of them, from any thread, whatever their threads wait for; none can start afterwards."""
-        with self._lock:
-            self._has_ended = True
-            guests = list(self._guests)
-        for guest in guests:
-            guest.abort()
-
-
-@contextmanager
-def paused(guest: Guest) -> Iterator[None]:
-    """Pause a guest while the host evaluates what it read; the guest's memory stays readable.
-
-    An idle guest on the exact clock keeps the host as busy as a working one. The guest resumes afterwards, also if a
-    proof failed; after any other error it stays paused. A KVM guest is not paused, as its TSC is the host's and does
-    not stop. Raises GuestError.
-    """
-    if guest.machine.timing == "kvm":
-        yield
-        return
-    guest.pause()
-    try:
-        yield
-    except EvidenceError:
-        guest.resume()
-        raise
-    guest.resume()
-
-
-@contextmanager
-def resumed(guest: Guest) -> Iterator[None]:
-    """Resume a guest that may be paused while something is read from it. Raises GuestError."""
-    was_paused = guest.state is State.PAUSED
-    if was_paused:
-        guest.resume()
-    yield
-    if was_paused:
-        guest.pause()

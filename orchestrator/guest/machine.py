@@ -396,13 +396,20 @@ def kernel_command_line(machine: Machine) -> str:
     return " ".join([*usual, *start, *clock, *alone, *image, *quiet, *machine.extra_parameters])
 
 
+def accelerator_option(machine: Machine) -> str:
+    """The value of QEMU's option -accel.
+
+    With a thread per virtual CPU, QEMU 7.2 keeps running stale translations of code that another virtual CPU has
+    patched: an int3 is in memory and never hit. QEMU 10.0.13 does so too, less often. A single thread has not shown it.
+    """
+    if machine.timing == "kvm":
+        return "kvm"
+    return "tcg,thread=single" if machine.smp > 1 else "tcg"
+
+
 def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
     """The whole QEMU command line, one list element per argument."""
     facts, memory = machine_facts(), wiring.memory
-    # With a thread per virtual CPU, QEMU 7.2 keeps running stale translations of code that another virtual CPU has
-    # patched: an int3 is in memory and never hit. QEMU 10.0.13 does so too, less often. A single thread has not shown
-    # it.
-    accelerator = "kvm" if machine.timing == "kvm" else "tcg,thread=single" if machine.smp > 1 else "tcg"
     smp = str(machine.smp)
     if machine.smp % 2 == 0:
         # Two threads of one core, as machines with Hyper-Threading had; QEMU shows siblings and the ht flag.
@@ -411,7 +418,7 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *(QEMU, "-machine", facts.type + ("" if memory is None else f",memory-backend={_MEMORY}")),
         *facts.options,
         *wiring.confinement.options(),
-        *("-accel", accelerator, "-cpu", machine.cpu.qemu, "-smp", smp, "-m", f"{machine.memory_mib}M"),
+        *("-accel", accelerator_option(machine), "-cpu", machine.cpu.qemu, "-smp", smp, "-m", f"{machine.memory_mib}M"),
     ]
     if memory is not None:
         options = f"id={_MEMORY},size={machine.memory_mib}M,mem-path={escape(memory.path)}"

@@ -4,301 +4,34 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import select
-import shlex
-import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.deadline import Deadline
-from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError, LabError
+from orchestrator.errors import GuestError, GuestExit
 from orchestrator.guest.channel import Channel
-from orchestrator.guest.console import QUOTED_LINES, Console, Trouble, plain_lines, sign_in
-from orchestrator.guest.diagnosis import DYING_LIMIT, BootStub, is_stopped
+from orchestrator.guest.console import QUOTED_LINES, Console, plain_lines
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles
 from orchestrator.guest.machine import (
     MODULES,
-    OLDEST_QEMU,
     Machine,
     Wiring,
     confinement_here,
     data_disk_serial,
     environment,
     qemu_command,
-    qemu_version,
 )
 from orchestrator.guest.monitor import Monitor
+from orchestrator.guest.panic_watch import QemuWatch
+from orchestrator.guest.rest import Rest
+from orchestrator.guest.start_failure import start_failure
 from orchestrator.paths import data_dir
-from orchestrator.process import Spawned, exit_status, how_ended, spawn
-from orchestrator.program import PROGRAM
-
-# Waiting for the agent of a guest that boots, or first does its unattended work, while passing on the console.
-#
-# A boot stub that refuses the CPU ends the wait. A guest with unattended work stops itself before it, through QEMU's
-# pvpanic device: at that exact instruction, so that what it executes does not depend on when the host looks.
-
-LONGEST_WORK = 24 * 3600.0
-"""Limit of seconds for unattended work, whatever the guest prints meanwhile."""
-
-_LISTENING_INTERVAL = 0.5
-
-
-_STOPPING_INTERVAL = 0.1
-"""The same until a guest has stopped itself, as it does nothing until the host looks."""
-
-
-BootListener = Callable[[Sequence[str]], None]
-"""Receives the console's new lines a few times per second, possibly none."""
-
-
-class StopBeforeWork:
-    """A guest's stop before its work, if its machine has the device for it; ``read`` is called meanwhile."""
-
-    def __init__(self, monitor: Monitor, read: Callable[[], None], *, is_expected: bool) -> None:
-        self._monitor, self._read = monitor, read
-        self._is_watched = self.is_expected = is_expected
-
-    def check(self) -> None:
-        """Continue a guest that has stopped itself. One that stops a second time has panicked, and is ended."""
-        if self._is_watched and self._monitor.status() == "guest-panicked":
-            if self.is_expected:
-                self._read()
-            self._monitor.command("cont" if self.is_expected else "quit")
-            self.is_expected = False
-
-
-def wait_for_boot(
-    agent: FramedChannel,
-    console: Console,
-    stub: BootStub,
-    stop: StopBeforeWork,
-    time_limit: float,
-    listener: BootListener | None = None,
-) -> None:
-    """Wait for the agent. Raises GuestHang after ``time_limit``, UnsupportedError for a CPU that the kernel refuses.
-
-    A ``listener`` receives every console line; with it, new output restarts the time limit.
-    """
-    deadline, last = Deadline(time_limit), Deadline(LONGEST_WORK)
-    passed_on = printed = 0
-    while True:
-        try:
-            return agent.wait_for_agent(Deadline(_STOPPING_INTERVAL if stop.is_expected else _LISTENING_INTERVAL))
-        except GuestHang:
-            stub.check()
-            stop.check()
-            if listener is None and not deadline.left():
-                raise
-        finally:  # reads the last lines of a dying guest too
-            if listener is not None:
-                lines, passed_on = console.whole_lines(passed_on)
-                listener(lines)
-        if listener is None:
-            continue
-        if (length := console.length()) > printed:
-            printed, deadline = length, Deadline(time_limit)
-        if not deadline.left():
-            raise GuestHang(f"no console output for {time_limit:g} s")
-        if not last.left():
-            raise GuestHang(f"it is still working after {LONGEST_WORK / 3600:g} hours, the limit")
-
-
-# Watching for a panic without a restart, and for too much output. QEMU is then ended, which callers notice.
-#
-# A panic usually ends QEMU (``panic=-1`` restarts at once, and QEMU has -no-reboot). It does not if the guest has set
-# ``kernel.panic`` to seconds, or if the panic itself fails: Linux 6.1 on i686 hangs in it after a double fault. Without
-# the watch only a command's time limit would end that.
-#
-# Programs can print what looks like a panic, so QEMU's registers must also show a CPU in the kernel with interrupts
-# off. That excludes guests that have set ``kernel.panic`` to 0, as panic() then enables interrupts.
-#
-# The limit of file sizes (RLIMIT_FSIZE) does not bind QEMU: its threads block SIGXFSZ, and QEMU 7.2 continues if a
-# write of the console's log fails. So the watch checks the files' sizes.
-
-CONSOLE_MAX = 256 << 20
-"""Bytes of the console's log, or of QEMU's messages; a night of a kernel's own tests prints a few megabytes."""
-
-_WATCH_INTERVAL = 0.2
-"""Seconds between checks of the files, in which an emulated serial port prints a megabyte."""
-
-_LOOKS = 5
-_PAUSE = 0.1
-"""Consecutive checks of the registers without a new console byte, and the seconds between them."""
-
-# x86_cpu_dump_state() of QEMU 7.2 and 10.0, target/i386/cpu-dump.c.
-_CPU = re.compile(
-    r"\b[ER]FL=(?P<flags>[0-9a-f]{8}) \[[^\]]{1,10}\] CPL=(?P<ring>\d) II=\d A20=\d SMM=\d HLT=(?P<halted>\d)"
-)
-_INTERRUPTS = 0x200
-
-
-class QemuWatch:
-    """A thread that watches a QEMU until stopped, or until it has ended QEMU.
-
-    ``exceeded`` is the file with more than ``largest`` bytes; panics are looked for once there is a ``monitor``. With
-    ``before_end``, QEMU waits when the guest resets itself; it is ended after that call, as after a panic.
-    """
-
-    def __init__(self, process: Spawned, console: Console, messages: Path, largest: int) -> None:
-        self.largest = largest
-        self.exceeded: Path | None = None
-        self.monitor: Monitor | None = None
-        self.before_end: Callable[[], None] | None = None
-        self._process, self._console, self._files = process, console, (console.path, messages)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="QEMU's watch", daemon=True)
-        self._thread.start()
-
-    def stop(self, end: Callable[[], None]) -> None:
-        """Stop watching; ``end`` ends QEMU, which the thread may be waiting for."""
-        self._stopped.set()
-        end()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        mark = printed = 0
-        has_panicked = False
-        looks: list[set[int]] = []
-        while not self._stopped.wait(_PAUSE if looks else _WATCH_INTERVAL):
-            for file in self._files:
-                with contextlib.suppress(OSError):  # not there yet, or the file system is gone
-                    if file.stat().st_size > self.largest:
-                        self.exceeded = file
-                        self._process.kill()
-                        return
-            if self.before_end is not None and self._has_reset():
-                self._end()
-                return
-            if not has_panicked:
-                lines, mark = self._console.whole_lines(mark)
-                has_panicked = any(sign_in(line) is Trouble.PANIC for line in lines)
-            elif self.monitor is not None:
-                try:
-                    length, stuck = self._console.length(), _stuck_cpus(self.monitor)
-                    looks = [*looks[-_LOOKS + 1 :], stuck] if length == printed and stuck else []
-                    printed = length
-                    if len(looks) == _LOOKS and set.intersection(*looks):
-                        self._end()
-                        return
-                except GuestError:  # QEMU has ended or is being ended, as expected
-                    looks, self.monitor = [], None
-
-    def _has_reset(self) -> bool:
-        try:
-            return self.monitor is not None and self.monitor.status() == "shutdown"
-        except GuestError:  # QEMU has ended or is being ended
-            self.before_end = None
-            return False
-
-    def _end(self) -> None:
-        assert self.monitor is not None
-        if self.before_end is not None:
-            self.before_end()
-        with contextlib.suppress(GuestError):
-            self.monitor.command("quit")
-
-
-def _stuck_cpus(monitor: Monitor) -> set[int]:
-    """The CPUs in the kernel with interrupts off; empty while the guest is paused."""
-    return cpus_without_interrupts(monitor.human("info registers -a")) if monitor.status() == "running" else set()
-
-
-def cpus_without_interrupts(registers: str) -> set[int]:
-    """The CPUs in the kernel with interrupts off, from the output of ``info registers -a``.
-
-    A halted CPU in this state is offline, or was stopped by the panicking CPU, which never halts.
-    """
-    cpus = enumerate(_CPU.finditer(registers))
-    return {
-        number
-        for number, cpu in cpus
-        if cpu["ring"] == "0" and cpu["halted"] == "0" and not int(cpu["flags"], 16) & _INTERRUPTS
-    }
-
-
-# On the exact clock a guest without work goes from timer to timer, and keeps a processor of the host as busy as a guest
-# with work: a third of what the processors did while tests with guests ran.
-
-_IDLE = 0.02
-"""Seconds without a request, after which a guest is stopped. To stop and continue it takes a millisecond."""
-
-
-class Rest:
-    """A thread that stops a guest's CPUs while nothing is asked of it; for the guest no time passes.
-
-    Nothing is sent to a QEMU that is stopped itself: it would not answer within the request's limit.
-    """
-
-    def __init__(self, monitor: Monitor, process: int) -> None:
-        self._monitor, self._process = monitor, process
-        self._lock = threading.Lock()
-        self._held, self._since = 0, time.monotonic()
-        self._is_stopped = False
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="QEMU's rest", daemon=True)
-        self._thread.start()
-
-    def hold(self) -> None:
-        """Let the guest run until ``release``, as often as it is held."""
-        with self._lock:
-            self._held += 1
-            if self._is_stopped and not is_stopped(self._process):
-                with contextlib.suppress(GuestError):  # QEMU has ended, which the next request finds out
-                    self._monitor.command("cont")
-                    self._is_stopped = False
-
-    def release(self) -> None:
-        with self._lock:
-            self._held -= 1
-            self._since = time.monotonic()
-
-    def end(self) -> None:
-        """Leave the guest as it is from now on."""
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(_IDLE):
-            with self._lock:
-                if self._held or self._is_stopped or time.monotonic() < self._since + _IDLE:
-                    continue
-                with contextlib.suppress(GuestError):  # QEMU has ended or is being ended
-                    if not is_stopped(self._process) and self._monitor.status() == "running":
-                        self._is_stopped = True  # first: QEMU may do it, and answer too late
-                        self._monitor.command("stop")
-
-
-# A QEMU that ends before it has made the machine: no guest has run, so the host lacks a usable QEMU.
-
-_NO_MEMORY = "Cannot allocate memory"
-_NO_SANDBOX = "-sandbox support is not enabled"
-
-
-def start_failure(error: GuestError, command_line: Sequence[str], process: Spawned, messages: Path) -> LabError:
-    """The error for a monitor that did not answer: ``error`` itself if QEMU lives or was killed."""
-    status = exit_status(process, DYING_LIMIT)
-    if status is None or status == -signal.SIGKILL:
-        return error
-    printed = Console(messages).last_lines(QUOTED_LINES)
-    hint = (
-        f"the lab needs a QEMU of {'.'.join(map(str, OLDEST_QEMU))} or newer that works: `{PROGRAM} doctor` checks it"
-    )
-    if any(_NO_MEMORY in line for line in printed):
-        hint = "allow more memory (ulimit -v): QEMU needs 1 GiB of addresses for translated code, besides the guest's"
-    if any(_NO_SANDBOX in line for line in printed):
-        hint = "build QEMU with --enable-seccomp (libseccomp): the lab confines each guest's QEMU with it"
-    return HostError(
-        f"QEMU ended ({how_ended(status)}) before it had made the guest's machine; the host has {qemu_version()}",
-        detail=[f"$ {shlex.join(command_line)}", *(printed or ["(no output)"])],
-        hint=hint,
-    )
-
+from orchestrator.process import Spawned, spawn
 
 _READ_MAX = 1 << 16
 

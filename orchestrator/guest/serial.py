@@ -30,7 +30,6 @@ from orchestrator.guest.channel import (
     OUTPUT_MAX,
     CommandResult,
     Listener,
-    MarkedCommand,
     Output,
     Stream,
     TooMuchOutput,
@@ -39,9 +38,10 @@ from orchestrator.guest.channel import (
     complaint,
     guest_path,
     killed_when_late,
-    lab_script,
 )
 from orchestrator.guest.console import plain_lines
+from orchestrator.guest.guest_scripts import lab_script
+from orchestrator.guest.marked_output import MarkedCommand
 
 ANSWER_MAX = 8 << 20
 """Bytes to search for an answer, which has 88 KiB; other programs print as well."""

@@ -31,16 +31,16 @@ from orchestrator.guest.channel import (
     OUTPUT_MAX,
     CommandResult,
     Listener,
-    MarkedCommand,
     Output,
     Stream,
     blocks,
     check_command,
     complaint,
     guest_path,
-    guest_script,
     killed_when_late,
 )
+from orchestrator.guest.guest_scripts import guest_script
+from orchestrator.guest.marked_output import MarkedCommand
 from orchestrator.plain_text import cut, plain_line
 
 # Bounds for what a guest's sshd and SFTP server announce or send unasked.

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, cast
 import pexpect
 
 from orchestrator.errors import GuestError, GuestExit, GuestOops, HostError
-from orchestrator.guest.diagnosis import taint_mask
-from orchestrator.guest.guest import Guest, Guests, Watch
+from orchestrator.guest.guest import Guest, Watch
+from orchestrator.guest.guest_group import Guests
+from orchestrator.guest.taint import taint_mask
 from orchestrator.paths import data_dir
 
 if TYPE_CHECKING:

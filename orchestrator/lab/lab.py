@@ -26,9 +26,9 @@ from orchestrator.lab.stored import difference_of, load_comparison, stored_pairs
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.profile.difference import with_code
 from orchestrator.program import PROGRAM
+from orchestrator.results.profile_difference import ProfileDifference
 from orchestrator.results.runs import Run, check_directory, find_run, opened_store
 from orchestrator.results.store import LATEST, RunEntry, Store
-from orchestrator.results.stored_profile import ProfileDifference
 from orchestrator.run.plan_check import check_plan
 from orchestrator.run.runner import (
     ExecutorMaker,

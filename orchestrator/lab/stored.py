@@ -25,16 +25,10 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.budgets import Budgets, CellFilter, FilterError, cells_named, names_of
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, origin_of
+from orchestrator.results.profile_difference import ProfileDifference, difference
 from orchestrator.results.runs import Run, UnknownRun, find_run, opened_store, stored_run
 from orchestrator.results.store import DEFAULT
-from orchestrator.results.stored_profile import (
-    CellProfile,
-    ProfileDifference,
-    difference,
-    has_plain_profile,
-    load_pair,
-    load_profile,
-)
+from orchestrator.results.stored_profile import CellProfile, has_plain_profile, load_pair, load_profile
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, Trouble, line_pattern, plain_lines, report_patterns
 from orchestrator.guest.debugger import Attachment
-from orchestrator.guest.diagnosis import taint_mask, trouble_of
+from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.guest import END_OF_LOG, Guest, State, Watch
+from orchestrator.guest.taint import taint_mask
 from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.run.debugging import Debugging, check_gdb

@@ -14,17 +14,20 @@ from orchestrator.artifacts.bpf_objects import BpfObject
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Extra, Handler, ProbeKind, is_recording
 from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
-from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value
+from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value
 from orchestrator.probes import attachment, evidence
-from orchestrator.probes.bpf_attachment import bpf_attached, one_liner_attached, user_bpf_attached
+from orchestrator.probes.bpf_attachment import bpf_attached
 from orchestrator.probes.event_attachment import event_attached, graph_attached
 from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation
 from orchestrator.probes.loading import load
+from orchestrator.probes.one_liner_attachment import one_liner_attached
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracefs import Traced
+from orchestrator.probes.user_bpf_attachment import user_bpf_attached
 from orchestrator.results.parameters import LISTED, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 
 _NUMBER = re.compile(r"(\d{1,20})")

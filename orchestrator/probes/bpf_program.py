@@ -16,8 +16,8 @@ from typing import NamedTuple, get_args
 
 from orchestrator.catalog.probes import Context, ProbeKind, probes
 from orchestrator.errors import CommandFailed, EvidenceError, HitSkipped, PlaceRefused, UnsupportedError
-from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value
 from orchestrator.probes.attachment import Called, cleanup_after
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
-from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value
 from orchestrator.probes.attachment import Called, write_events
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import chain, islice, starmap
 from typing import NamedTuple
 
-from orchestrator.artifacts.machine_code import NOPS5
+from orchestrator.artifacts.function_entry import NOPS5
 from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
-from orchestrator.guest.guest import Guest, paused
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.pausing import paused
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.results.contract import SwitchedBranch, TextEvidence
 

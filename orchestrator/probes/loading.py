@@ -14,8 +14,8 @@ from orchestrator.catalog.user_files import modinfo
 from orchestrator.errors import CommandTimeout, EvidenceError, GuestError, GuestHang, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.console import culprit_of, interrupted_at
-from orchestrator.guest.diagnosis import is_stopped
 from orchestrator.guest.guest import END_OF_LOG, Guest
+from orchestrator.guest.interruption import is_stopped
 
 _WRONG_FORMAT = "invalid module format"
 """insmod's message for ENOEXEC: the module is for another kernel, or another configuration of this one."""

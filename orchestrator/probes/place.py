@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from orchestrator.arch import CALL, JMP, Arch
-from orchestrator.artifacts.machine_code import entry_places, tracer_place
+from orchestrator.artifacts.function_entry import entry_places, tracer_place
 from orchestrator.catalog.data import did_you_mean
 from orchestrator.catalog.probes import Change, KernelFeature, ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError

@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
+from orchestrator.artifacts.function_entry import TRACER_BYTES, entry_offset
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.artifacts.machine_code import TRACER_BYTES, Instruction, decoded, entry_offset
+from orchestrator.artifacts.machine_code import Instruction, decoded
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
-from orchestrator.guest.channel import kernel_value, lab_script
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest_scripts import lab_script
+from orchestrator.guest.kernel_value import kernel_value
 from orchestrator.probes.attachment import OPTIMISATION
 from orchestrator.probes.evidence import JUMP_BYTES, KPROBES_LIST
 from orchestrator.probes.loading import load, unload

@@ -7,8 +7,9 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orchestrator.artifacts.function_entry import NOPS5, entry_places
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
-from orchestrator.artifacts.machine_code import NOPS5, Instruction, Memory, decoded, entry_places
+from orchestrator.artifacts.machine_code import Instruction, Memory, decoded
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols

@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple
 from orchestrator.arch import CALL
 from orchestrator.catalog.data import did_you_mean
 from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused, UnsupportedError
-from orchestrator.guest.channel import kernel_value, whole_number
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value, whole_number
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
 
 TRACEFS = "/sys/kernel/tracing"

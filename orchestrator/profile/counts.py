@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from orchestrator.catalog.cpus import CacheName, CpuCaches
-from orchestrator.catalog.words import OTHER, purpose_of_function, purpose_of_generated
+from orchestrator.catalog.purposes import OTHER, purpose_of_function, purpose_of_generated
 from orchestrator.errors import EvidenceError, NoProfile
 from orchestrator.results.stored_profile import CacheProfile, CellProfile, Misses, sum_of
 

@@ -21,18 +21,15 @@ from orchestrator.catalog.data import did_you_mean, read
 from orchestrator.errors import UsageError
 from orchestrator.report.sheet import number as shown_number
 from orchestrator.results.contract import ExecutedClasses, InstructionClass
-from orchestrator.results.stored_profile import (
-    ZERO,
-    CellProfile,
+from orchestrator.results.profile_difference import (
     FunctionDifference,
     InstructionDifference,
     ProfileDifference,
     SymbolPair,
-    SymbolProfile,
-    stem,
     symbol_difference,
     symbol_pairs,
 )
+from orchestrator.results.stored_profile import ZERO, CellProfile, SymbolProfile, stem
 
 # Capstone writes numbers below ten without 0x. None of them is an absolute address.
 _NUMBER = re.compile(r"(?P<rip>rip (?=[+-] [0-9]))?(?P<sign>[+-] ?)?(?<!\w)(?P<number>0x[0-9a-f]+|(?<=rip . )[0-9])\b")

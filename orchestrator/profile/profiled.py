@@ -16,13 +16,15 @@ from orchestrator.artifacts.boot_files import FOLDER
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.cpus import CpuCaches
 from orchestrator.errors import EvidenceError
-from orchestrator.guest.channel import kernel_value
-from orchestrator.guest.guest import Guest, paused, resumed
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value
+from orchestrator.guest.pausing import paused, resumed
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, MODULES, MODULES_MAX, ModuleMemory, Symbols, code_at
 from orchestrator.profile import counts, timeline
 from orchestrator.profile.places import SLOT, Places, UnlistedModule, listed_code, made_at, places_of
 from orchestrator.results.contract import ExecutedClasses, ProfileEvidence, valid_result
-from orchestrator.results.stored_profile import CellProfile, Timeline, Unit, write_profile
+from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
+from orchestrator.results.stored_timeline import Timeline
 
 _MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
 """In an unattended guest: where steps.sh records the module while it is loaded."""

@@ -14,7 +14,7 @@ from orchestrator.artifacts.machine_code import disassembled
 from orchestrator.errors import EvidenceError
 from orchestrator.profile.counts import Code, Passed, Region, Timed, samples_of
 from orchestrator.profile.places import THUNK, Owner, Places, titled
-from orchestrator.results.stored_profile import Span
+from orchestrator.results.stored_timeline import Span
 
 ORDERED_CALLS = 3
 """Calls of a sample whose order is kept."""

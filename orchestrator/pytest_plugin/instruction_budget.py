@@ -48,8 +48,8 @@ from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.samples import Measurement
 from orchestrator.benchmarks.calls.table import CallsBenchmark, CallsTable
 from orchestrator.catalog.probes import BASELINE, is_path
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.unique_keys import DuplicateKeyError, load_unique
-from orchestrator.catalog.words import system_calls
 from orchestrator.errors import ConfigError, EvidenceError, LabError, UnsupportedError, UsageError
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.fields import ValidationContext
@@ -64,7 +64,8 @@ from orchestrator.profile.profiled import Counter
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.exact import decimal_text, exact
 from orchestrator.results.stored_profile import CellProfile
-from orchestrator.run.boot import ReadyGuest, Refused, compared, prepare, without_number
+from orchestrator.run.benchmark_kind import Refused
+from orchestrator.run.boot import ReadyGuest, compared, prepare, without_number
 from orchestrator.run.guests import check_clocksource
 
 SUFFIX = ".budgets.yaml"

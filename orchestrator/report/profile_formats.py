@@ -16,7 +16,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from orchestrator.report.chart import BOX_INK, INK, KERNEL, MODULE, PAPER, USER
 from orchestrator.report.profile_sheets import per_call
-from orchestrator.results.stored_profile import NO_MISSES, CallCost, CellProfile, SymbolProfile, call_tree, known_sum
+from orchestrator.results.call_tree import CallCost, call_tree
+from orchestrator.results.stored_profile import NO_MISSES, CellProfile, SymbolProfile, known_sum
 
 
 def folded_text(profile: CellProfile) -> str:

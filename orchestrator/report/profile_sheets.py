@@ -11,16 +11,9 @@ from typing import TypeVar
 from orchestrator.catalog.cpus import CacheName
 from orchestrator.plain_text import counted, shown
 from orchestrator.report.sheet import COUNTED, NOTHING, Grid, Row, Sheet, number, signed_figure
-from orchestrator.results.stored_profile import (
-    ZERO,
-    CacheProfile,
-    CallCost,
-    CellProfile,
-    FunctionDifference,
-    Misses,
-    ProfileDifference,
-    SymbolProfile,
-)
+from orchestrator.results.call_tree import CallCost
+from orchestrator.results.profile_difference import FunctionDifference, ProfileDifference
+from orchestrator.results.stored_profile import ZERO, CacheProfile, CellProfile, Misses, SymbolProfile
 
 
 def per_call(value: Fraction | None) -> str:

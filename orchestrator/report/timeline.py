@@ -12,7 +12,7 @@ from typing import NamedTuple
 from orchestrator.plain_text import counted
 from orchestrator.report.chart import BOX_INK, GENERATED, KERNEL, MODULE, USER
 from orchestrator.report.html.frame import render
-from orchestrator.results.stored_profile import Span, Timeline
+from orchestrator.results.stored_timeline import Span, Timeline
 
 _BEFORE = 3
 """Equal lines that are shown before the first difference."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Stored profiles of cells: instructions by symbol, cache misses, trees of calls, differences, and time lines.
+"""Stored profiles of cells: instructions by symbol, and cache misses.
 
 Each cell has one file, JSON compressed with gzip, in the run's folder ``profiles``. Its record has the file's digest
 and the figures that prove the profile.
@@ -11,9 +11,8 @@ import gzip
 import hashlib
 import re
 import zlib
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +24,6 @@ from orchestrator.arch import Arch
 from orchestrator.catalog.cpus import CacheName
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import LabError, UsageError
-from orchestrator.files import write_whole
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellId, CellRecord, Count, Instructions, Phrase, Record
 from orchestrator.results.faults import storage_faults
@@ -375,261 +373,18 @@ def stem(title: str) -> str:
     return _SUFFIXES.sub("", title)
 
 
-def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | None, str | None]]:
-    """Pair the names of two profiles: equal names, then the single clones of a function; None for a missing one."""
-    first, second = dict.fromkeys(before), dict.fromkeys(after)
-    found: list[tuple[str | None, str | None]] = [(name, name) for name in first if name in second]
-    left: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
-    for index, (names, others) in enumerate([(first, second), (second, first)]):
-        for name in names:
-            if name not in others:
-                left[stem(name)][index].append(name)
-    for ours, theirs in left.values():
-        if len(ours) == len(theirs) == 1:
-            found.append((ours[0], theirs[0]))
-        else:
-            found += [(name, None) for name in ours]
-            found += [(None, name) for name in theirs]
-    return found
-
-
 def known_sum(counts: Iterable[int | None]) -> int | None:
     """The sum of counts; None without any, or if one is not known."""
     known = list(counts)
     return sum(one for one in known if one is not None) if known and None not in known else None
 
 
-DEEPEST = 256
-"""The most names of a stack; the plugin follows 128 calls."""
-
 ZERO = Fraction(0)
 
 
-@dataclass(frozen=True)
-class CallCost:
-    """A function in the tree of calls: instructions per call, its ``own`` and the ``total`` with its callees.
-
-    The callees are in the order of their names. ``entered`` is how often all calls entered it; None if not proved.
-    """
-
-    name: str
-    own: Fraction
-    total: Fraction
-    called: Sequence[CallCost]
-    entered: int | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """JSON with a list of calls, each after its caller; ``stack`` has names separated by semicolons."""
-
-        def calls(caller: CallCost, above: str) -> Iterator[dict[str, Any]]:
-            for one in caller.called:
-                stack = f"{above}{one.name}"
-                yield {"stack": stack, "instructions": float(one.total), "own": float(one.own)}
-                yield from calls(one, f"{stack};")
-
-        return {"instructions": float(self.total), "tree": list(calls(self, ""))}
-
-
-def call_tree(profile: CellProfile) -> CallCost:
-    """The tree of calls of a profile: a root named after the cell, then the program.
-
-    Raises UsageError for a profile without stacks, LabError for a stack that is too deep.
-    """
-    stacks = [(one.names.split(";"), one) for one in profile.known_stacks()]
-    longest = max(len(names) for names, _ in stacks)
-    if longest > DEEPEST:
-        raise LabError(f"a stack of cell {profile.cell} has {longest} calls, more than the possible {DEEPEST}")
-
-    def cost(name: str, below: Sequence[tuple[Sequence[str], FoldedStack]], depth: int) -> CallCost:
-        called: dict[str, list[tuple[Sequence[str], FoldedStack]]] = defaultdict(list)
-        for names, stack in below:
-            if len(names) > depth:
-                called[names[depth]].append((names, stack))
-        costs = [cost(other, called[other], depth + 1) for other in sorted(called)]
-        here = [stack for names, stack in below if len(names) == depth]
-        own = Fraction(sum(one.executed for one in here), profile.calls)
-        total = sum((one.total for one in costs), start=own)
-        return CallCost(name, own, total, costs, known_sum(one.entered for one in here))
-
-    return cost(profile.cell, stacks, 0)
-
-
-class _Change:
-    before: Fraction | None
-    after: Fraction | None
-
-    @property
-    def change(self) -> Fraction:
-        return (self.after or ZERO) - (self.before or ZERO)
-
-    @property
-    def figures(self) -> dict[str, float | None]:
-        figures = {"before": self.before, "after": self.after, "change": self.change}
-        return {name: None if one is None else float(one) for name, one in figures.items()}
-
-
-@dataclass(frozen=True)
-class SymbolDifference(_Change):
-    """A symbol's instructions per call in two profiles; None in a profile without it."""
-
-    title: str
-    before: Fraction | None
-    after: Fraction | None
-
-    def as_json(self) -> dict[str, Any]:
-        return {"symbol": self.title, **self.figures}
-
-
-@dataclass(frozen=True)
-class InstructionDifference(_Change):
-    """An instruction of a function, its ``text`` with the names of jump targets, and its executions per call.
-
-    None stands for a profile that does not execute it. Offsets are in bytes from the function's start.
-    """
-
-    text: str
-    before: Fraction | None
-    after: Fraction | None
-    before_offset: int | None
-    after_offset: int | None
-
-    def as_json(self) -> dict[str, Any]:
-        offsets = {"before_offset": self.before_offset, "after_offset": self.after_offset}
-        return {"text": self.text, **self.figures, **offsets}
-
-
-@dataclass(frozen=True)
-class FunctionDifference:
-    """A function compared by instruction: those that differ, in order, and the number of ``equal`` ones."""
-
-    symbol: SymbolDifference
-    instructions: Sequence[InstructionDifference]
-    equal: int
-
-    def as_json(self) -> dict[str, Any]:
-        instructions = [one.as_json() for one in self.instructions]
-        return {"symbol": self.symbol.as_json(), "equal": self.equal, "instructions": instructions}
-
-
-@dataclass(frozen=True)
-class ProfileDifference:
-    """Two profiles compared: the symbols that differ, the largest change first, and the number of ``equal`` ones.
-
-    ``other_code`` has the symbols that execute as many instructions, but different ones; they are not ``equal``.
-    ``notes`` are sentences on the comparison. ``noun`` is what the symbols are: of a profile by lines they are lines.
-    """
-
-    before: CellProfile
-    after: CellProfile
-    symbols: Sequence[SymbolDifference]
-    equal: int
-    other_code: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    noun: str = "symbol"
-
-    @property
-    def totals(self) -> tuple[Fraction, Fraction]:
-        return self.before.per_call(self.before.executed), self.after.per_call(self.after.executed)
-
-    def as_json(self, function: FunctionDifference | None = None) -> dict[str, Any]:
-        """JSON as in docs/profiles.md: by symbol, or one function by instruction."""
-        before, after = self.totals
-        both = {
-            "before": {"cell": self.before.cell, "instructions": float(before)},
-            "after": {"cell": self.after.cell, "instructions": float(after)},
-        }
-        if function is not None:
-            return {**both, "notes": list(self.notes), **function.as_json()}
-        equal = {"equal": self.equal, "other_code": list(self.other_code), "notes": list(self.notes)}
-        return {**both, "change": float(after - before), **equal, "symbols": [one.as_json() for one in self.symbols]}
-
-
-@dataclass(frozen=True)
-class SymbolPair:
-    """The symbols of one function in two profiles, with all symbols of the same name."""
-
-    before: Sequence[SymbolProfile]
-    after: Sequence[SymbolProfile]
-
-    @property
-    def title(self) -> str:
-        """The name, or both if the compiler changed it: ``f -> f.isra.0``."""
-        return " -> ".join(dict.fromkeys(symbols[0].title for symbols in (self.before, self.after) if symbols))
-
-
-def symbol_pairs(before: CellProfile, after: CellProfile) -> Sequence[SymbolPair]:
-    """Pair the symbols of two profiles by name."""
-    first, second = _by_title(before), _by_title(after)
-    return [SymbolPair(first.get(one or "", ()), second.get(other or "", ())) for one, other in paired(first, second)]
-
-
-def difference(before: CellProfile, after: CellProfile) -> ProfileDifference:
-    """Compare two profiles by symbol names, so that code that only moved is equal."""
-    found = [symbol_difference(pair, before.calls, after.calls) for pair in symbol_pairs(before, after)]
-    differing = [one for one in found if one.before != one.after]
-    differing.sort(key=lambda one: (-abs(one.change), one.title))
-    return ProfileDifference(before, after, differing, len(found) - len(differing))
-
-
-def symbol_difference(pair: SymbolPair, calls_before: int, calls_after: int) -> SymbolDifference:
-    """The difference of a symbol in profiles of so many calls."""
-    return SymbolDifference(pair.title, _per_call(pair.before, calls_before), _per_call(pair.after, calls_after))
-
-
-def _by_title(profile: CellProfile) -> Mapping[str, Sequence[SymbolProfile]]:
-    found: dict[str, list[SymbolProfile]] = {}
-    for symbol in profile.symbols:
-        found.setdefault(symbol.title, []).append(symbol)
-    return found
-
-
-def _per_call(symbols: Sequence[SymbolProfile], calls: int) -> Fraction | None:
+def instructions_per_call(symbols: Sequence[SymbolProfile], calls: int) -> Fraction | None:
+    """Instructions of the symbols in one call; None if there are none."""
     return Fraction(sum(one.executed for one in symbols), calls) if symbols else None
-
-
-# The time line of one call: the functions that it is in, one after the other; an instruction is a nanosecond.
-
-Mark = Annotated[str, StringConstraints(pattern=r"^[a-z0-9 ]*$", max_length=20)]
-
-
-class Span(NamedTuple):
-    """A stay in a function, from the instruction ``start`` of the call on; ``depth`` functions are around it.
-
-    ``own`` are its instructions outside of those that it calls. ``entered`` and ``left`` are the instructions that led
-    in and out, where these are no call, jump or return: ``int3``, ``sysenter``, ``iretd``; or ``exception``.
-    """
-
-    name: FunctionPlace
-    place: Place
-    address: Offset
-    depth: Count
-    start: Count
-    instructions: Count
-    own: Count
-    entered: Mark = ""
-    left: Mark = ""
-
-    @property
-    def end(self) -> int:
-        return self.start + self.instructions
-
-
-class Timeline(Record):
-    """The spans of a cell's call in the order in which they begin, callers first; the first one is the program."""
-
-    cell: CellId
-    spans: Annotated[tuple[Span, ...], Field(min_length=1)]
-
-    @property
-    def instructions(self) -> int:
-        return self.spans[0].instructions
-
-    def write(self, profile: Path) -> None:
-        """Write it beside the cell's profile. Raises HostError if the disk is full."""
-        file = file_beside(profile)
-        with storage_faults(file):
-            file.parent.mkdir(exist_ok=True)
-            write_whole(file, self.model_dump_json())
 
 
 def file_beside(profile: Path) -> Path:

@@ -20,19 +20,9 @@ from orchestrator.plain_text import shown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import origin_differences, origin_of
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
-from orchestrator.run.boot import (
-    BenchmarkKind,
-    BootArtifacts,
-    BootTask,
-    Event,
-    GuestBooted,
-    Outcome,
-    Progress,
-    Ready,
-    Session,
-    prepare,
-    run_boot,
-)
+from orchestrator.run.benchmark_kind import BenchmarkKind, BootArtifacts, BootTask, Ready, Session
+from orchestrator.run.boot import prepare, run_boot
+from orchestrator.run.events import Event, GuestBooted, Outcome, Progress
 from orchestrator.run.guests import unwatched
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.run.runner import resolve_in_guests

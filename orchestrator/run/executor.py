@@ -19,8 +19,11 @@ from typing import Protocol
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.errors import UsageError
-from orchestrator.guest.guest import Guest, Guests, Stopped
-from orchestrator.run.boot import BootArtifacts, BootTask, Event, Session, run_boot
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest_group import Guests, Stopped
+from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Session
+from orchestrator.run.boot import run_boot
+from orchestrator.run.events import Event
 from orchestrator.run.guests import unwatched
 from orchestrator.steps import step, step_source
 

@@ -19,12 +19,13 @@ from orchestrator.artifacts.saved_guests import discard, saved_guest
 from orchestrator.catalog.cpus import CpuModel
 from orchestrator.deadline import Deadline
 from orchestrator.errors import EvidenceError, GuestError, GuestHang, HostError, LabError, UnsupportedError
-from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.console import plain_lines
-from orchestrator.guest.diagnosis import taint_mask
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.guest_files import SavedGuest, SharedMemory
+from orchestrator.guest.guest_files import SharedMemory
+from orchestrator.guest.kernel_value import kernel_value
 from orchestrator.guest.machine import Machine
+from orchestrator.guest.saved_state import SavedGuest
+from orchestrator.guest.taint import taint_mask
 from orchestrator.probes.evidence import check_taint
 from orchestrator.probes.placement import BLACKLIST, BLACKLIST_MAX
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleMemory

@@ -15,16 +15,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator import __version__
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import guest_toolchain
 from orchestrator.artifacts.diagnostics import WARNINGS_FILE
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.sources import OF_THE_LAB, UserSource
+from orchestrator.artifacts.toolchain import guest_toolchain
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.probes import probe_name
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import sha256_of, write_whole
 from orchestrator.guest.machine import qemu_version
-from orchestrator.run.boot import BootArtifacts, GuestBooted, Prepared
+from orchestrator.run.benchmark_kind import BootArtifacts, Prepared
+from orchestrator.run.events import GuestBooted
 
 _FILE = "provenance.json"
 _LONGEST_NAME = 100

@@ -32,22 +32,17 @@ from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import Durations, durations
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
-from orchestrator.run.boot import (
+from orchestrator.run.benchmark_kind import (
     EVENTS_FOLDER,
     PROFILES_FOLDER,
     ArtifactSource,
     BenchmarkKind,
     BootArtifacts,
     BootTask,
-    CellBegan,
-    Event,
-    GuestBooted,
-    Outcome,
-    Progress,
     Refused,
-    compared,
-    prepare,
 )
+from orchestrator.run.boot import compared, prepare
+from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
 from orchestrator.run.executor import Executor, Job, JobEnded, LocalExecutor
 from orchestrator.run.plan_check import check_plan
 from orchestrator.run.provenance import Provenance, host_facts

@@ -22,7 +22,8 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.places import kernel_start
 from orchestrator.results.contract import TextEvidence, valid_result
 from orchestrator.results.faults import storage_faults
-from orchestrator.run.boot import GuestBooted, Session
+from orchestrator.run.benchmark_kind import Session
+from orchestrator.run.events import GuestBooted
 from orchestrator.run.guests import (
     EARLY_CLOCKSOURCE,
     check_clocksource,

@@ -28,17 +28,9 @@ from orchestrator.fleet import trust
 from orchestrator.fleet.executor import fleet_executor
 from orchestrator.fleet.target import read_key
 from orchestrator.paths import cache_dir
-from orchestrator.run.boot import (
-    BootArtifacts,
-    BootTask,
-    CellBegan,
-    Event,
-    GuestBooted,
-    Outcome,
-    Session,
-    prepare,
-    run_boot,
-)
+from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Session
+from orchestrator.run.boot import prepare, run_boot
+from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome
 from orchestrator.run.executor import Job, JobEnded
 
 

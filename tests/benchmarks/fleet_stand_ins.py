@@ -20,7 +20,8 @@ from orchestrator.fleet.transfer import unbundled
 from orchestrator.fleet.worker import BEGINS, Boots, FleetWorker, Send, sent
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BenchmarkKind, BootTask, CellBegan, Event, GuestBooted, Outcome, Progress
+from orchestrator.run.benchmark_kind import BenchmarkKind, BootTask
+from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,17 +20,9 @@ from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import (
-    BootArtifacts,
-    BootTask,
-    Event,
-    GuestBooted,
-    Outcome,
-    Ready,
-    Session,
-    prepare,
-    run_boot,
-)
+from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Ready, Session
+from orchestrator.run.boot import prepare, run_boot
+from orchestrator.run.events import Event, GuestBooted, Outcome
 
 KERNEL = "lab-i386-up"
 PROBES = ["none", "kprobe", "kprobe-plain", "kprobe-optimized"]

@@ -14,16 +14,9 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.experiment.table import BenchmarkEntry
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.statistics import median, median_interval
-from orchestrator.run.boot import (
-    BenchmarkKind,
-    Prepared,
-    Ready,
-    ReadyGuest,
-    Session,
-    changed,
-    measure_in_one_guest,
-    smp_note,
-)
+from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Ready, Session
+from orchestrator.run.boot import ReadyGuest, changed, measure_in_one_guest
+from orchestrator.run.user_modules import smp_note
 
 _NEEDED = {"/proc/kallsyms": "CONFIG_KALLSYMS", "/proc/modules": "CONFIG_MODULES"}
 """Files that a kernel has with an option only; whether any other file is there, the guest shows."""

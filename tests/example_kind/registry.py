@@ -10,7 +10,7 @@ from orchestrator.benchmarks import registry
 if TYPE_CHECKING:
     from orchestrator.experiment.table import KindRegistry
     from orchestrator.report.kind import ReportRegistry
-    from orchestrator.run.boot import BenchmarkKind
+    from orchestrator.run.benchmark_kind import BenchmarkKind
 
 
 def kinds() -> KindRegistry[BenchmarkKind]:

@@ -24,7 +24,8 @@ from orchestrator.errors import HostError
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.probes.symbols import Symbols
-from orchestrator.run.boot import BootArtifacts, ReadyGuest
+from orchestrator.run.benchmark_kind import BootArtifacts
+from orchestrator.run.boot import ReadyGuest
 from orchestrator.run.guests import CLOCKSOURCE
 
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"

@@ -16,9 +16,10 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Boot, plan
-from orchestrator.guest.guest import paused
+from orchestrator.guest.pausing import paused
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootArtifacts, Ready, ReadyGuest, Refused, prepare, without_number
+from orchestrator.run.benchmark_kind import BootArtifacts, Ready, Refused
+from orchestrator.run.boot import ReadyGuest, prepare, without_number
 
 
 def boot_of(config: Path, *overrides: str) -> Boot:

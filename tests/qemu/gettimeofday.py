@@ -6,7 +6,7 @@ from __future__ import annotations
 from orchestrator.arch import Arch
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_programs import Calls, system_call
-from orchestrator.catalog.words import system_calls
+from orchestrator.catalog.system_calls import system_calls
 
 
 def gettimeofday(arch: Arch, entry: str = "auto", calls: int = 1000) -> Calls:

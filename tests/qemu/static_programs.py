@@ -7,8 +7,9 @@ from pathlib import Path
 
 from orchestrator.arch import Arch
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import _compile, guest_toolchain
+from orchestrator.artifacts.compiler import _compile
 from orchestrator.artifacts.sources import included, read_c_source
+from orchestrator.artifacts.toolchain import guest_toolchain
 from orchestrator.paths import data_dir
 
 

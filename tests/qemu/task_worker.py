@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.run.boot import BootTask, Event, Session, prepare, run_boot
+from orchestrator.run.benchmark_kind import BootTask, Session
+from orchestrator.run.boot import prepare, run_boot
+from orchestrator.run.events import Event
 
 
 def do_task(task: BootTask, context: BuildContext, emit: Callable[[Event], None]) -> None:

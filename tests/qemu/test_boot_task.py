@@ -21,14 +21,9 @@ from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import (
-    BootTask,
-    CellBegan,
-    Event,
-    GuestBooted,
-    Outcome,
-    ReadyGuest,
-)
+from orchestrator.run.benchmark_kind import BootTask
+from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome
 
 pytestmark = pytest.mark.qemu
 

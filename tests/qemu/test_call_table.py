@@ -14,7 +14,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import CALL_PREFIX
-from orchestrator.catalog.words import system_calls
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.cost.reaching import TableCall, call_table, reached_functions
 from orchestrator.experiment.cell import Machine
 from orchestrator.results.contract import CellRecord, RunRecord

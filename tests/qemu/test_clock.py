@@ -8,7 +8,7 @@ from gettimeofday import gettimeofday
 
 from orchestrator.benchmarks.calls.call_programs import Calls, system_call
 from orchestrator.benchmarks.calls.samples import Measurement
-from orchestrator.catalog.words import system_calls
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.run.boot import ReadyGuest
 

@@ -22,9 +22,10 @@ from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.guest_files import SavedGuest, SharedMemory
+from orchestrator.guest.guest_files import SharedMemory
 from orchestrator.guest.machine import USERS, confinement_here
 from orchestrator.guest.monitor import counted_interrupts
+from orchestrator.guest.saved_state import SavedGuest
 from orchestrator.pytest_plugin.guest_pool import GuestFactory
 from orchestrator.run.machines import Hardware, machine_for
 

@@ -9,7 +9,7 @@ from module_maker import ModuleMaker
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
-from orchestrator.artifacts.machine_code import tracer_place
+from orchestrator.artifacts.function_entry import tracer_place
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError

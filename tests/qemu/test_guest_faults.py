@@ -16,8 +16,8 @@ from module_maker import ModuleMaker
 
 from orchestrator.errors import GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
 from orchestrator.files import Entry, archive
-from orchestrator.guest.diagnosis import is_stopped
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.interruption import is_stopped
 
 pytestmark = [
     pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg"),

@@ -21,7 +21,9 @@ from orchestrator.experiment.plan import plan
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.kernel_text import KernelText
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootTask, Event, GuestBooted, Outcome, ReadyGuest
+from orchestrator.run.benchmark_kind import BootTask
+from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.events import Event, GuestBooted, Outcome
 
 MODULES = Path(__file__).with_name("modules")
 KPROBE_EVENTS = "/sys/kernel/tracing/kprobe_events"

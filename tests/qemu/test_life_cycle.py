@@ -175,7 +175,7 @@ def test_two_guests_at_once_do_not_meet(shared_guest: Guest, tmp_path: Path, mon
             second.boot()
         assert second.run(["true"]).status == 0
 
-        monkeypatch.setattr("orchestrator.guest.qemu.DYING_LIMIT", 600.0)
+        monkeypatch.setattr("orchestrator.guest.guest.DYING_LIMIT", 600.0)
         process = second._qemu.process
         assert process is not None
         second.power_off()

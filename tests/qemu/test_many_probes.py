@@ -14,7 +14,7 @@ from command_line import CommandLine, qemus_by_pid
 from module_maker import ModuleMaker
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.benchmarks.scaling.report import ScalingCells, row_of
+from orchestrator.benchmarks.scaling.scaling_cells import ScalingCells, row_of
 from orchestrator.errors import GuestError
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load

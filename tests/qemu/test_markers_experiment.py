@@ -22,7 +22,8 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import Ready, ReadyGuest, Refused, without_number
+from orchestrator.run.benchmark_kind import Ready, Refused
+from orchestrator.run.boot import ReadyGuest, without_number
 from orchestrator.run.boot import ready_guest as another_ready_guest
 
 CONFIG = data_dir("configs") / "markers-2006.yaml"

@@ -16,7 +16,9 @@ from orchestrator.artifacts.machine_code import decoded
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernels
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootTask, Event, GuestBooted, Outcome, Session, run_boot
+from orchestrator.run.benchmark_kind import BootTask, Session
+from orchestrator.run.boot import run_boot
+from orchestrator.run.events import Event, GuestBooted, Outcome
 
 KERNEL = "lab-i386-up"
 CALLED, ALSO_CALLED, NEVER = "__ia32_sys_gettimeofday", "ktime_get_real_ts64", "__ia32_sys_sethostname"

@@ -22,7 +22,8 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.probes.event_attachment import EventAttachment, event_attached
 from orchestrator.probes.place import UserPoint, observe_program
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import Ready, ReadyGuest
+from orchestrator.run.benchmark_kind import Ready
+from orchestrator.run.boot import ReadyGuest
 
 WORKLOADS = Path(__file__).with_name("workloads")
 MALLOC, OWN, PASSED, WANTED = "libc.so.6:malloc", "shared.so:in_library", "shared.so:lab:passed", "shared.so:lab:wanted"

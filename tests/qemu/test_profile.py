@@ -24,7 +24,9 @@ from orchestrator.paths import cache_dir, data_dir
 from orchestrator.profile.counts import read_regions, sample_of
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import CellProfile, load_profile
-from orchestrator.run.boot import BootTask, Event, GuestBooted, Outcome, Session, prepare, ready_guest, run_boot
+from orchestrator.run.benchmark_kind import BootTask, Session
+from orchestrator.run.boot import prepare, ready_guest, run_boot
+from orchestrator.run.events import Event, GuestBooted, Outcome
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 

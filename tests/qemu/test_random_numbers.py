@@ -12,7 +12,8 @@ from experiment_boot import boot_of_calls, prepared_for
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.preparation import CallSetup
-from orchestrator.run.boot import Ready, ReadyGuest
+from orchestrator.run.benchmark_kind import Ready
+from orchestrator.run.boot import ReadyGuest
 
 WORKLOAD = Path(__file__).with_name("workloads") / "opening.c"
 KEY_LIFE = "61"

@@ -32,10 +32,10 @@ from orchestrator.catalog.probes import probes
 from orchestrator.errors import GuestError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest import guest as saving
-from orchestrator.guest import guest_files
+from orchestrator.guest import new_identity, saved_state
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.guest_files import SavedGuest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
+from orchestrator.guest.saved_state import SavedGuest
 from orchestrator.paths import cache_dir, data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX
 from orchestrator.run import guests
@@ -198,7 +198,7 @@ DAY = 86_400
 @pytest.fixture
 def tomorrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the host be a day ahead where a restored guest gets its date."""
-    monkeypatch.setattr(guest_files, "time", SimpleNamespace(sleep=time.sleep, time=lambda: time.time() + DAY))
+    monkeypatch.setattr(new_identity, "time", SimpleNamespace(sleep=time.sleep, time=lambda: time.time() + DAY))
 
 
 def check_date(guest: Guest) -> None:
@@ -266,7 +266,7 @@ def test_restored_guests_of_an_image_are_not_clones(
 
     def keep_files(*arguments: Any) -> None:
         while_saving.update(file.suffix for file in tmp_path.iterdir() if file.is_file())
-        guest_files.keep_files(*arguments)
+        saved_state.keep_files(*arguments)
 
     monkeypatch.setattr(saving, "keep_files", keep_files)
     kernel = ready_kernel(own, kernels()["lab-i386-up"])

@@ -15,8 +15,8 @@ from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestHang
 from orchestrator.guest import ssh
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.guest_files import new_private_key, read_private_key
 from orchestrator.guest.ssh import SshChannel
+from orchestrator.guest.ssh_keys import new_private_key, read_private_key
 
 PATIENCE = 600.0
 """Host seconds."""

@@ -12,11 +12,11 @@ from experiment_boot import boot_of, measured_call, prepared_for
 
 from orchestrator.arch import Arch
 from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.dispatch import dispatched
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.artifacts.machine_code import dispatched
 from orchestrator.benchmarks.calls.benchmarks import Entry
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.words import system_calls
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.run.boot import ReadyGuest
 
 KERNEL = "lab-i386-up"

@@ -9,7 +9,7 @@ from experiment_boot import boot_of_calls, measured_call, prepared_for
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
-from orchestrator.artifacts.machine_code import tracer_place
+from orchestrator.artifacts.function_entry import tracer_place
 from orchestrator.catalog.probes import ProbeKind, probe_kind
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.bpf_attachment import bpf_attached

@@ -23,7 +23,7 @@ from orchestrator.errors import GuestHang, GuestPanic
 from orchestrator.files import Entry, archive
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.qemu import cpus_without_interrupts
+from orchestrator.guest.panic_watch import cpus_without_interrupts
 from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.unattended import kernel_seconds
 
@@ -87,11 +87,11 @@ def test_a_watch_that_reads_registers_is_not_noticed(
         looks.append(registers)
         return cpus_without_interrupts(registers)
 
-    monkeypatch.setattr("orchestrator.guest.qemu.cpus_without_interrupts", look)
+    monkeypatch.setattr("orchestrator.guest.panic_watch.cpus_without_interrupts", look)
     with guest_with(workshop, tmp_path, work, "watched") as guest:
         output = guest.get(OUTPUT)
     seen = len(looks)
-    monkeypatch.setattr("orchestrator.guest.qemu._PANIC_INTERVAL", 3600.0)
+    monkeypatch.setattr("orchestrator.guest.panic_watch._WATCH_INTERVAL", 3600.0)
     with guest_with(workshop, tmp_path, work, "unwatched") as guest:
         assert guest.get(OUTPUT) == output
     assert len(looks) == seen > 0

@@ -12,7 +12,7 @@ from experiment_boot import artifacts_of, boot_of
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.guest.accelerator import known_kvm_speed
-from orchestrator.run.boot import Ready, Refused
+from orchestrator.run.benchmark_kind import Ready, Refused
 
 pytestmark = pytest.mark.qemu
 

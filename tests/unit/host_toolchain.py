@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.artifacts.compiler import Toolchain
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.toolchain import Toolchain
 from orchestrator.catalog.kernels import kernel as kernel_spec
 
 HOST_TOOLCHAIN = Toolchain(folder=None, release="12.2.0", version="gcc of this host")

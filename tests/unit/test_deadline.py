@@ -16,7 +16,7 @@ import pytest
 from orchestrator import deadline
 from orchestrator.deadline import Deadline, RecentWaits, processor_waits
 from orchestrator.errors import LabError
-from orchestrator.guest.diagnosis import is_stopped
+from orchestrator.guest.interruption import is_stopped
 from orchestrator.process import exit_status, run, spawn
 
 

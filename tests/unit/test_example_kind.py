@@ -29,18 +29,9 @@ from orchestrator.report.kind import charts
 from orchestrator.report.text import render_markdown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import median
-from orchestrator.run.boot import (
-    BootArtifacts,
-    BootTask,
-    Event,
-    Outcome,
-    Prepared,
-    Ready,
-    Refused,
-    Session,
-    run_boot,
-    without_number,
-)
+from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Prepared, Ready, Refused, Session
+from orchestrator.run.boot import run_boot, without_number
+from orchestrator.run.events import Event, Outcome
 
 CONFIG = Path(__file__).parents[1] / "example_kind" / "reading.yaml"
 FILES = """\

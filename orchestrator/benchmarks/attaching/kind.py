@@ -28,22 +28,13 @@ from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
 from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
-from orchestrator.guest.guest import paused
+from orchestrator.guest.pausing import paused
 from orchestrator.profile.counts import CountedWork, Region
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
-from orchestrator.run.boot import (
-    BenchmarkKind,
-    Prepared,
-    Ready,
-    Session,
-    identity,
-    kernel_facts,
-    smp_note,
-    template_outcome,
-    without_number,
-)
+from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Ready, Session
+from orchestrator.run.boot import identity, kernel_facts, without_number
 from orchestrator.run.guests import CLOCKSOURCE
 from orchestrator.run.unattended import (
     Ending,
@@ -55,6 +46,7 @@ from orchestrator.run.unattended import (
     parse_steps,
     unattended_guest,
 )
+from orchestrator.run.user_modules import smp_note, template_outcome
 from orchestrator.steps import step
 
 # What ``images/bpf/attachmany.c`` prints: the steps of each count, checked.

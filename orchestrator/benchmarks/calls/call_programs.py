@@ -29,7 +29,7 @@ from orchestrator.benchmarks.calls.call_results import (
     parse_results,
 )
 from orchestrator.benchmarks.calls.samples import Measurement, repeating, together
-from orchestrator.catalog.words import system_calls
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called, CallResults

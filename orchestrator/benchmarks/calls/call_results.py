@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from orchestrator.catalog.words import LARGEST, error_name, error_numbers
+from orchestrator.catalog.error_names import LARGEST, error_name, error_numbers
 from orchestrator.errors import EvidenceError
 from orchestrator.plain_text import cut
 from orchestrator.probes.attachment import MOST_VALUES, CallResults

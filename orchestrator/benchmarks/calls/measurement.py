@@ -80,7 +80,8 @@ from orchestrator.results.parameters import (
 )
 from orchestrator.results.statistics import mean
 from orchestrator.results.stored_profile import plain_file
-from orchestrator.run.boot import Ready, ReadyGuest, identity, kernel_facts
+from orchestrator.run.benchmark_kind import Ready
+from orchestrator.run.boot import ReadyGuest, identity, kernel_facts
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
 

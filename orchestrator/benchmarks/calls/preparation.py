@@ -17,9 +17,10 @@ from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.bpf_objects import BpfObject, bpf_object, user_section
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
+from orchestrator.artifacts.dispatch import UnknownDispatchError, dispatched
+from orchestrator.artifacts.function_entry import entry_offset, tracer_place
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.machine_code import UnknownDispatchError, dispatched, entry_offset, tracer_place
 from orchestrator.artifacts.module_files import loaded_code
 from orchestrator.artifacts.module_source import Scalar, Value, check_parameters, render
 from orchestrator.artifacts.modules import Module, parameter_names
@@ -46,8 +47,8 @@ from orchestrator.catalog.probes import (
     probes,
     shortened,
 )
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_files import find_library, find_workload
-from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
 from orchestrator.files import sha256_of
 from orchestrator.guest.machine import executes_spinning_cpus_in_turns, qemu_has_plugins
@@ -56,18 +57,14 @@ from orchestrator.probes.place_answers import KnownAnswer
 from orchestrator.probes.placement import ProbePlace, places_of, refusal_of, technique_of
 from orchestrator.probes.point import Point
 from orchestrator.profile.system_calls import has_landmarks
-from orchestrator.run.boot import (
+from orchestrator.run.benchmark_kind import Prepared, Ready, Refused, failed, unsupported
+from orchestrator.run.user_modules import (
     OwnModule,
-    Prepared,
-    Ready,
-    Refused,
     compiler_note,
-    failed,
     module_outcomes,
     own_module,
     parameters_note,
     smp_note,
-    unsupported,
     user_sources,
     with_parameters,
 )

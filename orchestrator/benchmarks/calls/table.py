@@ -14,12 +14,13 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo
 
-from orchestrator.artifacts.compiler import header_constant
 from orchestrator.benchmarks.calls.benchmarks import COUNTED_BENCHMARK, Buffer, Entry, benchmarks, call_probe
 from orchestrator.benchmarks.calls.call_programs import Argument
 from orchestrator.benchmarks.calls.call_results import SUCCESS, Expected, phrase
+from orchestrator.benchmarks.calls.header_constants import header_constant
 from orchestrator.catalog.cost_table import priced_cpus
 from orchestrator.catalog.data import choices_sentence
+from orchestrator.catalog.error_names import error_numbers
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import is_user_disk
 from orchestrator.catalog.probes import (
@@ -33,8 +34,9 @@ from orchestrator.catalog.probes import (
     shortened,
 )
 from orchestrator.catalog.reference import reference_table
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_files import UserWorkload, find_library, find_workload
-from orchestrator.catalog.words import ProfilePart, ProfilePartWanted, error_numbers, system_calls
+from orchestrator.catalog.words import ProfilePart, ProfilePartWanted
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields as file_fields
 from orchestrator.experiment.cell import Cell, Machine, machine_id, module_parameters

@@ -34,18 +34,10 @@ from orchestrator.results.contract import PER_LOOP, CellRecord, Evidence, valid_
 from orchestrator.results.parameters import ROUNDS
 from orchestrator.results.statistics import mean
 from orchestrator.results.stored_profile import CellProfile
-from orchestrator.run.boot import (
-    BenchmarkKind,
-    Prepared,
-    ReadyGuest,
-    Session,
-    changed,
-    identity,
-    kernel_facts,
-    measure_in_one_guest,
-    template_outcome,
-)
+from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
+from orchestrator.run.boot import ReadyGuest, changed, identity, kernel_facts, measure_in_one_guest
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
+from orchestrator.run.user_modules import template_outcome
 from orchestrator.steps import step
 
 COUNTED_ROUNDS = 1000

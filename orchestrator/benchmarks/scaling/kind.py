@@ -40,15 +40,17 @@ from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
 from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
-from orchestrator.guest.guest import paused
+from orchestrator.guest.pausing import paused
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.results.parameters import CACHE_BYTES, HASH_BITS, KPROBE_CACHE, PROBES, SEED
 from orchestrator.results.statistics import mean
-from orchestrator.run.boot import BenchmarkKind, Prepared, Session, identity, kernel_facts, template_outcome
+from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
+from orchestrator.run.boot import identity, kernel_facts
 from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functions
 from orchestrator.run.unattended import Ending, Work, collect_proof, output_of, unattended_guest
+from orchestrator.run.user_modules import template_outcome
 from orchestrator.steps import step
 
 _Profile = tuple[ProfileEvidence | None, Mapping[str, int]]

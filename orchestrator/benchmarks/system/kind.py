@@ -46,7 +46,8 @@ from orchestrator.experiment.table import (
 from orchestrator.results import parameters
 from orchestrator.results.contract import PER_RUN, UNITS, CellRecord, ReferenceValue
 from orchestrator.results.statistics import Resolution
-from orchestrator.run.boot import BenchmarkKind, Prepared, Session, changed
+from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
+from orchestrator.run.boot import changed
 
 
 def check_same_work(baseline: CellRecord, record: CellRecord) -> None:

@@ -24,7 +24,8 @@ from orchestrator.benchmarks.system.work import (
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import BASELINE, RecorderKind, probe_kind
 from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
-from orchestrator.guest.guest import Guest, paused
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.pausing import paused
 from orchestrator.probes import recorder
 from orchestrator.probes.recorder import RecorderReport, Site, parse_report
 from orchestrator.probes.symbols import ModuleMemory, marker_code
@@ -34,17 +35,13 @@ from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, ProfileEvidence, WorkEvidence, valid_result
 from orchestrator.results.statistics import median
-from orchestrator.run.boot import (
-    BootArtifacts,
+from orchestrator.run.benchmark_kind import BootArtifacts, Prepared, Ready, Refused, Session, failed
+from orchestrator.run.boot import identity, kernel_facts
+from orchestrator.run.guests import CLOCKSOURCE
+from orchestrator.run.unattended import collect_proof, output_of, unattended_guest
+from orchestrator.run.user_modules import (
     OwnModule,
-    Prepared,
-    Ready,
-    Refused,
-    Session,
     compiler_note,
-    failed,
-    identity,
-    kernel_facts,
     module_outcomes,
     own_module,
     parameters_note,
@@ -52,8 +49,6 @@ from orchestrator.run.boot import (
     user_sources,
     with_parameters,
 )
-from orchestrator.run.guests import CLOCKSOURCE
-from orchestrator.run.unattended import collect_proof, output_of, unattended_guest
 from orchestrator.steps import step
 
 

@@ -12,8 +12,9 @@ from unittest.mock import patch
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost
-from orchestrator.guest.channel import MarkedCommand, Output, Stream
+from orchestrator.guest.channel import Output, Stream
 from orchestrator.guest.framed import FramedChannel
+from orchestrator.guest.marked_output import MarkedCommand
 from orchestrator.guest.serial import SerialChannel, SerialLine, log_in
 
 _LIMIT = 60.0

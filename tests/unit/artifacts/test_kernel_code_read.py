@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.artifacts.function_entry import NOPS5, entry_offset
 from orchestrator.artifacts.kernel_code import KernelCode, Symbol, find_symbols
-from orchestrator.artifacts.machine_code import NOPS5, entry_offset
 from orchestrator.artifacts.module_files import module_code
 from orchestrator.errors import LabError
 from orchestrator.probes.point import wrong_point_reason

@@ -12,8 +12,9 @@ from built_code import build_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.artifacts.dispatch import UnknownDispatchError, dispatched
+from orchestrator.artifacts.function_entry import LONGEST, entry_offset, entry_places
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
-from orchestrator.artifacts.machine_code import LONGEST, UnknownDispatchError, dispatched, entry_offset, entry_places
 
 ENDBR64, ENDBR32, SEALED, SEALED_LATER = "f30f1efa", "f30f1efb", "660f1f00", "0f1f40d6"
 

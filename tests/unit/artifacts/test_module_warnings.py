@@ -12,7 +12,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.module_source import ModuleSource, render_own
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.errors import BuildError
-from orchestrator.run.boot import compiler_note
+from orchestrator.run.user_modules import compiler_note
 from orchestrator.steps import step_log
 
 UNUSED = """#include "shared.h"

@@ -17,8 +17,8 @@ from orchestrator.artifacts.cache_entries import cache_entries
 from orchestrator.artifacts.saved_guests import KIND, discard, key_inputs, saved_guest
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import HostError
-from orchestrator.guest.guest_files import SavedGuest
 from orchestrator.guest.machine import CountingPlugin, DataDisk, Machine, RootImage
+from orchestrator.guest.saved_state import SavedGuest
 
 MIB = 1 << 20
 QEMU_DIGESTS = saved_guests.qemu_digests

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
-from orchestrator.artifacts import compiler
+from orchestrator.artifacts import toolchain
 from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
-from orchestrator.artifacts.compiler import (
+from orchestrator.artifacts.debian import NoSuchPackageError
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.toolchain import (
     Toolchain,
     compiler_in,
     guest_toolchain,
@@ -20,8 +22,6 @@ from orchestrator.artifacts.compiler import (
     release_in,
     tree_toolchain,
 )
-from orchestrator.artifacts.debian import NoSuchPackageError
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
@@ -42,7 +42,7 @@ def context(tmp_path: Path, printed: list[str]) -> BuildContext:
 
 @pytest.fixture(autouse=True)
 def _another_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "_host_toolchain", lambda: NEWER)
+    monkeypatch.setattr(toolchain, "_host_toolchain", lambda: NEWER)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def packages(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
     def unpacked(context: BuildContext, name: str, arch: str, choose: object) -> Artifact:
         return context.cache.obtain("debian", {"packages": name}, name, fill)
 
-    monkeypatch.setattr(compiler, "unpacked_packages", unpacked)
+    monkeypatch.setattr(toolchain, "unpacked_packages", unpacked)
 
 
 def refusing(error: HostError) -> object:
@@ -99,8 +99,8 @@ def test_the_kernels_build_system_is_given_all_of_them(context: BuildContext) ->
 
 
 def test_a_host_with_the_same_gcc_needs_nothing(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "_host_toolchain", lambda: HOST_TOOLCHAIN)
-    monkeypatch.setattr(compiler, "unpacked_packages", refusing(HostError("not to be asked")))
+    monkeypatch.setattr(toolchain, "_host_toolchain", lambda: HOST_TOOLCHAIN)
+    monkeypatch.setattr(toolchain, "unpacked_packages", refusing(HostError("not to be asked")))
     assert guest_toolchain(context) is HOST_TOOLCHAIN
 
 
@@ -112,7 +112,7 @@ def test_a_kernel_of_the_users_own_has_the_hosts_gcc_where_that_made_it(context:
 def test_where_the_release_has_no_compiler_the_host_s_is_taken_and_named(
     context: BuildContext, printed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler, "unpacked_packages", refusing(NoSuchPackageError("no gcc-12")))
+    monkeypatch.setattr(toolchain, "unpacked_packages", refusing(NoSuchPackageError("no gcc-12")))
     assert guest_toolchain(context) is NEWER
     assert printed == ["compiling with the host's gcc 14.2.0, as there is no gcc 12.2.0: no gcc-12"]
 
@@ -120,7 +120,7 @@ def test_where_the_release_has_no_compiler_the_host_s_is_taken_and_named(
 def test_what_cannot_be_fetched_just_now_is_no_reason_for_another_compiler(
     context: BuildContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler, "unpacked_packages", refusing(HostError("the mirror is away")))
+    monkeypatch.setattr(toolchain, "unpacked_packages", refusing(HostError("the mirror is away")))
     for _ in range(2):  # nor is the host's taken when it is asked for again
         with pytest.raises(HostError, match="the mirror is away"):
             guest_toolchain(context)

@@ -20,7 +20,7 @@ from orchestrator.catalog.data import nearest, unknown
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import BASELINE, probe_kind, probes, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_table, reference_tables
-from orchestrator.catalog.words import system_calls
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import ConfigError
 
 PUBLISHED_AVERAGES = {

@@ -48,7 +48,7 @@ from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Plan, plan
 from orchestrator.results.modelled import Costs
 from orchestrator.results.runs import Run, RunIdentity, find_run, prepare_directory, write_results
-from orchestrator.run import boot
+from orchestrator.run import benchmark_kind, boot
 
 pytestmark = pytest.mark.usefixtures("lab")
 
@@ -499,12 +499,12 @@ def test_a_dry_run_and_a_run_refuse_the_same_cells_alike(
     assert all(reason in sentence for sentence in told.values())
     monkeypatch.setattr(boot, "machine_of", MagicMock())
     context = BuildContext(Cache(tmp_path / "cache"), offline=True)
-    prepared: dict[str, boot.Prepared[Any]] = {}
+    prepared: dict[str, benchmark_kind.Prepared[Any]] = {}
     for planned in plan(load_experiment(file, kinds())).boots:
         refused = replace(planned, cells=tuple(cell for cell in planned.cells if cell.id in told))
         if refused.cells:
             prepared |= boot.prepare(context, kinds().named(planned.kind), refused).cells
-    assert prepared == {id_: boot.unsupported(sentence) for id_, sentence in told.items()}
+    assert prepared == {id_: benchmark_kind.unsupported(sentence) for id_, sentence in told.items()}
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import pytest
 
 from orchestrator.cli.execute import FetchedFiles
 from orchestrator.errors import GuestConnectionLost, GuestError, HostError
-from orchestrator.guest import channel
-from orchestrator.guest.channel import CommandResult, fetch_folder
+from orchestrator.guest import fetched_folder
+from orchestrator.guest.channel import CommandResult
+from orchestrator.guest.fetched_folder import fetch_folder
 from orchestrator.guest.guest import Guest
 
 
@@ -88,18 +89,18 @@ def test_a_listing_that_cannot_be_true_leaves_nothing(tmp_path: Path, names: Seq
 
 
 def test_a_copy_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = [b"/scratch/./%d" % number for number in range(channel.MOST_FILES + 1)]
+    many = [b"/scratch/./%d" % number for number in range(fetched_folder.MOST_FILES + 1)]
     with pytest.raises(GuestError, match="has 1001 files, and at most 1000 are copied") as refused:
         fetch(tmp_path / "copy", *many)
     with pytest.raises(GuestError, match="has more names than 1000 files can have, and at most 1000 files are copied"):
-        fetch(tmp_path / "copy", b"/scratch/./" + b"\0a" * (2048 * channel.MOST_FILES))
+        fetch(tmp_path / "copy", b"/scratch/./" + b"\0a" * (2048 * fetched_folder.MOST_FILES))
     assert "tar -czf /tmp/packed.tar.gz -C /scratch ." in refused.value.hint
-    monkeypatch.setattr(channel, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(fetched_folder, "MOST_BYTES", 1 << 20)
     with pytest.raises(GuestError, match="has more than 1 MiB, and no more are copied"):
         fetch(tmp_path / "copy", b"/scratch/./a", b"/scratch/./b", a=bytes(1 << 20), b=b"x")
     assert not list(tmp_path.iterdir())
     fetch(tmp_path / "copy", *many[:-1])
-    assert len(list((tmp_path / "copy").iterdir())) == channel.MOST_FILES
+    assert len(list((tmp_path / "copy").iterdir())) == fetched_folder.MOST_FILES
 
 
 def test_nothing_is_replaced(tmp_path: Path) -> None:

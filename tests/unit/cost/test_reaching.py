@@ -9,7 +9,7 @@ import pytest
 from loaded_tables import calls_experiment
 
 from orchestrator.arch import ARCHITECTURES, HOST
-from orchestrator.catalog.words import system_calls
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.cost.reaching import ReachedFunctions, call_table, reaching_system_call
 from orchestrator.errors import UsageError
 from orchestrator.paths import data_dir

@@ -27,21 +27,15 @@ from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import plan
 from orchestrator.fleet.executor import FleetExecutor
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Message, Notice, T
+from orchestrator.fleet.members import OVERHEAD_MIB
 from orchestrator.fleet.transfer import Bundle, unbundled
-from orchestrator.fleet.trust import OVERHEAD_MIB, counts
+from orchestrator.fleet.trust import counts
 from orchestrator.fleet.worker import BEGINS, Answer, Body, FileMessage, Versions, sent
 from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import (
-    BootArtifacts,
-    BootTask,
-    CellBegan,
-    GuestBooted,
-    Outcome,
-    Progress,
-    Ready,
-    identity,
-)
+from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Ready
+from orchestrator.run.boot import identity
+from orchestrator.run.events import CellBegan, GuestBooted, Outcome, Progress
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
 from orchestrator.run.runner import ProgressListener
 

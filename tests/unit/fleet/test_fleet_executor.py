@@ -17,9 +17,12 @@ import pytest
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
-from orchestrator.guest.guest import Guest, Stopped
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest_group import Stopped
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import CellBegan, GuestBooted, Outcome, Progress, Session, without_number
+from orchestrator.run.benchmark_kind import Session
+from orchestrator.run.boot import without_number
+from orchestrator.run.events import CellBegan, GuestBooted, Outcome, Progress
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
 from orchestrator.steps import step_echo
 
@@ -29,7 +32,8 @@ from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, recor
 
 from orchestrator.fleet.executor import _PATIENCE
 from orchestrator.fleet.link import Ended, Joined, Left, Message, Notice
-from orchestrator.fleet.trust import Member, Roster, calibrated_here, measured_here
+from orchestrator.fleet.members import Member, Roster
+from orchestrator.fleet.trust import calibrated_here, measured_here
 from orchestrator.fleet.worker import BEGINS, FileMessage, StepLine, received, sent
 
 

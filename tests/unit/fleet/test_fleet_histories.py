@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import HostError, LabError
-from orchestrator.run.boot import Outcome, Progress
+from orchestrator.run.events import Outcome, Progress
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from record_builders import cell, failed, whole_system
 
-from orchestrator.fleet.trust import Member, Roster, Standing, choose, counts, difference, exact_records
+from orchestrator.fleet.members import Member, Roster, Standing, choose
+from orchestrator.fleet.trust import counts, difference, exact_records
 from orchestrator.results.contract import CellRecord
 
 KPROBE = cell("kprobe")

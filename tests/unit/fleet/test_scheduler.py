@@ -23,7 +23,7 @@ from orchestrator.fleet.scheduler import FleetScheduler
 from orchestrator.fleet.target import RUN_TOPIC, made_key, read_key, security_of, set_up_dask
 from orchestrator.fleet.transfer import Bundle
 from orchestrator.fleet.worker import BEGINS, Boots, FleetWorker, Send, received, sent
-from orchestrator.run.boot import Progress
+from orchestrator.run.events import Progress
 
 LIMIT = 60.0
 """Seconds after which a test that waits for what never comes fails."""

@@ -35,8 +35,9 @@ from orchestrator.fleet.worker import (
     received,
     sent,
 )
-from orchestrator.guest.guest import Stopped
-from orchestrator.run.boot import PROFILES_FOLDER, CellBegan, Event, GuestBooted, Outcome, Progress, Session
+from orchestrator.guest.guest_group import Stopped
+from orchestrator.run.benchmark_kind import PROFILES_FOLDER, Session
+from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 

@@ -22,12 +22,15 @@ from orchestrator.errors import (
     GuestRefusal,
     UnsupportedError,
 )
-from orchestrator.guest import diagnosis, slots
+from orchestrator.guest import memory_kills, slots
+from orchestrator.guest.boot_stub import BootStub, is_stopped_stub
 from orchestrator.guest.console import REPORTS_MAX, Console
-from orchestrator.guest.diagnosis import BootStub, cause_of, explain_kill, is_stopped_stub, taint_mask
+from orchestrator.guest.diagnosis import cause_of
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import DataDisk, Machine, RootImage
+from orchestrator.guest.memory_kills import explain_kill
 from orchestrator.guest.monitor import Monitor
+from orchestrator.guest.taint import taint_mask
 from orchestrator.process import spawn
 from orchestrator.run.guests import permitted_taint
 
@@ -190,7 +193,7 @@ class Host:
 def host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(slots, "_GROUPS", tmp_path / "groups")
     monkeypatch.setattr(slots, "_MOUNTED", tmp_path)
-    monkeypatch.setattr(diagnosis, "_HOST", tmp_path / "vmstat")
+    monkeypatch.setattr(memory_kills, "_HOST", tmp_path / "vmstat")
     return Host(tmp_path, *GROUPS.get(request.param, ("0::/\n", "vmstat", "nr_free_pages 9\noom_kill {}\n")))
 
 
@@ -203,7 +206,7 @@ def hint_of(status: int, before: int | None) -> str:
 
 def test_kills_for_want_of_memory_since_the_start_are_named(host: Host) -> None:
     host.has_killed(3)
-    assert diagnosis.memory_kills() == 3
+    assert memory_kills.memory_kills() == 3
     host.has_killed(4)
     assert "lack of memory meanwhile" in hint_of(-signal.SIGKILL, 3)
     assert "the system killed no process" in hint_of(-signal.SIGKILL, 4)
@@ -211,12 +214,12 @@ def test_kills_for_want_of_memory_since_the_start_are_named(host: Host) -> None:
 
 
 def test_where_nothing_is_counted_nothing_is_claimed(host: Host) -> None:
-    assert diagnosis.memory_kills() is None
+    assert memory_kills.memory_kills() is None
     assert "may have killed it" in hint_of(-signal.SIGKILL, None)
 
 
 def test_this_host_counts() -> None:
-    counted = diagnosis.memory_kills()
+    counted = memory_kills.memory_kills()
     assert counted is not None
     assert counted >= 0
 
@@ -249,7 +252,7 @@ class Asked:
 
 
 def stub(monkeypatch: pytest.MonkeyPatch, folder: Path, printed: str, registers: str, silence: float) -> BootStub:
-    monkeypatch.setattr("orchestrator.guest.diagnosis._STUB_SILENCE", silence)
+    monkeypatch.setattr("orchestrator.guest.boot_stub._STUB_SILENCE", silence)
     log = folder / "guest.console"
     log.write_text(printed)
     return BootStub(cast("Monitor", Asked(registers)), Console(log), "486")

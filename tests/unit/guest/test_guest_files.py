@@ -19,16 +19,9 @@ from namespaces import OWN_MOUNTS, fork_with_mount
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import HostError, LabError
-from orchestrator.guest.guest_files import (
-    GuestFiles,
-    SharedMemory,
-    client_key,
-    make_guest_files,
-    new_private_key,
-    public_line,
-    read_private_key,
-)
+from orchestrator.guest.guest_files import GuestFiles, SharedMemory, make_guest_files
 from orchestrator.guest.machine import Machine, RootImage
+from orchestrator.guest.ssh_keys import client_key, new_private_key, public_line, read_private_key
 
 NEEDS_QEMU_IMG = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="needs qemu-img")
 

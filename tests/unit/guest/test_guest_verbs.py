@@ -24,8 +24,9 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.channel import CommandResult, Listener
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.guest import Guest, State, paused, resumed
+from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.machine import Machine
+from orchestrator.guest.pausing import paused, resumed
 from orchestrator.steps import step_echo
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import GuestError, UsageError
-from orchestrator.guest.channel import MarkedCommand, Output, check_command
+from orchestrator.guest.channel import Output, check_command
 from orchestrator.guest.machine import (
     Confinement,
     CountingPlugin,
@@ -28,6 +28,7 @@ from orchestrator.guest.machine import (
     kernel_command_line,
     qemu_command,
 )
+from orchestrator.guest.marked_output import MarkedCommand
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import insmod_word
 

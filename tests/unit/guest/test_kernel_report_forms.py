@@ -24,7 +24,7 @@ from orchestrator.guest.console import (
     known_reports,
     reports_in,
 )
-from orchestrator.guest.diagnosis import answers_interruption, panic_among
+from orchestrator.guest.panic import answers_interruption, panic_among
 
 LOGS = expected_logs()
 NAMES = sorted(LOGS)

@@ -8,7 +8,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.guest.channel import MarkedCommand, Output, Stream
+from orchestrator.guest.channel import Output, Stream
+from orchestrator.guest.marked_output import MarkedCommand
 
 TOKEN = re.compile(rb"set -- ([0-9a-f]{32}) ")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import GuestError
-from orchestrator.guest.guest_files import check_overlay, keep_overlay, make_overlay
 from orchestrator.guest.machine import RootImage
+from orchestrator.guest.overlay import check_overlay, keep_overlay, make_overlay
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="needs qemu-img")
 

@@ -11,9 +11,11 @@ from typing import cast
 
 import pytest
 
+from orchestrator.guest.boot_wait import StopBeforeWork
 from orchestrator.guest.console import Console
 from orchestrator.guest.monitor import Monitor
-from orchestrator.guest.qemu import QemuWatch, StopBeforeWork, drained
+from orchestrator.guest.panic_watch import QemuWatch
+from orchestrator.guest.qemu import drained
 from orchestrator.process import Spawned
 
 

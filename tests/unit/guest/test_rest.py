@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.errors import GuestError
 from orchestrator.guest.monitor import Monitor
-from orchestrator.guest.qemu import Rest
+from orchestrator.guest.rest import Rest
 
 
 class Scripted:

@@ -23,23 +23,21 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes import bpf_attachment
 from orchestrator.probes import bpf_program as module
 from orchestrator.probes.attachment import Called
-from orchestrator.probes.bpf_attachment import (
-    BpfAttachment,
-    ObjectAttachment,
-    UserBpfAttachment,
-    _Loader,
-    _placed,
-    _Process,
-    _refused,
-    check_all_kept,
-    code_lines,
-    written,
-)
+from orchestrator.probes.bpf_attachment import BpfAttachment
 from orchestrator.probes.bpf_hits import UserBpfProgram
 from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, ProgramInfo, Target, Witness, attached_by
+from orchestrator.probes.one_liner_attachment import _Process, check_all_kept, written
 from orchestrator.probes.place import Place, UserPoint
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.user_bpf_attachment import (
+    ObjectAttachment,
+    UserBpfAttachment,
+    _Loader,
+    _refused,
+    code_lines,
+    placed,
+)
 from orchestrator.results.stored_profile import CellProfile, CodeLine, Instruction, SymbolProfile
 
 
@@ -356,7 +354,7 @@ def test_programs_are_told_from_those_elsewhere(
     sections: list[tuple[int, str]], here: list[int], elsewhere: list[int]
 ) -> None:
     programs = [UserBpfProgram(number, "f", section, cast(BpfProgram, None)) for number, section in sections]
-    found = _placed(POINT, lambda: programs)
+    found = placed(POINT, lambda: programs)
     assert [[one.number for one in part] for part in found] == [here, elsewhere]
 
 

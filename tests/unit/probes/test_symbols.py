@@ -14,8 +14,8 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.scaling.kind import scaling_files
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
-from orchestrator.guest.channel import kernel_value, whole_number
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value, whole_number
 from orchestrator.probes.arming import ModuleAttachment
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.events import read_events

@@ -13,11 +13,11 @@ import pytest
 from pydantic import ValidationError
 from record_builders import cell, evidence, run
 
-from orchestrator.benchmarks.calls.layouts import purpose_sentences
 from orchestrator.benchmarks.calls.report import REPORT
 from orchestrator.benchmarks.calls.samples import overhead_by_purpose
+from orchestrator.benchmarks.calls.tables.layout import purpose_sentences
 from orchestrator.catalog.probes import probes
-from orchestrator.catalog.words import OTHER, in_order, purpose_of_function, purpose_of_generated, purposes
+from orchestrator.catalog.purposes import OTHER, in_order, purpose_of_function, purpose_of_generated, purposes
 from orchestrator.errors import EvidenceError
 from orchestrator.profile.counts import Code, Counts, Region, Timed, by_purpose, read_regions, sample_of, together
 from orchestrator.report.exports import render_csv

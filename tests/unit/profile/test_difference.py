@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import UsageError
 from orchestrator.profile.difference import ComparedCode, annotated, with_code
-from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile, difference
+from orchestrator.results.profile_difference import difference
+from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
 
 Arch = Literal["i386", "x86_64"]
 

@@ -41,14 +41,13 @@ from orchestrator.profile.lines import (
 from orchestrator.profile.places import GENERATED
 from orchestrator.profile.stored_sources import stored_sources
 from orchestrator.report.profile_formats import lcov_text
+from orchestrator.results.profile_difference import ProfileDifference, difference
 from orchestrator.results.stored_profile import (
     FOLDER,
     CellProfile,
     CodeLine,
     Instruction,
-    ProfileDifference,
     SymbolProfile,
-    difference,
     file_name,
     write_profile,
 )

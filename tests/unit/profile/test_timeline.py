@@ -13,7 +13,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.profile.counts import Code, Passed, Region, Timed
 from orchestrator.profile.places import Function, Places
 from orchestrator.profile.timeline import middle_call, spans
-from orchestrator.results.stored_profile import Span
+from orchestrator.results.stored_timeline import Span
 
 KERNEL, END = 0xC1000000, 0xC1001000
 NAMES = ("entry", "call", "handler", "__x86_indirect_thunk_eax", "after")

@@ -13,7 +13,7 @@ from stored_profiles import stacked
 from orchestrator.report.profile_sheets import Cut, tree_sheet
 from orchestrator.report.sheet import Row, Sheet
 from orchestrator.report.text import render_sheets
-from orchestrator.results.stored_profile import call_tree
+from orchestrator.results.call_tree import call_tree
 
 BEFORE = {"callbench": 10, "callbench;entry": 100, "callbench;entry;read": 50}
 AFTER = BEFORE | {

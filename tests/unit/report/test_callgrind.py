@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from stored_profiles import CALLS, profile, stacked
 
 from orchestrator.report.profile_formats import callgrind_text
-from orchestrator.results.stored_profile import CallCost, CellProfile, call_tree
+from orchestrator.results.call_tree import CallCost, call_tree
+from orchestrator.results.stored_profile import CellProfile
 
 READER = Path("/usr/bin/callgrind_annotate")
 """Not on the PATH of tests: valgrind is of no list, since it takes 80 MB."""

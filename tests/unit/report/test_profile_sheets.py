@@ -16,6 +16,7 @@ from orchestrator.report.profile_formats import callgrind_text, flame_graph, fol
 from orchestrator.report.profile_sheets import cache_sheets, difference_sheet, profile_sheet
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets, render_sheets
+from orchestrator.results.profile_difference import difference
 from orchestrator.results.stored_profile import (
     CacheProfile,
     CellProfile,
@@ -23,7 +24,6 @@ from orchestrator.results.stored_profile import (
     InstructionMisses,
     Misses,
     SymbolProfile,
-    difference,
 )
 
 

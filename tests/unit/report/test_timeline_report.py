@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from report_text import check_golden
 
 from orchestrator.report.timeline import difference_text, page, text, trace
-from orchestrator.results.stored_profile import Span, Timeline
+from orchestrator.results.stored_timeline import Span, Timeline
 
 PLAIN = Timeline(
     cell="pentium4/debian-686/none/noop",

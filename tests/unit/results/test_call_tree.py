@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stored_profiles import stacked
 
 from orchestrator.errors import LabError, UsageError
-from orchestrator.results.stored_profile import DEEPEST, CallCost, call_tree
+from orchestrator.results.call_tree import DEEPEST, CallCost, call_tree
 
 STACKS = st.dictionaries(
     st.lists(st.sampled_from(["f", "f.isra.0", "g", "h [lab]"]), min_size=1, max_size=5).map(

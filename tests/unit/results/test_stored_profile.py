@@ -17,6 +17,7 @@ from record_builders import cell, run
 from orchestrator.errors import LabError, UsageError
 from orchestrator.results.budgets import cells_named
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.profile_difference import SymbolDifference, difference, paired
 from orchestrator.results.stored_profile import (
     FOLDER,
     CacheProfile,
@@ -25,13 +26,10 @@ from orchestrator.results.stored_profile import (
     Instruction,
     InstructionMisses,
     Misses,
-    SymbolDifference,
     SymbolProfile,
-    difference,
     file_name,
     load_pair,
     load_profile,
-    paired,
     plain_file,
     stem,
     write_profile,

@@ -40,21 +40,18 @@ from orchestrator.guest.machine import Machine
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord, ProfileEvidence
 from orchestrator.results.stored_profile import file_name
-from orchestrator.run.boot import (
+from orchestrator.run.benchmark_kind import (
     BenchmarkKind,
     BootArtifacts,
     BootTask,
-    CellBegan,
-    Event,
-    Outcome,
     Prepared,
     Ready,
     Session,
-    changed,
     failed,
-    run_boot,
     unsupported,
 )
+from orchestrator.run.boot import changed, run_boot
+from orchestrator.run.events import CellBegan, Event, Outcome
 
 RELEASE = "6.1.0-50-686"
 PROBES = ["none", "kprobe", "jprobe", "djprobe"]

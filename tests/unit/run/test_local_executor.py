@@ -18,9 +18,11 @@ from test_boot import BOOT, Measure, Scripted, record_of, without_machine
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.errors import HostError, Interrupted, UsageError
 from orchestrator.experiment.cell import Cell
-from orchestrator.guest.guest import Guest, Stopped
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest_group import Stopped
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootTask, CellBegan, Outcome, Progress, Ready, Session
+from orchestrator.run.benchmark_kind import BootTask, Ready, Session
+from orchestrator.run.events import CellBegan, Outcome, Progress
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded, LocalExecutor
 
 LIMIT = 600

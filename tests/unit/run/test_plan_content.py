@@ -17,7 +17,7 @@ from orchestrator.experiment.plan import plan
 from orchestrator.guest.machine import DataDisk, Machine
 from orchestrator.lab.lab import Lab
 from orchestrator.run import runner
-from orchestrator.run.boot import BootArtifacts, Prepared, Ready, Refused
+from orchestrator.run.benchmark_kind import BootArtifacts, Prepared, Ready, Refused
 from orchestrator.run.runner import PreparedPlan
 
 CONTENT: dict[str, Any] = {

@@ -16,7 +16,8 @@ from orchestrator.artifacts.sources import line_source, user_source
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import UsageError
 from orchestrator.guest.machine import Machine
-from orchestrator.run.boot import BootArtifacts, GuestBooted, Ready
+from orchestrator.run.benchmark_kind import BootArtifacts, Ready
+from orchestrator.run.events import GuestBooted
 from orchestrator.run.provenance import Provenance
 
 BOOTED = GuestBooted("guest1", ("qemu",))

@@ -23,11 +23,10 @@ from hypothesis import strategies as st
 from loaded_tables import only_table
 
 from orchestrator import program as requirements
-from orchestrator.artifacts import compiler
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.compiler import compiled_workload, header_constant
+from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.module_source import render_own
-from orchestrator.benchmarks.calls import call_programs, measurement
+from orchestrator.benchmarks.calls import call_programs, header_constants, measurement
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import (
     Sampling,
@@ -42,6 +41,7 @@ from orchestrator.benchmarks.calls.call_programs import (
 )
 from orchestrator.benchmarks.calls.call_results import Outcome, always_failing, watched_parameters
 from orchestrator.benchmarks.calls.cell_work import Proof
+from orchestrator.benchmarks.calls.header_constants import header_constant
 from orchestrator.benchmarks.calls.samples import Measurement
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.registry import kinds
@@ -469,8 +469,8 @@ def test_a_header_that_is_not_in_the_list_ends_the_search_for_those_that_refuse(
 ) -> None:
     """A compiler may name a line that has no header, again and again."""
     answers = iter([("", "constant.c:2:1: error: no\n"), *[("", "In file from constant.c:999:\n")] * 3])
-    monkeypatch.setattr(compiler, "_compiled", lambda *_: next(answers))
-    headers = compiler._library_headers.__wrapped__("i386")
+    monkeypatch.setattr(header_constants, "_compiled", lambda *_: next(answers))
+    headers = header_constants._library_headers.__wrapped__("i386")
     assert "fcntl.h" not in headers
     assert headers[0] == "mqueue.h"
     assert len(list(answers)) == 2

@@ -18,17 +18,11 @@ from record_builders import cell, failed, run
 
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 from orchestrator.artifacts.machine_code import direct_calls
-from orchestrator.benchmarks.calls import kind as calls_kind
+from orchestrator.benchmarks.calls import executed as executed_module
 from orchestrator.benchmarks.calls.cell_work import GuestCache
-from orchestrator.benchmarks.calls.kind import (
-    MOST_POINTS,
-    Executed,
-    ExecutedFunction,
-    executed_by,
-    explained,
-    found_points,
-    instruction_points,
-)
+from orchestrator.benchmarks.calls.executed import Executed, ExecutedFunction, executed_by
+from orchestrator.benchmarks.calls.found_points import MOST_POINTS, found_points, instruction_points
+from orchestrator.benchmarks.calls.never_hit import explained
 from orchestrator.benchmarks.calls.report import REPORT
 from orchestrator.benchmarks.calls.table import CallCell, CallsTable, FoundPoint, call_cells
 from orchestrator.catalog.cpus import cpus
@@ -41,7 +35,7 @@ from orchestrator.probes.placement import POSSIBLE, TECHNIQUES, FunctionPlaces, 
 from orchestrator.probes.point import Point
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
-from orchestrator.run.boot import BootArtifacts
+from orchestrator.run.benchmark_kind import BootArtifacts
 
 PLACE = ("pentium4", "debian-686")
 NOINSTR = "it is noinstr: no trap may happen there"
@@ -185,7 +179,7 @@ def test_a_module_s_function_is_no_point_where_the_kernel_has_one_of_its_name() 
         SymbolProfile(name="show", place="kernel", address=0xC1000010, instructions=code),
     ]
     profile = CellProfile(cell="executed", arch="i386", calls=10, has_details=False, symbols=tuple(functions))
-    found = calls_kind._functions(profile, symbols, RefusedPlaces([]), {"mine"})
+    found = executed_module._functions(profile, symbols, RefusedPlaces([]), {"mine"})
     assert [(one.name, one.module, one.refusal) for one in found] == [
         ("show", "mine", "it is a function of module mine, and its name stands for one of the kernel itself"),
         ("own", "mine", None),

@@ -24,7 +24,7 @@ from orchestrator.benchmarks.calls.call_results import (
     summary,
 )
 from orchestrator.benchmarks.calls.samples import Measurement, exact_baseline
-from orchestrator.catalog.words import error_name, error_numbers
+from orchestrator.catalog.error_names import error_name, error_numbers
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Sentences above the tables of calls: ratios to the published ones, and what differs between kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from orchestrator.benchmarks.calls.tables.layout import percent_of, probe_title
+from orchestrator.benchmarks.calls.tables.points_table import shows_points
+from orchestrator.catalog.probes import BASELINE, published_column
+from orchestrator.report.kind import (
+    Panel,
+    published,
+)
+from orchestrator.report.sheet import (
+    NOTHING,
+    Finding,
+    Rank,
+    cost,
+    figure,
+    ratio_figure,
+    signed_figure,
+    unit_name,
+)
+from orchestrator.results.contract import CellRecord
+
+
+def _decided(panel: Panel) -> dict[str, CellRecord]:
+    """The cells that have an overhead with a verdict, by their probes."""
+    return {cell.probe: cell for cell in panel.cells if cell.overhead is not None and cell.verdict is None}
+
+
+_THEN, _TODAY = "djprobe", "bpf-fentry"
+"""The jump of 2005, and its successor, the call of Linux 5.5 (2019): both enter the handler without a trap."""
+
+
+def ratio_findings(panel: Panel, place: str) -> Iterator[Finding]:
+    """How many times as much as the reference's probe each other costs, beside the published ratio."""
+    table = panel.reference
+    if table is None:
+        return
+    decided = _decided(panel)
+    base = next((cell for cell in decided.values() if published_column(cell.probe) == table.compared_with), None)
+    others = [cell for probe, cell in decided.items() if probe != BASELINE and cell is not base]
+    if base is None or base.overhead is None or base.overhead <= 0 or not others:
+        return
+    largest = max(others, key=lambda cell: cell.overhead or 0.0)
+    times = [panel.time(cell) for cell in (largest, base)]
+    figures = [None if one is None else one.overhead for one in times]
+    is_fit = all(one is not None and one.is_fit for one in times)
+    in_time = f" in modelled time{' (fit)' if is_fit else ''}" if all(figures) else ""
+    measured = ratio_figure(*figures) if in_time else ratio_figure(largest.overhead, base.overhead)
+    documented = ratio_figure(published(largest, table.id).overhead, published(base, table.id).overhead)
+    beside = "" if documented == NOTHING else f"; published: {documented}"
+    of_place = f", in {place}" if place else ""
+    both = f"{probe_title(largest)} to {probe_title(base)}"
+    sentence = f"Ratio of {both}{of_place}{in_time}: {measured}{beside}."
+    yield Finding(Rank.PUBLISHED, sentence, (largest.overhead or 0.0) / base.overhead)
+
+
+def fifteen_years(panels: Sequence[Panel]) -> Iterator[Finding]:
+    """The overhead of djprobe (2005) beside that of fentry (2019), with handlers that do nothing, by kernel."""
+    pairs = []
+    for panel in panels:
+        decided = _decided(panel)
+        then, today = decided.get(_THEN), decided.get(_TODAY)
+        if then is not None and today is not None and panel.first.handler == "noop" and not shows_points(panel):
+            pairs.append(f"{figure(then.overhead, then.unit)} to {cost(today)} on {panel.kernel}")
+    if pairs:
+        sentence = f"What fifteen years brought, from djprobe (2005) to BPF on fentry (2019): {', '.join(pairs)}."
+        yield Finding(Rank.PUBLISHED, sentence)
+
+
+def kernel_findings(panels: Sequence[Panel]) -> Iterator[Finding]:
+    """The largest change of a probe's value from the first kernel to another."""
+    base, *others = [{cell.probe: cell for cell in panel.cells} for panel in panels]
+    differences = [
+        (value - before, cell, before)
+        for panel in others
+        for probe, cell in panel.items()
+        if (value := cell.value) is not None and probe in base and (before := base[probe].value) is not None
+    ]
+    if not differences:
+        return
+    difference, cell, before = max(differences, key=lambda one: abs(one[0]))
+    place = panels[0].place(panels[0].first.table)
+    of_place = f", {place}" if place else ""
+    if not difference:
+        kernels = ", ".join(panel.kernel for panel in panels)
+        yield Finding(Rank.DIFFERENT, f"Calls cost the same on {kernels}{f' ({place})' if place else ''}.")
+        return
+    share = f" ({percent_of(difference, before)})" if before > 0 else ""
+    more = f"{signed_figure(difference, cell.unit)} {unit_name(cell.unit)} a call{share}"
+    sentence = f"Largest difference from {panels[0].kernel} to {cell.kernel}{of_place}: {probe_title(cell)}, {more}."
+    yield Finding(Rank.DIFFERENT, sentence, abs(difference) / before if before > 0 else 0.0)

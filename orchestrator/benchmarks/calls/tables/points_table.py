@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The table of points: a row for each point, with a probe's overhead there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from orchestrator.benchmarks.calls.tables.layout import (
+    Layout,
+    called,
+    cell_figure,
+    conditions,
+    modelled_figure,
+    probe_title,
+)
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.report.kind import (
+    Panel,
+    other_kernel,
+    times_meaning,
+    unit_meaning,
+)
+from orchestrator.report.sheet import (
+    NOTHING,
+    Grid,
+    Row,
+    Sheet,
+    number,
+)
+from orchestrator.results import parameters
+from orchestrator.results.contract import CellRecord
+
+
+def shows_points(panel: Panel) -> bool:
+    """Whether the lab found the panel's points: the functions that calls enter, or the instructions of one."""
+    return parameters.POINTS in panel.first.parameters
+
+
+def points_sheet(panel: Panel) -> Sheet:
+    """A row for each point, a column for each probe."""
+    at_points: dict[str, dict[str, CellRecord]] = {}
+    for cell in panel.cells:
+        at_points.setdefault(_at(cell), {})[cell.probe] = cell
+    by_point = {at: by_probe for at, by_probe in at_points.items() if BASELINE in by_probe}
+    cells = [cell for cell in panel.cells if _at(cell) in by_point]
+    refused: dict[str, dict[str, None]] = {}
+    for cell in panel.cells:
+        if _at(cell) not in by_point:
+            refused.setdefault(cell.reason or cell.status, {})[_at(cell)] = None
+    layout, function = Layout([cells], _name_of_reason, partial(other_kernel, panel)), _function(panel.first)
+    names = {cell.probe: probe_title(cell) for cell in cells if cell.probe != BASELINE}
+    headings = [f"{'entered' if function is None else 'executed'} by a call", *names.values()]
+    rows = [
+        Row(at, [_hits(by_probe), *(cell_figure(by_probe.get(probe), footnotes=layout.footnotes) for probe in names)])
+        for at, by_probe in by_point.items()
+    ]
+    timed = [
+        Row(at, [NOTHING, *(modelled_figure(panel, by_probe.get(probe)) for probe in names)], "italic")
+        for at, by_probe in by_point.items()
+        if any(panel.time(cell) for cell in by_probe.values())
+    ]
+    title = Row("modelled(nsec)", [""] * len(headings), "bold italic")
+    shown = " or ".join(
+        map(number, sorted({one.value for one in cells if one.probe == BASELINE and one.value is not None}))
+    )
+    calls = f"a call of {called(panel.first)}"
+    each = f"function that {calls} enters" if function is None else f"instruction of {function} in {calls}"
+    return layout.sheet(
+        f"Overhead of probes on {cpu(panel.first.cpu).title}, at each {each}",
+        [conditions(panel), *([f"a call takes {shown} instructions without a probe"] if shown else [])],
+        Grid(
+            headings, [rows or [Row("no function", [NOTHING] * len(headings))], *([[title, *timed]] if timed else [])]
+        ),
+        [
+            unit_meaning(panel),
+            *times_meaning([panel], name_at_point),
+            *(f"Not probed: {', '.join(functions)}: {reason}." for reason, functions in refused.items()),
+        ],
+    )
+
+
+def _hits(by_probe: Mapping[str, CellRecord]) -> str:
+    proofs = [cell.evidence for cell in by_probe.values() if cell.probe != BASELINE and cell.evidence is not None]
+    return str(proofs[0].hits_per_call) if proofs else NOTHING
+
+
+def _at(cell: CellRecord) -> str:
+    return parameters.AT.of(cell) or ""
+
+
+def _name_of_reason(cell: CellRecord) -> str:
+    # Many instructions share one reason.
+    is_one_of_many = cell.status == "unsupported" and _function(cell) is not None
+    return probe_title(cell) if cell.status == "ok" or is_one_of_many else name_at_point(cell)
+
+
+def name_at_point(cell: CellRecord) -> str:
+    """The cell's probe and point, for tables of points."""
+    return f"{probe_title(cell)} at {_at(cell)}"
+
+
+def _function(cell: CellRecord) -> str | None:
+    """The function whose instructions are probed; None where each point is a function."""
+    function, each, _ = (parameters.POINTS.of(cell) or "").partition("+*")
+    return function if each else None

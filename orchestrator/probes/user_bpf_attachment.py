@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A user's BPF programs in a guest: attached by libbpf as their sections say, counted, detached and proved gone.
+
+The guest's side is ``images/bpf/bpfload.c``. While hits are counted, a witness of the lab's counts those at the probe
+point by process, and each of the user's programs must have run as often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from orchestrator.artifacts.bpf_objects import BpfObject
+from orchestrator.catalog.probes import Handler, ProbeKind, is_recording, probes
+from orchestrator.errors import (
+    EvidenceError,
+    UnsupportedError,
+)
+from orchestrator.guest.guest import Guest
+from orchestrator.plain_text import cut
+from orchestrator.probes import attachment, bpf_program
+from orchestrator.probes.bpf_attachment import attaching_programs, target_of
+from orchestrator.probes.bpf_hits import ProgramHits, UserBpfProgram
+from orchestrator.probes.bpf_program import BpfProgram, Target
+from orchestrator.probes.evidence import Observation
+from orchestrator.probes.map_trial import MapTrial
+from orchestrator.probes.place import Place, PlacedAttachment, UserPoint
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
+from orchestrator.results.parameters import BPF_SECTION, BPF_SIZED, BPF_STACK
+from orchestrator.results.stored_profile import CellProfile, CodeLine
+
+_LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
+
+
+_OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
+
+
+_FOLDER = "/sys/fs/bpf/lab-own"
+
+
+_ATTACHED_PROGRAM = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})")
+
+
+_SIZED_MAP = re.compile(r"sized (\d{1,10}) ([A-Za-z_]\w{0,127})")
+
+
+_STACKS = re.compile(r"^(\d{1,5}(?:\+\d{1,5}){0,300}) ([A-Za-z_]\w{0,127})$", re.MULTILINE)
+
+
+_LONGEST_STACKS = 1 << 16
+
+
+_CODE = re.compile(r"code (\d{1,20}) (\d{1,7})")
+
+
+_LINE = re.compile(r"line (\d{1,20}) (\d{1,7}) ([^\t]{1,1000})\t(.{0,200})", re.DOTALL)
+
+
+_LONGEST_LINES = 16 << 20
+
+
+_SLEEPS = "is not sleepable"
+"""The end of bpf_check_attach_target()'s sentence on a function (kernel/bpf/verifier.c)."""
+
+
+_NOT_SLEEPABLE = 'the function takes no sleepable program: leave .s out of the section, as in SEC("fentry/vfs_read")'
+
+
+_LONGEST_PHRASE = 200
+"""Characters of a cell's parameter."""
+
+
+_WITHOUT_OTHERS = "bpfload: once more, without the others\n"
+"""Behind it are the loader's words on the program that a row names alone."""
+
+
+_NO_ARRAY = "<invalid BPF map reference>"
+"""libbpf's words, in place of the verifier's, where a program needs a map that was left out."""
+
+
+_REFUSED_PROGRAM = re.compile(r"^libbpf: prog '(\w{1,128})': BPF program load failed", re.MULTILINE)
+
+
+_NOT_LOADED = ("bpfload: the object does not load", "bpfload: libbpf cannot open the object")
+
+
+_VERIFIERS_REASON = re.compile(r"^(\S.{0,200})\nprocessed \d+ insns", re.MULTILINE)
+
+
+class UserBpfAttachment(PlacedAttachment):
+    """Programs of a user's, which always do the same.
+
+    There is no waiting: a link is in place once made.
+    """
+
+    trial_of: type[MapTrial] = MapTrial
+
+    def __init__(
+        self,
+        guest: Guest,
+        kind: ProbeKind,
+        place: Place,
+        programs: Sequence[UserBpfProgram],
+        elsewhere: Sequence[UserBpfProgram] = (),
+    ) -> None:
+        super().__init__(guest, kind, place)
+        self._programs = programs
+        self._trial = self.trial_of(guest, (own.program for own in programs))
+        point = self.point
+        if isinstance(point, UserPoint):
+            target = target_of(guest, probes()["bpf-uprobe"], point)
+        else:  # at the entry, like the object's own kprobes
+            target = Target(probes()["bpf-kprobe"], *point.place(0))
+        self._hits = ProgramHits(guest, target, programs, elsewhere)
+
+    def observe(self) -> Observation:
+        for own in self._programs:
+            if not own.program.info().jited:
+                raise EvidenceError(f"the BPF program {own.name} is interpreted, and not compiled")
+        return self._place.observe()
+
+    def set_handler(self, handler: Handler) -> None:
+        """The programs always do the same. Between ``count`` and ``noop`` their runs are compared with the witness."""
+        if is_recording(handler):
+            raise UnsupportedError("BPF programs of your own have no handlers, so they cannot record")
+        if handler == "noop" and self._hits.is_counting:
+            self._hits.look()
+
+    @contextlib.contextmanager
+    def separate_caller(self) -> Iterator[None]:
+        before = self.observe()
+        with self._trial.trying():
+            self._hits.begin()
+            yield
+            self._hits.detach()
+        attachment.wait_until_same(self._guest, self._kind, before, self, "after the witness")
+        self._hits.end()
+
+    def counts(self, called: attachment.Called) -> tuple[int, int | None]:
+        """Those of the witnesses at the programs' places.
+
+        Raises as ``ProgramHits.counts``, and EvidenceError if a map had no room for the hits.
+        """
+        hits, others = self._hits.counts(called)
+        self._trial.check(called.calls, hits)
+        return hits, others
+
+    def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+        raise AssertionError("a user's programs do not record")
+
+    def facts(self) -> Mapping[str, int | str]:
+        """The sections and sizes of the programs."""
+        sections = cut(", ".join(dict.fromkeys(own.section for own in self._programs)), _LONGEST_PHRASE)
+        programs = {own.number: own.program for own in self._programs}
+        return {BPF_SECTION: sections, **bpf_program.program_facts(programs.values()), **self._trial.facts()}
+
+
+class ObjectAttachment(UserBpfAttachment):
+    """The programs of a user's object, in the guest's file system. Made by ``user_bpf_attached``."""
+
+    def __init__(
+        self,
+        guest: Guest,
+        kind: ProbeKind,
+        place: Place,
+        programs: Sequence[UserBpfProgram],
+        sized: Mapping[str, int],
+    ) -> None:
+        super().__init__(guest, kind, place, programs)
+        self._sized = sized
+
+    def facts(self) -> Mapping[str, int | str]:
+        """The same, what was done for the object, and the stack that the verifier has found.
+
+        The verifier says that when it loads them once more.
+        """
+        said = self._guest.run([_LOADER, "stacks", _OBJECT, *self._kind.parameters.values()]).text
+        found = _STACKS.findall(said[:_LONGEST_STACKS])
+        stacks = [sum(map(int, one.split("+"))) for one, name in found if name in {own.name for own in self._programs}]
+        return {
+            **super().facts(),
+            **({BPF_STACK: max(stacks)} if stacks else {}),
+            **({BPF_SIZED: cut(_sizes(self._sized), _LONGEST_PHRASE)} if self._sized else {}),
+        }
+
+    def with_code_lines(self, profile: CellProfile) -> CellProfile:
+        made = (symbol for symbol in profile.symbols if symbol.place == "generated")
+        executed = [one.offset for symbol in made for one in symbol.instructions]
+        lines = code_lines(self._guest.succeed([_LOADER, "lines"]).stdout, executed) if executed else ()
+        return profile.model_copy(update={"code_lines": tuple(lines)})
+
+
+def _sizes(sized: Mapping[str, int]) -> str:
+    sizes = [f"{name} has {entries}" for name, entries in sized.items()]
+    return f"{', '.join(sizes)} entries by the lab: the source gives no max_entries"
+
+
+def code_lines(said: bytes, executed: Collection[int]) -> Sequence[CodeLine]:
+    """The lines of the loaded functions that were ``executed``, if they have any. Raises EvidenceError."""
+    rows = said[:_LONGEST_LINES].decode(errors="ignore").split("\n")
+    codes = [range(int(one[1]), int(one[1]) + int(one[2])) for one in map(_CODE.fullmatch, rows) if one]
+    lines = [CodeLine(int(one[1]), int(one[2]), one[3], one[4].strip()) for one in map(_LINE.fullmatch, rows) if one]
+    is_whole = len(said) <= _LONGEST_LINES and not rows[-1] and len(codes) + len(lines) == len(rows) - 1
+    if not is_whole or any(code.stop >= 1 << 64 for code in codes):
+        raise EvidenceError("the guest does not say the source lines of BPF programs", detail=_last("\n".join(rows)))
+    # Of several lines at an address the last has the instruction: the compiler left out those of the others.
+    places, by_address = sorted(executed), {line.address: line for line in lines}
+    starts, found = sorted(by_address), dict[int, CodeLine]()
+    for code in codes:
+        if bisect_left(places, code.start) < bisect_left(places, code.stop):
+            own = starts[bisect_left(starts, code.start) : bisect_left(starts, code.stop)]
+            found |= {at: by_address[at] for at in own}
+            found.setdefault(code.stop, CodeLine(code.stop))
+    return [found[at] for at in sorted(found)] if any(line.file for line in found.values()) else []
+
+
+@contextlib.contextmanager
+def user_bpf_attached(
+    guest: Guest, kind: ProbeKind, own: BpfObject, point: ProbePoint, symbols: Symbols
+) -> Iterator[ObjectAttachment]:
+    """Load and attach a user's object; at the end detach its programs, and prove that the kernel has none of them.
+
+    Raises EvidenceError with libbpf's and the verifier's messages if it is refused, if a program is attached to another
+    function than the point's, or if the original bytes are not restored at the end.
+    """
+    with (
+        bpf_program.restoring_printk(guest),
+        attaching_programs(guest, kind, own.tool, point, symbols) as place,
+    ):
+        guest.put(own.loader, _LOADER, mode=0o755)
+        guest.put(own.file, _OBJECT)
+        loader = _Loader(guest, kind, point)
+        programs, elsewhere = placed(point, loader.attach)
+        if elsewhere:
+            raise misplaced(elsewhere[0], point)
+        yield ObjectAttachment(guest, kind, place, programs, loader.sized)
+    bpf_program.wait_until_gone(guest, [one.number for one in programs])
+
+
+class _Loader:
+    """The loader of a user's object in a guest; which maps it has ``sized`` is known once it has attached."""
+
+    sized: Mapping[str, int] = {}
+
+    def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint) -> None:
+        self._guest, self._kind, self._point = guest, kind, point
+
+    def attach(self) -> Sequence[UserBpfProgram]:
+        """Load and attach. Raises EvidenceError with libbpf's and the verifier's last words."""
+        guest, kind, point = self._guest, self._kind, self._point
+        guest.succeed(["mkdir", _FOLDER])
+        place: list[str] = []
+        if isinstance(point, UserPoint):
+            place = ["at", point.file, str(point.file_offset), str(point.semaphore), point.symbol]
+        # A row may name one of the object's programs.
+        finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *kind.parameters.values(), *place])
+        if finished.status != 0:
+            raise _refused(kind, finished.stderr.decode(errors="replace"))
+        lines = finished.text.splitlines()
+        sized = [match for line in lines if (match := _SIZED_MAP.fullmatch(line))]
+        attached = [match for line in lines if (match := _ATTACHED_PROGRAM.fullmatch(line))]
+        if not attached or len(attached) + len(sized) != len(lines):
+            raise EvidenceError(
+                f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
+            )
+        self.sized = {match[2]: int(match[1]) for match in sized}
+        return [
+            UserBpfProgram(int(match[1]), match[2], match[3], BpfProgram(guest, f"{_FOLDER}/{match[2]}"))
+            for match in attached
+        ]
+
+
+_REFUSES, _DOES_NOT_LOAD = "the verifier refuses ", " does not load"
+
+
+def is_not_loaded(reason: str) -> bool:
+    """Whether a cell has failed for a program that the kernel does not load, and not later."""
+    first = reason.partition("\n")[0]
+    return first.startswith(_REFUSES) or first.endswith(_DOES_NOT_LOAD)
+
+
+def _refused(kind: ProbeKind, said: str) -> EvidenceError:
+    with_others, _, alone = said.rpartition(_WITHOUT_OTHERS)
+    # What refuses a program that it goes on in (a tail call) refuses it.
+    words = with_others if _NO_ARRAY in alone else alone
+    why = _VERIFIERS_REASON.findall(words)
+    refused = _REFUSED_PROGRAM.findall(words)
+    name = kind.name if words is alone or not refused else f"{refused[-1]}, in which {kind.name} may go on"
+    last = words.rstrip().rpartition("\n")[2]
+    what = f"{kind.name}{_DOES_NOT_LOAD if last.startswith(_NOT_LOADED) else ' cannot be attached'}"
+    refusal = f"{_REFUSES}{name}: {why[-1]}" if why else what
+    return EvidenceError(refusal, hint=_NOT_SLEEPABLE if refusal.endswith(_SLEEPS) else "", detail=_last(words))
+
+
+def placed(
+    point: ProbePoint, attach: Callable[[], Sequence[UserBpfProgram]]
+) -> tuple[Sequence[UserBpfProgram], Sequence[UserBpfProgram]]:
+    """The programs that ``attach`` attaches by name: those at the point or at no function, and those elsewhere.
+
+    One that is at several functions is at the point. If several functions share the name, a refusal by the kernel says
+    so.
+    """
+    try:
+        programs = attach()
+    except EvidenceError as error:
+        if point.shared_with and not error.hint:
+            error.hint = (
+                f"{point.symbol} is a function of the kernel and of module {' and '.join(point.shared_with)}, and the "
+                "kernel may refuse a name that is not unique: unload the module, or name another function"
+            )
+        raise
+    here = {
+        own.number
+        for own in programs
+        if (function := own.function) is None
+        or any(fnmatchcase(name, function) for name in (point.symbol, *point.aliases))
+    }
+    return [own for own in programs if own.number in here], [own for own in programs if own.number not in here]
+
+
+def misplaced(own: UserBpfProgram, point: ProbePoint) -> EvidenceError:
+    """The error of a program that is attached elsewhere than at the point."""
+    function = own.function
+    is_pattern = function is not None and any(sign in function for sign in "*?")
+    return EvidenceError(
+        f"program {own.name} is attached to {function}, and the point is {point.symbol}",
+        hint="make calls that enter it, and the function that they enter the point"
+        if is_pattern
+        else f"set points: [{function}], and make calls that enter it",
+    )
+
+
+def _last(text: str) -> list[str]:
+    return [line[:200] for line in text.splitlines() if line.strip()][-QUOTED_LINES:]
+
+
+QUOTED_LINES = 20
