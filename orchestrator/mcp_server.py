@@ -40,7 +40,7 @@ from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.probes import is_one_liner, split_member, split_path
 from orchestrator.comparison.forms import render_comparison
-from orchestrator.cost.request import DEFAULT_CPU, DEFAULT_KERNEL, Calls
+from orchestrator.cost.request import DEFAULT_CPU, DEFAULT_KERNEL, NamedCalls
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.plan import Plan
 from orchestrator.lab.costs import measured_costs
@@ -265,7 +265,7 @@ def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServ
 
         def measured() -> str:
             names, on = [_subject(one) for one in subjects], [placed(name, inside) for name in kernels]
-            calls = Calls(call, None if workload is None else Path(inside(workload)), point, hits)
+            calls = NamedCalls(call, None if workload is None else Path(inside(workload)), point, hits)
             found = measured_costs(own, names, on, calls, at_most, cpu)
             return render_sheets(f"run {found.run.record.run}", [found.sheet()])
 

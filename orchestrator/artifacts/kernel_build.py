@@ -382,7 +382,7 @@ def compile_kernel(  # noqa: PLR0913 - a build has these inputs
         argv,
         time_limit=4 * 3600.0,
         environment={**compiling_in(build), **IDENTITY},
-        listener=Progress(context.say, spec.name).line,
+        listener=CompileProgress(context.say, spec.name).line,
     )
     if finished.status != 0:
         raise kernel_error(f"{spec.name} does not build", source, finished.stdout + finished.stderr)
@@ -458,7 +458,7 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
     return next(filter(context.cache.is_sound, sorted(candidates, key=differing)), None)
 
 
-class Progress:
+class CompileProgress:
     """Reports the number of compiled files every 15 seconds."""
 
     def __init__(self, say: Callable[[str], None], name: str) -> None:

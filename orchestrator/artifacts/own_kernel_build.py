@@ -20,7 +20,7 @@ from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.diagnostics import kernel_error
 from orchestrator.artifacts.kernel_build import (
     IDENTITY,
-    Progress,
+    CompileProgress,
     build_lists,
     merged,
     not_granted,
@@ -151,7 +151,7 @@ class TreeBuild:
         unnamed = [] if self.config == tree / ".config" else ["LOCALVERSION="]
         words = [*unnamed, *self.variables, f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"]
         begun = time.time_ns()
-        _make(tree, self._arch, words, 12 * 3600.0, listener=Progress(say, "the kernel").line)
+        _make(tree, self._arch, words, 12 * 3600.0, listener=CompileProgress(say, "the kernel").line)
         image = tree / IMAGE
         if image.is_file() and image.stat().st_mtime_ns < begun:
             # Nothing that has changed is in this kernel: the image is that of the sources as they are now.
@@ -241,7 +241,7 @@ def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: To
             hint = "an option may depend on another one that is off, or have another name in this version"
             raise BuildError(f"the configuration of {spec.name} is not what its options say", detail=refused, hint=hint)
         jobs = f"-j{len(os.sched_getaffinity(0))}"
-        listener = Progress(context.say, spec.name).line
+        listener = CompileProgress(context.say, spec.name).line
         _make(own_source, spec.arch, [*words, jobs, "bzImage", "modules"], 12 * 3600.0, listener=listener)
         write_implied(folder, spec, before, config)
 

@@ -62,7 +62,7 @@ CacheName = Literal["l1i", "l1d", "l2", "itlb", "dtlb"]
 Positive = Annotated[int, Field(ge=1)]
 
 
-class Cache(CatalogEntry):
+class CacheGeometry(CatalogEntry):
     """A set-associative cache: its size in bytes, lines per set, and bytes per line."""
 
     size: Positive
@@ -86,8 +86,8 @@ class Tlb(CatalogEntry):
     source: str
 
     @property
-    def as_cache(self) -> Cache:
-        return Cache(size=self.entries * self.page, ways=self.ways, line=self.page, source=self.source)
+    def as_cache(self) -> CacheGeometry:
+        return CacheGeometry(size=self.entries * self.page, ways=self.ways, line=self.page, source=self.source)
 
 
 class CpuCaches(CatalogEntry):
@@ -95,14 +95,14 @@ class CpuCaches(CatalogEntry):
 
     name: str
     core: str
-    l1i: Cache
-    l1d: Cache
-    l2: Cache
+    l1i: CacheGeometry
+    l1d: CacheGeometry
+    l2: CacheGeometry
     itlb: Tlb
     dtlb: Tlb
 
     @property
-    def all(self) -> Mapping[CacheName, Cache]:
+    def all(self) -> Mapping[CacheName, CacheGeometry]:
         return {"l1i": self.l1i, "l1d": self.l1d, "l2": self.l2, "itlb": self.itlb.as_cache, "dtlb": self.dtlb.as_cache}
 
 

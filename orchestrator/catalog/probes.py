@@ -23,7 +23,7 @@ from orchestrator.paths import user_path
 _NUMBERS = re.compile(r"\d+(?:\.\d+)+")
 
 
-class Change(CatalogEntry):
+class KernelChange(CatalogEntry):
     """A change of Linux: its first ``release`` (``6.6``, or ``6.1.28``), its ``commit``, and the affected ``arch``."""
 
     release: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(\.\d+)*$")]
@@ -46,8 +46,8 @@ class KernelFeature(CatalogEntry):
     known.
     """
 
-    since: Change | None = None
-    until: Change | None = None
+    since: KernelChange | None = None
+    until: KernelChange | None = None
 
     def lacking_in(self, release: str, arch: str) -> str | None:
         """Why a kernel of this release and architecture lacks the feature; None if it does not."""
@@ -354,7 +354,7 @@ class Program(CatalogEntry):
 class OtherTraps(CatalogEntry):
     """The breakpoint traps of a hit on kernels of one ``arch``, ``since`` a change."""
 
-    since: Change
+    since: KernelChange
     arch: Arch
     int3_per_hit: int
 
@@ -362,7 +362,7 @@ class OtherTraps(CatalogEntry):
 class OtherNeeds(CatalogEntry):
     """Kernel options that are needed besides, ``since`` a change has introduced them."""
 
-    since: Change
+    since: KernelChange
     options: list[str]
 
 

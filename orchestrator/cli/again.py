@@ -27,7 +27,7 @@ from orchestrator.results.faults import storage_faults
 from orchestrator.results.stored_profile import FOLDER, file_beside, file_name
 from orchestrator.results.stored_timeline import Timeline
 from orchestrator.run.again import BOOT, Again
-from orchestrator.run.debugging import Debugging, Place, PlaceStop, check_gdb
+from orchestrator.run.debugging import Debugging, PlaceStop, StopPlace, check_gdb
 
 _ENTRY = re.compile(r"([\w.$]+)(?::([1-9]\d{0,8}))?", re.ASCII)
 _QUOTED = 80
@@ -59,7 +59,7 @@ def debug(
     check_gdb()
     named = find_cell(cell)
     stored = _checked_cell(named.cell)
-    place = Place(instruction or 1) if at is None else _entry(at)
+    place = StopPlace(instruction or 1) if at is None else _entry(at)
     most = max(stored.samples)
     if place.symbol is None and place.number > most:
         raise UsageError(f"a call of {stored.id} has {most:g} instructions, not {place.number}")
@@ -88,14 +88,14 @@ def _checked_cell(cell: CellRecord) -> CellRecord:
     return cell
 
 
-def _entry(given: str) -> Place:
+def _entry(given: str) -> StopPlace:
     found = _ENTRY.fullmatch(given)
     if found is None:
         raise UsageError(f"--at: found {given[:_QUOTED]!r}; expected SYMBOL or SYMBOL:N, N from 1")
-    return Place(int(found[2] or 1), found[1])
+    return StopPlace(int(found[2] or 1), found[1])
 
 
-def _say(text: str, cell: str, place: Place) -> None:
+def _say(text: str, cell: str, place: StopPlace) -> None:
     options.say(f"{place.name} of {cell}: {text}")
     if place.number > 1:
         before = place.number - 1

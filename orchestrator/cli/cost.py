@@ -31,15 +31,15 @@ from orchestrator.cost.reference import by_lines, check_calls, partner
 from orchestrator.cost.request import (
     DEFAULT_CPU,
     DEFAULT_KERNEL,
-    Calls,
-    Line,
+    CostRequest,
+    NamedCalls,
     allowed,
     limit_of_hit,
 )
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.source import read_budgets
 from orchestrator.files import ScratchFolder
-from orchestrator.lab.costs import Costs, cost_experiment, cost_kernels, cost_lines, judged
+from orchestrator.lab.costs import MeasuredCosts, cost_experiment, cost_kernels, cost_lines, judged
 from orchestrator.paths import user_path
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets
@@ -112,7 +112,7 @@ def cost(
     most = None if at_most is None else limit_of_hit(at_most)
     measurer = Measurer(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     measurer.check()
-    given = Calls(call, None if workload is None else user_path(str(workload)), point, hits)
+    given = NamedCalls(call, None if workload is None else user_path(str(workload)), point, hits)
     of_tree = in_the_tree.tree_kernel(tree, on, "--kernels")
     kernels = cost_kernels([of_tree or DEFAULT_KERNEL] if on is None else on.split(","), cpu)
     own = {} if budget is None else read_budgets(budget).plain()
@@ -122,7 +122,7 @@ def cost(
         check_reference(against, names)  # before anything is built
     with options.building(offline=offline, verbose=verbose) as context:
         lines, missed = cost_lines(context, [*names, *([other] if other else [])], kernels, cpu, given)
-        before: list[Line] = []
+        before: list[CostRequest] = []
     for one in missed:
         options.say(f"not measured: {one}")
     if other is not None:
@@ -148,7 +148,7 @@ def cost(
     reference = None if other is None else by_lines(other, after, lines, before, after)
     if old is not None:
         reference = old.reference(lines, after)
-    measured = Costs(judged(lines, after, reference), missed, after, reference)
+    measured = MeasuredCosts(judged(lines, after, reference), missed, after, reference)
     _print(form, measured, after if reference is None or reference.run is None else reference.run)
     raise typer.Exit(0 if measured.passes else 1)
 
@@ -168,7 +168,7 @@ def _written(text: str, budget: Path | None) -> Iterator[Path]:
             raise
 
 
-def _print(form: CostForm, measured: Costs, before: Run) -> None:
+def _print(form: CostForm, measured: MeasuredCosts, before: Run) -> None:
     found, after, name = measured.found, measured.run, measured.run.record.experiment
     match form:
         case CostForm.JSON:

@@ -15,7 +15,7 @@ from orchestrator.cli import options
 from orchestrator.cli.commits import CommitRuns, skipping
 from orchestrator.cli.measuring import Measurer
 from orchestrator.cost.reference import Reference, by_ids, by_lines
-from orchestrator.cost.request import Calls, Line
+from orchestrator.cost.request import CostRequest, NamedCalls
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.lab.costs import cost_experiment, cost_lines
 from orchestrator.lab.stored import compared_runs
@@ -31,7 +31,7 @@ class StoredRun:
 
     run: Run
 
-    def reference(self, lines: Sequence[Line], after: Run) -> Reference:
+    def reference(self, lines: Sequence[CostRequest], after: Run) -> Reference:
         """Raises UsageError if nothing can be compared."""
         compared_runs(self.run, after)
         return by_ids(self.run, lines, after)
@@ -44,11 +44,11 @@ class MeasuredAtCommit:
     title: str
     tree: GitTree
     run: Run | None = None
-    lines: Sequence[Line] = ()
+    lines: Sequence[CostRequest] = ()
     lacking: Sequence[str] = ()
     trouble: str = ""
 
-    def reference(self, lines: Sequence[Line], after: Run) -> Reference:
+    def reference(self, lines: Sequence[CostRequest], after: Run) -> Reference:
         if self.run is not None:
             found = by_lines(self.title, self.run, lines, self.lines, after, self.lacking)
             return replace(found, before={cell: self._of_user(one) for cell, one in found.before.items()})
@@ -71,7 +71,7 @@ class AtCommit:
     names: Sequence[str]
     kernels: Sequence[str]
     cpu: str
-    given: Calls
+    given: NamedCalls
     measurer: Measurer
     file: Path
 
@@ -144,7 +144,7 @@ class _Then:
     def is_there(self) -> bool:
         return not self.moved or Path(self.moved).exists()
 
-    def of_today(self, line: Line) -> Line:
+    def of_today(self, line: CostRequest) -> CostRequest:
         """A line with the path of today's file."""
         subject = line.subject
         row = subject.row.replace(self.moved, self.file, 1) if self.moved else subject.row

@@ -21,7 +21,7 @@ from orchestrator.report import history_sheets as sheets
 from orchestrator.report.text import print_sheets
 from orchestrator.results.history import Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
-from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
+from orchestrator.results.history_steps import RunOrigins, Steps, causes, steps_of
 from orchestrator.results.store import Store, no_run_yet
 
 _RECENT = 100
@@ -98,7 +98,7 @@ def _recently_changed(store: Store, quantity: Quantity, since: datetime | None) 
 
 
 def _explained(store: Store, steps: Steps, limit: int | None) -> Sequence[sheets.ExplainedStep]:
-    found, metric, origins = steps.found, steps.history.metric, Origins(store)
+    found, metric, origins = steps.found, steps.history.metric, RunOrigins(store)
     return [sheets.ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
 
 

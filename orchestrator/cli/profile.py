@@ -151,7 +151,7 @@ def profile(
         if files:
             _write(cells, files)
             return
-        cut = profile_sheets.Cut(depth, share) if tree else None
+        cut = profile_sheets.TreeLimits(depth, share) if tree else None
         _print_profiles(cells, form, limit or None, cut, annotate, context if lines else None)
         return
     if tree or files:
@@ -204,7 +204,7 @@ def _print_profiles(
     cells: Sequence[RunCell],
     form: options.Form,
     limit: int | None,
-    cut: profile_sheets.Cut | None,
+    cut: profile_sheets.TreeLimits | None,
     function: str | None,
     context: BuildContext | None,
 ) -> None:

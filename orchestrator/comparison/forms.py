@@ -22,7 +22,7 @@ from orchestrator.comparison.verdicts import Difference
 from orchestrator.plain_text import counted, cut, shown
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.chart import IntervalChart, IntervalRow, Tone
-from orchestrator.report.html.frame import Link, render
+from orchestrator.report.html.frame import NavigationLink, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
 from orchestrator.report.html.run_page import repeat_command
 from orchestrator.report.profile_sheets import change_figures, difference_sheet, first_and_rest, others
@@ -457,7 +457,7 @@ def comparison_page(compared: ComparedRuns) -> str:
     return render(
         "comparison.html.j2",
         f"{experiments(compared)}: comparison",
-        [Link(f"#{name.lower()}", name) for name, part in there.items() if part],
+        [NavigationLink(f"#{name.lower()}", name) for name, part in there.items() if part],
         verdict="fails" if not compared.passes else "unknown" if "undecided" in comparison.counts else "holds",
         summary=summary(compared),
         facts=[*runs_sentence(compared), *common_parts(compared)],

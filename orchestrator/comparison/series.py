@@ -69,7 +69,7 @@ class MeasuredCommit:
 
 
 @dataclass(frozen=True)
-class Step:
+class SeriesStep:
     """A commit of the series: each cell compared with the last commit where it has a number, and with the base.
 
     ``compared`` are runs by the cell that alone is compared; ``before`` has the commits of those before. ``of_base``
@@ -128,7 +128,7 @@ class MeasuredSeries:
         return re.sub(r"^/\S+\.console: ", "", text.replace(f"{self.clone}/", ""))
 
     @cached_property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[SeriesStep]:
         """A step for each commit after the base."""
         found, base = [], self.commits[0]
         assert base.run is not None
@@ -146,7 +146,7 @@ class MeasuredSeries:
                 last |= {cell: commit for cell in known if (now := commit.cell(cell)) and now.value is not None}
             if self.budgets is None:
                 of_base = {cell: replace(change, budgeted=()) for cell, change in of_base.items()}
-            found.append(Step(number, commit, compared, before, of_base))
+            found.append(SeriesStep(number, commit, compared, before, of_base))
         return found
 
     @property
@@ -222,7 +222,7 @@ def series_sheets(measured: MeasuredSeries, limit: int | None = None) -> Sequenc
     return [*sheets[:-1], *(replace(one, sentences=[*one.sentences, *sentences]) for one in sheets[-1:])]
 
 
-def _is_other(step: Step, cell: CellRecord) -> bool:
+def _is_other(step: SeriesStep, cell: CellRecord) -> bool:
     """Whether a cell has changed at a commit, has no number, or cannot be compared."""
     change = step.change(cell.id)
     return bool(step.refusal(cell.id)) or (change is not None and change.change != "unchanged")
@@ -242,7 +242,7 @@ def _cell_sheet(measured: MeasuredSeries, cell: CellRecord, limit: int | None) -
     )
 
 
-def _rows(measured: MeasuredSeries, step: Step, cell: CellRecord, limit: int | None) -> Iterator[Row]:
+def _rows(measured: MeasuredSeries, step: SeriesStep, cell: CellRecord, limit: int | None) -> Iterator[Row]:
     now = step.commit.cell(cell.id)
     of_base = _added(step, cell)
     failed = now.first_line if now is not None and now.value is None and now.reason else ""
@@ -268,7 +268,7 @@ def _moved(change: CellChange | None) -> str:
     return "" if change.decided is None else signed_figure(change.decided.value, change.pair.first.unit)
 
 
-def _added(step: Step, cell: CellRecord) -> str:
+def _added(step: SeriesStep, cell: CellRecord) -> str:
     """The figure by which a commit and those before it have made a cell dearer or cheaper than the base."""
     change, now = step.of_base.get(cell.id), step.commit.cell(cell.id)
     if change is None or now is None or now.value is None:
@@ -342,7 +342,7 @@ def _by_commit(measured: MeasuredSeries, cells: Sequence[CellRecord]) -> Sequenc
     return rows
 
 
-def _explained(measured: MeasuredSeries, step: Step) -> Iterator[str]:
+def _explained(measured: MeasuredSeries, step: SeriesStep) -> Iterator[str]:
     place = f"{step.number}/{len(measured.steps)}"
     if step.commit.remark:
         yield f"{place}: {cut(measured.plain(step.commit.remark), 200)}."
@@ -376,7 +376,7 @@ def mail(measured: MeasuredSeries) -> str | None:
     return "\n".join(found) if found else None
 
 
-def _mail(measured: MeasuredSeries, step: Step) -> str:
+def _mail(measured: MeasuredSeries, step: SeriesStep) -> str:
     commit, worst, message = step.commit.one.commit, step.dearer[0], EmailMessage()
     decided, unit, cell = worst.decided, worst.pair.first.unit, worst.pair.first.id
     assert decided is not None
@@ -427,7 +427,7 @@ def _certainty(cell: CellRecord) -> str:
     return f"counts of executed instructions, {'equal in each run' if is_exact(cell) else 'which vary from run to run'}"
 
 
-def _mail_rows(measured: MeasuredSeries, step: Step, change: CellChange, *, several_units: bool) -> Iterator[Row]:
+def _mail_rows(measured: MeasuredSeries, step: SeriesStep, change: CellChange, *, several_units: bool) -> Iterator[Row]:
     cell = change.pair.first
     unit = f", {unit_name(cell.unit)}" if several_units else ""
     figures = [value_or_status(change.pair.before), value_or_status(change.pair.after), _moved(change), ""]
@@ -449,7 +449,7 @@ def series_json(measured: MeasuredSeries) -> str:
     return json.dumps(found, indent=2)
 
 
-def _plain(measured: MeasuredSeries, commit: MeasuredCommit, step: Step | None) -> dict[str, Any]:
+def _plain(measured: MeasuredSeries, commit: MeasuredCommit, step: SeriesStep | None) -> dict[str, Any]:
     cells = () if commit.run is None else commit.run.record.cells
     return {
         **asdict(commit.one.commit),
@@ -462,7 +462,7 @@ def _plain(measured: MeasuredSeries, commit: MeasuredCommit, step: Step | None) 
     }
 
 
-def _plain_cell(measured: MeasuredSeries, cell: CellRecord, step: Step | None) -> dict[str, Any]:
+def _plain_cell(measured: MeasuredSeries, cell: CellRecord, step: SeriesStep | None) -> dict[str, Any]:
     change, symbols = (None, None) if step is None else (step.change(cell.id), step.symbols(cell.id))
     of_base = None if step is None else step.of_base.get(cell.id)
     refusal = "" if step is None else step.refusal(cell.id)

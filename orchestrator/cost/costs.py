@@ -19,7 +19,7 @@ from orchestrator.comparison.comparison import CellChange, Comparison
 from orchestrator.cost.in_options import in_options
 from orchestrator.cost.own_functions import OwnFunction, own_functions
 from orchestrator.cost.reference import Reference
-from orchestrator.cost.request import Line
+from orchestrator.cost.request import CostRequest
 from orchestrator.cost.subjects import Subject
 from orchestrator.errors import LabError
 from orchestrator.plain_text import counted, shown
@@ -182,7 +182,7 @@ _OF_PROGRAMS: Mapping[str, tuple[str, CountParameter]] = {
 
 
 def costs(
-    lines: Sequence[Line], record: RunRecord, changes: Comparison, reference: Reference | None = None
+    lines: Sequence[CostRequest], record: RunRecord, changes: Comparison, reference: Reference | None = None
 ) -> Sequence[Cost]:
     """The costs of the lines in a run, in their order and that of the kernels; equal titles of two files together."""
     times = reports().times(record)

@@ -14,12 +14,12 @@ from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
-from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.cell import MachineSpec
 from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import counted
 from orchestrator.probes import bpf_program
-from orchestrator.probes.bpf_program import Target
+from orchestrator.probes.bpf_program import AttachTarget
 from orchestrator.probes.tracefs import event_number
 from orchestrator.results.contract import Record
 from orchestrator.run.benchmark_kind import BootArtifacts
@@ -63,7 +63,7 @@ def is_event(name: str) -> bool:
     return _EVENT.fullmatch(name) is not None
 
 
-def event_hits(context: BuildContext, kernel: Kernel, machine: Machine, event: str, calls: Calls) -> EventHits:
+def event_hits(context: BuildContext, kernel: Kernel, machine: MachineSpec, event: str, calls: Calls) -> EventHits:
     """How often ``calls`` hit an ``event``; cached by kernel, machine, event and calls.
 
     Raises HostError, BuildError, GuestError.
@@ -111,13 +111,13 @@ def _hits(guest: Guest, tool: Path, event: str, calls: Calls) -> int | None:
     return max(0, found)
 
 
-def _target(guest: Guest, event: str) -> Target:
+def _target(guest: Guest, event: str) -> AttachTarget:
     if ":" not in event:
-        return Target(probes()["bpf-raw-tracepoint"], event)
-    return Target(probes()["bpf-tracepoint"], str(event_number(guest, event.replace(":", ".", 1))))
+        return AttachTarget(probes()["bpf-raw-tracepoint"], event)
+    return AttachTarget(probes()["bpf-tracepoint"], str(event_number(guest, event.replace(":", ".", 1))))
 
 
-def _counted(guest: Guest, target: Target, calls: Calls, number: int) -> tuple[int, int]:
+def _counted(guest: Guest, target: AttachTarget, calls: Calls, number: int) -> tuple[int, int]:
     """The hits of a process that makes so many calls, and of all others meanwhile."""
     calls.prepare(guest)
     program = bpf_program.attach(guest, "lab-witness", "witness", target)

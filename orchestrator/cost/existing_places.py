@@ -10,16 +10,16 @@ from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
 from orchestrator.artifacts.kernel_events import events, system_call_names, tracepoints
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.data import nearest
-from orchestrator.cost.subjects import Place
+from orchestrator.cost.subjects import AttachPlace
 from orchestrator.probes.point import functions_like, wrong_point_reason
 
 
-def lacking(kernel: Kernel, place: Place) -> str | None:
+def lacking(kernel: Kernel, place: AttachPlace) -> str | None:
     """Why the kernel lacks the place, with the nearest name; None if it has it, or its image is not at hand.
 
     Events that only a module may have are not looked for.
     """
-    code = kernel.code if place != Place() else None  # 60 MB to read
+    code = kernel.code if place != AttachPlace() else None  # 60 MB to read
     if code is None:
         return None
     if place.function is not None:

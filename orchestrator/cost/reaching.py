@@ -25,7 +25,7 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.data import CatalogEntry, named, read
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
-from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.cell import MachineSpec
 from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
@@ -157,7 +157,7 @@ def reaching_system_call(name: str) -> FoundCall | None:
     return min(matches, key=attrgetter("hits"), default=None)
 
 
-def reached_functions(context: BuildContext, kernel: Kernel, machine: Machine) -> ReachedFunctions:
+def reached_functions(context: BuildContext, kernel: Kernel, machine: MachineSpec) -> ReachedFunctions:
     """Which functions each call of the table enters; the result is cached by kernel, machine and table.
 
     A call that the kernel lacks, or that fails, enters none. Raises HostError, BuildError, GuestError, and

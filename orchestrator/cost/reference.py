@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.cost.request import Line
+from orchestrator.cost.request import CostRequest
 from orchestrator.errors import UsageError
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
@@ -49,7 +49,7 @@ class Reference:
         return self.new.get(cell.id, "")
 
 
-def by_ids(run: Run, lines: Sequence[Line], after: Run) -> Reference:
+def by_ids(run: Run, lines: Sequence[CostRequest], after: Run) -> Reference:
     """A stored run, whose cells have equal ids."""
     name, cells = run.record.run, {cell.id: cell for cell in run.record.cells}
     measured = [cell for line in lines for cell in after.record.cells if line.has(cell)]
@@ -63,7 +63,12 @@ def by_ids(run: Run, lines: Sequence[Line], after: Run) -> Reference:
 
 
 def by_lines(
-    title: str, run: Run, lines: Sequence[Line], before: Sequence[Line], after: Run, lacking: Sequence[str] = ()
+    title: str,
+    run: Run,
+    lines: Sequence[CostRequest],
+    before: Sequence[CostRequest],
+    after: Run,
+    lacking: Sequence[str] = (),
 ) -> Reference:
     """The lines ``before``, measured in ``run``; ``lacking`` are files that the reference has not."""
     cells: dict[str, CellRecord] = {}
@@ -88,7 +93,7 @@ def by_lines(
     return Reference(title, run, cells, new, gone=[*renamed, *gone])
 
 
-def partner(line: Line, lines: Sequence[Line], before: Sequence[Line]) -> Line | None:
+def partner(line: CostRequest, lines: Sequence[CostRequest], before: Sequence[CostRequest]) -> CostRequest | None:
     """The line of ``before`` with the same name, or a renamed one in the same place.
 
     It is of the same file, unless ``before`` is of another file altogether.
@@ -104,7 +109,7 @@ def partner(line: Line, lines: Sequence[Line], before: Sequence[Line]) -> Line |
     return next(iter([*same, *renamed]), None)
 
 
-def check_calls(line: Line, other: Line | None) -> None:
+def check_calls(line: CostRequest, other: CostRequest | None) -> None:
     """Raise UsageError for two lines that are hit by different calls."""
     if other is not None and _comparable(line, other) is None:
         pair = " and ".join(f"{one.subject.title} of {one.subject.source}" for one in (line, other))
@@ -112,12 +117,12 @@ def check_calls(line: Line, other: Line | None) -> None:
         raise UsageError(f"{pair} are hit by different calls", hint=hint)
 
 
-def _comparable(line: Line, other: Line | None) -> Line | None:
+def _comparable(line: CostRequest, other: CostRequest | None) -> CostRequest | None:
     """The other line, if the same calls hit both."""
     return None if other is None or (other.benchmark, other.hits) != (line.benchmark, line.hits) else other
 
 
-def _why_new(title: str, line: Line, before: Sequence[Line], lacking: Sequence[str]) -> str:
+def _why_new(title: str, line: CostRequest, before: Sequence[CostRequest], lacking: Sequence[str]) -> str:
     subject = line.subject
     if subject.source in lacking:
         return f"{title} has no {subject.source}"
@@ -130,7 +135,7 @@ def _why_new(title: str, line: Line, before: Sequence[Line], lacking: Sequence[s
     return f"{title} has no {_titled(title, line)}"
 
 
-def _titled(title: str, line: Line) -> str:
+def _titled(title: str, line: CostRequest) -> str:
     """A program with its file, unless the reference is a file."""
     subject = line.subject
     return f"{subject.name} of {subject.source}" if subject.name and subject.source != title else subject.title

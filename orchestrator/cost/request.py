@@ -17,8 +17,7 @@ from pydantic_core import PydanticCustomError
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.calls.call_programs import Calls as MadeCalls
-from orchestrator.benchmarks.calls.call_programs import user_function
+from orchestrator.benchmarks.calls.call_programs import Calls, user_function
 from orchestrator.catalog.bpftrace_text import needs_newer
 from orchestrator.catalog.data import existing_file, unknown
 from orchestrator.catalog.kernels import KernelSpec
@@ -45,9 +44,9 @@ from orchestrator.cost.reaching import (
     reached_functions,
     reaching_system_call,
 )
-from orchestrator.cost.subjects import ANY_FUNCTION, Place, Subject
+from orchestrator.cost.subjects import ANY_FUNCTION, AttachPlace, Subject
 from orchestrator.errors import UsageError
-from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.fields import ValidationContext, point
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.probes.point import Point
@@ -69,7 +68,7 @@ def cost_kernel(name: str) -> KernelSpec:
 
 
 @dataclass(frozen=True)
-class Calls:
+class NamedCalls:
     """The calls that the user named: one of the table or a system call, or a ``workload``, and a ``point``.
 
     A call of the user's passes the point ``hits`` times. Raises UsageError for what does not go together.
@@ -101,7 +100,7 @@ class Calls:
 
 
 @dataclass(frozen=True)
-class Line:
+class CostRequest:
     """A subject, its point, and the benchmark that reaches it on ``kernels``: equal ones share a table.
 
     One that ``is_anywhere`` is a module whose point is not known: that its functions are entered proves its hits.
@@ -144,9 +143,9 @@ class Line:
 _TableKey = tuple[str | None, str, str | None, tuple[str, ...]]
 
 
-def on_all(lines: Iterable[Line]) -> list[Line]:
+def on_all(lines: Iterable[CostRequest]) -> list[CostRequest]:
     """The lines, those that are equal but for their kernels as one."""
-    alike: dict[tuple[object, ...], list[Line]] = {}
+    alike: dict[tuple[object, ...], list[CostRequest]] = {}
     for line in lines:
         alike.setdefault((line.subject, line.point, repr(line.benchmark)), []).append(line)
     return [
@@ -162,9 +161,9 @@ class CallFinder:
     context: BuildContext
     kernel: Kernel
     cpu: str
-    given: Calls
+    given: NamedCalls
 
-    def line(self, subject: Subject) -> Line:
+    def line(self, subject: Subject) -> CostRequest:
         """Raises UsageError for a subject that no known call reaches, and that the user names none for."""
         place = self._place(subject)
         if self.given.workload is not None:
@@ -188,7 +187,7 @@ class CallFinder:
             raise UsageError(f"no known call makes the system call {place.system_call}", where=subject.title, hint=hint)
         return self._line(subject, self._wrapper(found.function), found.benchmark)
 
-    def _place(self, subject: Subject) -> Place:
+    def _place(self, subject: Subject) -> AttachPlace:
         """Where the subject, or the user, says that it is. Raises UsageError for a place that the kernel lacks."""
         place = subject.place
         if place.wrong:
@@ -203,22 +202,22 @@ class CallFinder:
         if self.given.point is not None:  # an offset does not decide which calls enter the function
             return self._given_point
         if names_calls and probe_in_catalogue(subject.row) is not None:
-            return Place(event=place.event)  # a mechanism is anywhere
+            return AttachPlace(event=place.event)  # a mechanism is anywhere
         return place
 
     @cached_property
-    def _given_point(self) -> Place:
+    def _given_point(self) -> AttachPlace:
         """The point that the user names. Raises UsageError for one that the kernel lacks."""
         assert self.given.point is not None
         named = Point.of(self.given.point)
-        place = Place(function=self.given.point if named.file else named.symbol, offset=named.offset)
+        place = AttachPlace(function=self.given.point if named.file else named.symbol, offset=named.offset)
         lacks = lacking(self.kernel, place)
         if lacks is not None:
             hint = "of a module without a probe its own functions are measured: leave --point out"
             raise UsageError(lacks, where="--point", hint=hint if self.given.workload is not None else "")
         return place
 
-    def _by_workload(self, subject: Subject, place: Place, file: Path) -> Line:
+    def _by_workload(self, subject: Subject, place: AttachPlace, file: Path) -> CostRequest:
         at = place.function or (self._wrapper(place.system_call) if place.system_call else None)
         is_anywhere = at is None and subject.is_module
         if is_anywhere:
@@ -237,7 +236,7 @@ class CallFinder:
         line = self._line(subject, at, {"name": "workload", "file": str(file), **hits})
         return replace(line, is_anywhere=is_anywhere)
 
-    def _by_call(self, subject: Subject, place: Place, name: str) -> Line:
+    def _by_call(self, subject: Subject, place: AttachPlace, name: str) -> CostRequest:
         known = reaching_system_call(name)
         made = call_table().get(name) or (None if known is None else known.call)
         if made is None:
@@ -261,12 +260,12 @@ class CallFinder:
         found = FoundCall(made, event, hits)
         return self._line(subject, place.function or self._wrapper(event), found.benchmark)
 
-    def _event_hits(self, event: str, calls: MadeCalls, name: str) -> int:
+    def _event_hits(self, event: str, calls: Calls, name: str) -> int:
         return event_hits(self.context, self.kernel, self._machine, event, calls).per_call(event, name)
 
-    def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object]) -> Line:
+    def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object]) -> CostRequest:
         amounts = {key: one for key, one in _CALLS.items() if key not in benchmark}
-        return Line(subject, self.given.point or point, {**benchmark, **amounts}, (self.kernel.spec.argument,))
+        return CostRequest(subject, self.given.point or point, {**benchmark, **amounts}, (self.kernel.spec.argument,))
 
     def _unreached(self, function: str, why: str) -> UsageError:
         alike = self._reached.nearest(function)
@@ -281,12 +280,12 @@ class CallFinder:
         return reached_functions(self.context, self.kernel, self._machine)
 
     @property
-    def _machine(self) -> Machine:
+    def _machine(self) -> MachineSpec:
         names = {"cpu": self.cpu, "memory": _MEMORY}
-        return Machine.model_validate(names, context=ValidationContext(qemu_cpu_names))
+        return MachineSpec.model_validate(names, context=ValidationContext(qemu_cpu_names))
 
 
-def check_names(lines: Iterable[Line]) -> None:
+def check_names(lines: Iterable[CostRequest]) -> None:
     """Raises UsageError for two files of one name: an experiment's row has its file's."""
     named: dict[str, Subject] = {}
     for own in (line.subject for line in lines):
@@ -297,10 +296,10 @@ def check_names(lines: Iterable[Line]) -> None:
 
 
 def experiment_text(
-    name: str, lines: Sequence[Line], kernels: Sequence[str], cpu: str, budgets: Mapping[str, object]
+    name: str, lines: Sequence[CostRequest], kernels: Sequence[str], cpu: str, budgets: Mapping[str, object]
 ) -> str:
     """The experiment as YAML: a table for each point with its calls."""
-    tables: dict[_TableKey, list[Line]] = {}
+    tables: dict[_TableKey, list[CostRequest]] = {}
     for line in lines:
         tables.setdefault(line.table, []).append(line)
     contents = {_table_name(own, tables): _table(own, kernels) for own in tables.values()}
@@ -316,7 +315,7 @@ def experiment_text(
     return written
 
 
-def _table(lines: Sequence[Line], kernels: Sequence[str]) -> Mapping[str, object]:
+def _table(lines: Sequence[CostRequest], kernels: Sequence[str]) -> Mapping[str, object]:
     first = lines[0]
     return {
         **({} if first.kernels == tuple(kernels) else {"kernels": list(first.kernels)}),
@@ -328,7 +327,7 @@ def _table(lines: Sequence[Line], kernels: Sequence[str]) -> Mapping[str, object
     }
 
 
-def _table_name(lines: Sequence[Line], tables: Iterable[_TableKey]) -> str:
+def _table_name(lines: Sequence[CostRequest], tables: Iterable[_TableKey]) -> str:
     keys = list(tables)
     point, _, image, _ = key = lines[0].table
     suffix = "" if image is None else image.removeprefix("debian-amd64")
@@ -345,7 +344,7 @@ def limit_of_hit(text: str) -> Fraction:
     return Fraction(text)
 
 
-def allowed(lines: Sequence[Line], at_most: Fraction | int) -> Mapping[str, object]:
+def allowed(lines: Sequence[CostRequest], at_most: Fraction | int) -> Mapping[str, object]:
     """Budgets that allow each line so many instructions a hit."""
     return {
         f"probe={line.subject.probe},kernel={kernel}": {"overhead": str(Limit(at_most * line.hits))}

@@ -47,7 +47,7 @@ _QUOTED = 80
 
 
 @dataclass(frozen=True)
-class Place:
+class AttachPlace:
     """Where something is attached: at a ``function``, at a ``system_call``'s entry or exit, at another ``event``.
 
     They are names or patterns; an event is ``SYSTEM:NAME``, or ``NAME`` of a raw tracepoint. ``offset`` is in bytes
@@ -72,7 +72,7 @@ class Subject:
 
     row: str
     source: str
-    place: Place
+    place: AttachPlace
     name: str = ""
     mechanism: str = ""
 
@@ -103,28 +103,28 @@ def _mechanism(section: str) -> str | None:
     return None if word is None or word.kind not in probes() else word.kind
 
 
-def place_of_section(text: str) -> Place | None:
+def place_of_section(text: str) -> AttachPlace | None:
     """Where libbpf attaches a program of this section; None for one that it does not attach by itself: ``kprobe``."""
     if user_section(text) is not None:  # the point says where
-        return Place(is_in_program=True)
+        return AttachPlace(is_in_program=True)
     section = Section.of(text)
     if section.word is None:
         guess = nearest_section(text)
-        return Place(wrong=f"libbpf has no section {text}{f'; did you mean {guess}?' if guess else ''}")
+        return AttachPlace(wrong=f"libbpf has no section {text}{f'; did you mean {guess}?' if guess else ''}")
     return None if _mechanism(text) is None or not section.target else _named_place(text, section.word, section.target)
 
 
-def _named_place(text: str, word: SectionWord, target: str) -> Place:
+def _named_place(text: str, word: SectionWord, target: str) -> AttachPlace:
     if word.at == "event" and "/" not in target:
-        return Place(wrong=f"{text} names no event: it is {word.name}/SYSTEM/NAME, such as tp/sched/sched_switch")
+        return AttachPlace(wrong=f"{text} names no event: it is {word.name}/SYSTEM/NAME, such as tp/sched/sched_switch")
     if word.at in ("event", "tracepoint"):
         return _at_event(target.replace("/", ":"))
     if word.at == "system call":
-        return Place(system_call=target)
+        return AttachPlace(system_call=target)
     if word.at == "hook":
-        return Place(function=f"bpf_lsm_{target}")
+        return AttachPlace(function=f"bpf_lsm_{target}")
     name, plus, offset = target.partition("+")
-    return Place(function=name, offset=_number(offset) if plus else None)
+    return AttachPlace(function=name, offset=_number(offset) if plus else None)
 
 
 def _number(text: str) -> int | None:
@@ -133,28 +133,28 @@ def _number(text: str) -> int | None:
     return None
 
 
-def _at_event(name: str) -> Place:
+def _at_event(name: str) -> AttachPlace:
     """The place of a tracepoint ``CATEGORY:NAME``, which may be a pattern, or of a raw one ``NAME``."""
     call = re.fullmatch(r"syscalls:sys_(?:enter|exit)_([\w*]+)", name)
     if call is not None:
-        return Place(system_call=call[1])
+        return AttachPlace(system_call=call[1])
     if re.fullmatch(r"(?:raw_syscalls:)?sys_(?:enter|exit)", name):
-        return Place(system_call=_ANY_CALL, event=name)
-    return Place(event=name)
+        return AttachPlace(system_call=_ANY_CALL, event=name)
+    return AttachPlace(event=name)
 
 
-def place_of_one_liner(text: str) -> Place:
+def place_of_one_liner(text: str) -> AttachPlace:
     """Where bpftrace attaches the first probe of a program that names a function or a tracepoint of the kernel."""
     points = attach_points_of(text)
     wrong = next(filter(None, map(_wrong, points)), "")
     if wrong:
-        return Place(wrong=wrong)
+        return AttachPlace(wrong=wrong)
     for point in points:
         if point.function is not None:
-            return Place(function=point.function, offset=point.offset)
+            return AttachPlace(function=point.function, offset=point.offset)
         if point.event is not None:
             return _at_event(point.event)
-    return Place(is_in_program=any(point.kind in IN_PROGRAMS for point in points))
+    return AttachPlace(is_in_program=any(point.kind in IN_PROGRAMS for point in points))
 
 
 def _wrong(point: AttachPoint) -> str:
@@ -167,13 +167,13 @@ def _wrong(point: AttachPoint) -> str:
     return ""
 
 
-def _place_of(kind: ProbeKind) -> Place:
+def _place_of(kind: ProbeKind) -> AttachPlace:
     if kind.site == "program":
-        return Place(is_in_program=True)
+        return AttachPlace(is_in_program=True)
     if kind.site in SITES_WITHOUT_POINT:
         event = None if kind.tracepoint is None else kind.tracepoint.replace(".", ":")
-        return Place(system_call=_ANY_CALL, event=event)
-    return Place(function=kind.functions or ANY_FUNCTION)
+        return AttachPlace(system_call=_ANY_CALL, event=event)
+    return AttachPlace(function=kind.functions or ANY_FUNCTION)
 
 
 def read_script(file: Path) -> str:
@@ -221,7 +221,7 @@ def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subje
     row = with_path(str(file) if member is None else f"{file}:{member}", parameters)
     if not path.endswith(BPF_SUFFIXES):
         probe_kind(row)
-        return [Subject(row, text, Place())]
+        return [Subject(row, text, AttachPlace())]
     found = list(_programs(context, kernel, file, text, parameters))
     if not found:
         what = "no program of it is attached at a function, a system call or a tracepoint by itself"

@@ -25,7 +25,7 @@ from orchestrator.results.contract import Clock, ReferenceValue
 DEFAULT_MEMORY = "256M"
 
 
-class Machine(Strict):
+class MachineSpec(Strict):
     """A guest's hardware."""
 
     cpu: Annotated[str, BeforeValidator(fields.cpu)]
@@ -43,7 +43,7 @@ class Machine(Strict):
         return int(self.memory.removesuffix("M"))
 
 
-def kernel_conflicts(kernel: str, machine: Machine, path: KeyPath, other: KeyPath) -> Iterator[Problem]:
+def kernel_conflicts(kernel: str, machine: MachineSpec, path: KeyPath, other: KeyPath) -> Iterator[Problem]:
     """Report a kernel that cannot run on a machine as a problem of the key at ``path``."""
     reason = kernel_spec(kernel).unsupported_reason(cpu(machine.cpu))
     if reason:
@@ -98,7 +98,7 @@ class Cell(Generic[TaskT]):
         return self.point is not None and self.point.found_by is not None
 
 
-def machine_id(machine: Machine) -> str:
+def machine_id(machine: MachineSpec) -> str:
     """The part of a cell's id that names its machine."""
     # CPU names have no plus, so no two machines share an id.
     count = f"+x{machine.smp}" if machine.smp > 1 else ""

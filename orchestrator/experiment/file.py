@@ -20,11 +20,11 @@ from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.probes import is_path, split_path, with_path
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields
-from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.experiment import TABLES, Experiment, Heading, NamedTable
 from orchestrator.experiment.fields import QemuCpuNames, Strict, ValidationContext
 from orchestrator.experiment.problems import (
-    Origins,
+    DataOrigins,
     Problem,
     TableOrigin,
     apply_overrides,
@@ -60,7 +60,9 @@ def _places(inside: KeyPath, at: KeyPath, value: Data) -> dict[KeyPath, KeyPath]
     return {inside: at, **{(*inside, key): (*at, key) for key in keys}}
 
 
-def _idle_overrides(defaults: Mapping[str, Data], tables: Sequence[_TableSource], origins: Origins) -> list[Problem]:
+def _idle_overrides(
+    defaults: Mapping[str, Data], tables: Sequence[_TableSource], origins: DataOrigins
+) -> list[Problem]:
     used = _used(tables)
     first: dict[str, KeyPath] = {}
     taken: set[str] = set()  # an override of several values is idle only when all of them are
@@ -114,7 +116,9 @@ Moved = Callable[[str], str]
 """Maps a path that a user wrote to the one to read."""
 
 
-def _make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str], moved: Moved) -> None:
+def _make_absolute(
+    data: Data, origins: DataOrigins, folder: Path, benchmark_paths: Collection[str], moved: Moved
+) -> None:
     """Make the relative paths of users' files absolute, in place: kernels, images, modules, workloads, libraries.
 
     Kernels, images, probes and the entries of lists among a benchmark's keys ``benchmark_paths`` are paths if they have
@@ -145,7 +149,7 @@ def _make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: 
 
 @dataclass(frozen=True)
 class _Paths:
-    origins: Origins
+    origins: DataOrigins
     folder: Path
     moved: Moved
 
@@ -217,7 +221,7 @@ def load_experiment(
     Raises ConfigError, which lists every problem: place, key, what was found, what is allowed.
     """
     source = read_source(path)
-    origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
+    origins = DataOrigins({key: f"{path}:{line}" for key, line in source.lines.items()})
     data = apply_overrides(source.data, overrides, origins)
     _make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, moved)
     return _checked(data, origins, str(path), kinds, qemu_cpu_names)
@@ -244,13 +248,13 @@ def built_experiment(
     if size > MAX_BYTES:
         raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=_BUILT)
     source = parse(text, lambda line: _BUILT)
-    origins = Origins(dict.fromkeys(source.lines, _BUILT))
+    origins = DataOrigins(dict.fromkeys(source.lines, _BUILT))
     _make_absolute(source.data, origins, Path.cwd(), {key for kind in kinds for key in kind.paths}, str)
     return _checked(source.data, origins, _BUILT, kinds, qemu_cpu_names)
 
 
 def _checked(
-    data: Data, origins: Origins, name: str, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None
+    data: Data, origins: DataOrigins, name: str, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None
 ) -> Experiment:
     context = ValidationContext(qemu_cpu_names, kinds.benchmarks, kinds.rows)
     checked = _Loader(kinds, context, origins, name).load(data)
@@ -263,7 +267,7 @@ def _checked(
 class _Loader:
     kinds: KindRegistry[TableKind]
     context: ValidationContext
-    origins: Origins
+    origins: DataOrigins
     file: str
 
     def load(self, data: Data) -> Experiment | list[Problem]:
@@ -350,7 +354,7 @@ class _Loader:
                 return f"benchmark '{name}' does not have this key; leave it out"
             return _unknown(path, tuple(benchmark_keys(source.kind.table)))
         if path[0] == "machines" and len(path) > 1:
-            return _unknown(path, tuple(Machine.model_fields))
+            return _unknown(path, tuple(MachineSpec.model_fields))
         return self._unknown(path, tuple(keys) if source.name is not None else (*Heading.model_fields, *keys, TABLES))
 
     def _unknown(self, path: KeyPath, allowed: Sequence[str]) -> str:

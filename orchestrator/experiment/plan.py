@@ -15,7 +15,7 @@ from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.problems import Origins, Problem, config_error
+from orchestrator.experiment.problems import DataOrigins, Problem, config_error
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.plain_text import cut
 from orchestrator.results.budgets import KEY, KEYS, CellFilter, FilterError, NameOf
@@ -163,5 +163,5 @@ def check_budgets(experiment: Experiment, plan: Plan) -> None:
     ]
     if problems:
         origin = next((table.origin for table in experiment.tables if table.origin is not None), None)
-        file, origins = (origin.file, origin.origins) if origin is not None else ("", Origins({}))
+        file, origins = (origin.file, origin.origins) if origin is not None else ("", DataOrigins({}))
         raise config_error(problems, origins, file)

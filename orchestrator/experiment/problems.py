@@ -22,7 +22,7 @@ _STEP = re.compile(r"[A-Za-z0-9_-]+")
 _INDEX = re.compile(r"[0-9]{1,9}")
 
 
-class Origins:
+class DataOrigins:
     """The origin (``file:line`` or the ``--set`` text) of every part of the data."""
 
     def __init__(self, places: Mapping[KeyPath, str]) -> None:
@@ -43,7 +43,7 @@ class Origins:
         return self.where(path) in self._overridden
 
 
-def apply_overrides(data: Data, overrides: Sequence[str], origins: Origins) -> Data:
+def apply_overrides(data: Data, overrides: Sequence[str], origins: DataOrigins) -> Data:
     """Apply each ``KEY=VALUE`` in turn, in place, and return the data.
 
     KEY is a dotted path, with numbers for list items (``machines.0.cpu``); VALUE is YAML. Missing mappings are added.
@@ -54,7 +54,7 @@ def apply_overrides(data: Data, overrides: Sequence[str], origins: Origins) -> D
     return data
 
 
-def _apply(data: Data, text: str, origins: Origins) -> Data:
+def _apply(data: Data, text: str, origins: DataOrigins) -> Data:
     place = "--set " + _shown(text)
     (*inner, last), value_text = _split(text, place)
     value = parse(value_text, lambda _: place).data
@@ -218,7 +218,7 @@ def _expected(details: ErrorDetails) -> str:
     return _WORDS[kind].format(**context) if kind in _WORDS else str(details["msg"])
 
 
-def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> ConfigError:
+def config_error(problems: Sequence[Problem], origins: DataOrigins, name: str) -> ConfigError:
     """One error that lists all ``problems`` with their origins; ``name`` is the file's."""
     # A missing key and its misspelling are one mistake.
     meant = {(*one.path[:-1], found[1]) for one in problems if (found := _MISSPELT.match(one.sentence)) is not None}
@@ -235,7 +235,7 @@ class TableOrigin:
     """A table's file, the origins of the file's values, and the paths of the table's parts in the file."""
 
     file: str
-    origins: Origins
+    origins: DataOrigins
     places: Mapping[KeyPath, KeyPath]
 
     def placed(self, problem: Problem) -> Problem:
@@ -251,7 +251,7 @@ def error_of_tables(problems: Sequence[tuple[TableOrigin | None, Problem]]) -> C
     """One error that lists the problems of an experiment's tables, each once, with its place if known."""
     origin = next((origin for origin, _ in problems if origin is not None), None)
     placed = [problem if one is None else one.placed(problem) for one, problem in problems]
-    file, origins = (origin.file, origin.origins) if origin is not None else ("", Origins({}))
+    file, origins = (origin.file, origin.origins) if origin is not None else ("", DataOrigins({}))
     return config_error(list(dict.fromkeys(placed)), origins, file)
 
 
@@ -269,7 +269,7 @@ def _each_list_once(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return short
 
 
-def _located(problem: Problem, origins: Origins) -> tuple[str, str]:
+def _located(problem: Problem, origins: DataOrigins) -> tuple[str, str]:
     path = problem.path
     if problem.other is not None and origins.overridden(problem.other) and not origins.overridden(path):
         path = problem.other  # name the one of the two that the command line has set

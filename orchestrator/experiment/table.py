@@ -23,7 +23,7 @@ from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields
-from orchestrator.experiment.cell import Cell, Machine, kernel_conflicts, machine_id, rows_on
+from orchestrator.experiment.cell import Cell, MachineSpec, kernel_conflicts, machine_id, rows_on
 from orchestrator.experiment.fields import Entries, Strict, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch
 from orchestrator.guest.machine import ChannelKind
@@ -68,11 +68,11 @@ def _words(options: str) -> Sequence[str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class MatrixRow:
     """A machine and a kernel whose cells, in the table ``name``, are compared with each other."""
 
     name: str | None
-    machine: Machine
+    machine: MachineSpec
     kernel: str
 
     @cached_property
@@ -125,7 +125,7 @@ class Table(Strict):
     """
     kernels: Entries[Kernel]
     """The kernels to measure; ``{NAME: PATH}`` names your own."""
-    machines: Entries[Machine]
+    machines: Entries[MachineSpec]
     """The machines to measure."""
     probes: Entries[Row]
     """The probes, or the benchmark's own rows. ``none`` is the baseline, which each overhead is the difference to."""
@@ -154,13 +154,13 @@ class Table(Strict):
         """What only a guest can find out about the cells; None if nothing."""
         return None
 
-    def places(self, name: str | None) -> Iterator[tuple[Place, Sequence[str]]]:
+    def places(self, name: str | None) -> Iterator[tuple[MatrixRow, Sequence[str]]]:
         """Each machine and kernel of the table ``name``, with the rows measured there, the baseline first."""
         by_kernel = rows_on(self.kernels, self.probes, self.kernel_for)
         for machine in self.machines:
-            yield from ((Place(name, machine, kernel), rows) for kernel, rows in by_kernel.items())
+            yield from ((MatrixRow(name, machine, kernel), rows) for kernel, rows in by_kernel.items())
 
-    def cell(self, place: Place, parts: Sequence[str], **own: Any) -> Cell[Any]:
+    def cell(self, place: MatrixRow, parts: Sequence[str], **own: Any) -> Cell[Any]:
         """A cell at a place: the table's fields, overridden by ``own``; ``parts`` end its id."""
         machine = place.machine
         fields: dict[str, Any] = {
@@ -269,7 +269,7 @@ class ProbedTable(Table):
         found: dict[str, str | int] = {} if self.image is None else {IMAGE: probe_name(Path(self.image))}
         return found if self.channel == "framed" else {**found, CHANNEL: self.channel}
 
-    def cell(self, place: Place, parts: Sequence[str], **own: Any) -> Cell[Any]:
+    def cell(self, place: MatrixRow, parts: Sequence[str], **own: Any) -> Cell[Any]:
         own = {"channel": self.channel, "time_limit": self.time_limit, **own}
         return super().cell(place, parts, **own)
 

@@ -24,7 +24,7 @@ from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
 from orchestrator.fleet import trust
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Message, connected, short
-from orchestrator.fleet.members import OVERHEAD_MIB, Attempt, Member, Roster, Standing, Work, choose
+from orchestrator.fleet.members import OVERHEAD_MIB, Dispatch, Member, PendingBoot, Roster, Standing, choose
 from orchestrator.fleet.transfer import bundled_job
 from orchestrator.fleet.worker import (
     BEGINS,
@@ -42,7 +42,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.benchmark_kind import BenchmarkKind
 from orchestrator.run.boot import changed, identity, without_number
-from orchestrator.run.events import Event, GuestBooted, Outcome, Progress
+from orchestrator.run.events import CellRecorded, Event, GuestBooted, Progress
 from orchestrator.run.executor import Executor, ExecutorEvent, Job, JobEnded, signals_in_turn
 from orchestrator.run.runner import ProgressListener
 from orchestrator.steps import pass_on
@@ -85,9 +85,9 @@ class FleetExecutor:
         self._retired: set[str] = set()
         self._comings: Counter[str] = Counter()
         """How often a worker has joined, by name, since one of that name last completed a boot."""
-        self._works: list[Work] = []
-        self._waiting: list[Work] = []
-        self._attempts: dict[str, Attempt] = {}
+        self._works: list[PendingBoot] = []
+        self._waiting: list[PendingBoot] = []
+        self._attempts: dict[str, Dispatch] = {}
         self._measurers: list[Member] = []
         """The members that have measured something."""
         self._number = 0
@@ -111,7 +111,7 @@ class FleetExecutor:
             self._roster.host_of_times = job.timed_on
         cells = {cell.id: cell for cell in job.task.cells}
         logs = [path.name[5:].partition("-")[0] for path in job.task.directory.glob("guest*-*.console")]
-        self._works.append(Work(job, cells, guests=max(map(int, filter(str.isdecimal, logs)), default=0)))
+        self._works.append(PendingBoot(job, cells, guests=max(map(int, filter(str.isdecimal, logs)), default=0)))
 
     def events(self) -> Generator[tuple[Job, ExecutorEvent], None, None]:
         """See Executor. Raises LabError at the end if a worker counted differently from this machine."""
@@ -187,7 +187,7 @@ class FleetExecutor:
             return  # the attempt was given up already
         attempt.has_begun = True
         match body:
-            case Outcome(record, is_compared):
+            case CellRecorded(record, is_compared):
                 self._outcome(attempt, record, is_compared=is_compared)
             case FileMessage() as file:
                 self._file(attempt, file)
@@ -197,7 +197,7 @@ class FleetExecutor:
             case event:
                 self._event(attempt, event)
 
-    def _event(self, attempt: Attempt, event: Event) -> None:
+    def _event(self, attempt: Dispatch, event: Event) -> None:
         name, work = attempt.member.name, attempt.work
         if isinstance(event, Progress):
             attempt.last = event.text
@@ -209,7 +209,7 @@ class FleetExecutor:
         if work is not None:
             self._emit(work, event)
 
-    def _outcome(self, attempt: Attempt, record: CellRecord, *, is_compared: bool) -> None:
+    def _outcome(self, attempt: Dispatch, record: CellRecord, *, is_compared: bool) -> None:
         cell = next((cell for cell in attempt.task.cells if cell.id == record.id), None)
         if (
             cell is None
@@ -222,9 +222,9 @@ class FleetExecutor:
         attempt.outcomes[record.id] = record
         if attempt.work is not None:
             del attempt.work.left[record.id]
-            self._emit(attempt.work, Outcome(changed(record, worker=attempt.member.name), is_compared))
+            self._emit(attempt.work, CellRecorded(changed(record, worker=attempt.member.name), is_compared))
 
-    def _file(self, attempt: Attempt, file: FileMessage) -> None:
+    def _file(self, attempt: Dispatch, file: FileMessage) -> None:
         if attempt.work is None:
             return
         attempt.files += 1
@@ -260,7 +260,7 @@ class FleetExecutor:
             case error:  # an error of Dask's at a worker's end, or a bug of the lab
                 self._lose(attempt, f"{type(error).__name__}: {short(error)}")
 
-    def _finish(self, attempt: Attempt) -> None:
+    def _finish(self, attempt: Dispatch) -> None:
         self._end(attempt)
         member, work = attempt.member, attempt.work
         if work is None:
@@ -270,7 +270,7 @@ class FleetExecutor:
             self._comings.pop(member.name, None)
             self._emit(work, JobEnded())
 
-    def _end(self, attempt: Attempt) -> None:
+    def _end(self, attempt: Dispatch) -> None:
         del self._attempts[attempt.name]
         member = attempt.member
         member.taken.pop(attempt.name, None)
@@ -283,7 +283,7 @@ class FleetExecutor:
         if found:  # a worker that becomes faulty within a boot shows it in the last cell
             member.example = found[-1], attempt.work.job
 
-    def _lose(self, attempt: Attempt, why: str) -> None:
+    def _lose(self, attempt: Dispatch, why: str) -> None:
         """Give an attempt up: its outcomes so far are kept, another worker gets the rest."""
         self._link.cancel(attempt.name)
         self._end(attempt)
@@ -301,7 +301,7 @@ class FleetExecutor:
         for attempt in [one for one in self._attempts.values() if one.member is member]:
             self._lose(attempt, why)
 
-    def _pass_on(self, work: Work) -> None:
+    def _pass_on(self, work: PendingBoot) -> None:
         name, why = work.losses[-1]
         if not work.left:
             self._emit(work, JobEnded())
@@ -312,11 +312,11 @@ class FleetExecutor:
             told = "; ".join(f"{name}: {heard}" for name, heard in work.losses)
             self._fail(work, f"the boot has lost {len(work.losses)} workers. {told}")
 
-    def _fail(self, work: Work, reason: str) -> None:
+    def _fail(self, work: PendingBoot, reason: str) -> None:
         release = work.job.artifacts.kernel.release
         for cell in list(work.left.values()):
             del work.left[cell.id]
-            self._emit(work, Outcome(without_number(cell, "failed", reason, release)))
+            self._emit(work, CellRecorded(without_number(cell, "failed", reason, release)))
         self._emit(work, JobEnded())
 
     def _calibrate(self) -> tuple[Job, trust.Counts]:
@@ -333,7 +333,7 @@ class FleetExecutor:
     def _examine(self, member: Member) -> None:
         if self._calibration is not None:  # otherwise it is examined later
             job, _ = self._calibration
-            self._start(Attempt(self._name("calibration"), member, job.task), job)
+            self._start(Dispatch(self._name("calibration"), member, job.task), job)
 
     def _offered(self, address: str, answer: Answer) -> None:
         member = self._roster.members[address]
@@ -427,7 +427,7 @@ class FleetExecutor:
             else:
                 unmet.add(work.need)
 
-    def _give(self, work: Work) -> bool:
+    def _give(self, work: PendingBoot) -> bool:
         """Start a boot, or fail it; False if it keeps waiting."""
         roster = self._roster
         able = roster.able(work.memory_mib, is_timed=work.is_timed)
@@ -447,12 +447,12 @@ class FleetExecutor:
             guests=work.guests,
         )
         work.guests += len(task.cells) + 1  # as many guests as failed cells may need: names stay unique
-        attempt = Attempt(self._name(work.job.name), member, task, work=work)
+        attempt = Dispatch(self._name(work.job.name), member, task, work=work)
         member.taken[attempt.name] = work.memory_mib
         self._start(attempt, dataclasses.replace(work.job, task=task))
         return True
 
-    def _why_not_done(self, work: Work) -> str:
+    def _why_not_done(self, work: PendingBoot) -> str:
         wanted, host = work.job.artifacts.machine.memory_mib, self._roster.host_of_times
         largest = max(member.memory_mib for member in self._roster.working())
         if work.memory_mib > largest:
@@ -461,7 +461,7 @@ class FleetExecutor:
         why = f"has no room for a guest of {wanted} MiB" if works else "does not work any more"
         return f"times are measured on one worker, {host}, and that {why}"
 
-    def _start(self, attempt: Attempt, job: Job) -> None:
+    def _start(self, attempt: Dispatch, job: Job) -> None:
         self._attempts[attempt.name] = attempt
         self._link.start(attempt.name, attempt.member.address, bundled_job(self._context, job))
 
@@ -469,7 +469,7 @@ class FleetExecutor:
         self._number += 1
         return f"{what}-{self._number}-{self._token}"  # a fleet has several clients, and a process several runs
 
-    def _emit(self, work: Work, event: ExecutorEvent) -> None:
+    def _emit(self, work: PendingBoot, event: ExecutorEvent) -> None:
         self._out.append((work.job, event))
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.experiment.fields import whole
-from orchestrator.experiment.problems import Origins, Problem, config_error, mismatch, problems_of
+from orchestrator.experiment.problems import DataOrigins, Problem, config_error, mismatch, problems_of
 from orchestrator.experiment.source import KeyPath, read_source
 from orchestrator.fleet.state import MOST_GUESTS, SIZES, WorkerConfig, worker_name
 from orchestrator.plain_text import size_mib
@@ -73,7 +73,7 @@ class _Hosts(BaseModel):
 def load_hosts(path: Path) -> list[WorkerConfig]:
     """The workers in a file of hosts. Raises ConfigError that lists all problems: file, line, key, what."""
     source = read_source(path)
-    origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
+    origins = DataOrigins({key: f"{path}:{line}" for key, line in source.lines.items()})
     if not isinstance(source.data, dict):
         sentence = f"expected a mapping with the key 'hosts', such as {_EXAMPLE}"
         raise config_error([Problem((), sentence)], origins, str(path))

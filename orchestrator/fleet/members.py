@@ -44,7 +44,7 @@ class Member:
     taken: dict[str, int] = field(default_factory=dict)
     """MiB of each running attempt."""
     known: set[str] = field(default_factory=set)
-    """The machines of which it has a saved guest, by ``Work.machine``."""
+    """The machines of which it has a saved guest, by ``PendingBoot.machine``."""
     measured: list[str] = field(default_factory=list)
     """The ids of the cells that it has measured."""
     example: tuple[CellRecord, Job] | None = None
@@ -109,7 +109,7 @@ def choose(able: Sequence[Member], memory_mib: int, machine: str, avoided: Colle
 
 
 @dataclass
-class Work:
+class PendingBoot:
     """A job and its remaining cells."""
 
     job: Job
@@ -139,13 +139,13 @@ class Work:
 
 
 @dataclass
-class Attempt:
+class Dispatch:
     """A boot on a worker: of a job, or the calibration, which has no work."""
 
     name: str
     member: Member
     task: BootTask
-    work: Work | None = None
+    work: PendingBoot | None = None
     has_begun: bool = False
     """Whether any message came."""
     files: int = 0

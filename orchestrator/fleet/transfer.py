@@ -31,7 +31,7 @@ from orchestrator.results.faults import storage_faults
 from orchestrator.run.executor import Job
 
 
-class Reference(NamedTuple):
+class FileReference(NamedTuple):
     """A file by its content, and its place below a folder of artifacts: ``modules/4f0c.../lab_kprobe.ko``."""
 
     place: str
@@ -44,7 +44,7 @@ class Bundle:
     """Pickled objects, and the files they need, with their local paths."""
 
     data: bytes
-    files: dict[Reference, Path]
+    files: dict[FileReference, Path]
 
 
 def bundled(content: object, cache: Path, besides: Iterable[Path] = ()) -> Bundle:
@@ -62,14 +62,14 @@ def unbundled(data: bytes, place: Callable[[str], Path]) -> Any:
     return _Unpacker(zlib.decompress(data), place).load()
 
 
-def _pickled(content: object, cache: Path, files: dict[Reference, Path]) -> bytes:
+def _pickled(content: object, cache: Path, files: dict[FileReference, Path]) -> bytes:
     buffer = io.BytesIO()
     _Packer(buffer, content, cache, files).dump(content)
     return buffer.getvalue()
 
 
 class _Packer(pickle.Pickler):
-    def __init__(self, buffer: io.BytesIO, content: object, cache: Path, files: dict[Reference, Path]) -> None:
+    def __init__(self, buffer: io.BytesIO, content: object, cache: Path, files: dict[FileReference, Path]) -> None:
         super().__init__(buffer, protocol=5)
         self._content, self._cache, self._files = content, cache, files
 
@@ -96,9 +96,9 @@ class _Unpacker(pickle.Unpickler):
         return self._place(pid) if isinstance(pid, str) else _Unpacker(pid, self._place).load()
 
 
-def _reference(path: Path, cache: Path) -> Reference:
+def _reference(path: Path, cache: Path) -> FileReference:
     sha256 = digests.of_file(path)
-    return Reference(place=_place(path, cache, sha256[:24]), sha256=sha256, size=path.stat().st_size)
+    return FileReference(place=_place(path, cache, sha256[:24]), sha256=sha256, size=path.stat().st_size)
 
 
 def _check_artifact(path: Path, cache: Path) -> None:
@@ -160,11 +160,11 @@ class FileStore:
         own = self._cache / name
         return self._sound.get(name) or (own if own.exists() else self._root / name)
 
-    def missing(self, wanted: Iterable[Reference]) -> list[Reference]:
+    def missing(self, wanted: Iterable[FileReference]) -> list[FileReference]:
         """The files that must be sent; all others are then available at ``place``."""
         return [one for one in wanted if not self._find(one)]
 
-    def receive(self, reference: Reference, offset: int, piece: bytes, sender: str = "") -> None:
+    def receive(self, reference: FileReference, offset: int, piece: bytes, sender: str = "") -> None:
         """Write a piece of a file; the last one completes it. Several senders may send the same file at once.
 
         Raises HostError if the disk is full, LabError if a file differs from its reference.
@@ -193,7 +193,7 @@ class FileStore:
             part.replace(target)
             self._sound[reference.place] = target
 
-    def _find(self, reference: Reference) -> bool:
+    def _find(self, reference: FileReference) -> bool:
         for path in (self._cache / reference.place, self._root / reference.place):
             with suppress(OSError):
                 if path.stat().st_size == reference.size and digests.of_content(path) == reference.sha256:

@@ -23,7 +23,7 @@ from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.run.benchmark_kind import BenchmarkKind, BootTask, Session
 from orchestrator.run.boot import prepare, run_boot
-from orchestrator.run.events import Event, Outcome
+from orchestrator.run.events import CellRecorded, Event
 from orchestrator.run.executor import Job
 
 Counts = Mapping[str, tuple[str, tuple[float, ...]]]
@@ -114,7 +114,7 @@ def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None
     records: list[CellRecord] = []
 
     def take(event: Event) -> None:
-        if isinstance(event, Outcome):
+        if isinstance(event, CellRecorded):
             records.append(event.record)
 
     with ScratchFolder("orchestrator-calibration-") as folder:

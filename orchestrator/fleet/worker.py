@@ -26,7 +26,7 @@ from orchestrator.errors import LabError
 from orchestrator.files import ScratchFolder
 from orchestrator.fleet.state import MOST_GUESTS
 from orchestrator.fleet.target import Unlisted
-from orchestrator.fleet.transfer import FileStore, Reference, unbundled
+from orchestrator.fleet.transfer import FileReference, FileStore, unbundled
 from orchestrator.guest.guest_group import Guests
 from orchestrator.guest.machine import qemu_version
 from orchestrator.paths import cache_dir
@@ -34,7 +34,7 @@ from orchestrator.plain_text import counted
 from orchestrator.results.contract import Record
 from orchestrator.run.benchmark_kind import PROFILES_FOLDER, BootArtifacts, BootTask, Session
 from orchestrator.run.boot import run_boot
-from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
+from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted, Progress
 from orchestrator.run.machines import timing_of
 from orchestrator.steps import own_steps, step, step_source
 
@@ -79,7 +79,7 @@ class FileMessage:
 
 Body = Event | StepLine | FileMessage
 _EVENTS: Mapping[str, TypeAdapter[Any]] = {
-    one.__name__: TypeAdapter(one) for one in (Progress, CellBegan, GuestBooted, Outcome, StepLine)
+    one.__name__: TypeAdapter(one) for one in (Progress, CellBegan, GuestBooted, CellRecorded, StepLine)
 }
 
 
@@ -162,7 +162,7 @@ class _Running:
                 self._send_files(task.directory)
 
     def _emit(self, folder: Path, event: Event) -> None:
-        if isinstance(event, Outcome):
+        if isinstance(event, CellRecorded):
             # A record's profile is written before the record is emitted.
             self._send_all(folder, (folder / PROFILES_FOLDER).glob("*"))
         self._tell(event)
@@ -307,11 +307,11 @@ def _examined(room: dict[str, Any]) -> Answer:
         return Answer(problem=error.what, **facts)
 
 
-async def missing(wanted: Sequence[Reference], dask_worker: FleetWorker) -> list[Reference]:
+async def missing(wanted: Sequence[FileReference], dask_worker: FleetWorker) -> list[FileReference]:
     """On a worker: the references whose files must be sent."""
     return await asyncio.to_thread(dask_worker.boots.store.missing, wanted)
 
 
-async def receive(reference: Reference, offset: int, piece: bytes, sender: str, dask_worker: FleetWorker) -> None:
+async def receive(reference: FileReference, offset: int, piece: bytes, sender: str, dask_worker: FleetWorker) -> None:
     """On a worker: receive a piece of a file. Raises HostError if the disk is full, LabError for an invalid piece."""
     await asyncio.to_thread(dask_worker.boots.store.receive, reference, offset, piece, sender)

@@ -190,7 +190,7 @@ def i386_description(of_64_bits: str) -> str:
     return f'<?xml version="1.0"?><target><architecture>i386</architecture>{feature}</target>'
 
 
-class Attachment:
+class DebuggerStub:
     """A stopped guest's stub on a private socket until a debugger has come and gone.
 
     ``announce`` gets the socket's path. Time limits do not count meanwhile. The debugger comes to its breakpoints in up

@@ -45,7 +45,7 @@ _HEADER = struct.Struct("<III")
 _WORD = struct.Struct("<I")
 
 
-class Frame(IntEnum):
+class FrameType(IntEnum):
     """The frame types of agent.c."""
 
     EXEC = 1
@@ -77,7 +77,7 @@ class FramedChannel:
     def wait_for_agent(self, deadline: Deadline) -> None:
         """Wait for the agent's first frame. Raises GuestHang at the deadline."""
         kind, _, payload = self._frame(deadline)
-        if kind != Frame.HELLO or payload != _WORD.pack(PROTOCOL):
+        if kind != FrameType.HELLO or payload != _WORD.pack(PROTOCOL):
             raise GuestConnectionLost("what answers in the guest is not the lab's agent, or another version of it")
 
     def ping(self, time_limit: float) -> None:
@@ -86,7 +86,7 @@ class FramedChannel:
 
     def send_ping(self) -> int:
         """Send a ping and return the request's number. The agent may not be running yet."""
-        return self._send(Frame.PING, b"")
+        return self._send(FrameType.PING, b"")
 
     def wait_for_answer(self, ping: int, time_limit: float) -> None:
         self._done(ping, Deadline(time_limit))
@@ -96,14 +96,14 @@ class FramedChannel:
         check_command(argv)
         output = Output(listener)
         with self._awake():
-            request = self._send(Frame.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (DIRECTORY, *argv)))
+            request = self._send(FrameType.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (DIRECTORY, *argv)))
             with killed_when_late(command_name(argv), time_limit, output, lambda: self._kill(request)):
                 status = self._collect(request, output, Deadline(time_limit))
         return output.result(argv, status)
 
     def stop(self) -> None:
         """Kill the command whose end another thread awaits; that thread sends nothing meanwhile."""
-        self._send_frame(Frame.KILL, self._request, b"", Deadline(KILL_LIMIT))
+        self._send_frame(FrameType.KILL, self._request, b"", Deadline(KILL_LIMIT))
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         deadline = Deadline(time_limit)
@@ -112,14 +112,14 @@ class FramedChannel:
         with self._awake(), contextlib.closing(blocks(content, PAYLOAD_MAX)) as rest:
             first = next(rest, None)  # reveals an unreadable host file before anything is sent
             whole = itertools.chain([first] if first else [], rest, [b""])
-            frames = itertools.chain([(Frame.PUT, head)], ((Frame.DATA, block) for block in whole))
+            frames = itertools.chain([(FrameType.PUT, head)], ((FrameType.DATA, block) for block in whole))
             self._send_whole((_HEADER.pack(len(data), kind, request) + data for kind, data in frames), deadline)
             self._done(request, deadline, f"cannot write {target}")
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
         deadline = Deadline(time_limit)
         with self._awake():
-            request = self._send(Frame.GET, guest_path(source) + b"\0", deadline)
+            request = self._send(FrameType.GET, guest_path(source) + b"\0", deadline)
             return self._done(request, deadline, f"cannot read {source}", largest)
 
     def close(self) -> None:
@@ -129,9 +129,9 @@ class FramedChannel:
     def _collect(self, request: int, output: Output, deadline: Deadline) -> int:
         while True:
             kind, payload = self._reply(request, deadline)
-            if kind in (Frame.STDOUT, Frame.STDERR):
-                output.add(Stream.STDOUT if kind == Frame.STDOUT else Stream.STDERR, payload)
-            elif kind == Frame.EXIT:
+            if kind in (FrameType.STDOUT, FrameType.STDERR):
+                output.add(Stream.STDOUT if kind == FrameType.STDOUT else Stream.STDERR, payload)
+            elif kind == FrameType.EXIT:
                 word = int.from_bytes(payload, "little")
                 return 128 + (word & 0x7F) if word & 0x7F else word >> 8 & 0xFF
             else:
@@ -139,7 +139,7 @@ class FramedChannel:
 
     def _kill(self, request: int) -> None:
         deadline = Deadline(DEATH_LIMIT)
-        self._send_frame(Frame.KILL, request, b"", deadline)
+        self._send_frame(FrameType.KILL, request, b"", deadline)
         self._collect(request, Output(lambda stream, data: None), deadline)
 
     def _done(self, request: int, deadline: Deadline, failure: str = "the request failed", largest: int = 0) -> bytes:
@@ -147,16 +147,16 @@ class FramedChannel:
         is_too_large = False
         while True:
             kind, payload = self._reply(request, deadline)
-            if kind == Frame.DATA:
+            if kind == FrameType.DATA:
                 if not is_too_large and len(content) + len(payload) > largest:
                     # The content may never end. Read and drop what is on its way, to find the next reply.
                     is_too_large = True
-                    self._send_frame(Frame.KILL, request, b"", deadline)
+                    self._send_frame(FrameType.KILL, request, b"", deadline)
                 if not is_too_large:
                     content += payload
             elif is_too_large:
                 raise GuestRefusal(f"{failure}: it has more than {largest} bytes")
-            elif kind != Frame.OK:
+            elif kind != FrameType.OK:
                 raise _refusal(failure, kind, payload)
             else:
                 return bytes(content)
@@ -174,12 +174,12 @@ class FramedChannel:
         self._request = (self._request + 1) & 0xFFFFFFFF
         return self._request
 
-    def _send(self, kind: Frame, payload: bytes, deadline: Deadline | None = None) -> int:
+    def _send(self, kind: FrameType, payload: bytes, deadline: Deadline | None = None) -> int:
         request = self._next_request()
         self._send_frame(kind, request, payload, deadline or Deadline(KILL_LIMIT))
         return request
 
-    def _send_frame(self, kind: Frame, request: int, payload: bytes, deadline: Deadline) -> None:
+    def _send_frame(self, kind: FrameType, request: int, payload: bytes, deadline: Deadline) -> None:
         self._send_whole([_HEADER.pack(len(payload), kind, request) + payload], deadline)
 
     def _send_whole(self, frames: Iterable[bytes], deadline: Deadline) -> None:
@@ -234,6 +234,6 @@ class FramedChannel:
 
 def _refusal(failure: str, kind: int, payload: bytes) -> GuestError:
     """The error for a reply that is none of those wanted."""
-    if kind != Frame.ERROR or len(payload) != _WORD.size:
+    if kind != FrameType.ERROR or len(payload) != _WORD.size:
         return GuestError(f"{failure}: unexpected reply {kind}")
     return GuestRefusal(f"{failure}: {os.strerror(int.from_bytes(payload, 'little', signed=True)).lower()}")

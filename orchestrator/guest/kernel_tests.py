@@ -15,7 +15,7 @@ from orchestrator.errors import GuestError, UnsupportedError, UsageError
 from orchestrator.guest.channel import Stream
 from orchestrator.guest.console import QUOTED_LINES, plain_lines
 from orchestrator.ktap.ktap import parse_ftracetest, parse_ktap
-from orchestrator.ktap.results import RESULTS_MAX, Outcome, TestResult, TestRun
+from orchestrator.ktap.results import RESULTS_MAX, TestOutcome, TestResult, TestRun
 
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
@@ -108,8 +108,8 @@ def program_results(
         problems.append(_TOO_MUCH)
     words = plain_lines(bytes(printed[Stream.STDERR]))[-QUOTED_LINES:]
     if status == _SKIPPED and not run.results:
-        return TestRun((TestResult("all", Outcome.SKIPPED, " ".join(words)),))
-    if status and not any(result.outcome is Outcome.FAILED for result in run.results):
+        return TestRun((TestResult("all", TestOutcome.SKIPPED, " ".join(words)),))
+    if status and not any(result.outcome is TestOutcome.FAILED for result in run.results):
         said = "".join(f"\n    {line}" for line in words)
         problems.append(f"`{' '.join(argv)}` ended with status {status}, and no test failed{said}")
     return replace(run, problems=(*problems, *run.problems))

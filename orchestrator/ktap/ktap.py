@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from orchestrator.ktap.results import KEPT_LINES, NAME_MAX, PROBLEMS_MAX, RESULTS_MAX, Outcome, TestResult, TestRun
+from orchestrator.ktap.results import KEPT_LINES, NAME_MAX, PROBLEMS_MAX, RESULTS_MAX, TestOutcome, TestResult, TestRun
 from orchestrator.plain_text import counted, plain_text
 
 # The lines of a guest's output, without the prefixes of the kernel's log.
@@ -58,7 +58,7 @@ class TooManyLinesError(Exception):
     """The output has more than LINES_MAX lines."""
 
 
-class Cut(Enum):
+class LineCut(Enum):
     """How a kernel message inside a line affects the line."""
 
     NONE = auto()
@@ -78,7 +78,7 @@ class PrintedLine:
     cut_at: int | None = None
 
 
-Judge = Callable[[str, str | None], Cut]
+Judge = Callable[[str, str | None], LineCut]
 """Classifies a message by the line's text before it and by the next line, None if no program line follows."""
 
 
@@ -93,9 +93,9 @@ def printed_lines(text: str, judge: Judge) -> Iterator[PrintedLine]:
         if held is not None and (held[0].is_logged or not line.is_logged):
             before, message = held[0].text[: held[1]], held[0].text[held[1] :]
             cut = judge(before, None if line.is_logged else line.text)
-            if cut is Cut.JOINED and line.text.startswith(before) and _INSIDE.match(line.text, len(before)):
-                cut = Cut.NONE  # the next line quotes a message, too
-            if cut is Cut.JOINED and not line.is_logged:
+            if cut is LineCut.JOINED and line.text.startswith(before) and _INSIDE.match(line.text, len(before)):
+                cut = LineCut.NONE  # the next line quotes a message, too
+            if cut is LineCut.JOINED and not line.is_logged:
                 yield PrintedLine(_PREFIX.sub("", message, count=1), is_logged=True)
                 line = PrintedLine((before + line.text)[:LINE_MAX], held[0].is_logged, cut_at=len(before))
                 start = len(before) + 1
@@ -120,10 +120,10 @@ def _lines(text: str) -> Iterator[PrintedLine]:
         yield PrintedLine(line[prefix.end() :], is_logged=True) if prefix else PrintedLine(line)
 
 
-def _parts(held: tuple[PrintedLine, int], cut: Cut) -> Iterator[PrintedLine]:
+def _parts(held: tuple[PrintedLine, int], cut: LineCut) -> Iterator[PrintedLine]:
     """The whole line, or its text and then the message after it."""
     line, end = held
-    if cut is Cut.NONE:
+    if cut is LineCut.NONE:
         yield line
     else:
         yield PrintedLine(line.text[:end], line.is_logged, cut_at=end)
@@ -157,7 +157,7 @@ class _Node:
     """A result line, and the tests of its group."""
 
     name: str
-    outcome: Outcome
+    outcome: TestOutcome
     reason: str = ""
     lines: list[str] = field(default_factory=list)
     group: list[_Node] = field(default_factory=list)
@@ -248,7 +248,7 @@ class _Parser:
             self._other(place, words, line)
         return True
 
-    def cut(self, before: str, following: str | None) -> Cut:
+    def cut(self, before: str, following: str | None) -> LineCut:
         """Whether a kernel message after ``before`` has cut a line that continues with ``following``.
 
         A line that cannot be a result, a plan or the like may also quote a message; the next line is then whole.
@@ -256,20 +256,20 @@ class _Parser:
         place, words = self._placed(before)
         if self._block is not None and place >= self._block.place and (words or place > self._block.place):
             # A block's lines may quote anything.
-            return Cut.JOINED if words and following == "" else Cut.NONE
+            return LineCut.JOINED if words and following == "" else LineCut.NONE
         if following is None and not words:
-            return Cut.NONE
+            return LineCut.NONE
         if words == "#" and following is not None and following.startswith(" "):
-            return Cut.JOINED
+            return LineCut.JOINED
         is_whole = following is None or following.lstrip().startswith("#") or self._is_structure(following)
         if not is_whole:
-            return Cut.JOINED
+            return LineCut.JOINED
         if self._is_structure(before):
-            return Cut.APART
+            return LineCut.APART
         if place[0] and not words:
-            return Cut.NONE  # a program under kselftest's runner prints the kernel's log
+            return LineCut.NONE  # a program under kselftest's runner prints the kernel's log
         may_begin = _RESULT.fullmatch(words) or any(one.startswith(words.rstrip()) for one in _BEGINNINGS)
-        return Cut.JOINED if may_begin else Cut.NONE
+        return LineCut.JOINED if may_begin else LineCut.NONE
 
     def finish(self) -> TestRun:
         """The parsed results. Groups that are still open have no result."""
@@ -389,7 +389,7 @@ class _Parser:
         level.number += 1
         node = _node(found, level.number, has_escapes=self._has_escapes())
         if is_cut:
-            node.outcome, node.reason = Outcome.FAILED, "a kernel message cuts its line"
+            node.outcome, node.reason = TestOutcome.FAILED, "a kernel message cuts its line"
         if found[2] and int(found[2]) != level.number:
             self.problem(f"{node.name}: found number {int(found[2])}, expected {level.number}")
             level.number = int(found[2])
@@ -422,7 +422,7 @@ class _Parser:
         if ended.plan == 0 and not ended.nodes and is_outermost:
             directive = _DIRECTIVE.match(f"# {ended.remark}")
             reason = (directive[2] if directive else ended.remark) or "the plan has no test"
-            ended.nodes.append(_Node("all", Outcome.SKIPPED, reason))
+            ended.nodes.append(_Node("all", TestOutcome.SKIPPED, reason))
         if is_outermost:
             level.nodes += ended.nodes
         else:
@@ -435,22 +435,22 @@ class _Parser:
             return
         name, lines = level.group.title or "unnamed group", level.group.lines
         self.problem(f"group {name} has no result: the output is truncated, or a line is lost")
-        level.nodes.append(_Node(name, Outcome.FAILED, "it has no result", lines, level.group.nodes))
+        level.nodes.append(_Node(name, TestOutcome.FAILED, "it has no result", lines, level.group.nodes))
         level.number += 1
         level.group = None
 
 
 def _node(found: re.Match[str], number: int, *, has_escapes: bool) -> _Node:
     text, is_ok, reason = _hidden(found[3]) if has_escapes else found[3], not found[1], ""
-    outcome = Outcome.PASSED if is_ok else Outcome.FAILED
+    outcome = TestOutcome.PASSED if is_ok else TestOutcome.FAILED
     if directive := _DIRECTIVE.search(text):
         word, reason = directive[1].upper(), directive[2]
         if word == "SKIP":
-            outcome = Outcome.SKIPPED
+            outcome = TestOutcome.SKIPPED
         elif word == "XFAIL" or (word == "TODO" and not is_ok):  # "ok ... # TODO" is better than expected
-            outcome = Outcome.XFAILED
+            outcome = TestOutcome.XFAILED
         elif word in {"TIMEOUT", "ERROR"}:
-            outcome, reason = Outcome.FAILED, f"{word} {reason}"
+            outcome, reason = TestOutcome.FAILED, f"{word} {reason}"
         text = text[: directive.start()]
     elif diagnostic := _DIAGNOSTIC.search(text):
         text, reason = text[: diagnostic.start()], diagnostic[1]
@@ -479,8 +479,8 @@ def _tests(nodes: Sequence[_Node], path: str) -> Iterator[TestResult]:
         name = f"{path}{node.name}"
         below = list(_tests(node.group, f"{name}/"))
         yield from below
-        is_explained = any(test.outcome is Outcome.FAILED for test in below)
-        if not below or (node.outcome is Outcome.FAILED and not is_explained):
+        is_explained = any(test.outcome is TestOutcome.FAILED for test in below)
+        if not below or (node.outcome is TestOutcome.FAILED and not is_explained):
             reason = node.reason or ("the group failed, but none of its tests" if below else "")
             yield TestResult(name, node.outcome, reason, tuple(node.lines))
 
@@ -511,13 +511,13 @@ _FIRST = re.compile(r"(?:.*\t)?\[.*|# of .*|\t")
 # By the word after a test: the word in the counts, and the outcome; as in the script's KTAP output, indeterminate is
 # not ok.
 _OUTCOMES = {
-    "PASS": ("passed", Outcome.PASSED),
-    "FAIL": ("failed", Outcome.FAILED),
-    "UNRESOLVED": ("unresolved", Outcome.FAILED),
-    "UNTESTED": ("untested", Outcome.SKIPPED),
-    "UNSUPPORTED": ("unsupported", Outcome.SKIPPED),
-    "XFAIL": ("xfailed", Outcome.XFAILED),
-    "UNDEFINED": ("undefined", Outcome.FAILED),
+    "PASS": ("passed", TestOutcome.PASSED),
+    "FAIL": ("failed", TestOutcome.FAILED),
+    "UNRESOLVED": ("unresolved", TestOutcome.FAILED),
+    "UNTESTED": ("untested", TestOutcome.SKIPPED),
+    "UNSUPPORTED": ("unsupported", TestOutcome.SKIPPED),
+    "XFAIL": ("xfailed", TestOutcome.XFAILED),
+    "UNDEFINED": ("undefined", TestOutcome.FAILED),
 }
 
 
@@ -530,7 +530,7 @@ class _Test:
     lines: list[str] = field(default_factory=list)
 
     def result(self) -> TestResult:
-        outcome = Outcome.FAILED
+        outcome = TestOutcome.FAILED
         if not self.word:
             reason = "it has no result: the output is truncated, or a line is lost"
         elif self.is_cut:
@@ -577,14 +577,14 @@ def parse_ftracetest(text: str) -> TestRun:
     return TestRun(tuple(test.result() for test in tests), (*problems, *_miscounted(tests, counts)))
 
 
-def _cut(before: str, following: str | None) -> Cut:
+def _cut(before: str, following: str | None) -> LineCut:
     """Whether a message after ``before`` has cut a line of the script that continues with ``following``."""
     is_own = _FIRST.fullmatch(before) or any(one.startswith(before.rstrip()) for one in (_TITLE, "# of "))
     if not is_own:
-        return Cut.NONE
+        return LineCut.NONE
     if following is None or following == _TITLE or _BEGINNING.fullmatch(following) or _COUNT.fullmatch(following):
-        return Cut.APART
-    return Cut.JOINED
+        return LineCut.APART
+    return LineCut.JOINED
 
 
 def _begun(found: re.Match[str]) -> _Test:

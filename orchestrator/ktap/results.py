@@ -20,7 +20,7 @@ PROBLEMS_MAX = 100
 """The most kept problems of one output."""
 
 
-class Outcome(StrEnum):
+class TestOutcome(StrEnum):
     """A test's outcome. ``XFAILED``: it failed as its own output expects (TODO, XFAIL)."""
 
     PASSED = "passed"
@@ -39,7 +39,7 @@ class TestResult:
     __test__ = False  # keeps pytest from collecting it
 
     name: str
-    outcome: Outcome
+    outcome: TestOutcome
     reason: str = ""
     lines: tuple[str, ...] = ()
 
@@ -54,7 +54,7 @@ class TestRun:
     problems: tuple[str, ...] = ()
 
     def counted(self) -> str:
-        numbers = ((outcome, sum(1 for result in self.results if result.outcome is outcome)) for outcome in Outcome)
+        numbers = ((outcome, sum(1 for result in self.results if result.outcome is outcome)) for outcome in TestOutcome)
         return ", ".join(f"{number} {outcome}" for outcome, number in numbers if number) or "no test"
 
 
@@ -76,32 +76,32 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunVerdict:
     """The results by unique names, and the ``complaints`` that make the run a failure."""
 
     results: Mapping[str, TestResult]
     complaints: tuple[str, ...]
 
 
-def judged(run: TestRun, expected: Mapping[str, str]) -> Verdict:
+def judged(run: TestRun, expected: Mapping[str, str]) -> RunVerdict:
     """Judge a run with ``expected`` failures, reasons by test name.
 
     A run fails if an unlisted test fails, a listed one passes or is missing, no test ran, or the output has a problem.
     """
     results = {name: _beside(result, expected.get(name)) for name, result in uniquely_named(run.results)}
-    failed = [name for name, result in results.items() if result.outcome is Outcome.FAILED]
+    failed = [name for name, result in results.items() if result.outcome is TestOutcome.FAILED]
     complaints = []
     if failed:
         complaints.append(f"{len(failed)} of {len(results)} tests failed: {_listed(failed)}")
     if not results:
         complaints.append("no test ran: the output has no result")
-    elif all(result.outcome is Outcome.SKIPPED for result in results.values()):
+    elif all(result.outcome is TestOutcome.SKIPPED for result in results.values()):
         reasons = dict.fromkeys(result.reason for result in results.values() if result.reason)
         complaints.append("; ".join(["no test ran: all are skipped", *list(reasons)[:5]]))
     missing = [name for name in expected if name not in results]
     if missing:
         complaints.append(f"no test has the name of these expected failures: {_listed(missing)}")
-    return Verdict(results, (*complaints, *shown(run.problems, _SHOWN, "and {} more problems")))
+    return RunVerdict(results, (*complaints, *shown(run.problems, _SHOWN, "and {} more problems")))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -111,8 +111,10 @@ def _listed(names: Sequence[str]) -> str:
 
 def _beside(result: TestResult, reason: str | None) -> TestResult:
     """A result with the list's reason applied."""
-    if reason is None or result.outcome in {Outcome.SKIPPED, Outcome.XFAILED}:
+    if reason is None or result.outcome in {TestOutcome.SKIPPED, TestOutcome.XFAILED}:
         return result
-    if result.outcome is Outcome.FAILED:
-        return replace(result, outcome=Outcome.XFAILED, reason=reason)
-    return replace(result, outcome=Outcome.FAILED, reason=f"it passes, but is listed as an expected failure: {reason}")
+    if result.outcome is TestOutcome.FAILED:
+        return replace(result, outcome=TestOutcome.XFAILED, reason=reason)
+    return replace(
+        result, outcome=TestOutcome.FAILED, reason=f"it passes, but is listed as an expected failure: {reason}"
+    )

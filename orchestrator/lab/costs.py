@@ -24,8 +24,8 @@ from orchestrator.cost.request import (
     DEFAULT_CPU,
     DEFAULT_KERNEL,
     CallFinder,
-    Calls,
-    Line,
+    CostRequest,
+    NamedCalls,
     allowed,
     check_names,
     cost_kernel,
@@ -48,7 +48,7 @@ _LONGEST_NAME = 40
 
 
 @dataclass(frozen=True)
-class Costs:
+class MeasuredCosts:
     """Measured costs with the run that has them, and why others are ``missed``: no call reaches the subject."""
 
     found: Sequence[Cost]
@@ -79,20 +79,20 @@ def measured_costs(
     lab: Lab,
     names: Sequence[str],
     kernels: Sequence[str] = (DEFAULT_KERNEL,),
-    calls: Calls | None = None,
+    calls: NamedCalls | None = None,
     at_most: float | None = None,
     cpu: str = DEFAULT_CPU,
-) -> Costs:
+) -> MeasuredCosts:
     """Measure what a hit of each subject costs: programs, one-liners, modules, mechanisms (docs/cost.md).
 
     With ``at_most`` instructions a hit, dearer ones are ``beyond``. Raises UsageError if no call reaches any.
     """
     on = cost_kernels(kernels, cpu)
-    lines, missed = cost_lines(lab.context(), names, on, cpu, calls or Calls())
+    lines, missed = cost_lines(lab.context(), names, on, cpu, calls or NamedCalls())
     budgets = {} if at_most is None else allowed(lines, limit_of_hit(f"{Decimal(str(at_most)):f}"))
     text = cost_experiment(names, lines, on, cpu, budgets)
     run = lab.run(lab.build(yaml.safe_load(text)))
-    return Costs(judged(lines, run), missed, run)
+    return MeasuredCosts(judged(lines, run), missed, run)
 
 
 def cost_kernels(names: Iterable[str], cpu: str) -> list[str]:
@@ -105,15 +105,15 @@ def cost_kernels(names: Iterable[str], cpu: str) -> list[str]:
 
 
 def cost_lines(
-    context: BuildContext, names: Sequence[str], kernels: Sequence[str], cpu: str, given: Calls
-) -> tuple[list[Line], Sequence[UsageError]]:
+    context: BuildContext, names: Sequence[str], kernels: Sequence[str], cpu: str, given: NamedCalls
+) -> tuple[list[CostRequest], Sequence[UsageError]]:
     """The lines, and why others are missing: no call reaches the subject on a kernel. Raises UsageError without any.
 
     Raises ConfigError for a workload that is no file, before a kernel is there.
     """
     given.check()
     check_cost_packages(context, names, kernels)
-    lines: list[Line] = []
+    lines: list[CostRequest] = []
     missed: list[UsageError] = []
     found: Sequence[Subject] = ()
     for name in kernels:
@@ -134,7 +134,7 @@ def cost_lines(
 
 
 def cost_experiment(
-    names: Sequence[str], lines: Sequence[Line], kernels: Sequence[str], cpu: str, budgets: Mapping[str, object]
+    names: Sequence[str], lines: Sequence[CostRequest], kernels: Sequence[str], cpu: str, budgets: Mapping[str, object]
 ) -> str:
     """The experiment that measures the lines of these subjects, as YAML. Raises UsageError as ``check_names`` does."""
     check_names(lines)
@@ -159,7 +159,7 @@ def _in_lower_case(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def judged(lines: Sequence[Line], after: Run, reference: Reference | None = None) -> Sequence[Cost]:
+def judged(lines: Sequence[CostRequest], after: Run, reference: Reference | None = None) -> Sequence[Cost]:
     """The costs beside their budgets, and each beside that of the reference."""
     partners: Mapping[str, CellRecord] = {} if reference is None else reference.before
     cells = after.record.cells

@@ -22,7 +22,7 @@ from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import GuestError, UsageError
-from orchestrator.experiment.cell import Machine as DescribedMachine
+from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.fields import ValidationContext
 from orchestrator.experiment.problems import problems_of
 from orchestrator.guest.console import report_patterns
@@ -158,12 +158,12 @@ def _allowed(regexes: object) -> Expected:
         raise UsageError(error.what, where="allow_oops", hint=error.hint) from None
 
 
-def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> DescribedMachine:
+def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> MachineSpec:
     """CPU model, number and memory, by the rules of an experiment file."""
     described = {key: arguments[key] for key in ("cpu", "smp", "memory") if arguments.get(key) is not None}
     described.setdefault("cpu", usual_cpu(kernel))
     try:
-        return DescribedMachine.model_validate(described, context=ValidationContext(qemu_cpu_names))
+        return MachineSpec.model_validate(described, context=ValidationContext(qemu_cpu_names))
     except ValidationError as error:
         problems = problems_of(error, lambda path: "unknown key")
         raise UsageError("; ".join(f"{problem.path[0]}: {problem.sentence}" for problem in problems)) from None

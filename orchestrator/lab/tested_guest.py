@@ -22,7 +22,7 @@ from orchestrator.artifacts.opening_cores import opening_command
 from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, Trouble, line_pattern, plain_lines, report_patterns
-from orchestrator.guest.debugger import Attachment
+from orchestrator.guest.debugger import DebuggerStub
 from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.guest import END_OF_LOG, Guest, State, Watch
 from orchestrator.guest.taint import taint_mask
@@ -283,7 +283,7 @@ class TestedGuest(_GuestsVerbs):
         """The command that opens a vmcore of this guest."""
         return opening_command(self._workshop, self._kernel, core)
 
-    def wait_for_debugger(self) -> Attachment:
+    def wait_for_debugger(self) -> DebuggerStub:
         """Stop the guest and wait for gdb. Raises HostError without gdb, or in a worker of pytest-xdist."""
         _check_terminal()
         check_gdb()

@@ -17,11 +17,11 @@ from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.data import CatalogEntry, choices_sentence, unknown
 from orchestrator.catalog.reference import reference_table, reference_tables
 from orchestrator.errors import ConfigError, HostError, UsageError
-from orchestrator.experiment.problems import Origins, Problem, config_error, problems_of, shown
+from orchestrator.experiment.problems import DataOrigins, Problem, config_error, problems_of, shown
 from orchestrator.experiment.source import KeyPath, read_source
 from orchestrator.files import write_whole
 from orchestrator.paths import user_path
-from orchestrator.results.modelled import Cost, Costs
+from orchestrator.results.modelled import CpuPrices, Price
 
 
 def write_table(path: Path, text: str, *, replace: bool = False) -> None:
@@ -203,7 +203,7 @@ def cost_file(name: str) -> CostFile:
 def load_cost_file(path: Path) -> CostFile:
     """Read a cost table. Raises ConfigError, which lists all problems: file, line, key, what was found."""
     source = read_source(path)
-    origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
+    origins = DataOrigins({key: f"{path}:{line}" for key, line in source.lines.items()})
     if not isinstance(source.data, dict):
         what = f"found {shown(source.data)}; expected keys with values, such as cpu: pentium4"
         raise config_error([Problem((), what)], origins, str(path))
@@ -267,7 +267,7 @@ def _wrong_declaration(declared: Declaration) -> list[Problem]:
 MHZ = "MHz"
 
 
-def cost_sources(file: CostFile) -> Costs:
+def cost_sources(file: CostFile) -> CpuPrices:
     """The costs of a table in cycles, its frequency and its caches; an unusable table has no fitted costs."""
     table, declared = file.table, file.table.declared
     costs = []
@@ -279,11 +279,11 @@ def cost_sources(file: CostFile) -> Costs:
         for name, cost in table.fitted.costs.items():
             time = price(table, {name: 1.0})
             low, high = (end * table.mhz.value / 1000 for end in (time.low, time.high))
-            costs.append(Cost(name=name, value=cost.cycles, low=low, high=high, source="fitted", where=where))
+            costs.append(Price(name=name, value=cost.cycles, low=low, high=high, source="fitted", where=where))
     constants: list[tuple[str, Constant]] = [*table.constants.items(), (MHZ, table.mhz)]
     for key, one in constants:
-        costs.append(Cost(name=key, value=one.value, low=one.low, high=one.high, source=one.source, where=one.where))
-    return Costs(
+        costs.append(Price(name=key, value=one.value, low=one.low, high=one.high, source=one.source, where=one.where))
+    return CpuPrices(
         cpu=table.cpu,
         sha256=file.digest,
         declared=None if declared is None else declared.date,

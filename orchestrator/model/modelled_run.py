@@ -30,7 +30,7 @@ from orchestrator.model.cost_file import CostFile, cost_sources, load_cost_file,
 from orchestrator.paths import user_path
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord, InstructionClass, RunRecord
-from orchestrator.results.modelled import Costs, ModelEvidence, ModelledCell, ModelledRun
+from orchestrator.results.modelled import CpuPrices, ModelEvidence, ModelledCell, ModelledRun
 from orchestrator.results.parameters import ARGUMENTS, AT, CALL, CHANNEL, IMAGE, KERNEL_MODULES, WORKLOAD
 from orchestrator.results.runs import Run
 
@@ -217,7 +217,7 @@ def modelled_times(run: RunRecord) -> Mapping[str, ModelledCell]:
     return found if any(cell.overhead is not None for cell in found.values()) else {}
 
 
-def used_costs(cells: Sequence[ModelledCell], costs: Mapping[str, CostFile]) -> tuple[Costs, ...]:
+def used_costs(cells: Sequence[ModelledCell], costs: Mapping[str, CostFile]) -> tuple[CpuPrices, ...]:
     """The costs of the CPUs of cells with times."""
     names = dict.fromkeys(cell.cpu for cell in cells if cell.reason is None)
     return tuple(cost_sources(costs[name]) for name in names)
@@ -304,7 +304,7 @@ _INDEPENDENT = 1e-3
 
 
 @dataclass(frozen=True)
-class Target:
+class FitTarget:
     """A published overhead in nanoseconds, and the counts that the probe adds to a call."""
 
     table: str
@@ -313,7 +313,7 @@ class Target:
     published: float
 
 
-def fitted(table: CostTable, declaration: str, targets: Sequence[Target]) -> Fitted:
+def fitted(table: CostTable, declaration: str, targets: Sequence[FitTarget]) -> Fitted:
     """Fit the costs that ``table`` declares; ``declaration`` is its digest.
 
     Raises LabError if the cells do not determine the costs or give one that is not positive, HostError without numpy.
@@ -377,7 +377,7 @@ def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
     table = file.table
     if table.declared is None:
         raise LabError(f"{table.cpu} cannot be calibrated: {table.uncalibrated}", where=str(file.path))
-    found: dict[_Place, Target] = {}
+    found: dict[_Place, FitTarget] = {}
     for run in runs:
         for place, target in _counted(run.record, file, table.declared).items():
             if found.setdefault(place, target) != target:
@@ -393,10 +393,10 @@ def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
     return fitted(table, file.declaration, [found[place] for place in table.declared.cells])
 
 
-def _counted(run: RunRecord, file: CostFile, declared: Declaration) -> Mapping[_Place, Target]:
+def _counted(run: RunRecord, file: CostFile, declared: Declaration) -> Mapping[_Place, FitTarget]:
     """A run's counts for calibration cells. Raises UsageError for a cell measured on other kernels only."""
     cpu = file.table.cpu
-    found: dict[_Place, Target] = {}
+    found: dict[_Place, FitTarget] = {}
     others: dict[_Place, tuple[str, str]] = {}
     baselines = _baselines(run)
     for cell in run.cells:
@@ -409,7 +409,7 @@ def _counted(run: RunRecord, file: CostFile, declared: Declaration) -> Mapping[_
             others.setdefault(place, (cell.kernel, wanted))
             continue
         counts = {one: float(number) for one, number in overhead.items()}
-        target = Target(*place, counts, _kept(reference_tables()[place[0]].nanoseconds(place[1])))
+        target = FitTarget(*place, counts, _kept(reference_tables()[place[0]].nanoseconds(place[1])))
         if found.setdefault(place, target) != target:
             what = f"the run has {' '.join(place)} on kernel {wanted} twice, with different counts"
             raise UsageError(what, where=run.run, hint="fit to another run")

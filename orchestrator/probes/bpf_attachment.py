@@ -19,7 +19,7 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import attachment, bpf_program
-from orchestrator.probes.bpf_program import BpfEvent, Target, Witness, attach
+from orchestrator.probes.bpf_program import AttachTarget, BpfEvent, Witness, attach
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
@@ -218,18 +218,18 @@ class BpfAttachment(PlacedAttachment):
             )
 
 
-def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
+def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> AttachTarget:
     """The guest-side name of what to attach to. Raises EvidenceError if the kernel has no such event."""
     assert kind.program is not None
     if kind.tracepoint is not None:
         by_number = kind.program.link == "tracepoint"
-        return Target(kind, str(event_number(guest, kind.tracepoint)) if by_number else kind.tracepoint)
+        return AttachTarget(kind, str(event_number(guest, kind.tracepoint)) if by_number else kind.tracepoint)
     if isinstance(point, UserPoint):
-        return Target(kind, point.file, point.file_offset, point.semaphore)
+        return AttachTarget(kind, point.file, point.file_offset, point.semaphore)
     if kind.program.link in ("trampoline", "functions"):
-        return Target(kind, point.symbol)  # found by its type
+        return AttachTarget(kind, point.symbol)  # found by its type
     is_anywhere = kind.program.link == "kprobe" and not kind.at_return
-    return Target(kind, *point.place(point.offset if is_anywhere else 0))
+    return AttachTarget(kind, *point.place(point.offset if is_anywhere else 0))
 
 
 @contextlib.contextmanager

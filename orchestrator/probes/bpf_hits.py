@@ -18,7 +18,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import counted, shown
 from orchestrator.probes.attachment import Called
-from orchestrator.probes.bpf_program import BpfProgram, Target, Witness, keep_statistics
+from orchestrator.probes.bpf_program import AttachTarget, BpfProgram, Witness, keep_statistics
 from orchestrator.probes.tracefs import event_number, systems_of
 
 _WORDS = {"raw-tracepoint": "raw_tp", "tp-btf": "tp_btf"}
@@ -72,7 +72,7 @@ class UserBpfProgram(NamedTuple):
         return 2 if self.kind in _SESSIONS else 1
 
 
-def _event_target(guest: Guest, program: UserBpfProgram) -> Target | None:
+def _event_target(guest: Guest, program: UserBpfProgram) -> AttachTarget | None:
     """The tracepoint that a program is attached to; None for one that is at none, or at one of several of its name."""
     word, target = program.at.word, program.at.target
     if word is None or word.at not in ("event", "tracepoint"):
@@ -81,10 +81,10 @@ def _event_target(guest: Guest, program: UserBpfProgram) -> Target | None:
     if not _NAME.fullmatch(name):
         return None
     if word.at == "tracepoint":
-        return Target(probes()["bpf-raw-tracepoint"], name)
+        return AttachTarget(probes()["bpf-raw-tracepoint"], name)
     systems = [system] if system else systems_of(guest, name)  # bpftrace's events have a name alone
     return (
-        Target(probes()["bpf-tracepoint"], str(event_number(guest, f"{systems[0]}.{name}")))
+        AttachTarget(probes()["bpf-tracepoint"], str(event_number(guest, f"{systems[0]}.{name}")))
         if len(systems) == 1
         else None
     )
@@ -97,7 +97,7 @@ class _Group:
     program's while the witness was there, as the kernel has counted them.
     """
 
-    def __init__(self, witness: Witness, event: Target | None) -> None:
+    def __init__(self, witness: Witness, event: AttachTarget | None) -> None:
         self.witness, self.is_event = witness, event is not None
         self.programs: list[UserBpfProgram] = []
         self.idle, self.idle_others = 0, 1
@@ -156,7 +156,7 @@ class ProgramHits:
     def __init__(
         self,
         guest: Guest,
-        target: Target,
+        target: AttachTarget,
         programs: Sequence[UserBpfProgram],
         elsewhere: Sequence[UserBpfProgram] = (),
     ) -> None:

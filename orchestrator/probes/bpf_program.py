@@ -45,7 +45,7 @@ _EVENT = struct.Struct(f"<QII{ARGUMENTS}Q")
 
 
 @dataclass(frozen=True)
-class Target:
+class AttachTarget:
     """Where a program of a ``kind`` is attached: a function, event or file, and an offset in bytes.
 
     ``semaphore`` is the file offset of a static probe point's counter, or 0.
@@ -200,7 +200,7 @@ def bring(guest: Guest, tool: Path) -> None:
         guest.succeed(["mount", "-t", "bpf", "bpf", _FILE_SYSTEM])
 
 
-def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
+def attach(guest: Guest, name: str, program: str, target: AttachTarget) -> BpfProgram:
     """Load one of bpfprobe's programs and attach it. Raises EvidenceError or PlaceRefused with the kernel's words."""
     folder = f"{_FILE_SYSTEM}/{name}"
     guest.succeed(["mkdir", folder])
@@ -311,7 +311,7 @@ class Witness:
     ``name`` tells several of one guest apart.
     """
 
-    def __init__(self, guest: Guest, target: Target, name: str = "lab-witness") -> None:
+    def __init__(self, guest: Guest, target: AttachTarget, name: str = "lab-witness") -> None:
         self._guest, self._target, self._name = guest, target, name
         self._may_miss = target.kind.program is not None and target.kind.program.entries is not None
         self._program: BpfProgram | None = None

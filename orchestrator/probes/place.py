@@ -13,7 +13,7 @@ from typing import NamedTuple
 from orchestrator.arch import CALL, JMP, Arch
 from orchestrator.artifacts.function_entry import entry_places, tracer_place
 from orchestrator.catalog.data import did_you_mean
-from orchestrator.catalog.probes import Change, KernelFeature, ProbeKind
+from orchestrator.catalog.probes import KernelChange, KernelFeature, ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment, wait_until_armed
@@ -206,13 +206,13 @@ class _Nop(NamedTuple):
     feature: KernelFeature
 
 
-_LARGER_NOP = Change(release="7.2", commit="554ba38456da")
+_LARGER_NOP = KernelChange(release="7.2", commit="554ba38456da")
 _NOPS = (
     _Nop(
         bytes.fromhex("0f1f440000"),
         5,
         bytes([CALL]),
-        KernelFeature(since=Change(release="6.18", commit="ba2bfc97b462"), until=_LARGER_NOP),
+        KernelFeature(since=KernelChange(release="6.18", commit="ba2bfc97b462"), until=_LARGER_NOP),
     ),
     # The lea leaves the red zone below the stack pointer alone.
     _Nop(bytes.fromhex("662e0f1f84"), 10, bytes.fromhex("488d642480e8"), KernelFeature(since=_LARGER_NOP)),

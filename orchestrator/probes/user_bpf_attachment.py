@@ -25,7 +25,7 @@ from orchestrator.plain_text import cut
 from orchestrator.probes import attachment, bpf_program
 from orchestrator.probes.bpf_attachment import attaching_programs, target_of
 from orchestrator.probes.bpf_hits import ProgramHits, UserBpfProgram
-from orchestrator.probes.bpf_program import BpfProgram, Target
+from orchestrator.probes.bpf_program import AttachTarget, BpfProgram
 from orchestrator.probes.evidence import Observation
 from orchestrator.probes.map_trial import MapTrial
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint
@@ -115,7 +115,7 @@ class UserBpfAttachment(PlacedAttachment):
         if isinstance(point, UserPoint):
             target = target_of(guest, probes()["bpf-uprobe"], point)
         else:  # at the entry, like the object's own kprobes
-            target = Target(probes()["bpf-kprobe"], *point.place(0))
+            target = AttachTarget(probes()["bpf-kprobe"], *point.place(0))
         self._hits = ProgramHits(guest, target, programs, elsewhere)
 
     def observe(self) -> Observation:

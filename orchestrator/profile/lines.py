@@ -32,7 +32,7 @@ from orchestrator.process import run
 from orchestrator.profile.difference import not_executed
 from orchestrator.profile.places import GENERATED
 from orchestrator.report.sheet import number as shown_number
-from orchestrator.results.stored_profile import CellProfile, Instruction, Place, SymbolProfile, stem
+from orchestrator.results.stored_profile import CellProfile, InstructionCount, Place, SymbolProfile, stem
 
 # Of 1,000 addresses in Debian's vmlinux of 6.1 (633 MB), with inlined frames: drgn 0.3.0 needs 0.6 s, llvm-symbolizer
 # 14 0.5 to 1 s, addr2line 2.40 2 to 5 s, eu-addr2line 0.188 5 s. drgn alone also reads a module's file, in which
@@ -268,7 +268,7 @@ Sources = Mapping[str | None, LineSource]
 """The lines of a cell's code: by module's name, None for the kernel, GENERATED for a user's BPF programs."""
 
 
-class Line(NamedTuple):
+class FunctionLine(NamedTuple):
     """A line of ``function``, which may be inlined into ``symbol``; ``text`` if the source is on this host.
 
     ``file`` is a title, ``path`` is in the debug information. Without debug information the file is empty.
@@ -290,31 +290,33 @@ class Line(NamedTuple):
 
 
 NO_LINE = "(no line)"
-LineCounts = Mapping[Line, Sequence[Instruction]]
+LineCounts = Mapping[FunctionLine, Sequence[InstructionCount]]
 """The executed instructions of each line, in order."""
 
 
 def by_line(profile: CellProfile, sources: Sources) -> LineCounts:
     """A cell's instructions by source line. Raises NoDebugInfoError."""
-    found: dict[Line, list[Instruction]] = defaultdict(list)
+    found: dict[FunctionLine, list[InstructionCount]] = defaultdict(list)
     for symbol, of, located in _located(profile, sources):
         for one, frames in located:
-            line = Line("", 0, "", symbol.title)
+            line = FunctionLine("", 0, "", symbol.title)
             if of is not None and frames:
                 function, path, number = frames[0]
-                line = Line(of.title(path), number, function or symbol.name, symbol.title, path, of.text(path, number))
+                line = FunctionLine(
+                    of.title(path), number, function or symbol.name, symbol.title, path, of.text(path, number)
+                )
             found[line].append(one)
     return found
 
 
 def with_lines(
-    profile: CellProfile, counts: LineCounts, names: Mapping[Line, Line] = MappingProxyType({})
+    profile: CellProfile, counts: LineCounts, names: Mapping[FunctionLine, FunctionLine] = MappingProxyType({})
 ) -> CellProfile:
     """The profile with a symbol for each line, which ``names`` may rename.
 
     Raises EvidenceError if the sum is not that of the symbols.
     """
-    lines: dict[tuple[str, Place], list[Instruction]] = defaultdict(list)
+    lines: dict[tuple[str, Place], list[InstructionCount]] = defaultdict(list)
     places = {symbol.title: symbol.place for symbol in profile.symbols}
     for line, instructions in counts.items():
         lines[cut(names.get(line, line).title, _LONGEST_TITLE), places[line.symbol]] += instructions
@@ -332,14 +334,14 @@ def with_lines(
     return made
 
 
-def same_lines(before: LineCounts, after: LineCounts) -> Mapping[Line, Line]:
+def same_lines(before: LineCounts, after: LineCounts) -> Mapping[FunctionLine, FunctionLine]:
     """For lines before, the lines that they are after, or a name of their own if another line now has their number.
 
     The executed lines of a function, inlined into the same symbol, are aligned by their texts: so a line keeps its
     identity if code before it has changed. Between equal lines, as many others on both sides are lines that were
     changed. Without the source a line is known by its distance from the function's first one, which is always executed.
     """
-    found: dict[Line, Line] = {}
+    found: dict[FunctionLine, FunctionLine] = {}
     first, second = _by_function(before), _by_function(after)
     for (file, name, symbol), ones in first.items():
         others = second.get((file, name, symbol), [])
@@ -357,7 +359,7 @@ def same_lines(before: LineCounts, after: LineCounts) -> Mapping[Line, Line]:
     return found | {line: line._replace(file=f"before: {line.file}") for line in others_now}
 
 
-def _by_function(lines: Iterable[Line]) -> Mapping[tuple[str, str, str], Sequence[Line]]:
+def _by_function(lines: Iterable[FunctionLine]) -> Mapping[tuple[str, str, str], Sequence[FunctionLine]]:
     return grouped(((line.file, stem(line.function), stem(line.symbol)), line) for line in sorted(lines))
 
 
@@ -417,7 +419,7 @@ def coverage(profile: CellProfile, sources: Sources) -> Mapping[str, Mapping[int
 
 def _located(
     profile: CellProfile, sources: Sources, *, is_whole: bool = False
-) -> Iterator[tuple[SymbolProfile, LineSource | None, Sequence[tuple[Instruction, tuple[Frame, ...]]]]]:
+) -> Iterator[tuple[SymbolProfile, LineSource | None, Sequence[tuple[InstructionCount, tuple[Frame, ...]]]]]:
     """Each symbol with its source, and its executed instructions with their frames; whole functions are read."""
 
     def source(symbol: SymbolProfile) -> LineSource | None:

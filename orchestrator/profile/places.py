@@ -17,7 +17,7 @@ from orchestrator.profile.counts import Code, Counts, Stack
 from orchestrator.profile.difference import operands
 from orchestrator.results.stored_profile import (
     FoldedStack,
-    Instruction,
+    InstructionCount,
     InstructionMisses,
     Misses,
     Place,
@@ -181,12 +181,12 @@ class Places:
         self, counts: Mapping[Code, Counts], misses: Mapping[Code, Misses] | None = None
     ) -> tuple[SymbolProfile, ...]:
         """Instructions by symbol: the largest symbol first, its instructions in order of address."""
-        found: dict[Owner, list[Instruction]] = defaultdict(list)
+        found: dict[Owner, list[InstructionCount]] = defaultdict(list)
         missed: dict[Owner, list[InstructionMisses]] = defaultdict(list)
         for (address, code), one in sorted(counts.items()):
             owner = self.owner(address)
             offset = address - owner.function.address
-            found[owner].append(Instruction(offset, code, *one))
+            found[owner].append(InstructionCount(offset, code, *one))
             if misses and Code(address, code) in misses:
                 missed[owner].append(InstructionMisses(offset, code, misses[Code(address, code)]))
         made = [

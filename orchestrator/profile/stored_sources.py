@@ -18,7 +18,7 @@ from orchestrator.profile.kept_lines import kept_lines
 from orchestrator.profile.lines import CodeLines, LineSource, SourceLines, Sources
 from orchestrator.profile.places import GENERATED
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import Boot, BootModule, origin_of
+from orchestrator.results.origin import BootModule, BootProvenance, origin_of
 from orchestrator.results.stored_profile import load_profile
 
 
@@ -56,7 +56,7 @@ def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spe
     return found
 
 
-def _measured_kernel(context: BuildContext, spec: KernelSpec, boot: Boot) -> Kernel:
+def _measured_kernel(context: BuildContext, spec: KernelSpec, boot: BootProvenance) -> Kernel:
     kernel = ready_kernel(context, spec)
     if sha256_of(kernel.image) != boot.kernel.image_sha256:
         what = f"kernel {spec.name} is another build's than that of the run"

@@ -14,7 +14,7 @@ from orchestrator.artifacts.machine_code import disassembled
 from orchestrator.errors import EvidenceError
 from orchestrator.profile.counts import Code, Passed, Region, Timed, samples_of
 from orchestrator.profile.places import THUNK, Owner, Places, titled
-from orchestrator.results.stored_timeline import Span
+from orchestrator.results.stored_timeline import TimelineSpan
 
 ORDERED_CALLS = 3
 """Calls of a sample whose order is kept."""
@@ -71,13 +71,13 @@ class _Open:
     end: int = 0
     left: str = ""
 
-    def span(self) -> Span:
+    def span(self) -> TimelineSpan:
         name, place = titled(self.owner.function), self.owner.place
         total = self.end - self.start
-        return Span(name, place, self.address, self.depth, self.start, total, self.own, self.entered, self.left)
+        return TimelineSpan(name, place, self.address, self.depth, self.start, total, self.own, self.entered, self.left)
 
 
-def spans(blocks: Sequence[Passed], executed: Iterable[Code], places: Places) -> Sequence[Span]:
+def spans(blocks: Sequence[Passed], executed: Iterable[Code], places: Places) -> Sequence[TimelineSpan]:
     """The spans of one call, from its blocks and all ``executed`` instructions.
 
     Calls within user space are one span, and a function replaces one that jumps to it.
@@ -137,7 +137,7 @@ class _Tree:
         one = self.within.pop()
         one.end, one.left = self.now, how if one.entered and how.startswith(_EXITS) else ""
 
-    def spans(self) -> Sequence[Span]:
+    def spans(self) -> Sequence[TimelineSpan]:
         while self.within:
             self._leave("")
         return [one.span() for one in self.found]

@@ -68,7 +68,7 @@ class Covered:
     executed: Counter[int] = field(default_factory=Counter)
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """Where a guest has a section of a module, or a part of a function, and where that starts in the file."""
 
     covered: Covered
@@ -76,7 +76,7 @@ class Place(NamedTuple):
     start: int
     section: str = ""
 
-    def is_overwritten(self, by: Place) -> bool:
+    def is_overwritten(self, by: CodePlace) -> bool:
         """Whether it is no more there, since another module is, or the same one again."""
         is_same = self.covered.module is not None and self.covered.name == by.covered.name
         return is_same or (self.addresses.start < by.addresses.stop and by.addresses.start < self.addresses.stop)
@@ -100,7 +100,7 @@ class GuestCoverage:
         covered = self._session.covered(Covered(module.name, self._kernel, module, source))
         sections = module_sections(self._guest, [module.name])[module.name]
         loaded = [
-            Place(covered, range(sections[name], sections[name] + part.size), part.address, name)
+            CodePlace(covered, range(sections[name], sections[name] + part.size), part.address, name)
             for name, part in module_code(module.file).sections.items()
             if name in sections
         ]
@@ -191,11 +191,11 @@ class Coverage:
         key = code.kernel.key, code.name if code.module is None else code.module.key
         return self._covered.setdefault(key, code)
 
-    def functions(self, kernel: Kernel) -> Iterator[Place]:
+    def functions(self, kernel: Kernel) -> Iterator[CodePlace]:
         """The parts of the wanted functions in a kernel."""
         for name in self._wanted:
             for part in () if kernel.code is None else parts_of(kernel.code, name):
-                yield Place(self.covered(Covered(name, kernel)), part, part.start)
+                yield CodePlace(self.covered(Covered(name, kernel)), part, part.start)
 
     @pytest.hookimpl(trylast=True)  # all guests have ended
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -90,7 +90,7 @@ class _BySymbol(BaseModel):
 
 
 @dataclass(frozen=True)
-class Budget:
+class CallBudget:
     """At most ``instructions``, plus ``percent``. ``symbols`` has the count of each symbol, if known.
 
     ``is_limit`` is for a limit set by a user.
@@ -117,7 +117,7 @@ class BudgetFile:
         self._cache = cache  # used for its locks, as the folder may be in a repository
         self.path = test_file.with_name(test_file.stem + SUFFIX)
 
-    def find(self, test: str, label: str, machine: str) -> Budget | None:
+    def find(self, test: str, label: str, machine: str) -> CallBudget | None:
         """The budget, if there is one. Raises ConfigError for a malformed file."""
         text = self._read().get(test, {}).get(label, {}).get(machine)
         return None if text is None else self._parsed(text)
@@ -125,7 +125,7 @@ class BudgetFile:
     def machines(self, test: str, label: str) -> list[str]:
         return list(self._read().get(test, {}).get(label, {}))
 
-    def write(self, test: str, label: str, machine: str, budget: Budget) -> None:
+    def write(self, test: str, label: str, machine: str, budget: CallBudget) -> None:
         with self._cache.lock(f"budgets-{digest(str(self.path))}"):
             budgets = self._read()
             text = str(budget)
@@ -156,7 +156,7 @@ class BudgetFile:
         except ValidationError:
             raise ConfigError("has to have budgets by test, label and machine", where=str(self.path)) from None
 
-    def _parsed(self, text: object) -> Budget:
+    def _parsed(self, text: object) -> CallBudget:
         if isinstance(text, dict):
             try:
                 found = _BySymbol.model_validate(text, strict=True)
@@ -168,8 +168,8 @@ class BudgetFile:
         if match is None:
             raise ConfigError(f"found {text!r}; {_EXPECTED}", where=str(self.path))
         if match[3]:
-            return Budget(Fraction(match[3]), is_limit=True)
-        return Budget(exact(float(match[1])), Fraction(match[2] or 0))  # a third was written with 15 digits
+            return CallBudget(Fraction(match[3]), is_limit=True)
+        return CallBudget(exact(float(match[1])), Fraction(match[2] or 0))  # a third was written with 15 digits
 
 
 # Where a count has grown: the symbols with more instructions than before, in one line.
@@ -182,7 +182,7 @@ _ROUNDING = 1e-3
 """Instructions: counts of symbols are rounded means of some hundred calls."""
 
 
-def where_it_grew(budget: Budget, after: Mapping[str, float]) -> Sequence[str]:
+def where_it_grew(budget: CallBudget, after: Mapping[str, float]) -> Sequence[str]:
     """Lines with the symbols that have grown beyond a broken budget; with its largest ones if it has no symbols."""
     if budget.symbols is None:
         return [f"most are in {largest(after)}", "the budget is without symbols: --qemu-update-budgets writes them"]
@@ -234,7 +234,7 @@ _SETTLING_LIMIT = 180.0
 
 
 @dataclass(frozen=True)
-class Counted:
+class CallInstructions:
     """Instructions of one call, and their symbols: None if these cannot be measured and proved.
 
     ``failing`` are the system calls that always failed, with what they returned.
@@ -262,7 +262,7 @@ def _checked(benchmark: Mapping[str, object], expect: object) -> CallsBenchmark:
         raise UsageError("; ".join(problem.sentence for problem in problems_of(error, lambda path: ""))) from None
 
 
-def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
+def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> CallInstructions:
     settle(guest)
     calls.prepare(guest)
     ticks = int(kernel.config["CONFIG_HZ"])
@@ -275,7 +275,9 @@ def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
         raise EvidenceError(
             f"calls vary, and take {min(found):.10g} to {max(found):.10g} instructions: there is no exact count"
         )
-    return Counted(measured.samples[0], lambda: _symbols(guest, calls, measured), _failing(guest, calls, measured))
+    return CallInstructions(
+        measured.samples[0], lambda: _symbols(guest, calls, measured), _failing(guest, calls, measured)
+    )
 
 
 def _failing(guest: Guest, calls: Calls, measured: Measurement) -> Sequence[str]:
@@ -336,7 +338,7 @@ class InstructionBudget:
     updates: bool
     properties: list[tuple[str, str]] = field(default_factory=list)
     """Of the test in JUnit's XML: each count, its budget, the count that was committed, and the change."""
-    _counted: dict[tuple[str, str], Budget] = field(default_factory=dict)
+    _counted: dict[tuple[str, str], CallBudget] = field(default_factory=dict)
 
     def call(
         self, call: str, arguments: Sequence[object] = (), *, label: str | None = None, expect: str | int | None = None
@@ -372,19 +374,19 @@ class InstructionBudget:
         # From before its fork to after its end. The first run loads its files into memory, and timer ticks fall into
         # some.
         runs = parse_runs(self.guest.succeed(["runbench", str(_RUNS), *argv], time_limit=_LIMIT).text, _RUNS)
-        counted = Counted(float(min(instructions for instructions, _, _ in runs)))
+        counted = CallInstructions(float(min(instructions for instructions, _, _ in runs)))
         return self._held(label or shlex.join(argv)[:_LABEL_MAX], counted, _TICKS_PERCENT)
 
     def check(self, label: str, count: float) -> float:
         """Check any count against its budget, such as an overhead measured by ``probe_cost``."""
-        return self._held(label, Counted(count))
+        return self._held(label, CallInstructions(count))
 
     def write(self) -> None:
         """Write the updated budgets. Raises ConfigError if the file cannot be written."""
         for (label, machine), budget in self._counted.items():
             self.file.write(self.test, label, machine, budget)
 
-    def _held(self, label: str, counted: Counted, percent: int = 0) -> float:
+    def _held(self, label: str, counted: CallInstructions, percent: int = 0) -> float:
         count = exact(counted.instructions)
         machine = f"{self.kernel.spec.name} {self.kernel.release}, {self.guest.machine.cpu.name}"
         budget = self.file.find(self.test, label, machine)
@@ -394,7 +396,7 @@ class InstructionBudget:
             warnings.warn(f"{text}; if that is intended, set expect=...", BudgetWarning, stacklevel=3)
         if self.updates and (budget is None or not budget.is_limit):
             allowed = percent if budget is None else budget.percent
-            self._counted[label, machine] = Budget(count, allowed, counted.symbols())
+            self._counted[label, machine] = CallBudget(count, allowed, counted.symbols())
         elif budget is None:
             others = self.file.machines(self.test, label)
             raise BudgetExceeded(
@@ -416,7 +418,7 @@ class InstructionBudget:
         return counted.instructions
 
 
-def _properties(label: str, count: Fraction, budget: Budget | None) -> Iterator[tuple[str, str]]:
+def _properties(label: str, count: Fraction, budget: CallBudget | None) -> Iterator[tuple[str, str]]:
     yield f"instructions[{label}]", decimal_text(count)
     if budget is not None:
         yield f"instructions_budget[{label}]", str(budget)

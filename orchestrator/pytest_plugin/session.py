@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orchestrator.guest.debugger import Attachment
+    from orchestrator.guest.debugger import DebuggerStub
     from orchestrator.lab.guests import GuestOptions
     from orchestrator.lab.tested_guest import TestedGuest
 
@@ -43,7 +43,7 @@ class Attempt:
     """
 
     guests: list[TestedGuest] = field(default_factory=list)
-    debuggers: list[Attachment] = field(default_factory=list)
+    debuggers: list[DebuggerStub] = field(default_factory=list)
     log: Path | None = None
     has_failed: bool = False
     results: list[dict[str, Any]] = field(default_factory=list)

@@ -221,7 +221,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Column:
+class ClaimColumn:
     """A claim's figures for one measured table, or of two; ``published`` has the same rows as ``measured``."""
 
     name: str
@@ -235,11 +235,11 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ClaimOutcome:
     """A claim's verdict; ``columns`` has the measured tables only."""
 
     claim: Claim
-    columns: Sequence[Column]
+    columns: Sequence[ClaimColumn]
     clock: ClaimClock
 
     @property
@@ -275,7 +275,7 @@ class Assessment:
 
     run: str
     title: str
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[ClaimOutcome]
 
 
 _Measured = tuple[Panel, ReferenceTable, ClaimInputs]
@@ -317,7 +317,7 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
     return assessments
 
 
-def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> Outcome:
+def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> ClaimOutcome:
     measured = [one for one in found if one[1].name in claim.tables]
     names = Counter(panel.name for panel, *_ in measured)
     columns = []
@@ -331,8 +331,8 @@ def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> Out
             panel.name if names[panel.name] == 1 else f"{panel.name} {panel.first.cpu} {panel.kernel}"
             for panel, *_ in compared
         ]
-        columns.append(Column(" to ".join(labels), [table.name for _, table, _ in compared], figures, published))
-    return Outcome(claim, columns, clock)
+        columns.append(ClaimColumn(" to ".join(labels), [table.name for _, table, _ in compared], figures, published))
+    return ClaimOutcome(claim, columns, clock)
 
 
 def _pairs(tables: Sequence[str], measured: Sequence[_Measured]) -> Iterator[Sequence[_Measured]]:
@@ -412,7 +412,7 @@ def decided_claims(assessment: Assessment) -> ClaimsPart:
     return ClaimsPart(assessment.title, statements, left_out)
 
 
-def _contradiction(outcome: Outcome) -> str:
+def _contradiction(outcome: ClaimOutcome) -> str:
     """The first table's figures that contradict a claim, the names of other such tables, and the reason."""
     first, *others = [column for column in outcome.columns if any(one.holds is False for one in column.measured)]
     also = f"; also {', '.join(column.name for column in others)}" if others else ""
@@ -424,7 +424,7 @@ def _contradiction(outcome: Outcome) -> str:
     return f"{first.name}: {', '.join(wrong)}{also}. {outcome.claim.why[outcome.clock]}"
 
 
-def _grid(outcome: Outcome) -> Grid | None:
+def _grid(outcome: ClaimOutcome) -> Grid | None:
     if not outcome.columns:
         return None
     rows = []
@@ -436,7 +436,7 @@ def _grid(outcome: Outcome) -> Grid | None:
     return Grid([column.name for column in outcome.columns], [rows])
 
 
-def _remarks(outcome: Outcome) -> list[str]:
+def _remarks(outcome: ClaimOutcome) -> list[str]:
     if not outcome.columns:
         return []
     remarks = [outcome.claim.why[outcome.clock]] if outcome.verdict is Verdict.FAILS else []

@@ -28,8 +28,8 @@ from orchestrator.report.sheet import (
     unit_name,
 )
 from orchestrator.results.contract import Interval
-from orchestrator.results.history import History, Point
-from orchestrator.results.history_steps import Step, Steps
+from orchestrator.results.history import History, HistoryPoint
+from orchestrator.results.history_steps import HistoryStep, Steps
 from orchestrator.results.origin import Commit, Found, OriginDifference
 
 EQUAL_PROVENANCE = "The provenance of both runs is equal, as far as it was recorded."
@@ -44,7 +44,7 @@ _POINT = ("run", "started", "status", "value", "overhead", "interval", "verdict"
 class ExplainedStep:
     """A step with the differences in the provenance of its two runs."""
 
-    step: Step
+    step: HistoryStep
     causes: Sequence[OriginDifference]
 
     @property
@@ -146,7 +146,7 @@ def interval_figure(interval: Interval | None, unit: str) -> str:
     return NOTHING if low == high else f"{figure(low, unit)} to {figure(high, unit)}"
 
 
-def _day(point: Point) -> str:
+def _day(point: HistoryPoint) -> str:
     return f"{datetime.fromisoformat(point.started).astimezone():%Y-%m-%d}"
 
 

@@ -22,9 +22,9 @@ from orchestrator.report.chart import Chart
 from orchestrator.report.sheet import (
     NOTHING,
     Column,
-    Finding,
     Footnotes,
     Grid,
+    Highlight,
     Sheet,
     cell_row,
     figure,
@@ -275,7 +275,7 @@ class TableReport(ABC):
         """The table of ``panels``."""
 
     @abstractmethod
-    def findings(self, panels: Sequence[Panel]) -> Iterable[Finding]:
+    def findings(self, panels: Sequence[Panel]) -> Iterable[Highlight]:
         """Sentences on the table; a run prints the three most important ones of all tables."""
 
     def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
@@ -320,7 +320,7 @@ class PlainReport(TableReport):
             proofs=proof_lists(panel.cells, _id),
         )
 
-    def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
+    def findings(self, panels: Sequence[Panel]) -> Iterator[Highlight]:
         cells = [cell for panel in panels for cell in panel.cells]
         return overhead_findings(cells, _id, panels[0].place(panels[0].first.table))
 

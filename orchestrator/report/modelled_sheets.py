@@ -18,9 +18,9 @@ from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.report.claims import Assessment
 from orchestrator.report.kind import source
-from orchestrator.report.sheet import NOTHING, Finding, Grid, Rank, Row, Sheet, published_figure
+from orchestrator.report.sheet import NOTHING, Grid, Highlight, Rank, Row, Sheet, published_figure
 from orchestrator.report.text import contradicted, most_important
-from orchestrator.results.modelled import Costs, ModelledCell, ModelledRun
+from orchestrator.results.modelled import CpuPrices, ModelledCell, ModelledRun
 
 
 @dataclass(frozen=True)
@@ -81,20 +81,20 @@ def modelled_summary(modelled: ModelledRun, assessments: Sequence[Assessment]) -
         low, high = cell.interval or (0.0, 0.0)
         beside = "" if cell.published is None else f"; published: {published_figure(cell.published)}"
         sentence = f"Largest overhead: {_name(cell)}, {cell.overhead:.1f} nsec ({low:.1f} to {high:.1f}){beside}."
-        findings.append(Finding(Rank.LARGEST, sentence))
+        findings.append(Highlight(Rank.LARGEST, sentence))
     errors = [(abs(cell.error), cell) for cell in times if cell.is_prediction and cell.error is not None]
     if errors:
         worst, cell = max(errors, key=itemgetter(0))
         middle = f"in the median by {100 * median(error for error, _ in errors):.1f} %"
         at_worst = f"at worst by {100 * worst:.1f} % ({_name(cell)})"
         sentence = f"{len(errors)} predicted times differ from the published ones {middle}, {at_worst}."
-        findings.append(Finding(Rank.PUBLISHED, sentence))
+        findings.append(Highlight(Rank.PUBLISHED, sentence))
     without = [cell for cell in modelled.cells if cell.reason is not None]
     if without:
         counted = f"{len(without)} of {len(modelled.cells)} cells have no modelled time"
         rank = Rank.OTHER if len(without) < len(modelled.cells) else Rank.FAILED
         first = (without[0].reason or "").splitlines()[0]
-        findings.append(Finding(rank, f"{counted}, {without[0].id}: {first}"))
+        findings.append(Highlight(rank, f"{counted}, {without[0].id}: {first}"))
     return most_important(findings)
 
 
@@ -104,12 +104,12 @@ def _name(cell: ModelledCell) -> str:
     return f"{table}{kind.title if kind else cell.probe} on {cell.cpu}"
 
 
-def cost_sheets(costs: Costs) -> list[Sheet]:
+def cost_sheets(costs: CpuPrices) -> list[Sheet]:
     """A cost table's costs, and its caches, if any."""
     return [cost_sheet(costs), *([] if costs.caches is None else [_caches(costs.cpu, costs.caches)])]
 
 
-def cost_sheet(costs: Costs) -> Sheet:
+def cost_sheet(costs: CpuPrices) -> Sheet:
     """The costs of a CPU with ranges and sources, and the reason if they give no times."""
     rows = []
     for one in costs.costs:  # from a fraction of a cycle to thousands

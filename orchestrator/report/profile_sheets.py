@@ -146,14 +146,14 @@ def _symbol_title(symbol: SymbolProfile) -> str:
 
 
 @dataclass(frozen=True)
-class Cut:
+class TreeLimits:
     """Limits of a printed tree: calls up to ``depth`` levels deep, with at least ``percent`` of the whole."""
 
     depth: int
     percent: float
 
 
-def tree_sheet(tree: CallCost, cut: Cut) -> Sheet:
+def tree_sheet(tree: CallCost, cut: TreeLimits) -> Sheet:
     """A profile's tree of calls; each caller's calls are sorted by size, and the small ones share a row."""
     least = Fraction(cut.percent) / 100 * abs(tree.total)
 

@@ -237,7 +237,7 @@ class Rank(IntEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Highlight:
     """A short sentence with figures. Within a rank, a larger ``weight`` is more important.
 
     The weight of a cost is its ratio to the baseline, which is comparable between units.
@@ -250,7 +250,7 @@ class Finding:
 
 def overhead_findings(
     cells: Sequence[CellRecord], name: Callable[[CellRecord], str], place: str = ""
-) -> Iterator[Finding]:
+) -> Iterator[Highlight]:
     """The largest overhead and undecided overheads, or a value if there is no overhead.
 
     ``name`` gives a cell's name in the table; ``place`` is the table's name, if there are several.
@@ -264,16 +264,16 @@ def overhead_findings(
         share = relative(largest)
         beside = "" if share is None else f" ({percent(share)})"
         most = "Largest overhead" if len(compared) > 1 else "Overhead"
-        yield Finding(Rank.LARGEST, f"{most}{of_place}: {name(largest)}, {cost(largest)}{beside}.", share or 0.0)
+        yield Highlight(Rank.LARGEST, f"{most}{of_place}: {name(largest)}, {cost(largest)}{beside}.", share or 0.0)
     hidden = [cell for cell in compared if cell.verdict is not None]
     if hidden:
         names = listed([name(cell) for cell in hidden])
         sentence = f"Not decided{of_place}: {names}; the difference is no larger than between equal runs."
-        yield Finding(Rank.UNDECIDED, sentence, len(hidden) / len(compared))
+        yield Highlight(Rank.UNDECIDED, sentence, len(hidden) / len(compared))
     if measured and not compared:
         first = measured[0]
         text = f"{name(first)}: {figure(first.value, first.unit)} {_per(first)}."
-        yield Finding(Rank.OTHER, f"{place}: {text}" if place else text)
+        yield Highlight(Rank.OTHER, f"{place}: {text}" if place else text)
 
 
 def relative(cell: CellRecord) -> float | None:
@@ -317,7 +317,7 @@ _SHOWN_BYTES = 5  # as long as a jump
 
 
 @dataclass(frozen=True)
-class Proof:
+class CellProof:
     """One cell's evidence: its name, the mechanism and live bytes at the probe point, and the checked facts."""
 
     name: str
@@ -331,7 +331,7 @@ class ProofList:
     """The proofs of cells at one place."""
 
     place: str
-    proofs: Sequence[Proof]
+    proofs: Sequence[CellProof]
 
 
 def hit_facts(evidence: Evidence) -> list[str]:
@@ -363,7 +363,7 @@ def proof_lists(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) 
         proofs = []
         for cell, evidence in group:
             live = bytes.fromhex(evidence.probe_bytes)[:_SHOWN_BYTES].hex(" ")
-            proofs.append(Proof(name(cell), evidence.mechanism, live, hit_facts(evidence)))
+            proofs.append(CellProof(name(cell), evidence.mechanism, live, hit_facts(evidence)))
         lists.append(ProofList(f"Evidence at {symbol} (clocksource {clocksource})", proofs))
     return lists
 

@@ -19,7 +19,7 @@ from orchestrator.plain_text import counted, cut, shown
 from orchestrator.report.chart import IN_ASCII
 from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Verdict, assess, decided_claims
 from orchestrator.report.kind import ReportRegistry, run_tables
-from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Sheet, by_reason, shared_key
+from orchestrator.report.sheet import GAP, Footnote, Grid, Highlight, ProofList, Rank, Sheet, by_reason, shared_key
 from orchestrator.results.contract import RunRecord
 from orchestrator.results.origin import origin_of
 from orchestrator.results.parameters import IMPLIED_OPTIONS, USUAL_PARAMETERS
@@ -97,9 +97,9 @@ def summary(run: RunRecord, registry: ReportRegistry) -> list[str]:
     return [*sentences, *of_kernels(run), *([] if workers is None else [workers])]
 
 
-def most_important(findings: Iterable[Finding]) -> list[str]:
+def most_important(findings: Iterable[Highlight]) -> list[str]:
     """The distinct sentences by the rule above."""
-    by_rank: dict[Rank, list[Finding]] = {}
+    by_rank: dict[Rank, list[Highlight]] = {}
     for finding in findings:
         by_rank.setdefault(finding.rank, []).append(finding)
     in_order = [sorted(of_rank, key=lambda one: -one.weight) for _, of_rank in sorted(by_rank.items())]
@@ -109,7 +109,7 @@ def most_important(findings: Iterable[Finding]) -> list[str]:
     return sorted(kept, key=lambda sentence: ranks[sentence])
 
 
-def contradicted(assessment: Assessment) -> Iterator[Finding]:
+def contradicted(assessment: Assessment) -> Iterator[Highlight]:
     """The number of a document's claims that do not hold, and the first of them with its figure."""
     decided = [one for one in assessment.outcomes if one.verdict in (Verdict.HOLDS, Verdict.FAILS)]
     failing = [one for one in decided if one.verdict is Verdict.FAILS]
@@ -119,7 +119,7 @@ def contradicted(assessment: Assessment) -> Iterator[Finding]:
         (column, one) for column in failing[0].columns for one in column.measured if one.holds is False
     )
     claim = failing[0].claim
-    yield Finding(
+    yield Highlight(
         Rank.CONTRADICTED,
         f"Claims of {claim.document} that do not hold: {len(failing)} of {len(decided)} decided ones. "
         f"The first: {claim.statement} ({column.name}: {wrong.label} = {wrong.text})",
@@ -127,7 +127,7 @@ def contradicted(assessment: Assessment) -> Iterator[Finding]:
     )
 
 
-def _without_number(run: RunRecord) -> Iterator[Finding]:
+def _without_number(run: RunRecord) -> Iterator[Highlight]:
     """The failed cells with the most frequent reason; skipped and unsupported cells by reason."""
     failed = by_reason(cell for cell in run.cells if cell.status == "failed")
     if failed:
@@ -138,7 +138,7 @@ def _without_number(run: RunRecord) -> Iterator[Finding]:
             all_of = "all" if len(most) == count else f"{len(most)} of them"
             first = f"the first {first}" if len(most) == 1 else f"{all_of} for the same reason, the first {first}"
         how_many = f"Failed: {count} of {counted(len(run.cells), 'cell')}"
-        yield Finding(Rank.FAILED, f"{how_many}, {first}: {cut(most[0].first_line, _LONGEST_REASON)}")
+        yield Highlight(Rank.FAILED, f"{how_many}, {first}: {cut(most[0].first_line, _LONGEST_REASON)}")
     others = by_reason(cell for cell in run.cells if cell.status in ("skipped", "unsupported"))
     if others:
         rank = Rank.OTHER if any(cell.status == "ok" for cell in run.cells) else Rank.FAILED
@@ -150,7 +150,7 @@ def _without_number(run: RunRecord) -> Iterator[Finding]:
             reasons.append(f"{which}: {cut(group[0].first_line, _LONGEST_REASON)}")
         more = f"; {counted(len(reasons) - _REASONS, 'more reason')}" if len(reasons) > _REASONS else ""
         how_many = f"Without a number: {by_status.total()} of {counted(len(run.cells), 'cell')} ({states})"
-        yield Finding(rank, f"{how_many}. {'; '.join(reasons[:_REASONS])}{more}.")
+        yield Highlight(rank, f"{how_many}. {'; '.join(reasons[:_REASONS])}{more}.")
 
 
 NO_CELLS = "No cell of this run has an outcome yet."

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from orchestrator.plain_text import counted
 from orchestrator.report.chart import BOX_INK, GENERATED, KERNEL, MODULE, USER
 from orchestrator.report.html.frame import render
-from orchestrator.results.stored_timeline import Span, Timeline
+from orchestrator.results.stored_timeline import Timeline, TimelineSpan
 
 _BEFORE = 3
 """Equal lines that are shown before the first difference."""
@@ -33,7 +33,7 @@ class _Line(NamedTuple):
 
 
 def _lines(timeline: Timeline) -> Iterator[_Line]:
-    open_: list[Span] = []
+    open_: list[TimelineSpan] = []
     for span, following in zip_longest(timeline.spans, timeline.spans[1:]):
         name = f"{span.name}()" if span.place in ("kernel", "module") else span.name
         is_leaf = following is None or following.depth <= span.depth
@@ -104,7 +104,7 @@ def _named(what: str, thread: int, name: str) -> dict[str, object]:
     return {"name": what, "ph": "M", "pid": 1, "tid": thread, "args": {"name": name}}
 
 
-def _event(span: Span, thread: int) -> dict[str, object]:
+def _event(span: TimelineSpan, thread: int) -> dict[str, object]:
     how = {"entered by": span.entered, "left by": span.left}
     return {
         "name": span.name,

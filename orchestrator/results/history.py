@@ -108,7 +108,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class HistoryPoint:
     """A cell's outcome in a run that ``started`` then (ISO 8601, UTC).
 
     ``value``, ``overhead`` and ``interval`` (of the overhead) are in ``unit``, None without a number. ``digest`` is
@@ -149,7 +149,7 @@ class Point:
         return width if self.is_of_calls else width or self.between
 
 
-_POINTS = TypeAdapter(list[Point])
+_POINTS = TypeAdapter(list[HistoryPoint])
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,12 @@ class History:
     """
 
     metric: Metric
-    points: Sequence[Point]
+    points: Sequence[HistoryPoint]
     quantity: Quantity = "value"
     other_units: int = 0
 
     @property
-    def newest(self) -> Point:
+    def newest(self) -> HistoryPoint:
         """The newest point with a number, else the newest."""
         return next((point for point in reversed(self.points) if point.value is not None), self.points[-1])
 
@@ -180,16 +180,16 @@ class History:
         newest, is_scattering = self.newest, any(self.resolution(point) for point, _ in self.numbers)
         return newest.clock == "instructions" and newest.metric != PER_RUN and not is_scattering
 
-    def resolution(self, point: Point) -> float | None:
+    def resolution(self, point: HistoryPoint) -> float | None:
         """The largest difference of a point's figure that may be scatter."""
         return point.resolution(self.quantity)
 
     @cached_property
-    def numbers(self) -> Sequence[tuple[Point, float]]:
+    def numbers(self) -> Sequence[tuple[HistoryPoint, float]]:
         found = ((point, self.of(point)) for point in self.points)
         return [(point, value) for point, value in found if value is not None]
 
-    def of(self, point: Point) -> float | None:
+    def of(self, point: HistoryPoint) -> float | None:
         return point.value if self.quantity == "value" else point.overhead
 
 
@@ -233,13 +233,13 @@ def _histories(store: Store, quantity: Quantity, runs: str, wanted: str, *values
     except sqlite3.OperationalError as error:
         # The store translates all errors but that of json_extract(), malformed JSON.
         raise _contradiction(store.path, "a run", str(error)) from error
-    found: dict[Metric, list[Point]] = {}
+    found: dict[Metric, list[HistoryPoint]] = {}
     for row, point in zip(rows, _points(rows, store.path), strict=True):
         found.setdefault(Metric(row["experiment"], row["cell"]), []).append(point)
     return [_history(store, metric, points, quantity) for metric, points in sorted(found.items())]
 
 
-def _history(store: Store, metric: Metric, points: Sequence[Point], quantity: Quantity) -> History:
+def _history(store: Store, metric: Metric, points: Sequence[HistoryPoint], quantity: Quantity) -> History:
     """The history, with the differences between boots or cells where they count."""
     newest = History(metric, points).newest
     alike = [p for p in points if p.value is None or (p.unit, p.metric) == (newest.unit, newest.metric)]
@@ -255,7 +255,7 @@ def _history(store: Store, metric: Metric, points: Sequence[Point], quantity: Qu
     return replace(history, points=[replace(point, between=apart.get(point.run)) for point in alike])
 
 
-def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[Point]:
+def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[HistoryPoint]:
     """The points of these rows, parsed and validated at once, which takes half the time."""
     try:
         fields = json.loads(f"[{','.join(row['fields'] for row in rows)}]")

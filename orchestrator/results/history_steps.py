@@ -19,7 +19,7 @@ from statistics import NormalDist, fmean, mean, median
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.plain_text import counted
-from orchestrator.results.history import History, Metric, Point
+from orchestrator.results.history import History, HistoryPoint, Metric
 from orchestrator.results.origin import (
     UNREADABLE,
     Origin,
@@ -159,14 +159,14 @@ def _changes(values: Sequence[float], width: int) -> Sequence[float]:
 
 
 @dataclass(frozen=True)
-class Step:
+class HistoryStep:
     """A change from ``old`` to ``new``, in the history's unit, between the runs of two points.
 
     ``old`` and ``new`` are medians of the values on either side. ``missing`` runs between the two have no number.
     """
 
-    before: Point
-    after: Point
+    before: HistoryPoint
+    after: HistoryPoint
     old: float
     new: float
     missing: int = 0
@@ -181,7 +181,7 @@ class Steps:
     """A history with its steps, oldest first, and a sentence on the method."""
 
     history: History
-    found: Sequence[Step]
+    found: Sequence[HistoryStep]
     how: str
 
 
@@ -205,7 +205,7 @@ def steps_of(history: History) -> Steps:
     return Steps(history, _steps(history, steps_of_times([value for _, value in numbers])), how)
 
 
-def _steps(history: History, places: Sequence[int]) -> Sequence[Step]:
+def _steps(history: History, places: Sequence[int]) -> Sequence[HistoryStep]:
     """The steps at these indices of the points with a number."""
     numbers = history.numbers
     ends = [0, *places, len(numbers)]
@@ -214,7 +214,7 @@ def _steps(history: History, places: Sequence[int]) -> Sequence[Step]:
     found = []
     for place, (old, new) in zip(places, pairwise(levels), strict=True):
         before, after = numbers[place - 1][0], numbers[place][0]
-        found.append(Step(before, after, old, new, index[after.run] - index[before.run] - 1))
+        found.append(HistoryStep(before, after, old, new, index[after.run] - index[before.run] - 1))
     return found
 
 
@@ -240,7 +240,7 @@ def _beyond_resolution(history: History) -> Iterator[int]:
 _KEPT = 16
 
 
-class Origins:
+class RunOrigins:
     """The provenance of a store's runs, with a cache; ``of`` raises as ``origin_of`` does.
 
     The provenance of 10 000 cells has 3 MB, and the metrics of an experiment often have steps at the same runs.
@@ -251,7 +251,7 @@ class Origins:
         self.of = lru_cache(_KEPT)(lambda run: origin_of(store.entry(run).directory, store.provenance(run)))
 
 
-def causes(origins: Origins, step: Step, metric: Metric) -> Sequence[OriginDifference]:
+def causes(origins: RunOrigins, step: HistoryStep, metric: Metric) -> Sequence[OriginDifference]:
     """The differences between the runs of a step, with the host's for the wall clock, or a note on unreadable ones.
 
     Other kernels and other cells' modules are left out, since they did not change this cell's cost.
@@ -266,7 +266,7 @@ def causes(origins: Origins, step: Step, metric: Metric) -> Sequence[OriginDiffe
     return [*changed, *origin_differences(first, second), *host]
 
 
-def _origin(origins: Origins, point: Point, cell: str) -> Origin:
+def _origin(origins: RunOrigins, point: HistoryPoint, cell: str) -> Origin:
     origin = origins.of(point.run)
     query = "SELECT json_extract(record, '$.kernel') AS kernel FROM cells WHERE run = ? AND id = ?"
     kernel = origins.store.select(query, point.run, cell)[0]["kernel"]

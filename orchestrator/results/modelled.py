@@ -110,7 +110,7 @@ class ModelledCell(Record):
         return self
 
 
-class Cost(Record):
+class Price(Record):
     """A cost in cycles with its range and source."""
 
     name: Phrase
@@ -121,7 +121,7 @@ class Cost(Record):
     where: Reason
 
 
-class Costs(Record):
+class CpuPrices(Record):
     """The costs of a CPU, including its frequency in MHz, and its caches and TLBs."""
 
     cpu: Name
@@ -131,7 +131,7 @@ class Costs(Record):
     """The day of the decision what to fit; None for a CPU that cannot be calibrated."""
     reason: Reason | None = None
     """Why the costs give no times."""
-    costs: tuple[Cost, ...]
+    costs: tuple[Price, ...]
     remarks: tuple[Reason, ...]
     caches: CpuCaches | None = None
     """The catalogue's caches and TLBs, for information: misses have no cost."""
@@ -142,10 +142,10 @@ class ModelledRun(Record):
 
     run: Name
     experiment: Name
-    costs: tuple[Costs, ...]
+    costs: tuple[CpuPrices, ...]
     cells: Annotated[tuple[ModelledCell, ...], Field(max_length=100_000)]
 
 
-def json_text(modelled: ModelledRun | Costs) -> str:
+def json_text(modelled: ModelledRun | CpuPrices) -> str:
     """JSON in stable order, ASCII only, with one newline at the end."""
     return json.dumps(modelled.model_dump(mode="json", exclude_none=True), indent=2) + "\n"

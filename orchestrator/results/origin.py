@@ -89,7 +89,7 @@ class _Input(_Part):
     key: Text = ""
 
 
-class Boot(_Part):
+class BootProvenance(_Part):
     """A booted guest: ``name`` is that of its files without suffix, ``qemu`` its command line."""
 
     name: Text = ""
@@ -128,7 +128,7 @@ class Origin(_Part):
     """The provenance of a run: the content of ``provenance.json``, as far as known."""
 
     sessions: tuple[_Session, ...] = ()
-    boots: tuple[Boot, ...] = ()
+    boots: tuple[BootProvenance, ...] = ()
 
     @property
     def session(self) -> _Session:
@@ -219,7 +219,9 @@ def host_differences(before: Origin, after: Origin) -> Sequence[OriginDifference
     ]
 
 
-def _both(before: Origin, after: Origin, name: Callable[[Boot], str | None]) -> Iterator[tuple[str, Boot, Boot]]:
+def _both(
+    before: Origin, after: Origin, name: Callable[[BootProvenance], str | None]
+) -> Iterator[tuple[str, BootProvenance, BootProvenance]]:
     """The first boots of both runs with the same ``name``, without boots that have none."""
     first, second = ({name(boot): boot for boot in reversed(origin.boots)} for origin in (before, after))
     names = dict.fromkeys(map(name, before.boots))

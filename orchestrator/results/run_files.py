@@ -19,7 +19,7 @@ from statistics import median
 from orchestrator.errors import LabError
 from orchestrator.plain_text import plain_line, without_sequences
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import FILE_NAME, Boot, Origin, origin_of
+from orchestrator.results.origin import FILE_NAME, BootProvenance, Origin, origin_of
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.steps import LOG_NAME
 
@@ -61,7 +61,7 @@ def kept_file(directory: Path, path: str, most: int) -> KeptFile | None:
         return None
 
 
-def module_folders(directory: Path, boot: Boot, cell: CellRecord) -> Iterator[str]:
+def module_folders(directory: Path, boot: BootProvenance, cell: CellRecord) -> Iterator[str]:
     """The folders of the sources of the cell's modules and other user files, in the run's directory."""
     for one in boot.inputs.get(cell.id, {}).values():
         if _PLAIN.fullmatch(one.key):

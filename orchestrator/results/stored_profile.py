@@ -104,7 +104,7 @@ _REPEATED = re.compile(rf"(?:{_PREFIX})*f[23](?:{_PREFIX}|f[23])*(?:4[0-9a-f])?(
 """A string instruction with a repeat prefix, and an optional REX prefix before its opcode."""
 
 
-class Instruction(NamedTuple):
+class InstructionCount(NamedTuple):
     """An instruction ``offset`` bytes after its symbol, and its executions in all calls, less those of the clock.
 
     ``taken`` counts the executions that continued elsewhere than at the next instruction. ``loads`` and ``stores`` are
@@ -146,7 +146,7 @@ class SymbolProfile(Record):
     place: Place
     module: Phrase | None = None
     address: Offset
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[InstructionCount, ...]
     misses: tuple[InstructionMisses, ...] = ()
     """The instructions with misses, if caches were modelled."""
 
@@ -227,7 +227,7 @@ class CellProfile(Record):
         return [title for title, instructions in apart.most_common() if instructions]
 
     @property
-    def instructions(self) -> Iterable[Instruction]:
+    def instructions(self) -> Iterable[InstructionCount]:
         return (one for symbol in self.symbols for one in symbol.instructions)
 
     @cached_property

@@ -16,7 +16,7 @@ from orchestrator.results.stored_profile import FunctionPlace, Offset, Place, fi
 Mark = Annotated[str, StringConstraints(pattern=r"^[a-z0-9 ]*$", max_length=20)]
 
 
-class Span(NamedTuple):
+class TimelineSpan(NamedTuple):
     """A stay in a function, from the instruction ``start`` of the call on; ``depth`` functions are around it.
 
     ``own`` are its instructions outside of those that it calls. ``entered`` and ``left`` are the instructions that led
@@ -42,7 +42,7 @@ class Timeline(Record):
     """The spans of a cell's call in the order in which they begin, callers first; the first one is the program."""
 
     cell: CellId
-    spans: Annotated[tuple[Span, ...], Field(min_length=1)]
+    spans: Annotated[tuple[TimelineSpan, ...], Field(min_length=1)]
 
     @property
     def instructions(self) -> int:

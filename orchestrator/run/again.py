@@ -22,7 +22,7 @@ from orchestrator.results.origin import origin_differences, origin_of
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.run.benchmark_kind import BenchmarkKind, BootArtifacts, BootTask, Ready, Session
 from orchestrator.run.boot import prepare, run_boot
-from orchestrator.run.events import Event, GuestBooted, Outcome, Progress
+from orchestrator.run.events import CellRecorded, Event, GuestBooted, Progress
 from orchestrator.run.guests import unwatched
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.run.runner import resolve_in_guests
@@ -95,7 +95,7 @@ class Again:
                     self.context.say(text)
                 case GuestBooted():
                     provenance.boot(event, BOOT, self.artifacts)
-                case Outcome(record):
+                case CellRecorded(record):
                     found.append(record)
 
         task = BootTask(self.kind, self.boot, self.boot.cells, directory / BOOT)

@@ -28,7 +28,7 @@ from orchestrator.guest.machine import Machine
 from orchestrator.results import stored_profile
 from orchestrator.results.contract import CellRecord, Status
 from orchestrator.results.faults import storage_faults
-from orchestrator.run.events import CellBegan, Event, Outcome, Progress
+from orchestrator.run.events import CellBegan, CellRecorded, Event, Progress
 from orchestrator.run.guests import unwatched
 from orchestrator.steps import step
 
@@ -227,7 +227,7 @@ class Session:
     def profile_file(self, cell: Cell[Any]) -> Path | None:
         return self._profile_file(cell.id) if cell.profile else None
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: CellRecorded) -> None:
         """Emit a cell's outcome, and remove the profile if the cell failed after writing it."""
         if outcome.record.profile is None:
             file = self._profile_file(outcome.record.id)

@@ -46,7 +46,7 @@ from orchestrator.run.benchmark_kind import (
     failed,
     unsupported,
 )
-from orchestrator.run.events import GuestBooted, Outcome
+from orchestrator.run.events import CellRecorded, GuestBooted
 from orchestrator.run.guests import GuestStart, check_cpus, load_kernel_modules, unwatched, wait_for_clocksource
 from orchestrator.run.machines import counting, machine_of
 from orchestrator.run.plan_check import wrong_points
@@ -148,7 +148,7 @@ def run_boot(session: Session) -> None:
     for cell in task.cells:
         prepared = session.artifacts.cells[cell.id]
         if isinstance(prepared, Refused):
-            session.emit(Outcome(without_number(cell, prepared.status, prepared.reason, release)))
+            session.emit(CellRecorded(without_number(cell, prepared.status, prepared.reason, release)))
         else:
             waiting.append(cell)
     while waiting:
@@ -157,7 +157,7 @@ def run_boot(session: Session) -> None:
             # Another guest would end the same.
             for cell in waiting:
                 reason = f"benchmark kind '{task.kind.name}' measured its cells and made no record"
-                session.emit(Outcome(without_number(cell, "failed", reason, release)))
+                session.emit(CellRecorded(without_number(cell, "failed", reason, release)))
             return
         waiting = [cell for cell in waiting if cell.id not in ended]
 
@@ -175,7 +175,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
                 is_compared = all(other in session.records for other in cell.compared_with)
                 if is_compared:  # everything it is compared with was measured in this boot
                     session.records[cell.id] = compared(session.task.kind, cell, measured, session.records)
-                outcome = Outcome(session.records[cell.id], is_compared)
+                outcome = CellRecorded(session.records[cell.id], is_compared)
                 ended.add(measured.id)
                 session.end(outcome)
                 if outcome.record.status == "failed" and measured.id not in session.guest_still_sound:
@@ -194,7 +194,9 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
                 concerned = concerned[:1]
         for cell in concerned:
             ended.add(cell.id)
-            session.end(Outcome(without_number(cell, refusal.status, refusal.reason, session.artifacts.kernel.release)))
+            session.end(
+                CellRecorded(without_number(cell, refusal.status, refusal.reason, session.artifacts.kernel.release))
+            )
     return ended
 
 

@@ -25,7 +25,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.deadline import uncounted
 from orchestrator.errors import EvidenceError, GuestConnectionLost, HostError, LabError, UsageError
-from orchestrator.guest.debugger import Attachment, Stub
+from orchestrator.guest.debugger import DebuggerStub, Stub
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import counted
 from orchestrator.probes.kernel_text import module_sections
@@ -98,7 +98,7 @@ class Debugging:
                 found[module.name] = module.file
         return found
 
-    def attach(self, guest: Guest) -> Attachment:
+    def attach(self, guest: Guest) -> DebuggerStub:
         """Stop a guest, and print how to attach gdb. Raises GuestError, HostError."""
         sections = self.sections(guest)
         return self.offer(guest.stub(), sections)
@@ -106,7 +106,7 @@ class Debugging:
     def sections(self, guest: Guest) -> Mapping[str, Mapping[str, int]]:
         return module_sections(guest, list(self.files))
 
-    def offer(self, stub: Stub, sections: Mapping[str, Mapping[str, int]], steps: int = 0) -> Attachment:
+    def offer(self, stub: Stub, sections: Mapping[str, Mapping[str, int]], steps: int = 0) -> DebuggerStub:
         vmlinux = symbol_file(self.context, self.kernel)
         description = stub.description() if self.kernel.spec.arch == "i386" else None
 
@@ -126,7 +126,7 @@ class Debugging:
             program = [] if vmlinux is None else [str(vmlinux)]
             self.say(f"the guest has stopped and waits for gdb:\n  {shlex.join(['gdb', *options, *program])}")
 
-        return Attachment(stub, announce, steps)
+        return DebuggerStub(stub, announce, steps)
 
 
 def _added(file: Path, sections: Mapping[str, int]) -> str:
@@ -155,7 +155,7 @@ _FRUITLESS_CALLS = 3
 
 
 @dataclass(frozen=True)
-class Place:
+class StopPlace:
     """Before the instruction of this ``number`` in a timed call, or where calls enter ``symbol`` for so many times."""
 
     number: int = 1
@@ -176,7 +176,7 @@ class PlaceStop:
     """
 
     debugging: Debugging
-    place: Place
+    place: StopPlace
     untimed: Callable[[Sequence[str]], int | None]
     longest: int
     usual: int | None

@@ -43,11 +43,11 @@ class GuestBooted:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellRecorded:
     """A cell has a record; ``is_compared`` if everything that it is compared with was in the same boot."""
 
     record: CellRecord
     is_compared: bool = False
 
 
-Event = Progress | CellBegan | GuestBooted | Outcome
+Event = Progress | CellBegan | GuestBooted | CellRecorded

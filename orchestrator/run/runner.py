@@ -42,7 +42,7 @@ from orchestrator.run.benchmark_kind import (
     Refused,
 )
 from orchestrator.run.boot import compared, prepare
-from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
+from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted, Progress
 from orchestrator.run.executor import Executor, Job, JobEnded, LocalExecutor
 from orchestrator.run.plan_check import check_plan
 from orchestrator.run.provenance import Provenance, host_facts
@@ -189,7 +189,7 @@ class RunJournal:
             case GuestBooted():
                 with storage_faults(self.entry.directory):
                     self._provenance.boot(event, job.name, job.artifacts)
-            case Outcome(record, is_compared):
+            case CellRecorded(record, is_compared):
                 if is_compared:
                     self._end(record)
                 else:

@@ -43,7 +43,7 @@ _QUOTED_AROUND = 5
 
 
 @dataclass(frozen=True)
-class Step:
+class ScriptStep:
     """One command of a module, its arguments, and its results."""
 
     command: str
@@ -73,15 +73,15 @@ class Step:
         return " ".join((self.command, *self.arguments))
 
 
-def parse_steps(text: str) -> list[Step]:
+def parse_steps(text: str) -> list[ScriptStep]:
     """The steps in order. Raises EvidenceError for any other output, quoting it."""
-    steps: list[Step] = []
+    steps: list[ScriptStep] = []
     for line in text.splitlines():
         match = _STEP.fullmatch(line)
         if match is None or len(steps) == _MOST_STEPS:
             refuse(text.splitlines(), len(steps), f"{line[:200]!r}")
         values = dict(pair.split("=", 1) for pair in match[3].split())
-        steps.append(Step(match[1], tuple(match[2].split()), values))
+        steps.append(ScriptStep(match[1], tuple(match[2].split()), values))
     return steps
 
 
@@ -91,7 +91,7 @@ def refuse(lines: Sequence[str], at: int, why: str) -> NoReturn:
     raise EvidenceError(f"the work in the guest printed something unexpected: {why}", detail=around)
 
 
-def of_command(steps: Sequence[Step], command: str, count: int) -> list[Step]:
+def of_command(steps: Sequence[ScriptStep], command: str, count: int) -> list[ScriptStep]:
     """The steps of one command, of which there must be ``count``."""
     found = [step for step in steps if step.command == command]
     if len(found) != count:
@@ -182,7 +182,7 @@ FiguresT = TypeVar("FiguresT")
 
 
 @dataclass(frozen=True)
-class Work(Generic[FiguresT]):
+class UnattendedWork(Generic[FiguresT]):
     """Unattended work: a script of ``images/unattended``, and the reader of its output.
 
     ``inputs`` identify the exact content of what it works on.
@@ -196,7 +196,9 @@ class Work(Generic[FiguresT]):
 
 
 @contextmanager
-def unattended_guest(session: Session, work: Work[Any], what: str, time_limit: int) -> Iterator[FinishedGuest]:
+def unattended_guest(
+    session: Session, work: UnattendedWork[Any], what: str, time_limit: int
+) -> Iterator[FinishedGuest]:
     """A guest that has completed its work, while results are read from it; it is killed at the end.
 
     ``what`` names the work for people, ``time_limit`` is in seconds without progress. Raises EvidenceError with the

@@ -30,7 +30,7 @@ from orchestrator.fleet.target import read_key
 from orchestrator.paths import cache_dir
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Session
 from orchestrator.run.boot import prepare, run_boot
-from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome
+from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted
 from orchestrator.run.executor import Job, JobEnded
 
 
@@ -63,7 +63,7 @@ def recorded(context: BuildContext, boot: Boot, artifacts: BootArtifacts) -> Rec
             begun = time.monotonic()
             run_boot(Session(task, artifacts, context, take))
     when = {event.cell: at for at, event in events if isinstance(event, CellBegan)}
-    cells = tuple((at - when[e.record.id], e.record) for at, e in events if isinstance(e, Outcome))
+    cells = tuple((at - when[e.record.id], e.record) for at, e in events if isinstance(e, CellRecorded))
     (at, booted), *_ = [(at, event) for at, event in events if isinstance(event, GuestBooted)]
     return Recorded(at - begun, booted, cells)
 
@@ -108,7 +108,7 @@ def _watched(executor: Any, listener: Listener, work: float, wanted: dict[str, A
         if not begun:
             begun = time.monotonic()
             before = resource.getrusage(resource.RUSAGE_SELF)
-        outcomes += isinstance(event, Outcome) and event.record.status == "ok"
+        outcomes += isinstance(event, CellRecorded) and event.record.status == "ok"
         ended += isinstance(event, JobEnded)
         if ended * 4 >= wanted["boots"] and not killed:
             killed, warm = time.monotonic(), _resident()

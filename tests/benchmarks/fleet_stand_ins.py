@@ -21,7 +21,7 @@ from orchestrator.fleet.worker import BEGINS, Boots, FleetWorker, Send, sent
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BenchmarkKind, BootTask
-from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
+from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted, Progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ class StandIns(Boots):
                 if record.id in wanted:
                     tell(CellBegan(record.id))
                     time.sleep(seconds)
-                    tell(Outcome(record, is_compared=True))
+                    tell(CellRecorded(record, is_compared=True))
 
 
 async def serve(address: str, key: str, first: int, count: int) -> None:

@@ -13,7 +13,7 @@ from orchestrator.results.store import Store
 from orchestrator.results.stored_profile import (
     FOLDER,
     CellProfile,
-    Instruction,
+    InstructionCount,
     SymbolProfile,
     file_name,
     write_profile,
@@ -97,7 +97,7 @@ def with_profile(cell: CellRecord, directory: Path) -> CellRecord:
     functions, rest = divmod(int(cell.value or 0), steps)
     symbols = []
     for number in range(functions + 1):
-        code = tuple(Instruction(2 * at, "6690", calls) for at in range(steps if number < functions else rest))
+        code = tuple(InstructionCount(2 * at, "6690", calls) for at in range(steps if number < functions else rest))
         if code:
             symbols.append(
                 SymbolProfile(name=f"f{number}", place="kernel", address=4096 + 64 * number, instructions=code)

@@ -22,7 +22,7 @@ from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Ready, Session
 from orchestrator.run.boot import prepare, run_boot
-from orchestrator.run.events import Event, GuestBooted, Outcome
+from orchestrator.run.events import CellRecorded, Event, GuestBooted
 
 KERNEL = "lab-i386-up"
 PROBES = ["none", "kprobe", "kprobe-plain", "kprobe-optimized"]
@@ -94,7 +94,7 @@ class Spent:
 
     @property
     def records(self) -> Sequence[CellRecord]:
-        return [event.record for event in self.events if isinstance(event, Outcome)]
+        return [event.record for event in self.events if isinstance(event, CellRecorded)]
 
 
 def spent(context: BuildContext, boot: Boot, artifacts: BootArtifacts, folder: Path) -> Spent:
@@ -104,7 +104,7 @@ def spent(context: BuildContext, boot: Boot, artifacts: BootArtifacts, folder: P
 
     def emit(event: Event) -> None:
         events.append(event)
-        if isinstance(event, Outcome):
+        if isinstance(event, CellRecorded):
             memory.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
     began, own, children = time.monotonic(), time.process_time(), _children()

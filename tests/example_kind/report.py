@@ -10,11 +10,11 @@ from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.kind import Panel, TableReport, file_name, processors, unit_meaning
 from orchestrator.report.sheet import (
     NOTHING,
+    CellProof,
     Column,
-    Finding,
     Footnotes,
     Grid,
-    Proof,
+    Highlight,
     ProofList,
     Sheet,
     cell_row,
@@ -52,7 +52,7 @@ class ReadingReport(TableReport):
             proofs=_proofs(panel),
         )
 
-    def findings(self, panels: Sequence[Panel]) -> Iterable[Finding]:
+    def findings(self, panels: Sequence[Panel]) -> Iterable[Highlight]:
         """Return what is the most expensive to read, and where timer ticks hide that."""
         (panel,) = panels
         return overhead_findings(panel.cells, _file)
@@ -70,7 +70,7 @@ class ReadingReport(TableReport):
 
 def _proofs(panel: Panel) -> list[ProofList]:
     proofs = [
-        Proof(_file(cell), cell.work.mechanism, "", [f"{cell.work.runs} runs read the same", _digest(cell.work)])
+        CellProof(_file(cell), cell.work.mechanism, "", [f"{cell.work.runs} runs read the same", _digest(cell.work)])
         for cell in panel.cells
         if cell.work is not None
     ]

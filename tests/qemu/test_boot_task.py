@@ -23,7 +23,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootTask
 from orchestrator.run.boot import ReadyGuest
-from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome
+from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted
 
 pytestmark = pytest.mark.qemu
 
@@ -54,7 +54,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def records(events: Sequence[Event]) -> dict[str, CellRecord]:
-    return {event.record.probe: event.record for event in events if isinstance(event, Outcome)}
+    return {event.record.probe: event.record for event in events if isinstance(event, CellRecorded)}
 
 
 def files_below(directory: Path) -> set[str]:
@@ -96,7 +96,7 @@ def test_another_process_does_it_with_the_same_outcome(
     # One guest, and each cell's record before the next cell begins.
     (booted,) = (event for event in there if isinstance(event, GuestBooted))
     assert booted.name == "guest1-pentium4-lab-i386-up"
-    steps = [event for event in there if isinstance(event, CellBegan | Outcome)]
+    steps = [event for event in there if isinstance(event, CellBegan | CellRecorded)]
     assert [step.cell if isinstance(step, CellBegan) else step.record.id for step in steps] == [
         cell.id for cell in task.cells for _ in ("began", "ended")
     ]

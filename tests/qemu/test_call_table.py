@@ -16,7 +16,7 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import CALL_PREFIX
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.cost.reaching import TableCall, call_table, reached_functions
-from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.cell import MachineSpec
 from orchestrator.results.contract import CellRecord, RunRecord
 
 EACH_KERNEL = pytest.mark.nightly("makes forty kinds of calls with and without a probe: minutes on each kernel")
@@ -65,7 +65,7 @@ def test_each_call_of_the_table_has_a_number(workshop: BuildContext, tmp_path: P
     built = ready_kernel(workshop, kernel_spec(kernel))
     arch = built.spec.arch
     lacking = () if built.config.get("CONFIG_NET") == "y" else OF_NETWORKS
-    reached = reached_functions(workshop, built, Machine(cpu=CPUS[arch]))
+    reached = reached_functions(workshop, built, MachineSpec(cpu=CPUS[arch]))
 
     def table_of(call: TableCall) -> Mapping[str, object]:
         events = dict.fromkeys((CALL_PREFIX[arch] + event for event in call.events), 1)  # of one with a child

@@ -10,13 +10,13 @@ import pytest
 from channel_contract import EVERY_BYTE, MEGABYTE, ChannelContract, FurtherContract
 
 from orchestrator.errors import GuestError
-from orchestrator.guest.framed import Frame
+from orchestrator.guest.framed import FrameType
 from orchestrator.guest.guest import Guest
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg")
 
 # Frames that would end a request, had they come by the right way.
-FAKE_FRAMES = b"".join(struct.pack("<III", 4, kind, n) + b"\0\0\0\0" for kind in Frame for n in range(8))
+FAKE_FRAMES = b"".join(struct.pack("<III", 4, kind, n) + b"\0\0\0\0" for kind in FrameType for n in range(8))
 
 
 class TestFramedChannel(ChannelContract, FurtherContract):

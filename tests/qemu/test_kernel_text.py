@@ -23,7 +23,7 @@ from orchestrator.probes.kernel_text import KernelText
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootTask
 from orchestrator.run.boot import ReadyGuest
-from orchestrator.run.events import Event, GuestBooted, Outcome
+from orchestrator.run.events import CellRecorded, Event, GuestBooted
 
 MODULES = Path(__file__).with_name("modules")
 KPROBE_EVENTS = "/sys/kernel/tracing/kprobe_events"
@@ -46,7 +46,7 @@ def test_a_byte_left_in_the_kernels_text_fails_its_cell_alone(workshop: BuildCon
     task = BootTask(kinds().named(boot.kind), boot, boot.cells, tmp_path / "boot1")
     events: list[Event] = []
     do_task(task, workshop, events.append)
-    records: list[CellRecord] = [event.record for event in events if isinstance(event, Outcome)]
+    records: list[CellRecord] = [event.record for event in events if isinstance(event, CellRecorded)]
     assert [record.status for record in records] == ["ok", "failed", "ok"]
     assert re.search(r"^    0x[0-9a-f]+ __ia32_sys_sethostname\+0x1: ", records[1].reason or "", re.M)
     assert len([event for event in events if isinstance(event, GuestBooted)]) == 2
@@ -70,7 +70,7 @@ def test_an_int3_that_unattended_work_leaves_fails_its_cell(workshop: BuildConte
     (boot,) = (boot for boot in boots if boot.cells[0].probe != "none")  # test_system_experiment.py has the others
     events: list[Event] = []
     do_task(BootTask(kinds().named(boot.kind), boot, boot.cells, tmp_path / "boot"), workshop, events.append)
-    (record,) = (event.record for event in events if isinstance(event, Outcome))
+    (record,) = (event.record for event in events if isinstance(event, CellRecorded))
     assert record.status == "failed"
     place = r"^    0x[0-9a-f]+ __ia32_sys_sethostname\+0x1: [0-9a-f]{2} became cc$"
     assert re.search(place, record.reason or "", re.M)

@@ -18,7 +18,7 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootTask, Session
 from orchestrator.run.boot import run_boot
-from orchestrator.run.events import Event, GuestBooted, Outcome
+from orchestrator.run.events import CellRecorded, Event, GuestBooted
 
 KERNEL = "lab-i386-up"
 CALLED, ALSO_CALLED, NEVER = "__ia32_sys_gettimeofday", "ktime_get_real_ts64", "__ia32_sys_sethostname"
@@ -46,7 +46,7 @@ def measured(
     events: list[Event] = []
     task = BootTask(kinds().named(boot.kind), boot, boot.cells, folder / "boot1")
     run_boot(Session(task, artifacts, context, events.append))
-    records = [event.record for event in events if isinstance(event, Outcome)]
+    records = [event.record for event in events if isinstance(event, CellRecorded)]
     guests = sum(isinstance(event, GuestBooted) for event in events)
     return guests, {(record.probe, str(record.parameters["at"])): record for record in records}
 

@@ -26,7 +26,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import CellProfile, load_profile
 from orchestrator.run.benchmark_kind import BootTask, Session
 from orchestrator.run.boot import prepare, ready_guest, run_boot
-from orchestrator.run.events import Event, GuestBooted, Outcome
+from orchestrator.run.events import CellRecorded, Event, GuestBooted
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
@@ -69,7 +69,7 @@ class Done:
 
     @property
     def records(self) -> dict[str, CellRecord]:
-        return {event.record.probe: event.record for event in self.events if isinstance(event, Outcome)}
+        return {event.record.probe: event.record for event in self.events if isinstance(event, CellRecorded)}
 
     @property
     def values(self) -> dict[str, float | str | None]:
@@ -237,7 +237,7 @@ def test_caches_miss_the_same_in_two_guests(context: BuildContext, tmp_path: Pat
     for handlers in (["noop", "record"], ["noop"]):
         wanted = boot("lab-i386-up", "caches", probes=["kprobe"], handlers=handlers)
         done = Done(context, wanted, tmp_path / str(len(handlers)), row="kprobe")
-        records = [event.record for event in done.events if isinstance(event, Outcome)]
+        records = [event.record for event in done.events if isinstance(event, CellRecorded)]
         values = {"noop": 889, "record": 964}
         assert [record.value or record.reason for record in records] == [values[handler] for handler in handlers]
         cells.append({record.handler: load_profile(done.directory, record) for record in records})

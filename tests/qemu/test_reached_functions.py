@@ -13,7 +13,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cost.reaching import call_table, reached_functions
-from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.cell import MachineSpec
 from orchestrator.results.contract import RunRecord
 
 CPU = "xeon-e5410"
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.qemu, pytest.mark.nightly("makes forty kinds of calls 
 def test_the_found_calls_hit_a_probe_as_often_as_was_counted(
     workshop: BuildContext, tmp_path: Path, kernel: str
 ) -> None:
-    built, machine = ready_kernel(workshop, kernel_spec(kernel)), Machine(cpu=CPU)
+    built, machine = ready_kernel(workshop, kernel_spec(kernel)), MachineSpec(cpu=CPU)
     reached = reached_functions(workshop, built, machine)
     assert list(reached.calls) == [name for name, call in call_table().items() if not call.has_child]  # none failed
     assert reached.call("quotactl_block") is None

@@ -22,7 +22,7 @@ from orchestrator.catalog.probes import Handler, probes
 from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.paths import data_dir
 from orchestrator.probes.bpf_attachment import bpf_attached
-from orchestrator.probes.bpf_program import Target, attach
+from orchestrator.probes.bpf_program import AttachTarget, attach
 from orchestrator.probes.event_attachment import EventAttachment, event_attached
 from orchestrator.probes.place import UserPoint, observe_program
 from orchestrator.probes.tracefs import INSTANCE
@@ -258,7 +258,7 @@ def test_a_second_program_at_the_place_is_found(ready: ReadyGuest, workshop: Bui
     kind, point = probes()["bpf-uprobe"], point_in(program, "inner")
     with bpf_attached(ready.guest, kind, bpf_tool(workshop, "x86_64"), point, ready.symbols) as attachment:
         attachment.wait_until_armed()
-        second = attach(ready.guest, "lab-second", "noop", Target(kind, point.program, point.file_offset))
+        second = attach(ready.guest, "lab-second", "noop", AttachTarget(kind, point.program, point.file_offset))
         with pytest.raises(
             EvidenceError, match=r"^after attaching, the kernel has 2 uprobes at program:inner, not one"
         ):

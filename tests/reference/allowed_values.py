@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.fields import MAX_ENTRIES, OneOf, Whole, entries
 
 from .markdown import described, first_sentence, inline, listed
@@ -21,7 +21,7 @@ _MACHINE = "a mapping with the [keys of a machine](#keys-of-a-machine)"
 _BENCHMARK = "a mapping with the [keys of a benchmark](#keys-of-a-benchmark)"
 _TYPES: Mapping[Any, str] = {
     bool: "`true` or `false`.",
-    Machine: _MACHINE,
+    MachineSpec: _MACHINE,
     **{kind.table.model_fields["benchmark"].annotation: _BENCHMARK for kind in kinds()},
 }
 

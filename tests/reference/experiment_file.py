@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment import experiment
-from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.experiment import Heading
 from orchestrator.experiment.table import BenchmarkChoice, TableKind
 
@@ -95,7 +95,7 @@ def page() -> str:
         fenced(_EXAMPLE, "yaml"),
         *_group("Keys of the file", "", [*_keys(Heading, "file"), _tables_key()]),
         *_group("Keys of a table", _KINDS, list(_table_keys())),
-        *_group("Keys of a machine", "", list(_keys(Machine, "machine"))),
+        *_group("Keys of a machine", "", list(_keys(MachineSpec, "machine"))),
         *_group("Keys of a benchmark", _BENCHMARK, list(_keys(BenchmarkChoice, "benchmark"))),
     ]
     for kind in kinds():

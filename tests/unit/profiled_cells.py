@@ -12,7 +12,7 @@ from orchestrator.results.contract import CellRecord, ProfileEvidence
 from orchestrator.results.stored_profile import (
     FOLDER,
     CellProfile,
-    Instruction,
+    InstructionCount,
     SymbolProfile,
     file_name,
     write_profile,
@@ -24,7 +24,7 @@ _CODES = {"popf": "9d", "pushf": "9c"}
 
 def profiled(cell: CellRecord, directory: Path, *codes: tuple[str, int]) -> CellRecord:
     """The cell with a profile of these instructions, so many a call."""
-    instructions = tuple(Instruction(at, code, times * CALLS) for at, (code, times) in enumerate(codes))
+    instructions = tuple(InstructionCount(at, code, times * CALLS) for at, (code, times) in enumerate(codes))
     symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=instructions)
     profile = CellProfile(cell=cell.id, arch="i386", calls=CALLS, has_details=False, symbols=(symbol,))
     sha = write_profile(profile, directory / FOLDER / file_name(cell.id))

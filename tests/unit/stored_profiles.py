@@ -15,7 +15,7 @@ from orchestrator.results.store import Store
 from orchestrator.results.stored_profile import (
     FOLDER,
     CellProfile,
-    Instruction,
+    InstructionCount,
     SymbolProfile,
     file_name,
     write_profile,
@@ -30,7 +30,7 @@ def profile(name: str, executed: Mapping[str, int], **changes: Any) -> CellProfi
     for number, (title, count) in enumerate(sorted(executed.items(), key=lambda one: -one[1])):
         function, _, module = title.removesuffix("]").partition(" [")
         place: Any = "module" if module else "user" if function == "callbench" else "kernel"
-        code = (Instruction(0, "90", count * CALLS),)
+        code = (InstructionCount(0, "90", count * CALLS),)
         address = 0xC1000000 + 64 * number if place == "kernel" else 64 * number if module else 0
         symbols.append(
             SymbolProfile(name=function, place=place, module=module or None, address=address, instructions=code)

@@ -31,7 +31,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import median
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Prepared, Ready, Refused, Session
 from orchestrator.run.boot import run_boot, without_number
-from orchestrator.run.events import Event, Outcome
+from orchestrator.run.events import CellRecorded, Event
 
 CONFIG = Path(__file__).parents[1] / "example_kind" / "reading.yaml"
 FILES = """\
@@ -147,7 +147,7 @@ def outcomes_of(kind: ReadingKind, prepared: dict[str, Prepared[None]], director
     task = BootTask(kind, boot, boot.cells, directory / "boot1")
     events: list[Event] = []
     run_boot(Session(task, artifacts, BuildContext(Cache(directory)), events.append))
-    return [event.record for event in events if isinstance(event, Outcome)]
+    return [event.record for event in events if isinstance(event, CellRecorded)]
 
 
 def test_cells_that_get_no_record_fail_once_after_those_that_are_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from orchestrator.cli import one_guest
 from orchestrator.cli.main import app
 from orchestrator.errors import CommandFailed, GuestError, UsageError
-from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.cell import MachineSpec
 from orchestrator.plain_text import cut, guest_mib, plain_line, plain_text, shown, size_mib, without_sequences
 from orchestrator.pytest_plugin.guest_pool import checked
 
@@ -83,13 +83,13 @@ def on_the_command_line(text: str) -> int:
 @pytest.mark.parametrize(("text", "mib"), [("256M", 256), ("1G", 1024), ("4G", 4096), ("64M", 64), ("512", 512)])
 def test_all_take_the_same_spellings(text: str, mib: int) -> None:
     assert guest_mib(text) == mib
-    assert Machine.model_validate({"cpu": "pentium4", "memory": text}).memory_mib == mib
+    assert MachineSpec.model_validate({"cpu": "pentium4", "memory": text}).memory_mib == mib
     assert checked({"memory": text}).memory == mib
     assert on_the_command_line(text) == mib
 
 
 def test_a_number_of_yaml_or_python_is_in_mib() -> None:
-    machine = Machine.model_validate({"cpu": "pentium4", "memory": 512})
+    machine = MachineSpec.model_validate({"cpu": "pentium4", "memory": 512})
     assert (machine.memory, machine.memory_mib) == ("512M", 512)
     assert checked({"memory": 512}).memory == 512
 

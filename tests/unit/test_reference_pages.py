@@ -23,7 +23,7 @@ from reference.pages import FOLDER, PAGES
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli.main import app
-from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.experiment import Heading
 from orchestrator.experiment.fields import OneOf, Whole
 from orchestrator.lab.tested_guest import TestedGuest
@@ -91,7 +91,7 @@ def test_a_verb_without_a_docstring_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
 def test_each_key_of_an_experiment_is_on_its_page() -> None:
     text = page("experiment-file.md")
-    wanted = {f"file: {key}" for key in Heading.model_fields} | {f"machine: {key}" for key in Machine.model_fields}
+    wanted = {f"file: {key}" for key in Heading.model_fields} | {f"machine: {key}" for key in MachineSpec.model_fields}
     wanted |= set(kinds().table_keys)
     for kind in kinds():
         keys = kind.table.model_fields["benchmark"].annotation.model_fields  # type: ignore[union-attr]
@@ -131,7 +131,7 @@ class Base:
 
 
 def test_docstrings_of_attributes_are_those_of_the_class_and_of_its_bases() -> None:
-    machine = attribute_docs(Machine)
+    machine = attribute_docs(MachineSpec)
     assert list(machine) == ["cpu", "smp", "memory"]
     assert machine["smp"] == "Virtual CPUs. The clock ``instructions`` needs 1."
     assert attribute_docs(Base) == {}

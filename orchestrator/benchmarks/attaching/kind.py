@@ -38,8 +38,8 @@ from orchestrator.run.boot import identity, kernel_facts, without_number
 from orchestrator.run.guests import CLOCKSOURCE
 from orchestrator.run.unattended import (
     Ending,
-    Step,
-    Work,
+    ScriptStep,
+    UnattendedWork,
     collect_proof,
     of_command,
     output_of,
@@ -56,17 +56,17 @@ _MEMORY = ("slab", "vmalloc", "percpu")
 
 
 @dataclass(frozen=True)
-class Attached:
+class AttachSteps:
     """The steps of one count of functions; ``held`` and ``detach`` are None where attaching failed.
 
     ``counted`` are the hits that QEMU's plugin counted, where the mechanism counts none.
     """
 
-    bare: Step
-    attach: Step
-    held: Step | None
-    detach: Step | None
-    after: Step
+    bare: ScriptStep
+    attach: ScriptStep
+    held: ScriptStep | None
+    detach: ScriptStep | None
+    after: ScriptStep
     counted: int | None = None
 
     @property
@@ -116,12 +116,12 @@ class Attached:
         assert self.held is not None
         return (self.held.number("ticks") - self.bare.number("ticks")) / self.hits
 
-    def memory(self, when: Step) -> int:
+    def memory(self, when: ScriptStep) -> int:
         """How many bytes more the kernel holds than before."""
         return _KIB * sum(when.number(name) - self.bare.number(name) for name in _MEMORY)
 
     @property
-    def marked(self) -> Sequence[Step]:
+    def marked(self) -> Sequence[ScriptStep]:
         """The steps of which QEMU's plugin counts all, in order."""
         return [self.attach] if self.detach is None else [self.attach, self.detach]
 
@@ -152,21 +152,21 @@ class AttachFigures:
     functions: int
     address: int
     target: str
-    by_count: Mapping[int, Attached]
+    by_count: Mapping[int, AttachSteps]
 
 
 def parse_figures(text: str, counts: Sequence[int]) -> AttachFigures:
     """The figures of the counts, with all proofs checked. Raises EvidenceError."""
     steps = parse_steps(text)
     (functions,) = of_command(steps, "functions", 1)
-    found: dict[int, Attached] = {}
+    found: dict[int, AttachSteps] = {}
     for count in counts:
         if count > functions.positive("all"):
             continue
         mine = {step.command: step for step in steps if step.arguments == (str(count),)}
         if not {"bare", "attach", "after"} <= mine.keys() or ("while" in mine) != ("detach" in mine):
             raise EvidenceError(f"the steps of {count or 'all'} functions are {', '.join(mine) or 'missing'}")
-        one = Attached(mine["bare"], mine["attach"], mine.get("while"), mine.get("detach"), mine["after"])
+        one = AttachSteps(mine["bare"], mine["attach"], mine.get("while"), mine.get("detach"), mine["after"])
         if one.wanted != (count or functions.number("all")):
             raise EvidenceError(f"the guest attached to {one.wanted} functions, not {count or 'all'}")
         one.check()
@@ -190,20 +190,20 @@ _HITS = re.compile(r"klp_ftrace_handler")
 
 
 @dataclass(frozen=True)
-class Counted:
+class AttachCounts:
     """The instructions of attaching and of detaching; ``detach`` is None where attaching failed."""
 
-    one: Attached
+    one: AttachSteps
     attach: CountedWork
     detach: CountedWork | None
     facts: Mapping[str, int | str]
 
 
-def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, Counted]:
+def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, AttachCounts]:
     """What each count executed. Raises EvidenceError unless the clock agrees."""
     regions = iter(counter.regions)
     called = {names: frozenset(counter.symbols.functions_like(of).values()) for names, of in _CALLED.items()}
-    found: dict[int, Counted] = {}
+    found: dict[int, AttachCounts] = {}
     entered = frozenset(counter.symbols.functions_like(_HITS).values())
     for count, one in figures.by_count.items():
         own = list(islice(regions, len(one.marked) + one.counted_regions))
@@ -217,7 +217,7 @@ def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, C
             for names, entries in called.items()
             for name, work in zip(names, works, strict=False)
         }
-        found[count] = Counted(proved, works[0], works[1] if len(works) > 1 else None, facts)
+        found[count] = AttachCounts(proved, works[0], works[1] if len(works) > 1 else None, facts)
     attached = [count for count, one in figures.by_count.items() if one.held is not None]
     ascending = sorted(attached, key=lambda count: figures.by_count[count].wanted)
     by_function = ((count, _by_function(counter, found[count].attach)) for count in ascending)
@@ -227,7 +227,7 @@ def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, C
     return found
 
 
-def _hits(one: Attached, calls: Sequence[Region], entries: frozenset[int]) -> int:
+def _hits(one: AttachSteps, calls: Sequence[Region], entries: frozenset[int]) -> int:
     """The hits of the calls that the guest timed: the least of some batches, less the least of as many half as long.
 
     Raises EvidenceError unless the plugin counted what the clock did.
@@ -268,7 +268,7 @@ def attach_record(
     cell: AttachCell,
     session: Session,
     figures: AttachFigures,
-    counted: Counted,
+    counted: AttachCounts,
     profile: ProfileEvidence | None,
     ending: Ending,
 ) -> CellRecord:
@@ -483,7 +483,9 @@ class AttachingKind(BenchmarkKind):
         files: dict[str, bytes | Path] = {_PROGRAM: program, "seed": first.task.seed.to_bytes(64, "little")}
         if module is not None:
             files[f"{module.name}.ko"] = module.file
-        work: Work[AttachFigures] = Work("attach", settings, files, partial(parse_figures, counts=counts))
+        work: UnattendedWork[AttachFigures] = UnattendedWork(
+            "attach", settings, files, partial(parse_figures, counts=counts)
+        )
         mechanism = mechanisms()[first.task.mechanism]
         title = mechanism.title
         with unattended_guest(session, work, title, first.time_limit) as finished:

@@ -11,9 +11,9 @@ from orchestrator.report.kind import Panel, TableReport, file_name, processors
 from orchestrator.report.sheet import (
     NOTHING,
     Column,
-    Finding,
     Footnotes,
     Grid,
+    Highlight,
     Rank,
     Row,
     Sheet,
@@ -122,12 +122,12 @@ class AttachingReport(TableReport):
             proofs=proof_lists(panel.cells, _name),
         )
 
-    def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
+    def findings(self, panels: Sequence[Panel]) -> Iterator[Highlight]:
         (panel,) = panels
         for cells in _by_mechanism(panel).values():
             found, most = _growth(cells, _value), max(_points(cells, _value), default=None)
             if found is not None and most is not None:
-                yield Finding(
+                yield Highlight(
                     Rank.OTHER,
                     f"{_title(cells[0])}: attaching to {most[0]:.0f} functions takes {most[1]:.0f} instructions, and "
                     f"grows like their number to the power of {found.exponent:.2f}.",

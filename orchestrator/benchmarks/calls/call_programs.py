@@ -22,8 +22,8 @@ from orchestrator.benchmarks.calls.call_results import (
     NUMBER,
     SUCCESS,
     WORD,
+    CallOutcome,
     Expected,
-    Outcome,
     check_expected,
     named,
     parse_results,
@@ -495,7 +495,7 @@ def user_function(program: Path, *, calls: int, hits: int = 1, libraries: Sequen
     return Calls([OWN_PROGRAM], calls, hits, program, libraries=libraries)
 
 
-def _used_up(outcome: Outcome, alone: CallResults) -> EvidenceError:
+def _used_up(outcome: CallOutcome, alone: CallResults) -> EvidenceError:
     results = alone if alone.stopped_succeeding else outcome.results
     succeeded = [named(value) for value, _ in results.values if value >= 0]
     change = f"from {succeeded[0] if len(succeeded) == 1 else SUCCESS} to {named(results.last)}"
@@ -621,7 +621,7 @@ def parse(output: str, wanted: Sampling) -> Measurement:
         costs=Counter(in_turn),
         cycle=repeating(in_turn, wanted.batch) if repeats == 1 else Counter(),
         number=int(entry[2]) if entry[2] else None,
-        outcome=Outcome(*results) if results else None,
+        outcome=CallOutcome(*results) if results else None,
     )
 
 

@@ -20,7 +20,7 @@ Expected = int | str
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """What the calls of timed processes returned.
 
     ``timed`` are the last call before the timed ones and the last call of each timed batch, whose result is in the
@@ -40,9 +40,9 @@ class Outcome:
         return self.timed.stopped_succeeding and self.untimed.failed == self.untimed.observed > 0
 
 
-def joined(outcomes: Sequence[Outcome]) -> Outcome:
+def joined(outcomes: Sequence[CallOutcome]) -> CallOutcome:
     """The outcome of the calls of several processes, in their order."""
-    return Outcome(
+    return CallOutcome(
         reduce(CallResults.followed_by, [one.timed for one in outcomes]),
         reduce(CallResults.followed_by, [one.untimed for one in outcomes]),
     )
@@ -82,7 +82,7 @@ def summary(results: CallResults) -> str:
     return listed(results) if results.failed else f"always success, {_distinct(results)} different results"
 
 
-def outcome_parameters(outcome: Outcome | None, counted: CallResults | None) -> dict[str, str | int]:
+def outcome_parameters(outcome: CallOutcome | None, counted: CallResults | None) -> dict[str, str | int]:
     """The parameters of a record. Without ``outcome`` a user's function or program ran, whose exit status is 0."""
     if outcome is None:
         return {"exit_status": 0}
@@ -116,7 +116,7 @@ def always_failing(watched: Mapping[str, CallResults]) -> Sequence[str]:
     return [f"{name}: {summary(one)}" for name, one in watched.items() if one.observed == one.failed > 0]
 
 
-def difference_note(outcome: Outcome | None, counted: CallResults | None) -> tuple[str, ...]:
+def difference_note(outcome: CallOutcome | None, counted: CallResults | None) -> tuple[str, ...]:
     """A note where calls of the counting pass returned something else than those of the timed pass."""
     if outcome is None or counted is None or counted.endings == outcome.results.endings:
         return ()

@@ -33,7 +33,7 @@ _SameCalls = tuple[str, CallTask, int]
 _Found = TypeVar("_Found")
 
 
-class Baseline(NamedTuple):
+class MeasuredBaseline(NamedTuple):
     """The figures of calls without a probe, the cell that timed them, and what it counted."""
 
     cell_id: str
@@ -45,17 +45,17 @@ class Baseline(NamedTuple):
 class GuestCache:
     """Results that cells of one guest on the exact clock share; each is proved to leave the kernel's text unchanged."""
 
-    _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
+    _baselines: dict[_SameCalls, MeasuredBaseline] = field(default_factory=dict)
     _switched: int = 0
     _found: dict[tuple[str, _SameCalls], Any] = field(default_factory=dict)
     _never: dict[tuple[_SameCalls, Point | None], NotEntered] = field(default_factory=dict)
 
-    def baseline(self, cell: CallCell) -> Baseline | None:
+    def baseline(self, cell: CallCell) -> MeasuredBaseline | None:
         """The baseline of the same calls, timed in this guest for another point or handler; None without one."""
         return self._baselines.get(_same_calls(cell))
 
     def keep_baseline(self, cell: CallCell, figures: Figures, executed: ExecutedClasses | None) -> None:
-        self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures, executed))
+        self._baselines.setdefault(_same_calls(cell), MeasuredBaseline(cell.id, figures, executed))
 
     def note_switched(self, switched: int) -> None:
         """Drop the baselines if the kernel has switched static branches since: calls may cost something else now."""
@@ -94,7 +94,7 @@ def _same_calls(cell: CallCell) -> _SameCalls:
 
 
 @dataclass(frozen=True)
-class Counted:
+class HitCounts:
     """Hits of the calls and of others, traps, and results, where known; ``besides`` are hits of the program itself.
 
     ``live`` are the bytes at the point in the process that made the calls, if the kernel changes them at the first hit.
@@ -155,7 +155,7 @@ class Entries(NamedTuple):
         )
 
 
-class Counts(NamedTuple):
+class CallCounts(NamedTuple):
     """What the calls executed: the proof of a profile, and the classes for modelled time; None where not counted.
 
     ``no_profile`` is why these calls have none, if QEMU cannot count them. ``uneven`` are the functions that not all of
@@ -170,7 +170,7 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Proof:
+class PointObservations:
     """The observations at the probe point during the timed pass and the counting pass; None for what is not known.
 
     ``extras`` are extra costs of the hits, ``extra_sizes`` the instructions a hit that each takes, ``removed`` the
@@ -182,20 +182,20 @@ class Proof:
     point: ProbePoint
     seen: Observation
     calls: int
-    counted: Counted = Counted(0, None, 0, None)
+    counted: HitCounts = HitCounts(0, None, 0, None)
     detour: str | None = None
     facts: Mapping[str, int | str | float] = field(default_factory=dict)
     extras: Sequence[Extra] = ()
     extra_sizes: Mapping[Extra, float] | None = None
     removed: Sequence[Extra] = ()
     timed_in: str | None = None
-    counts: Counts = field(default_factory=Counts)
+    counts: CallCounts = field(default_factory=CallCounts)
     entered: Sequence[str] = ()
     watched: Mapping[str, CallResults] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Work:
+class CellContext:
     """A cell under measurement: its guest, its point and workload, its deadline, and the file for its profile.
 
     If it ``varies``, calls differ from each other on the exact clock, and each is timed alone.
@@ -244,10 +244,10 @@ class Armed:
         """Raise EvidenceError unless the probe is as it was when it was armed."""
         check_same(self.kind, self.seen, self.attachment.observe(), self.attachment.point, when)
 
-    def proof(self, calls: int, counted: Counted, **known: Any) -> Proof:
+    def proof(self, calls: int, counted: HitCounts, **known: Any) -> PointObservations:
         """The proof of hits that were ``counted`` in ``calls``, with what else is ``known`` of them."""
         probe, seen = self.attachment, (self.seen, calls, counted, self.detour)
-        return Proof(probe.point, *seen, probe.facts(), removed=self.removed, **known)
+        return PointObservations(probe.point, *seen, probe.facts(), removed=self.removed, **known)
 
 
 MOST_PASSES = 5
@@ -267,7 +267,7 @@ def without_skips(count: Callable[[], _Found]) -> _Found:
 
 
 @contextmanager
-def armed_probe(work: Work) -> Iterator[Armed]:
+def armed_probe(work: CellContext) -> Iterator[Armed]:
     """Arm and observe. At the end ``attached`` disarms and checks that the original bytes are back."""
     ready, means = work.ready, work.setup.module or work.setup.tool
     with attached(ready.guest, work.kind, means, work.point, ready.symbols, work.deadline.left) as attachment:

@@ -10,7 +10,15 @@ from functools import cached_property
 
 from orchestrator.arch import INT3 as INT3_BYTE
 from orchestrator.benchmarks.calls.call_programs import WholeProgram
-from orchestrator.benchmarks.calls.cell_work import Counted, Counts, Entries, Proof, Work, armed_probe, without_skips
+from orchestrator.benchmarks.calls.cell_work import (
+    CallCounts,
+    CellContext,
+    Entries,
+    HitCounts,
+    PointObservations,
+    armed_probe,
+    without_skips,
+)
 from orchestrator.benchmarks.calls.samples import Figures, run_figures
 from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.probes.attachment import Attachment, Called
@@ -28,7 +36,7 @@ from orchestrator.steps import step
 class _CountedGuest:
     """Runs of a program in a guest that counts instructions."""
 
-    work: Work
+    work: CellContext
     program: WholeProgram
 
     @cached_property
@@ -81,7 +89,7 @@ def _entries(run: Region, address: int) -> int:
     return sum(one.executed for code, one in run.counts.items() if code.address == address)
 
 
-def plain_runs(work: Work, program: WholeProgram) -> tuple[Figures, ProfileEvidence]:
+def plain_runs(work: CellContext, program: WholeProgram) -> tuple[Figures, ProfileEvidence]:
     """Runs without a probe. Raises EvidenceError."""
     guest = _CountedGuest(work, program)
     counted = guest.runs(work.cell.repeats)
@@ -90,7 +98,7 @@ def plain_runs(work: Work, program: WholeProgram) -> tuple[Figures, ProfileEvide
     return run_figures(found.own, ()), evidence
 
 
-def probed_runs(work: Work, program: WholeProgram) -> tuple[Figures, Proof]:
+def probed_runs(work: CellContext, program: WholeProgram) -> tuple[Figures, PointObservations]:
     """Runs with the probe between runs without it, and one in which its handler counts as many hits as QEMU entries.
 
     The kernel's state changes from run to run, and lastingly: the runs of another cell are no baseline. Raises
@@ -115,8 +123,8 @@ def probed_runs(work: Work, program: WholeProgram) -> tuple[Figures, Proof]:
             raise EvidenceError(f"a run entered the point {entries} times and the probe's handler ran {hits} times")
         check_traps(work.kind, entries, 0, int3)
         armed.check_same("while the hits were counted")
-        counted_hits = Counted(entries, hits - entries, int3, None)
+        counted_hits = HitCounts(entries, hits - entries, int3, None)
         proof = armed.proof(entries, counted_hits, entered=entered, extras=attachment.extras())
     found = counted_runs(counted.regions, places, [*plain, *guest.plain_runs(around)])
     profile = profile.model_copy(update={"parts": found.parts})
-    return run_figures(found.own, found.plain), replace(proof, counts=Counts(profile))
+    return run_figures(found.own, found.plain), replace(proof, counts=CallCounts(profile))

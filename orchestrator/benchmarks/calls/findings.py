@@ -14,7 +14,7 @@ from orchestrator.report.kind import (
 )
 from orchestrator.report.sheet import (
     NOTHING,
-    Finding,
+    Highlight,
     Rank,
     cost,
     figure,
@@ -34,7 +34,7 @@ _THEN, _TODAY = "djprobe", "bpf-fentry"
 """The jump of 2005, and its successor, the call of Linux 5.5 (2019): both enter the handler without a trap."""
 
 
-def ratio_findings(panel: Panel, place: str) -> Iterator[Finding]:
+def ratio_findings(panel: Panel, place: str) -> Iterator[Highlight]:
     """How many times as much as the reference's probe each other costs, beside the published ratio."""
     table = panel.reference
     if table is None:
@@ -55,10 +55,10 @@ def ratio_findings(panel: Panel, place: str) -> Iterator[Finding]:
     of_place = f", in {place}" if place else ""
     both = f"{probe_title(largest)} to {probe_title(base)}"
     sentence = f"Ratio of {both}{of_place}{in_time}: {measured}{beside}."
-    yield Finding(Rank.PUBLISHED, sentence, (largest.overhead or 0.0) / base.overhead)
+    yield Highlight(Rank.PUBLISHED, sentence, (largest.overhead or 0.0) / base.overhead)
 
 
-def fifteen_years(panels: Sequence[Panel]) -> Iterator[Finding]:
+def fifteen_years(panels: Sequence[Panel]) -> Iterator[Highlight]:
     """The overhead of djprobe (2005) beside that of fentry (2019), with handlers that do nothing, by kernel."""
     pairs = []
     for panel in panels:
@@ -68,10 +68,10 @@ def fifteen_years(panels: Sequence[Panel]) -> Iterator[Finding]:
             pairs.append(f"{figure(then.overhead, then.unit)} to {cost(today)} on {panel.kernel}")
     if pairs:
         sentence = f"What fifteen years brought, from djprobe (2005) to BPF on fentry (2019): {', '.join(pairs)}."
-        yield Finding(Rank.PUBLISHED, sentence)
+        yield Highlight(Rank.PUBLISHED, sentence)
 
 
-def kernel_findings(panels: Sequence[Panel]) -> Iterator[Finding]:
+def kernel_findings(panels: Sequence[Panel]) -> Iterator[Highlight]:
     """The largest change of a probe's value from the first kernel to another."""
     base, *others = [{cell.probe: cell for cell in panel.cells} for panel in panels]
     differences = [
@@ -87,9 +87,9 @@ def kernel_findings(panels: Sequence[Panel]) -> Iterator[Finding]:
     of_place = f", {place}" if place else ""
     if not difference:
         kernels = ", ".join(panel.kernel for panel in panels)
-        yield Finding(Rank.DIFFERENT, f"Calls cost the same on {kernels}{f' ({place})' if place else ''}.")
+        yield Highlight(Rank.DIFFERENT, f"Calls cost the same on {kernels}{f' ({place})' if place else ''}.")
         return
     share = f" ({percent_of(difference, before)})" if before > 0 else ""
     more = f"{signed_figure(difference, cell.unit)} {unit_name(cell.unit)} a call{share}"
     sentence = f"Largest difference from {panels[0].kernel} to {cell.kernel}{of_place}: {probe_title(cell)}, {more}."
-    yield Finding(Rank.DIFFERENT, sentence, abs(difference) / before if before > 0 else 0.0)
+    yield Highlight(Rank.DIFFERENT, sentence, abs(difference) / before if before > 0 else 0.0)

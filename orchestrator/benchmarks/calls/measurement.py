@@ -14,12 +14,12 @@ from orchestrator.benchmarks.calls.call_results import difference_note, outcome_
 from orchestrator.benchmarks.calls.cell_work import (
     MOST_PASSES,
     Armed,
-    Counted,
-    Counts,
+    CallCounts,
+    CellContext,
     Entries,
     GuestCache,
-    Proof,
-    Work,
+    HitCounts,
+    PointObservations,
     armed_probe,
     without_skips,
 )
@@ -90,8 +90,8 @@ _MOST_INTERRUPTS = 20
 
 
 def count_hits(
-    work: Work, attachment: Attachment, events: Path | None = None, before: Counted | None = None
-) -> Counted:
+    work: CellContext, attachment: Attachment, events: Path | None = None, before: HitCounts | None = None
+) -> HitCounts:
     """Run the counting pass, and account for every hit, breakpoint trap and recorded event.
 
     The probe stays registered as in the timed pass; during this pass a handler that does nothing is replaced by one
@@ -133,7 +133,7 @@ def count_hits(
     return replace(counted, hits=hits, int3=int3 if sure else None, besides=besides)
 
 
-def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
+def _is_accounted_for(kind: ProbeKind, counted: HitCounts, calls: int) -> bool:
     """Whether every breakpoint trap that QEMU saw is explained by hits that the module counted.
 
     Others may also hit the point while no traps are counted: the guest's agent closes files. QEMU does not see other
@@ -146,14 +146,14 @@ def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
     return counted.hits * each <= counted.int3 <= (counted.hits + others) * each
 
 
-def _check_live(work: Work, live: bytes | None) -> None:
+def _check_live(work: CellContext, live: bytes | None) -> None:
     """Raise EvidenceError unless a process that has hit the point shows what the kernel makes of it then."""
     if work.kind.mechanism == "call" and isinstance(work.point, UserPoint):
         kernel = work.ready.artifacts.kernel
         check_optimised(kernel.release, kernel.spec.arch, work.point, live or b"")
 
 
-def _pass(work: Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
+def _pass(work: CellContext, attachment: Attachment, calls: int, events: Path | None) -> HitCounts:
     ready, recording = work.ready, is_recording(work.handler)
     ring: Ring = 3 if work.kind.site == "program" else 0
     # Under KVM the host's CPU executes the guest, and QEMU sees no traps.
@@ -170,7 +170,7 @@ def _pass(work: Work, attachment: Attachment, calls: int, events: Path | None) -
     if hits:  # without one a process takes no trap, and its place stays as it is
         int3 = None if int3 is None else int3 - work.kind.int3_per_process * len(called.pids)
         _check_live(work, called.live)
-    return Counted(hits, others, int3, called.results, live=called.live)
+    return HitCounts(hits, others, int3, called.results, live=called.live)
 
 
 # Extras: what a hit of a kprobe costs besides its handler, which is the kernel's aggregator and a post-handler.
@@ -240,7 +240,7 @@ def measure_call(
     kind = cell.task.kind.on(kernel.release, kernel.spec.arch).fetching(cell.handler, kernel.spec.arch)
     if kind.has_own_programs and isinstance(point, UserPoint):
         kind = kind.model_copy(update={"site": "program"})  # of a user's programs only the point says that
-    work = Work(
+    work = CellContext(
         ready=ready,
         cell=cell,
         setup=setup,
@@ -276,7 +276,7 @@ def measure_call(
     return _record(work, figures, proof, (*prepared.notes, *notes))
 
 
-def _measured(work: Work, events: Path | None) -> tuple[Figures, Proof]:
+def _measured(work: CellContext, events: Path | None) -> tuple[Figures, PointObservations]:
     if work.cell.takes_turns:
         return _in_turns(work, events)
     if work.kind.mechanism == "none":
@@ -286,7 +286,7 @@ def _measured(work: Work, events: Path | None) -> tuple[Figures, Proof]:
     return _paired(work, events) if work.exact is None else _exact(work, work.exact, events)
 
 
-def _other_name(work: Work) -> str:
+def _other_name(work: CellContext) -> str:
     """A hint: the function of a system call without arguments has three names, and BTF has it by one of them."""
     if isinstance(work.point, UserPoint):
         return ""
@@ -295,7 +295,7 @@ def _other_name(work: Work) -> str:
     return f"BTF may have it by another of its names: points: [{names[0]}]" if names else ""
 
 
-def _watched(work: Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
+def _watched(work: CellContext, proof: PointObservations) -> tuple[PointObservations, Sequence[str]]:
     try:
         found = work.cache.once(
             "results", work.cell, lambda: work.workload.watch(work.ready.guest, time_limit=work.deadline.left())
@@ -307,7 +307,7 @@ def _watched(work: Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
     return replace(proof, watched=found), ()
 
 
-def _is_asked(work: Work) -> bool:
+def _is_asked(work: CellContext) -> bool:
     """Whether the cell tests if its place can be probed: an instruction that is named, or a point that the lab found.
 
     A function that an experiment names must be probeable at its entry, and so must the benchmark's own.
@@ -317,7 +317,7 @@ def _is_asked(work: Work) -> bool:
     return work.cell.point_discovered or (is_labs and point is not None and point.offset is not None)
 
 
-def _explained(work: Work, error: OtherMechanism) -> LabError:
+def _explained(work: CellContext, error: OtherMechanism) -> LabError:
     """What the kernel did instead, and why it did not optimise a kprobe: an answer where the cell was to test that."""
     if work.kind.mechanism not in ("jump", "detour"):
         return (NeverAtPlace if _is_asked(work) else OtherMechanism)(error.what, hint=error.hint)
@@ -329,11 +329,11 @@ def _explained(work: Work, error: OtherMechanism) -> LabError:
     return NeverAtPlace(NO_JUMP, detail=[error.what], hint=error.hint)
 
 
-def _baseline(work: Work) -> tuple[Figures, Proof]:
-    timed_in, counts = None, Counts()
+def _baseline(work: CellContext) -> tuple[Figures, PointObservations]:
+    timed_in, counts = None, CallCounts()
     if work.counted is not None:
         figures, profile = plain_runs(work, work.counted)
-        counts = Counts(profile)
+        counts = CallCounts(profile)
     elif work.exact is not None:
         # A profile is of calls that this cell timed itself.
         baseline = work.cache.baseline(work.cell) if work.profile is None else None
@@ -347,21 +347,21 @@ def _baseline(work: Work) -> tuple[Figures, Proof]:
             work.cache.keep_baseline(work.cell, figures, counts.executed)
         else:
             timed_in, figures, executed = baseline
-            counts = Counts(executed=executed)
+            counts = CallCounts(executed=executed)
             check_clocksource(work.ready.guest)
     else:
         figures = paired_figures([_timed(work) for _ in range(work.cell.repeats)], [], work.cell.clock)
     return figures, replace(_untouched(work, figures.calls), timed_in=timed_in, counts=counts)
 
 
-def _untouched(work: Work, calls: int) -> Proof:
+def _untouched(work: CellContext, calls: int) -> PointObservations:
     guest, point = work.ready.guest, work.point
     seen = observe_program(guest, point) if isinstance(point, UserPoint) else observe(guest, point)
     check_untouched(point, seen, "after the timed calls")
-    return Proof(point, seen, calls)
+    return PointObservations(point, seen, calls)
 
 
-def _in_turns(work: Work, events: Path | None) -> tuple[Figures, Proof]:
+def _in_turns(work: CellContext, events: Path | None) -> tuple[Figures, PointObservations]:
     """Figures of calls on all CPUs in turns, with the lines that move between them among the facts."""
     if work.kind.mechanism == "none":
         measured, facts = take_turns(work)
@@ -369,7 +369,7 @@ def _in_turns(work: Work, events: Path | None) -> tuple[Figures, Proof]:
     with armed_probe(work) as armed:
         measured, facts = take_turns(work)
         armed.check_same("while the calls were counted")
-        proof = _proof(work, armed, events, Counts())
+        proof = _proof(work, armed, events, CallCounts())
         return exact_figures(measured), replace(proof, facts={**proof.facts, **facts})
 
 
@@ -377,7 +377,7 @@ def _title(places: Places, address: int) -> str:
     return titled(places.owner(address).function)
 
 
-def take_turns(work: Work) -> tuple[Measurement, Mapping[str, str | int | float]]:
+def take_turns(work: CellContext) -> tuple[Measurement, Mapping[str, str | int | float]]:
     """The instructions of a call, as the mean of all CPUs, and what the record says of the CPUs.
 
     Raises EvidenceError unless all samples are equal: on each CPU, and in each place where lines move.
@@ -423,7 +423,7 @@ def take_turns(work: Work) -> tuple[Measurement, Mapping[str, str | int | float]
     }
 
 
-def _exact(work: Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:
+def _exact(work: CellContext, workload: Calls, events: Path | None) -> tuple[Figures, PointObservations]:
     """Figures of equal samples; of interleaved ones where calls with or without the probe differ from each other."""
     baseline = work.cache.baseline(work.cell)
     if baseline is not None and len(set(baseline.figures.samples)) > 1:
@@ -453,28 +453,28 @@ def _exact(work: Work, workload: Calls, events: Path | None) -> tuple[Figures, P
     return _paired(_varying(original, measured.batch), events)
 
 
-def _counted(work: Work, measured: Measurement, armed: Armed | None) -> Counts:
+def _counted(work: CellContext, measured: Measurement, armed: Armed | None) -> CallCounts:
     """The calls made again, and counted. Calls that differ from each other have no classes: their mean is another."""
     counts_classes = work.cell.counts_classes and not measured.varies and work.ready.guest.machine.counter is not None
     module = None if armed is None else armed.attachment.entered_module
     is_profiled = work.profile is not None or module is not None
     if not (is_profiled or counts_classes) or not isinstance(work.workload, Calls):
-        return Counts()
+        return CallCounts()
     counter = ProfileCounter(work.ready.guest, work.ready.symbols, work.setup.module)
     with step("count instructions"):
         if not is_profiled:
-            return Counts(executed=_classes(work, work.workload, measured, counter))
+            return CallCounts(executed=_classes(work, work.workload, measured, counter))
         try:
             return _profiled(work, work.workload, measured, armed, counter)
         except (NoProfile, DisturbedError) as error:
             if module is not None:  # its hits are proved by what QEMU counts
                 raise
-            return Counts(no_profile=error.what)
+            return CallCounts(no_profile=error.what)
 
 
 def _profiled(
-    work: Work, workload: Calls, measured: Measurement, armed: Armed | None, counter: ProfileCounter
-) -> Counts:
+    work: CellContext, workload: Calls, measured: Measurement, armed: Armed | None, counter: ProfileCounter
+) -> CallCounts:
     module = None if armed is None else armed.attachment.entered_module
     if "order" in work.cell.profile:
         workload = replace(workload, calls=ORDERED_CALLS)
@@ -494,15 +494,17 @@ def _profiled(
         if measured.varies or float(profile.per_call(profile.executed)) == measured.samples[0]:
             break
     if work.profile is None:
-        return Counts(executed=executed, entries=entries)
+        return CallCounts(executed=executed, entries=entries)
     evidence = stored(profile if armed is None else armed.attachment.with_code_lines(profile), work.profile)
     if "purposes" in work.cell.profile:
         mechanism = "none" if armed is None else mechanism_seen(work.kind, armed.attachment.point, armed.seen)
         evidence = evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
-    return Counts(evidence, executed, profile.uneven if measured.varies else (), entries)
+    return CallCounts(evidence, executed, profile.uneven if measured.varies else (), entries)
 
 
-def _classes(work: Work, workload: Calls, measured: Measurement, counter: ProfileCounter) -> ExecutedClasses | None:
+def _classes(
+    work: CellContext, workload: Calls, measured: Measurement, counter: ProfileCounter
+) -> ExecutedClasses | None:
     """The classes that the calls execute; None where the calls that were counted are not like those that were timed."""
     mark = counter.mark()
     with suppress(EvidenceError):
@@ -517,10 +519,10 @@ def _classes(work: Work, workload: Calls, measured: Measurement, counter: Profil
     return None
 
 
-def _paired(work: Work, events: Path | None) -> tuple[Figures, Proof]:
+def _paired(work: CellContext, events: Path | None) -> tuple[Figures, PointObservations]:
     """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both."""
     plain, probed = [_timed(work)], []
-    counts, last = Counts(), _rounds(work) - 1
+    counts, last = CallCounts(), _rounds(work) - 1
     for number in range(last + 1):
         this = _of_round(work, number)
         with armed_probe(work) as armed:
@@ -547,7 +549,7 @@ def _paired(work: Work, events: Path | None) -> tuple[Figures, Proof]:
     return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
 
 
-def _varying(work: Work, batch: int) -> Work:
+def _varying(work: CellContext, batch: int) -> CellContext:
     """The same of calls that vary, in batches of at most so many calls: in larger ones, each may have an interrupt."""
     assert isinstance(work.workload, Calls)
     return replace(work, varies=True, workload=replace(work.workload, largest_batch=batch))
@@ -556,7 +558,7 @@ def _varying(work: Work, batch: int) -> Work:
 _LENGTHS, _SHORTER = 6, 50
 
 
-def _of_round(work: Work, number: int) -> Work:
+def _of_round(work: CellContext, number: int) -> CellContext:
     """The same with the calls of this round: up to a tenth fewer where calls vary.
 
     In samples of one length, what every N-th call does may be equally often, or never: they would look like an exact
@@ -569,12 +571,12 @@ def _of_round(work: Work, number: int) -> Work:
     return replace(work, workload=replace(workload, calls=max(1, workload.single - fewer)))
 
 
-def _rounds(work: Work) -> int:
+def _rounds(work: CellContext) -> int:
     # A table of programs or of the wall clock has enough repeats; that calls vary shows only here.
     return max(work.cell.repeats, FEWEST_WALL_REPEATS) if work.varies else work.cell.repeats
 
 
-def _timed_between(work: Work, armed: Armed) -> Measurement:
+def _timed_between(work: CellContext, armed: Armed) -> Measurement:
     try:
         measured = _timed(work)
     except EvidenceError:
@@ -585,14 +587,14 @@ def _timed_between(work: Work, armed: Armed) -> Measurement:
     return measured
 
 
-def _proof(work: Work, armed: Armed, events: Path | None, counts: Counts) -> Proof:
+def _proof(work: CellContext, armed: Armed, events: Path | None, counts: CallCounts) -> PointObservations:
     entries, module = counts.entries, work.setup.module
     calls, entered = work.workload.counted, list[str]()
     if entries is None or module is None:
         counted = count_hits(work, armed.attachment, events)
     else:
         calls = entries.calls
-        counted = Counted(calls * work.workload.hits, None, entries.int3, None)
+        counted = HitCounts(calls * work.workload.hits, None, entries.int3, None)
         entered = entries.proved(counted.hits, module, work.ready.guest)
     armed.check_same("while the hits were counted")
     extras = armed.attachment.extras()
@@ -603,7 +605,7 @@ def _proof(work: Work, armed: Armed, events: Path | None, counts: Counts) -> Pro
     return armed.proof(calls, counted, entered=entered, extras=extras, counts=counts)
 
 
-def _timed(work: Work) -> Measurement:
+def _timed(work: CellContext) -> Measurement:
     guest, exact, left = work.ready.guest, work.exact, work.deadline.left()
     ticks = int(work.ready.artifacts.kernel.config["CONFIG_HZ"])
     if work.varies and isinstance(work.workload, Calls):
@@ -616,7 +618,7 @@ def _timed(work: Work) -> Measurement:
     return measured
 
 
-def _record(work: Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) -> CellRecord:
+def _record(work: CellContext, figures: Figures, proof: PointObservations, notes: tuple[str, ...]) -> CellRecord:
     cell, point, counted = work.cell, proof.point, proof.counted
     records = is_recording(cell.handler) and work.kind.mechanism != "none"
     with valid_result():
@@ -663,7 +665,7 @@ def _record(work: Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) 
         )
 
 
-def hit_notes(proof: Proof) -> Iterator[str]:
+def hit_notes(proof: PointObservations) -> Iterator[str]:
     """Notes on what a hit passes besides its handler, and on what calls or counts the handler."""
     for extra in proof.removed:
         yield f"without {_WHAT[extra]}: the module takes it off the registered kprobe"
@@ -686,7 +688,7 @@ def hit_notes(proof: Proof) -> Iterator[str]:
         yield f"{', '.join(proof.entered)} entered {proof.counted.hits} times in {proof.calls} calls{where}"
 
 
-def _profile_notes(counts: Counts) -> Iterator[str]:
+def _profile_notes(counts: CallCounts) -> Iterator[str]:
     profile = counts.profile
     if counts.no_profile:
         yield f"no profile: {counts.no_profile}"
@@ -701,7 +703,7 @@ def _profile_notes(counts: Counts) -> Iterator[str]:
         )
 
 
-def _parameters(work: Work, figures: Figures, proof: Proof) -> dict[str, str | float]:
+def _parameters(work: CellContext, figures: Figures, proof: PointObservations) -> dict[str, str | float]:
     return {
         **work.cell.parameters,
         **kernel_facts(work.ready.artifacts.kernel),

@@ -40,8 +40,8 @@ from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import (
     FETCHES,
     ONE_PROGRAM,
-    Change,
     Handler,
+    KernelChange,
     ProbeKind,
     is_recording,
     probes,
@@ -368,7 +368,7 @@ def _breakpoints(kind: ProbeKind) -> int:
 
 _STARTS_TOGETHER = "CONFIG_HOTPLUG_PARALLEL"
 """CPUs start in parallel (7e75178a0950). Else the first one waits for each in a loop that QEMU has to interrupt."""
-_RETURN_HOOKS = Change(release="5.18", commit="54ecbe6f1ed5")
+_RETURN_HOOKS = KernelChange(release="5.18", commit="54ecbe6f1ed5")
 
 
 def _needs_booster(kernel: Kernel, kind: ProbeKind) -> bool:

@@ -30,7 +30,7 @@ from orchestrator.report.kind import (
     values_of,
 )
 from orchestrator.report.sheet import (
-    Finding,
+    Highlight,
     Rank,
     Sheet,
     overhead_findings,
@@ -102,7 +102,7 @@ class CallsReport(TableReport):
             return parts_sheet(panel)
         return capability_sheet(panel) if shows_capabilities(panel) else list_sheet(panel)
 
-    def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
+    def findings(self, panels: Sequence[Panel]) -> Iterator[Highlight]:
         if shows_turns(panels[0]):
             yield from turns_findings(panels)
             return
@@ -110,7 +110,7 @@ class CallsReport(TableReport):
             sentence = deviations(probed(panels[0]))
             if sentence is not None:
                 rank = Rank.CONTRADICTED if sentence.startswith("Different") else Rank.PUBLISHED
-                yield Finding(rank, f"{CAPABILITIES_TITLE}: {sentence}")
+                yield Highlight(rank, f"{CAPABILITIES_TITLE}: {sentence}")
             return
         if len(panels) > 1 and _is_comparable(panels[0]):
             yield from kernel_findings(panels)

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import pairwise, product
 from typing import Literal, NamedTuple
 
-from orchestrator.benchmarks.calls.call_results import Outcome, joined
+from orchestrator.benchmarks.calls.call_results import CallOutcome, joined
 from orchestrator.errors import EvidenceError
 from orchestrator.plain_text import shown
 from orchestrator.profile.counts import Timed
@@ -40,7 +40,7 @@ class Measurement:
     batches: int
     disturbed: int
     number: int | None = None
-    outcome: Outcome | None = None
+    outcome: CallOutcome | None = None
     batch: int = 1
     empty: int = 0
     ticks: tuple[tuple[int, int], ...] = ()
@@ -128,7 +128,7 @@ class Figures(Effect):
     batch: int
     batches: int
     disturbed: int
-    outcome: Outcome | None
+    outcome: CallOutcome | None
     plain: float | None = None
 
 

@@ -39,11 +39,11 @@ from orchestrator.catalog.user_files import UserWorkload, find_library, find_wor
 from orchestrator.catalog.words import ProfilePart, ProfilePartWanted
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields as file_fields
-from orchestrator.experiment.cell import Cell, Machine, machine_id, module_parameters
+from orchestrator.experiment.cell import Cell, MachineSpec, machine_id, module_parameters
 from orchestrator.experiment.fields import EXECUTED, Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch, shown, wrong
 from orchestrator.experiment.source import Quoted, Unquoted
-from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, Place, ProbedTable
+from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, MatrixRow, ProbedTable
 from orchestrator.probes.placement import ProbePlace, refusal_of
 from orchestrator.probes.point import Point
 from orchestrator.results.contract import MOST_COUNTED_RUNS, PER_CALL, PER_RUN, ReferenceValue
@@ -347,7 +347,7 @@ class CallsTable(ProbedTable):
     def are_counted(self) -> bool:
         return self.points == EXECUTED or bool(self.whole_functions)
 
-    def points_on(self, machine: Machine, kernel: str) -> Sequence[FoundPoint]:
+    def points_on(self, machine: MachineSpec, kernel: str) -> Sequence[FoundPoint]:
         """The probe points on a machine and a kernel.
 
         Until a guest has found them, ``executed`` is like the benchmark's own, ``SYMBOL+*`` a single one of that name.
@@ -499,12 +499,14 @@ def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
             yield from (_cell(table, place, point, handler, one) for one in measured)
 
 
-def profiled_cell(table: CallsTable, machine: Machine, kernel: str) -> CallCell:
+def profiled_cell(table: CallsTable, machine: MachineSpec, kernel: str) -> CallCell:
     """A cell that makes the table's calls without a probe, in a guest that counts instructions."""
-    return replace(_cell(table, Place(None, machine, kernel), FoundPoint(None), "noop", BASELINE), profile=("symbols",))
+    return replace(
+        _cell(table, MatrixRow(None, machine, kernel), FoundPoint(None), "noop", BASELINE), profile=("symbols",)
+    )
 
 
-def _cell(table: CallsTable, place: Place, point: FoundPoint, handler: Handler, probe: str) -> CallCell:
+def _cell(table: CallsTable, place: MatrixRow, point: FoundPoint, handler: Handler, probe: str) -> CallCell:
     kind, benchmark, at = call_probe(probe), table.benchmark, point.point
     spec = benchmarks()[benchmark.name]
     call, arguments = spec.call or benchmark.call, benchmark.arguments or spec.arguments

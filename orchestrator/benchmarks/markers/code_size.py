@@ -28,7 +28,7 @@ _LARGEST_VARIABLE = 4096
 
 
 @dataclass(frozen=True)
-class Place:
+class SectionPlace:
     """A place in a section, by its offset in bytes."""
 
     section: str
@@ -36,20 +36,20 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Symbol:
+class SectionSymbol:
     """A function or a variable, and its size in bytes."""
 
     name: str
-    place: Place
+    place: SectionPlace
     size: int
 
 
 @dataclass(frozen=True)
-class Reference:
+class SymbolReference:
     """The name that a relocation refers to, and the target of the pointer that it makes."""
 
     name: str
-    target: Place | None
+    target: SectionPlace | None
 
 
 @dataclass(frozen=True)
@@ -58,19 +58,21 @@ class ObjectFile:
 
     arch: Arch
     compiler: str
-    functions: Mapping[str, Symbol]
-    variables: Sequence[Symbol]
+    functions: Mapping[str, SectionSymbol]
+    variables: Sequence[SectionSymbol]
     sections: Mapping[str, bytes]
-    references: Mapping[Place, Reference]
+    references: Mapping[SectionPlace, SymbolReference]
 
-    def text(self, place: Place) -> bytes:
+    def text(self, place: SectionPlace) -> bytes:
         """The string at a place, without its terminator; empty where there is none."""
         content = self.sections.get(place.section, b"")
         return content[place.at :].split(b"\0")[0] if 0 <= place.at < len(content) else b""
 
-    def pointed(self, variable: Symbol) -> Sequence[Place]:
+    def pointed(self, variable: SectionSymbol) -> Sequence[SectionPlace]:
         start = variable.place.at
-        places = (Place(variable.place.section, start + at) for at in range(min(variable.size, _LARGEST_VARIABLE)))
+        places = (
+            SectionPlace(variable.place.section, start + at) for at in range(min(variable.size, _LARGEST_VARIABLE))
+        )
         found = (self.references[place].target for place in places if place in self.references)
         return [target for target in found if target is not None]
 
@@ -93,12 +95,12 @@ def _read(elf: Any, file: Path) -> ObjectFile:
     table = elf.get_section_by_name(".symtab")
     if arch is None or elf["e_type"] != "ET_REL" or not isinstance(table, SymbolTableSection):
         raise ConfigError("is no relocatable object of x86", where=str(file))
-    found: dict[str, list[Symbol]] = {"STT_FUNC": [], "STT_OBJECT": []}
+    found: dict[str, list[SectionSymbol]] = {"STT_FUNC": [], "STT_OBJECT": []}
     for symbol in table.iter_symbols():
         index, kind = symbol["st_shndx"], symbol["st_info"]["type"]
         if kind in found and isinstance(index, int):
-            place = Place(elf.get_section(index).name, symbol["st_value"])
-            found[kind].append(Symbol(symbol.name, place, symbol["st_size"]))
+            place = SectionPlace(elf.get_section(index).name, symbol["st_value"])
+            found[kind].append(SectionSymbol(symbol.name, place, symbol["st_size"]))
     comment = elf.get_section_by_name(".comment")
     compiler = comment.data().strip(b"\0").split(b"\0")[0] if comment else b""
     sections = {section.name: section.data() for section in elf.iter_sections() if section["sh_type"] == "SHT_PROGBITS"}
@@ -107,7 +109,7 @@ def _read(elf: Any, file: Path) -> ObjectFile:
     return ObjectFile(arch, name, functions, found["STT_OBJECT"], sections, dict(_references(elf, table)))
 
 
-def _references(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Reference]]:
+def _references(elf: Any, table: SymbolTableSection) -> Iterator[tuple[SectionPlace, SymbolReference]]:
     """The reference at each place. A target's offset is in the relocation (RELA), or at the place itself (REL)."""
     for section in elf.iter_sections():
         if not isinstance(section, RelocationSection):
@@ -120,8 +122,8 @@ def _references(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Re
             of_section = elf.get_section(index).name if isinstance(index, int) else None
             stored = int.from_bytes(content[at : at + 4], "little", signed=True)
             beyond = relocation["r_addend"] if section.is_RELA() else stored
-            target = None if of_section is None else Place(of_section, symbol["st_value"] + beyond)
-            yield Place(home.name, at), Reference(symbol.name or of_section or "", target)
+            target = None if of_section is None else SectionPlace(of_section, symbol["st_value"] + beyond)
+            yield SectionPlace(home.name, at), SymbolReference(symbol.name or of_section or "", target)
 
 
 # The marker's own instructions are those from the load of its immediate value or flag to the branch on it. The likely
@@ -137,7 +139,7 @@ _LIKELY, _UNLIKELY = " ", "|"
 
 
 @dataclass(frozen=True)
-class Instruction:
+class SectionInstruction:
     """An instruction as capstone decodes it, by its offset, and the name that it refers to.
 
     ``leads`` are the offsets of the instructions that may follow, the likely one first; empty at a function's end.
@@ -203,22 +205,22 @@ def paths(found: ObjectFile, name: str) -> Paths:
     )
 
 
-def _instructions(found: ObjectFile, function: Symbol) -> Iterator[Instruction]:
+def _instructions(found: ObjectFile, function: SectionSymbol) -> Iterator[SectionInstruction]:
     mode = capstone.CS_MODE_32 if found.arch == "i386" else capstone.CS_MODE_64
     machine = capstone.Cs(capstone.CS_ARCH_X86, mode)
     machine.syntax = capstone.CS_OPT_SYNTAX_ATT
     machine.detail = True
     section, start = function.place.section, function.place.at
     for one in machine.disasm(found.sections.get(section, b"")[start : start + function.size], 0):
-        inside = (Place(section, start + one.address + byte) for byte in range(one.size))
+        inside = (SectionPlace(section, start + one.address + byte) for byte in range(one.size))
         refers = next((found.references[place].name for place in inside if place in found.references), None)
         leads = [] if one.mnemonic in ("ret", "retq", "retl", "ud2", "int3", "jmp") else [one.address + one.size]
         if one.mnemonic.startswith("j") and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", one.op_str):
             leads.append(int(one.op_str, 16))
-        yield Instruction(one, refers, leads)
+        yield SectionInstruction(one, refers, leads)
 
 
-def _likely(code: Mapping[int, Instruction], name: str) -> list[int]:
+def _likely(code: Mapping[int, SectionInstruction], name: str) -> list[int]:
     found: list[int] = []
     at = 0
     while at in code and at not in found:
@@ -229,7 +231,7 @@ def _likely(code: Mapping[int, Instruction], name: str) -> list[int]:
     raise EvidenceError(f"the path through {name} reaches no return")
 
 
-def _reachable(code: Mapping[int, Instruction], likely: Sequence[int]) -> set[int]:
+def _reachable(code: Mapping[int, SectionInstruction], likely: Sequence[int]) -> set[int]:
     found: set[int] = set()
     waiting = [other for at in likely for other in code[at].leads[1:]]
     while waiting:
@@ -240,7 +242,7 @@ def _reachable(code: Mapping[int, Instruction], likely: Sequence[int]) -> set[in
     return found
 
 
-def _line(one: Instruction, mark: str) -> str:
+def _line(one: SectionInstruction, mark: str) -> str:
     notes, decoded = [f"<{one.refers}>"] if one.refers else [], one.decoded
     if decoded.bytes == _IMMEDIATE:
         notes.append("<-- immediate value")

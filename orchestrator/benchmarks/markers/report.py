@@ -12,9 +12,9 @@ from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.kind import Panel, TableReport, processors
 from orchestrator.report.sheet import (
     NOTHING,
-    Finding,
     Footnotes,
     Grid,
+    Highlight,
     Rank,
     Row,
     Sheet,
@@ -153,7 +153,7 @@ class MarkersReport(TableReport):
             proofs=proof_lists(panel.cells, _row_name),
         )
 
-    def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
+    def findings(self, panels: Sequence[Panel]) -> Iterator[Highlight]:
         (panel,) = panels
         yield from overhead_findings(panel.cells, _row_name, panel.place(panel.first.table))
         document, cells = marker_benchmarks(), _by_row(panel)
@@ -162,7 +162,7 @@ class MarkersReport(TableReport):
             if more is not None:
                 measured = f"{figure(more, panel.first.unit)} {unit_name(panel.first.unit)}"
                 documented = f"{published_figure(one.published)} {document.unit}"
-                yield Finding(Rank.PUBLISHED, f"To {one.what} takes {measured} a loop; published: {documented}.")
+                yield Highlight(Rank.PUBLISHED, f"To {one.what} takes {measured} a loop; published: {documented}.")
                 return
 
     def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:

@@ -16,7 +16,7 @@ Place = Literal["loop", "immediate", "flag", "static_key", "tracepoint", "int3"]
 Flavour = Literal["optimized", "generic"]
 
 
-class Difference(CatalogEntry):
+class RowDifference(CatalogEntry):
     """The difference between the costs of two rows, and its cause; ``published`` is in cycles a loop."""
 
     row: str
@@ -42,7 +42,7 @@ class MarkerRow(CatalogEntry):
     on_stack: bool = False
     int3: int = 0
     published: float | None = None
-    minus: Difference | None = None
+    minus: RowDifference | None = None
 
 
 class Conclusion(CatalogEntry):

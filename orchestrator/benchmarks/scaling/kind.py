@@ -49,7 +49,7 @@ from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
 from orchestrator.run.boot import identity, kernel_facts
 from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functions
-from orchestrator.run.unattended import Ending, Work, collect_proof, output_of, unattended_guest
+from orchestrator.run.unattended import Ending, UnattendedWork, collect_proof, output_of, unattended_guest
 from orchestrator.run.user_modules import template_outcome
 from orchestrator.steps import step
 
@@ -342,7 +342,7 @@ class ScalingKind(BenchmarkKind):
         # With ftrace enabling a probe takes longer the more there are: a rehearsal would double a long boot.
         rehearse = kernel.config.get("CONFIG_KPROBES_ON_FTRACE") != "y"
         settings = {"probes": task.size, "seed": task.seed, "rehearse": int(rehearse)}
-        work = Work(benchmark.script, settings, files, read)
+        work = UnattendedWork(benchmark.script, settings, files, read)
         with unattended_guest(session, work, f"{task.size} probes", cell.time_limit) as finished:
             guest = finished.guest
             if functions(Symbols.at_end(guest).listing) != functions(lists.symbols):

@@ -11,7 +11,7 @@ from orchestrator.catalog.probes import BASELINE, CALL_PREFIX
 from orchestrator.errors import EvidenceError
 from orchestrator.results.parameters import LEFT_OUT, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN, PROBE_BYTES_TAKEN, STEP
 from orchestrator.results.stored_profile import Unit
-from orchestrator.run.unattended import Step, of_command, parse_steps
+from orchestrator.run.unattended import ScriptStep, of_command, parse_steps
 
 STEPS = 10
 """Equal steps in which probes are registered, enabled, disabled and unregistered."""
@@ -157,7 +157,7 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
 
 
 def _marked(
-    steps: Sequence[Step], rows: Mapping[str, Sequence[Step]], probes_of: Mapping[str, int]
+    steps: Sequence[ScriptStep], rows: Mapping[str, Sequence[ScriptStep]], probes_of: Mapping[str, int]
 ) -> Mapping[str, MarkedSteps]:
     kept = [id(step) for step in steps if "ticks" in step.values]
     return {
@@ -172,12 +172,12 @@ def _marked(
     }
 
 
-def _check_hits(step: Step, expected: int) -> None:
+def _check_hits(step: ScriptStep, expected: int) -> None:
     if not step.number("calls") or step.number("hits") != expected:
         raise EvidenceError(f"of {step.number('calls')} calls {step.number('hits')} were hits, not {expected}")
 
 
-def _mechanism(check: Step, live: str, original: str, enabled: int) -> str:
+def _mechanism(check: ScriptStep, live: str, original: str, enabled: int) -> str:
     armed, int3, targets = (check.number(name) for name in ("armed", "int3", "targets"))
     if (armed, targets) != (enabled, _TARGETS) or live == original:
         raise EvidenceError(f"{armed} of {enabled} enabled kprobes and {targets} of {_TARGETS} targets are armed")
@@ -216,11 +216,11 @@ def read_events(text: str, probes: int) -> ScalingFigures:
     )
 
 
-def _looks(steps: Sequence[Step]) -> list[str]:
+def _looks(steps: Sequence[ScriptStep]) -> list[str]:
     return [step.hexadecimal("bytes") for step in of_command(steps, "look", 3)]
 
 
-def _events_proof(steps: Sequence[Step]) -> ScalingProof:
+def _events_proof(steps: Sequence[ScriptStep]) -> ScalingProof:
     """The proof of events: each call of the first event's function was a hit. Raises EvidenceError."""
     (check,), (removed,) = (of_command(steps, command, 1) for command in ("check", "remove"))
     original, live, restored = _looks(steps)

@@ -24,7 +24,7 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.chart import Chart, Curve, CurveChart, CurvePane
 from orchestrator.report.kind import Panel, PlainReport, TableReport, processors
 from orchestrator.report.sheet import (
-    Finding,
+    Highlight,
     Rank,
     Sheet,
     unit_name,
@@ -60,7 +60,7 @@ class ScalingReport(TableReport):
             return PlainReport().sheet([Panel(table.cells, panels[0].kernel)])
         return load_sheet(table) if panels[0].first.benchmark == LOAD_BENCHMARK else kprobes_sheet(table)
 
-    def findings(self, panels: Sequence[Panel]) -> Iterator[Finding]:
+    def findings(self, panels: Sequence[Panel]) -> Iterator[Highlight]:
         table = ScalingCells.of(panels)
         measured = [cell for cell in table.cells if cell.value is not None and cell.probe != BASELINE]
         size = max((size_of(cell) for cell in measured), default=0)
@@ -82,11 +82,11 @@ class ScalingReport(TableReport):
         what = f"{'Largest overhead' if row is None else title}{f', {place}' if place else ''}"
         base = (dearest.value or 0.0) - (dearest.overhead or 0.0)
         weight = cost_of_one(dearest) / base if dearest.overhead and base > 0 else 0.0
-        yield Finding(Rank.LARGEST, f"{what}, {size} probes: {each}.", weight)
+        yield Highlight(Rank.LARGEST, f"{what}, {size} probes: {each}.", weight)
         found = growth(table.overheads(dearest.kernel, row_of(dearest)))
         if found is not None:
             power = f"grows like the number of probes to the power of {found.exponent:.3f}"
-            yield Finding(Rank.OTHER, f"{title}: its cost {power} on {dearest.kernel}.")
+            yield Highlight(Rank.OTHER, f"{title}: its cost {power} on {dearest.kernel}.")
 
     def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
         first, table = panels[0].first, ScalingCells.of(panels)

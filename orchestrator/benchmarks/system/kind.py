@@ -31,7 +31,7 @@ from orchestrator.catalog.probes import (
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.experiment import fields
-from orchestrator.experiment.cell import Machine, kernel_conflicts, module_parameters, rows_on
+from orchestrator.experiment.cell import MachineSpec, kernel_conflicts, module_parameters, rows_on
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch, refused, wrong
 from orchestrator.experiment.table import (
@@ -39,7 +39,7 @@ from orchestrator.experiment.table import (
     BenchmarkChoice,
     BenchmarkEntry,
     Listing,
-    Place,
+    MatrixRow,
     Row,
     Table,
 )
@@ -142,7 +142,7 @@ def _probe(value: object, info: ValidationInfo) -> object:
     return name
 
 
-def _with_room(machines: tuple[Machine, ...], info: ValidationInfo) -> tuple[Machine, ...]:
+def _with_room(machines: tuple[MachineSpec, ...], info: ValidationInfo) -> tuple[MachineSpec, ...]:
     benchmark = info.data.get("benchmark")  # None where the benchmark itself is invalid
     if benchmark is None:
         return machines
@@ -163,7 +163,7 @@ class SystemTable(Table):
 
     benchmark: Annotated[SystemBenchmark, AfterValidator(_with_defaults)]
     reference: Annotated[str, one_of(published_systems)] | None = None
-    machines: Annotated[Entries[Machine], AfterValidator(_with_room)]
+    machines: Annotated[Entries[MachineSpec], AfterValidator(_with_room)]
     probes: Entries[Annotated[Row, BeforeValidator(_probe)]] = (BASELINE,)
     time_limit: Annotated[int, whole(1, 86_400, "seconds")] | None = None
     """Seconds of the host, in which a processor could be had, without any progress. The amount of work decides it."""
@@ -218,7 +218,9 @@ _PHASE_US = 3700
 """Microseconds by which the work of each A/A boot begins later than the last one's: no multiple of a tick's period."""
 
 
-def _cell(table: SystemTable, place: Place, probe: str, compared_with: tuple[str, ...], aa_boot: int = 0) -> SystemCell:
+def _cell(
+    table: SystemTable, place: MatrixRow, probe: str, compared_with: tuple[str, ...], aa_boot: int = 0
+) -> SystemCell:
     benchmark, kind = table.benchmark, probe_kind(probe)
     assert benchmark.repeats is not None
     seconds = system_workloads().scopes[benchmark.scope].seconds if benchmark.scope else 0
@@ -297,7 +299,7 @@ class SystemKind(BenchmarkKind):
     def cells(self, name: str | None, table: SystemTable) -> Iterator[SystemCell]:
         first = table.kernels[0]
         for machine in table.machines:
-            home = Place(name, machine, first)
+            home = MatrixRow(name, machine, first)
             baseline = home.id(BASELINE)
             # The ids of A/A boots stay those of earlier versions' results.
             boots = range(1, table.benchmark.aa_boots + 1)
@@ -309,7 +311,7 @@ class SystemKind(BenchmarkKind):
                 # Another kernel gets a cell without a probe, too, to separate its cost from that of its probes.
                 for probe in probes:
                     if probe != BASELINE or kernel != first:
-                        yield _cell(table, Place(name, machine, kernel), probe, compared_with)
+                        yield _cell(table, MatrixRow(name, machine, kernel), probe, compared_with)
 
     def boot_key(self, cell: SystemCell) -> Hashable:
         return cell.id

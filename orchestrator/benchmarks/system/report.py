@@ -16,11 +16,11 @@ from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.kind import Panel, TableReport, file_name, processors, unit_meaning, values_of
 from orchestrator.report.sheet import (
     NOTHING,
+    CellProof,
     Column,
-    Finding,
     Footnotes,
     Grid,
-    Proof,
+    Highlight,
     ProofList,
     Rank,
     Row,
@@ -116,7 +116,9 @@ class _Table:
                     for name, row in table.rows.items()
                 ]
             )
-        proofs = [Proof(self.title(cell), cell.work.mechanism, "", _facts(cell)) for cell in panel.cells if cell.work]
+        proofs = [
+            CellProof(self.title(cell), cell.work.mechanism, "", _facts(cell)) for cell in panel.cells if cell.work
+        ]
         return Sheet(
             title=table.title if table else known.title if known else first.benchmark,
             facts=[
@@ -249,7 +251,7 @@ class _Table:
                 f"{50 / math.sqrt(ticks):.1f} % of real."
             )
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Highlight]:
         name = self.panel.first.table
         place, of_table = (f"{name}: ", f", {name}") if name else ("", "")
         unit = self.unit if self.panel.first.clock == "instructions" else "ms"
@@ -262,22 +264,22 @@ class _Table:
             share = _percent(largest, largest.overhead) or 0.0
             more = f"{(largest.overhead or 0.0) / _MILLION:+.3f} {unit} a run of {largest.benchmark}, {share:+.3f} %"
             most = "Largest overhead" if len(compared) > 1 else "Overhead"
-            yield Finding(Rank.LARGEST, f"{most}{of_table}: {self.title(largest)}, {more}.", share / 100)
+            yield Highlight(Rank.LARGEST, f"{most}{of_table}: {self.title(largest)}, {more}.", share / 100)
             documented = self._documented(largest)
             if documented is not None:
                 sentence = f"{place}{self.title(largest)}: {share:+.3f} %; published: {documented}."
-                yield Finding(Rank.PUBLISHED, sentence, abs(share) / 100)
+                yield Highlight(Rank.PUBLISHED, sentence, abs(share) / 100)
         hidden = [cell for cell in compared if cell.verdict is not None]
         if hidden:
             names = listed([self.title(cell) for cell in hidden])
             sentence = (
                 f"Not decided{of_table}: {names}; the difference is no larger than between boots of equal systems."
             )
-            yield Finding(Rank.UNDECIDED, sentence, len(hidden) / len(compared))
+            yield Highlight(Rank.UNDECIDED, sentence, len(hidden) / len(compared))
         if measured and not compared:
             first = measured[0]
             value = (first.value or 0.0) / _MILLION
-            yield Finding(Rank.OTHER, f"{place}{self.title(first)}: {value:.3f} {unit} a run of {first.benchmark}.")
+            yield Highlight(Rank.OTHER, f"{place}{self.title(first)}: {value:.3f} {unit} a run of {first.benchmark}.")
 
     def _documented(self, cell: CellRecord) -> str | None:
         table, row = self.published, self.published_row(cell)
@@ -397,7 +399,7 @@ class SystemReport(TableReport):
     def sheet(self, panels: Sequence[Panel]) -> Sheet:
         return _Table(*panels).sheet()
 
-    def findings(self, panels: Sequence[Panel]) -> Iterable[Finding]:
+    def findings(self, panels: Sequence[Panel]) -> Iterable[Highlight]:
         return _Table(*panels).findings()
 
     def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:

@@ -31,7 +31,7 @@ from orchestrator.probes import recorder
 from orchestrator.probes.loading import insmod_word
 from orchestrator.results.parameters import RTT_AVG, RTT_MAX, RTT_MIN
 from orchestrator.run.machines import Hardware, machine_for
-from orchestrator.run.unattended import Work, refuse
+from orchestrator.run.unattended import UnattendedWork, refuse
 
 _FILE = "build.tar"
 _SCRIPT = "prepare_build"
@@ -101,7 +101,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Run:
+class WorkRun:
     """One run: times in guest nanoseconds, page faults with reading (major) and without, and context switches.
 
     ``real`` is from before the fork to after the end, ``ticks`` are those of the TSC around both readings of that
@@ -121,14 +121,14 @@ class Run:
 class SystemFigures:
     """The runs, the amount of work of each, the SHA-256 of its result (empty without one), and further facts."""
 
-    cold: Run
-    warm: tuple[Run, ...]
+    cold: WorkRun
+    warm: tuple[WorkRun, ...]
     done: int
     digest: str
     facts: Mapping[str, int | float | str] = field(default_factory=dict)
 
 
-def read_runs(text: str, warm: int, reported: int, read: Callable[[Sequence[str]], T]) -> tuple[list[Run], list[T]]:
+def read_runs(text: str, warm: int, reported: int, read: Callable[[Sequence[str]], T]) -> tuple[list[WorkRun], list[T]]:
     """The cold run and ``warm`` warm ones, and the value that ``read`` returns for the ``reported`` lines of each.
 
     ``read`` may raise ValueError. Raises EvidenceError, which quotes the output, for unexpected output.
@@ -136,7 +136,7 @@ def read_runs(text: str, warm: int, reported: int, read: Callable[[Sequence[str]
     lines = text.splitlines()
     size = 2 + reported
     titles = ["cold", *(f"warm {number}" for number in range(1, warm + 1))]
-    runs: list[Run] = []
+    runs: list[WorkRun] = []
     outcomes: list[T] = []
     for at, title in zip(range(0, len(titles) * size, size), titles, strict=True):
         block = lines[at : at + size]
@@ -151,7 +151,7 @@ def read_runs(text: str, warm: int, reported: int, read: Callable[[Sequence[str]
             real, user, system, minor, major, switches, ticks = (int(number) for number in match.groups())
             if not real:
                 raise ValueError("it took no time")
-            runs.append(Run(float(real), float(user), float(system), minor, major, switches, ticks))
+            runs.append(WorkRun(float(real), float(user), float(system), minor, major, switches, ticks))
             outcomes.append(read(block[2:]))
         except ValueError as error:
             refuse(lines, at, f"run '{title}': {error}")
@@ -281,7 +281,7 @@ _ROOM_MIB = 128
 
 
 @dataclass(frozen=True)
-class SystemWork(Work[SystemFigures]):
+class SystemWork(UnattendedWork[SystemFigures]):
     """A system's work; its guest needs at least so much memory."""
 
     memory_mib: int = 0

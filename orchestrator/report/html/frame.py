@@ -32,14 +32,14 @@ _MARK = re.compile(r"(?<= )\[(\d{1,4})\]")
 
 
 @dataclass(frozen=True)
-class Link:
+class NavigationLink:
     """A navigation entry: ``target`` is a fragment, ``#tables``, or another page's relative address."""
 
     target: str
     text: str
 
 
-def render(template: str, title: str, links: Sequence[Link], **content: object) -> str:
+def render(template: str, title: str, links: Sequence[NavigationLink], **content: object) -> str:
     """Render a page from a template of this folder or of ``report/site``, which extends ``frame.html.j2``."""
     style, script = _resource("page.css"), _resource("page.js")
     policy = (
@@ -95,7 +95,7 @@ def _digest(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Attachment:
+class AttachedFile:
     """A text file of a run in a page, with the element's ``id`` and a ``title``."""
 
     id: str

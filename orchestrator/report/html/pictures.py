@@ -20,7 +20,7 @@ from orchestrator.report.chart import INK, LINE, MEASURED, PAPER, QUIET_INK, STE
 from orchestrator.report.html.frame import part
 from orchestrator.report.sheet import signed_figure
 from orchestrator.results.contract import Interval
-from orchestrator.results.history import History, Point
+from orchestrator.results.history import History, HistoryPoint
 from orchestrator.results.history_steps import Steps
 from orchestrator.results.statistics import median
 
@@ -187,7 +187,7 @@ def levels(steps: Steps) -> Sequence[Level]:
     return list(map(Level, begins, ends, values, texts))
 
 
-def bounds(history: History, point: Point) -> Interval | None:
+def bounds(history: History, point: HistoryPoint) -> Interval | None:
     """The interval, which is of the overhead, shifted to the figure; None for an exact count."""
     value, interval = history.of(point), point.interval
     if value is None or point.overhead is None or interval is None or interval[0] == interval[1]:
@@ -248,7 +248,7 @@ def history_picture(steps: Steps, name: str) -> Markup:
     )
 
 
-def _when(point: Point) -> datetime:
+def _when(point: HistoryPoint) -> datetime:
     return datetime.fromisoformat(point.started)
 
 

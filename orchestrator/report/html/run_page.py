@@ -19,7 +19,7 @@ from orchestrator.errors import LabError
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.claims import Assessment, all_claims, assess
-from orchestrator.report.html.frame import Attachment, Link, Page, render
+from orchestrator.report.html.frame import AttachedFile, NavigationLink, Page, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
 from orchestrator.report.kind import ReportRegistry, published_overhead, run_tables
 from orchestrator.report.profile_formats import flame_graph
@@ -28,7 +28,7 @@ from orchestrator.report.sheet import NOTHING, Sheet, figure, listed
 from orchestrator.report.text import summary
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord, RunRecord, TextEvidence
-from orchestrator.results.origin import Boot, Origin
+from orchestrator.results.origin import BootProvenance, Origin
 from orchestrator.results.run_files import KeptFile, kept_file, module_folders, module_source, provenance
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import load_profile
@@ -44,7 +44,7 @@ class CellPart:
     record: CellRecord
     anchor: str
     repeat: str | None
-    links: Sequence[Link]
+    links: Sequence[NavigationLink]
     profile: Sheet | None
     flames: str | None
     """Its flame graph as SVG."""
@@ -152,7 +152,7 @@ def sheets_page(
     title: str, sheets: Sequence[Sheet], assessments: Sequence[Assessment] = (), summary: Sequence[str] = ()
 ) -> str:
     """A page of these tables and claims, below the sentences of ``summary``."""
-    links = [Link("#tables", "Tables"), *([Link("#claims", "Claims")] if assessments else [])]
+    links = [NavigationLink("#tables", "Tables"), *([NavigationLink("#claims", "Claims")] if assessments else [])]
     return render(
         "sheets.html.j2", title, links, findings=summary, sheets=sheets, claims=list(map(all_claims, assessments))
     )
@@ -162,7 +162,7 @@ def sheets_page(
 class PageContext:
     """How a site embeds a run's page: ``links`` to other pages, ``remarks`` on the run, addresses of histories."""
 
-    links: Sequence[Link] = ()
+    links: Sequence[NavigationLink] = ()
     remarks: Sequence[str] = ()
     history: Callable[[str], str | None] = lambda cell: None
 
@@ -187,17 +187,17 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
     stay in the page. Raises LabError for a damaged profile.
     """
     made_with = provenance(run.directory)
-    attachments: dict[str, Attachment] = {}
+    attachments: dict[str, AttachedFile] = {}
     remarks: list[str] = []
     tables = list(_tables(run, registry, remarks))
     claims = list(map(all_claims, assess(run.record, registry)))
     cells: list[CellPart] = []
     for number, record in enumerate(run.record.cells, 1):
         history = context.history(record.id)
-        links = [Link(history, "History")] if history is not None else []
+        links = [NavigationLink(history, "History")] if history is not None else []
         for guest, boot in enumerate(made_with.boots, 1):
             if boot.has(record):
-                links.append(Link(f"#guest-{guest}", f"Guest {boot.name}"))
+                links.append(NavigationLink(f"#guest-{guest}", f"Guest {boot.name}"))
                 links += _files_of(run, boot, record, attachments)
         repeat = repeat_command(run.directory, record)
         cells.append(CellPart(record, f"cell-{number}", repeat, links, *_profile(run, record)))
@@ -208,7 +208,7 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
         return render(
             "run.html.j2",
             run.record.experiment,
-            [*context.links, *(Link(f"#{name.lower()}", name) for name, parts in there.items() if parts)],
+            [*context.links, *(NavigationLink(f"#{name.lower()}", name) for name, parts in there.items() if parts)],
             summary=[*run_sentences(run.record, made_with, run.unfinished), *context.remarks],
             findings=summary(run.record, registry),
             tables=tables,
@@ -250,7 +250,9 @@ def _tables(run: Run, registry: ReportRegistry, remarks: list[str]) -> Iterator[
         remarks.append(NOT_DRAWN)
 
 
-def _files_of(run: Run, boot: Boot, record: CellRecord, attachments: dict[str, Attachment]) -> Iterator[Link]:
+def _files_of(
+    run: Run, boot: BootProvenance, record: CellRecord, attachments: dict[str, AttachedFile]
+) -> Iterator[NavigationLink]:
     """Attach the console of a cell's guest and the sources of its modules, if kept, and yield links to them."""
     wanted: list[tuple[str, str, str, Callable[[Path, str, int], KeptFile | None]]]
     wanted = [(f"{boot.name}.console", f"Console of {boot.name}", "Console", kept_file)]
@@ -259,9 +261,9 @@ def _files_of(run: Run, boot: Boot, record: CellRecord, attachments: dict[str, A
         wanted.append((folder, f"{title}, {boot.kernel.name}", title, module_source))
     for path, title, text, read in wanted:
         if path not in attachments and (file := read(run.directory, path, _LARGEST_FILE)) is not None:
-            attachments[path] = Attachment(f"file-{len(attachments) + 1}", title, file)
+            attachments[path] = AttachedFile(f"file-{len(attachments) + 1}", title, file)
         if path in attachments:
-            yield Link(f"#{attachments[path].id}", text)
+            yield NavigationLink(f"#{attachments[path].id}", text)
 
 
 def _profile(run: Run, record: CellRecord) -> tuple[Sheet | None, str | None]:

@@ -29,14 +29,14 @@ from orchestrator.files import write_whole
 from orchestrator.plain_text import counted
 from orchestrator.report.chart import sparkline
 from orchestrator.report.history_sheets import ExplainedStep, histories_csv, interval_figure, left_out
-from orchestrator.report.html.frame import Link, Page, page_folder, render
+from orchestrator.report.html.frame import NavigationLink, Page, page_folder, render
 from orchestrator.report.html.pictures import can_draw, history_picture
 from orchestrator.report.html.run_page import PageContext, run_page
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import NOTHING, figure, signed_figure
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.history import Metric, Point, history, metrics
-from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
+from orchestrator.results.history import HistoryPoint, Metric, history, metrics
+from orchestrator.results.history_steps import RunOrigins, Steps, causes, steps_of
 from orchestrator.results.runs import Run
 from orchestrator.results.store import Baseline, RunEntry, Store, no_run_yet
 
@@ -160,9 +160,9 @@ class Addresses:
     def metric(self, metric: Metric) -> str | None:
         return self._to(metric_file(metric)) if metric in self.metrics else None
 
-    def above(self, experiment: str) -> list[Link]:
-        links = [Link(self.index, "Overview"), Link(self.all_runs, "All runs")]
-        return [*links, Link(self.experiment(experiment), f"Experiment {experiment}")]
+    def above(self, experiment: str) -> list[NavigationLink]:
+        links = [NavigationLink(self.index, "Overview"), NavigationLink(self.all_runs, "All runs")]
+        return [*links, NavigationLink(self.experiment(experiment), f"Experiment {experiment}")]
 
     def _to(self, target: str) -> str:
         return "../" * self.page.count("/") + target
@@ -177,7 +177,7 @@ _MOST_CAUSES = 5
 
 
 @dataclass(frozen=True)
-class Change:
+class StepChange:
     """A run at which steps begin, and their metrics, the largest change first."""
 
     run: str
@@ -205,14 +205,14 @@ class Overview:
     metrics: list[MetricSummary] = field(default_factory=list)
 
     @cached_property
-    def changes(self) -> Sequence[Change]:
+    def changes(self) -> Sequence[StepChange]:
         """The newest runs at which a metric's last step begins, newest first."""
         found: dict[str, list[tuple[float, MetricSummary]]] = {run.id: [] for run in self.runs[:RECENT]}
         for one in self.metrics:
             if one.last is not None and one.last.step.after.run in found:
                 found[one.last.step.after.run].append((abs(one.last.step.change), one))
         return [
-            Change(run, [one for _, one in sorted(of, key=itemgetter(0), reverse=True)])
+            StepChange(run, [one for _, one in sorted(of, key=itemgetter(0), reverse=True)])
             for run, of in found.items()
             if of
         ]
@@ -244,10 +244,10 @@ def index_page(overview: Overview, addresses: Addresses) -> Page:
         "index.html.j2",
         "Probe lab",
         [
-            Link("#changed", "Recent changes"),
-            Link("#runs", "Latest runs"),
-            Link("#experiments", "Experiments"),
-            Link(addresses.all_runs, "All runs"),
+            NavigationLink("#changed", "Recent changes"),
+            NavigationLink("#runs", "Latest runs"),
+            NavigationLink("#experiments", "Experiments"),
+            NavigationLink(addresses.all_runs, "All runs"),
         ],
         addresses,
         overview=overview,
@@ -265,12 +265,17 @@ def experiment_page(overview: Overview, name: str, addresses: Addresses) -> Page
     """The page of an experiment: its metrics and its latest runs."""
     runs = overview.experiments[name]
     metrics = [one for one in overview.metrics if one.metric.experiment == name]
-    sections = [Link("#metrics", "Metrics")] if metrics else []
+    sections = [NavigationLink("#metrics", "Metrics")] if metrics else []
     count = f"{counted(len(runs), 'run')} {days(runs[-1].started, runs[0].started)}"
     return _rendered(
         "experiment.html.j2",
         f"Experiment {name}",
-        [Link(addresses.index, "Overview"), Link(addresses.all_runs, "All runs"), *sections, Link("#runs", "Runs")],
+        [
+            NavigationLink(addresses.index, "Overview"),
+            NavigationLink(addresses.all_runs, "All runs"),
+            *sections,
+            NavigationLink("#runs", "Runs"),
+        ],
         addresses,
         overview=overview,
         summary=[f"{count}, {counted(len(metrics), 'metric')}."],
@@ -280,7 +285,9 @@ def experiment_page(overview: Overview, name: str, addresses: Addresses) -> Page
     )
 
 
-def _rendered(template: str, title: str, links: Sequence[Link], addresses: Addresses, **content: object) -> Page:
+def _rendered(
+    template: str, title: str, links: Sequence[NavigationLink], addresses: Addresses, **content: object
+) -> Page:
     """A page whose template gets the addresses and functions that format times and figures."""
     forms = {"minute": minute, "day": day, "figure": figure, "signed": signed_figure, "counted": counted}
     return Page(render(template, title, links, addresses=addresses, **forms, **content))
@@ -305,7 +312,10 @@ def metric_page(steps: Steps, explained: Sequence[ExplainedStep], lacking: str, 
     page = _rendered(
         "metric.html.j2",
         str(metric),
-        [*addresses.above(metric.experiment), *(Link(f"#{one.lower()}", one) for one in ("Course", "Steps", "Runs"))],
+        [
+            *addresses.above(metric.experiment),
+            *(NavigationLink(f"#{one.lower()}", one) for one in ("Course", "Steps", "Runs")),
+        ],
         addresses,
         summary=[
             f"{newest[:1].upper()}{newest[1:]} in {history.unit}: {counted(len(points), 'run')} {when}.",
@@ -328,7 +338,7 @@ def metric_page(steps: Steps, explained: Sequence[ExplainedStep], lacking: str, 
     return replace(page, files={table: histories_csv([steps]).encode()})
 
 
-def _remark(point: Point) -> str:
+def _remark(point: HistoryPoint) -> str:
     return "undecided" if point.verdict is not None else (point.reason or "").partition("\n")[0][:_LONGEST_REMARK]
 
 
@@ -533,7 +543,7 @@ class _Build:
         }
         self._metrics = metrics(store, with_outcome=True)
         self._addresses = Addresses({run.id for run in self._shown}, set(self._metrics))
-        self._origins = Origins(store)
+        self._origins = RunOrigins(store)
         self._program = program_digest()
 
     def run(self, progress: Callable[[int, int], None]) -> SiteBuilt:
@@ -567,7 +577,7 @@ class _Build:
         try:
             return make(at)
         except LabError as error:
-            return Page(render("unreadable.html.j2", title, [Link(at.index, "Overview")], reason=str(error)))
+            return Page(render("unreadable.html.j2", title, [NavigationLink(at.index, "Overview")], reason=str(error)))
 
     def _made_from(self, run: RunEntry) -> str:
         before = self._addresses.run(self._earlier.get(run.id, ""))
@@ -576,7 +586,7 @@ class _Build:
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def _list_of_runs(self, at: Addresses) -> Page:
-        links, overview = [Link(at.index, "Overview")], self._overview
+        links, overview = [NavigationLink(at.index, "Overview")], self._overview
         return _rendered("runs.html.j2", "All runs", links, at, overview=overview, runs=overview.runs)
 
     def _run_page(self, run: RunEntry, at: Addresses) -> Page:
@@ -586,7 +596,7 @@ class _Build:
             "interrupted": ["The run was interrupted."],
         }
         context = PageContext(
-            links=[*at.above(run.experiment), *([] if before is None else [Link(before, "Earlier run")])],
+            links=[*at.above(run.experiment), *([] if before is None else [NavigationLink(before, "Earlier run")])],
             remarks=remarks.get(run.status, []),
             history=lambda cell: at.metric(Metric(run.experiment, cell)),
         )

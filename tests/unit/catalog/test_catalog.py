@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from orchestrator.arch import Arch
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
-from orchestrator.catalog.cpus import Cache, cpu, cpu_caches, cpus, qemu_cpu
+from orchestrator.catalog.cpus import CacheGeometry, cpu, cpu_caches, cpus, qemu_cpu
 from orchestrator.catalog.data import nearest, unknown
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import BASELINE, probe_kind, probes, published_column
@@ -349,4 +349,4 @@ def test_each_named_cpu_has_caches_with_a_source() -> None:
 
 def test_a_cache_is_made_of_whole_sets() -> None:
     with pytest.raises(ValidationError, match="do not divide into sets of 24 lines"):
-        Cache(size=4 << 20, ways=24, line=64, source="none")
+        CacheGeometry(size=4 << 20, ways=24, line=64, source="none")

@@ -9,7 +9,15 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.catalog.probes import Change, KernelFeature, in_name, parse_parameters, split_path, with_path, written
+from orchestrator.catalog.probes import (
+    KernelChange,
+    KernelFeature,
+    in_name,
+    parse_parameters,
+    split_path,
+    with_path,
+    written,
+)
 from orchestrator.errors import ConfigError
 
 
@@ -76,8 +84,8 @@ def test_no_two_sets_have_one_name() -> None:
 COMMIT = "fec56f5890d9"
 
 
-def change(release: str) -> Change:
-    return Change(release=release, commit=COMMIT)
+def change(release: str) -> KernelChange:
+    return KernelChange(release=release, commit=COMMIT)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +136,11 @@ def test_what_a_release_lacks_is_said_with_the_change() -> None:
 )
 def test_a_wrong_fact_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        Change.model_validate(fields)
+        KernelChange.model_validate(fields)
 
 
 def test_a_feature_may_end_on_one_architecture_alone() -> None:
-    ended = KernelFeature(until=Change(release="6.14", commit="4346ba160409", arch="i386"))
+    ended = KernelFeature(until=KernelChange(release="6.14", commit="4346ba160409", arch="i386"))
     assert ended.lacking_in("7.3.4", "x86_64") is ended.lacking_in("6.13.12", "i386") is None
     words = "Linux no longer has this on i386, since 6.14 (commit 4346ba160409); the kernel is 7.3.4"
     assert ended.lacking_in("7.3.4", "i386") == words

@@ -46,7 +46,7 @@ from orchestrator.cli.measuring import Measurer
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Plan, plan
-from orchestrator.results.modelled import Costs
+from orchestrator.results.modelled import CpuPrices
 from orchestrator.results.runs import Run, RunIdentity, find_run, prepare_directory, write_results
 from orchestrator.run import benchmark_kind, boot
 
@@ -270,11 +270,11 @@ def test_a_cost_table_is_shown_with_its_caches_in_every_form(tmp_path: Path) -> 
     assert "MHz 3060 3060 3060 published" in text
     assert "L2 512 KiB 8 64" in text
     assert "Misses have no cost" in text
-    shown = Costs.model_validate_json(orchestrator("model", "show", "pentium4", "--format", "json").stdout)
+    shown = CpuPrices.model_validate_json(orchestrator("model", "show", "pentium4", "--format", "json").stdout)
     assert shown.caches == cpu_caches()["pentium4"]
     own = tmp_path / "own.yaml"
     own.write_text(orchestrator("model", "show", "pentium4", "--format", "yaml").stdout)
-    assert Costs.model_validate_json(orchestrator("model", "show", str(own), "--format", "json").stdout) == shown
+    assert CpuPrices.model_validate_json(orchestrator("model", "show", str(own), "--format", "json").stdout) == shown
 
 
 def test_a_cpu_that_cannot_be_calibrated_is_shown_with_the_reason() -> None:
@@ -282,7 +282,7 @@ def test_a_cpu_that_cannot_be_calibrated_is_shown_with_the_reason() -> None:
     assert result.exit_code == 0
     assert "These costs give no times: The published cells" in " ".join(result.stdout.split())
     assert "L2 1024 KiB" in " ".join(result.stdout.split())
-    shown = Costs.model_validate_json(orchestrator("model", "show", "pentium-m", "--format", "json").stdout)
+    shown = CpuPrices.model_validate_json(orchestrator("model", "show", "pentium-m", "--format", "json").stdout)
     assert (shown.declared, [one.name for one in shown.costs]) == (None, ["MHz"])
 
 

@@ -15,8 +15,8 @@ from record_builders import cell, failed, run
 from orchestrator.comparison.comparison import CellPair, compare
 from orchestrator.cost.costs import Cost, cost_comment, costs, explained, veristat_csv
 from orchestrator.cost.reference import check_calls, partner
-from orchestrator.cost.request import Line
-from orchestrator.cost.subjects import Place, Subject
+from orchestrator.cost.request import CostRequest
+from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.errors import UsageError
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord, ProfileEvidence
@@ -25,9 +25,9 @@ from orchestrator.results.runs import Run
 CALL: Mapping[str, object] = {"name": "workload", "file": "/read.c"}
 
 
-def line(name: str, file: str = "own.bpf.c", call: Mapping[str, object] = CALL) -> Line:
+def line(name: str, file: str = "own.bpf.c", call: Mapping[str, object] = CALL) -> CostRequest:
     row = f"/{file} program={name}" if name else f"/{file}"
-    return Line(Subject(row, file, Place("vfs_read"), name), "vfs_read", call, kernels=("debian-686",))
+    return CostRequest(Subject(row, file, AttachPlace("vfs_read"), name), "vfs_read", call, kernels=("debian-686",))
 
 
 def without(name: str, reason: str) -> CellRecord:

@@ -15,8 +15,8 @@ from record_builders import cell, evidence, failed, run
 
 from orchestrator.comparison.comparison import CellPair, compare
 from orchestrator.cost.costs import Cost, cost_comment, cost_csv, cost_json, cost_sheet, costs, verdict, veristat_csv
-from orchestrator.cost.request import Line
-from orchestrator.cost.subjects import Place, Subject
+from orchestrator.cost.request import CostRequest
+from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
@@ -26,16 +26,16 @@ SIZES = {"bpf_verified": 36, "bpf_instructions": 37, "bpf_machine_code_bytes": 1
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> Line:
+def line(tmp_path: Path) -> CostRequest:
     """A program of a BPF file."""
     return program(tmp_path, "on_read")
 
 
-def program(folder: Path, name: str, file: str = "own.bpf.c") -> Line:
+def program(folder: Path, name: str, file: str = "own.bpf.c") -> CostRequest:
     (folder / file).touch()
-    place = Place("vfs_read")
+    place = AttachPlace("vfs_read")
     own = Subject(f"{folder / file} program={name}", file, place, name, "bpf-kprobe")
-    return Line(own, "vfs_read", {"name": "workload", "file": "/read.c"}, kernels=KERNELS)
+    return CostRequest(own, "vfs_read", {"name": "workload", "file": "/read.c"}, kernels=KERNELS)
 
 
 def measured(overhead: float, /, name: str = "own.bpf.c.program-on_read", hits: int = 1, **changes: Any) -> CellRecord:
@@ -63,7 +63,7 @@ def without_number(status: str, reason: str, kernel: str = "debian-amd64") -> Ce
 
 
 def found(
-    lines: Sequence[Line], cells: Sequence[CellRecord], budgets: Mapping[str, object] | None = None
+    lines: Sequence[CostRequest], cells: Sequence[CellRecord], budgets: Mapping[str, object] | None = None
 ) -> Sequence[Cost]:
     """The costs of a run's cells beside their budgets."""
     pairs = [CellPair(None, one) for one in cells]
@@ -79,7 +79,7 @@ def shown(some: Sequence[Cost]) -> list[list[str]]:
 # --- figures --------------------------------------------------------------------------------------
 
 
-def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Line) -> None:
+def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: CostRequest) -> None:
     (one,) = found([line], [measured(596)])
     assert (one.hit, one.hits, one.mechanism, one.beyond, one.allowed) == (596, 1000, "bpf-kprobe", (), "")
     assert one.plain() == {
@@ -109,7 +109,7 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Line
     }
 
 
-def test_what_a_call_adds_is_divided_among_its_hits(line: Line) -> None:
+def test_what_a_call_adds_is_divided_among_its_hits(line: CostRequest) -> None:
     (one,) = found([line], [measured(1200, hits=3, interval=[1170, 1230])], {"*": {"overhead": "<=900"}})
     assert (one.hit, one.hits, one.plain()["interval"]) == (400, 3000, [390, 410])
     assert one.allowed == "<=300"
@@ -134,7 +134,7 @@ def test_costs_are_in_the_order_of_lines_and_kernels(tmp_path: Path) -> None:
 # --- forms ----------------------------------------------------------------------------------------
 
 
-def test_the_table_has_only_columns_with_something_in_them(line: Line) -> None:
+def test_the_table_has_only_columns_with_something_in_them(line: CostRequest) -> None:
     assert shown(found([line], [measured(596)])) == [
         ["", "a hit", "mechanism", "hits", "verified", "size", "stack"],
         ["on_read", "596", "bpf-kprobe", "1000", "36", "37", "24"],
@@ -142,13 +142,13 @@ def test_the_table_has_only_columns_with_something_in_them(line: Line) -> None:
     assert shown(found([line], [measured(596, parameters={})]))[0] == ["", "a hit", "mechanism", "hits"]
 
 
-def test_several_kernels_are_rows_below_a_program(line: Line) -> None:
+def test_several_kernels_are_rows_below_a_program(line: CostRequest) -> None:
     cells = [measured(596), measured(610, kernel="debian-amd64@6.12")]
     titles = [(row[0], row[1]) for row in shown(found([line], cells))]
     assert titles == [("", "a hit"), ("on_read", ""), ("debian-amd64", "596"), ("debian-amd64@6.12", "610")]
 
 
-def test_what_failed_or_is_unsupported_says_why_once(line: Line) -> None:
+def test_what_failed_or_is_unsupported_says_why_once(line: CostRequest) -> None:
     cells = [
         without_number("failed", "the verifier refuses it"),
         without_number("unsupported", "it needs fprobes", "debian-amd64@6.12"),
@@ -161,7 +161,7 @@ def test_what_failed_or_is_unsupported_says_why_once(line: Line) -> None:
     assert verdict(some) == "❌ 2 of 3 costs could not be proved."
 
 
-def test_what_was_done_with_maps_is_a_footnote_of_the_row(line: Line) -> None:
+def test_what_was_done_with_maps_is_a_footnote_of_the_row(line: CostRequest) -> None:
     said = "reads has 10240 entries by the lab: the source gives no max_entries"
     both = found(
         [line],
@@ -177,7 +177,7 @@ def test_what_was_done_with_maps_is_a_footnote_of_the_row(line: Line) -> None:
     assert [row["notes"] for row in csv.DictReader(io.StringIO(cost_csv(both)))] == [said, ""]
 
 
-def test_a_cost_beyond_its_budget_is_told(line: Line) -> None:
+def test_a_cost_beyond_its_budget_is_told(line: CostRequest) -> None:
     some = found([line], [measured(596)], {"*": {"overhead": "<=400"}})
     assert some[0].beyond == ("overhead 596 instructions, allowed <=400",)
     sheet = cost_sheet("cost-own", some)
@@ -187,7 +187,7 @@ def test_a_cost_beyond_its_budget_is_told(line: Line) -> None:
     assert not found([line], [measured(400)], {"*": {"overhead": "<=400"}})[0].beyond
 
 
-def test_an_overhead_without_a_verdict_is_no_cost(line: Line) -> None:
+def test_an_overhead_without_a_verdict_is_no_cost(line: CostRequest) -> None:
     why = "no verdict: the overhead lies between -64 and -12 instructions"
     undecided = measured(-16, interval=(-64.0, -12.0), verdict="none", notes=(why,))
     some = found([line], [undecided])
@@ -196,7 +196,7 @@ def test_an_overhead_without_a_verdict_is_no_cost(line: Line) -> None:
     assert verdict(some).startswith("❌ 1 of 1 cost")
 
 
-def test_the_verdict_counts_what_was_measured(line: Line) -> None:
+def test_the_verdict_counts_what_was_measured(line: CostRequest) -> None:
     lacking = without_number("unsupported", "it needs fprobes", "debian-amd64@6.12")
     assert verdict(found([line], [measured(596)])) == "✅ 1 cost measured, none beyond what is allowed."
     some = found([line], [measured(596), lacking])
@@ -204,7 +204,7 @@ def test_the_verdict_counts_what_was_measured(line: Line) -> None:
     assert verdict(found([line], [lacking])) == "❌ No cost could be measured."
 
 
-def test_json_and_csv_have_the_same_figures(line: Line) -> None:
+def test_json_and_csv_have_the_same_figures(line: CostRequest) -> None:
     cells = [measured(596), without_number("failed", 'said "no", twice', "debian-amd64@7.3")]
     some = found([line], cells, {"*": {"overhead": "<=400"}})
     as_json = json.loads(cost_json(run(*cells), some))
@@ -218,7 +218,7 @@ def test_json_and_csv_have_the_same_figures(line: Line) -> None:
     assert list(rows[0]) == list(some[0].plain())
 
 
-def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: Line) -> None:
+def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: CostRequest) -> None:
     own = measured(596)
     assert veristat_csv(found([line], [own])).splitlines() == [
         "file_name,prog_name,verdict,total_insns,prog_size,prog_size_jited,stack_depth",
@@ -240,18 +240,20 @@ def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: Line
         ("hit 0 times by 1000 calls", []),
     ],
 )
-def test_veristat_s_failure_is_of_a_program_that_did_not_load(line: Line, reason: str, verdicts: list[str]) -> None:
+def test_veristat_s_failure_is_of_a_program_that_did_not_load(
+    line: CostRequest, reason: str, verdicts: list[str]
+) -> None:
     rows = csv.DictReader(io.StringIO(veristat_csv(found([line], [without_number("failed", reason)]))))
     assert [row["verdict"] for row in rows] == verdicts
 
 
-def test_veristat_s_program_was_loaded_on_kernels_that_count_no_verified_instructions(line: Line) -> None:
+def test_veristat_s_program_was_loaded_on_kernels_that_count_no_verified_instructions(line: CostRequest) -> None:
     """Before Linux 5.16, commit aba64c7da983."""
     own = measured(596, parameters={name: size for name, size in SIZES.items() if name != "bpf_verified"})
     assert veristat_csv(found([line], [own])).splitlines()[1] == "own.bpf.c,on_read,success,0,37,190,24"
 
 
-def test_a_comment_can_be_found_again_and_has_verdict_table_and_reasons(line: Line, tmp_path: Path) -> None:
+def test_a_comment_can_be_found_again_and_has_verdict_table_and_reasons(line: CostRequest, tmp_path: Path) -> None:
     cells = [measured(596), without_number("failed", "the verifier <refuses> it", "debian-amd64@7.3")]
     own = Run(run(*cells), tmp_path)
     lines = cost_comment("cost-own", found([line], cells), (), own, own).splitlines()

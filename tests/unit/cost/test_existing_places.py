@@ -12,7 +12,7 @@ import pytest
 from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.cost.existing_places import lacking
-from orchestrator.cost.subjects import Place
+from orchestrator.cost.subjects import AttachPlace
 
 TEXT, DATA = 0x1000, 0x2000
 FUNCTIONS = ["vfs_read", "vfs_readv", "vfs_write", "bpf_lsm_file_open", "__x64_sys_read", "__x64_sys_openat"]
@@ -46,40 +46,46 @@ def kernel(**other: Any) -> Kernel:
 @pytest.mark.parametrize(
     ("place", "reason"),
     [
-        (Place("vfs_read"), None),
-        (Place("vfs_read", offset=5), None),
-        (Place("vfs_rea*"), None),
-        (Place("libc.so.6:mallloc"), None),
-        (Place(), None),
-        (Place(wrong="anything"), None),
-        (Place(system_call="read"), None),
-        (Place(system_call="re*"), None),
-        (Place(event="sched:sched_switch"), None),
-        (Place(event="sched_switch"), None),
-        (Place(event="sched:sched_*"), None),
-        (Place(event="xfs:xfs_file_read"), None),  # a module may have it
-        (Place("vfs_raed"), "it has no function vfs_raed of its own; did you mean vfs_read or"),
-        (Place("vfs_raed*"), "it has no function vfs_raed* of its own; did you mean vfs_read or"),
+        (AttachPlace("vfs_read"), None),
+        (AttachPlace("vfs_read", offset=5), None),
+        (AttachPlace("vfs_rea*"), None),
+        (AttachPlace("libc.so.6:mallloc"), None),
+        (AttachPlace(), None),
+        (AttachPlace(wrong="anything"), None),
+        (AttachPlace(system_call="read"), None),
+        (AttachPlace(system_call="re*"), None),
+        (AttachPlace(event="sched:sched_switch"), None),
+        (AttachPlace(event="sched_switch"), None),
+        (AttachPlace(event="sched:sched_*"), None),
+        (AttachPlace(event="xfs:xfs_file_read"), None),  # a module may have it
+        (AttachPlace("vfs_raed"), "it has no function vfs_raed of its own; did you mean vfs_read or"),
+        (AttachPlace("vfs_raed*"), "it has no function vfs_raed* of its own; did you mean vfs_read or"),
         (
-            Place("vfs_read", offset=3),
+            AttachPlace("vfs_read", offset=3),
             "vfs_read+0x3 is inside the instruction at +0x0 (5 bytes): instructions begin at",
         ),
-        (Place("bpf_lsm_file_opn"), "it has no function bpf_lsm_file_opn of its own; did you mean bpf_lsm_file_open"),
-        (Place(system_call="raed"), "it has no system call raed; did you mean read?"),
-        (Place(system_call="zzzz"), "it has no system call zzzz"),
-        (Place(event="shced:sched_switch"), "it has no tracepoint shced:sched_switch of its own; did you mean sched:"),
-        (Place(event="sched:sched_swich"), "did you mean sched:sched_switch?"),
-        (Place(event="syscall:sys_enter_read"), "did you mean syscalls:sys_enter_read?"),
-        (Place(event="syscalls:sys_entr_read"), "did you mean syscalls:sys_enter_read?"),
-        (Place(event="block:zzzzzzzz"), "it has no tracepoint block:zzzzzzzz of its own"),
-        (Place(event="sched_swich"), "it has no tracepoint sched_swich of its own; did you mean sched_switch?"),
+        (
+            AttachPlace("bpf_lsm_file_opn"),
+            "it has no function bpf_lsm_file_opn of its own; did you mean bpf_lsm_file_open",
+        ),
+        (AttachPlace(system_call="raed"), "it has no system call raed; did you mean read?"),
+        (AttachPlace(system_call="zzzz"), "it has no system call zzzz"),
+        (
+            AttachPlace(event="shced:sched_switch"),
+            "it has no tracepoint shced:sched_switch of its own; did you mean sched:",
+        ),
+        (AttachPlace(event="sched:sched_swich"), "did you mean sched:sched_switch?"),
+        (AttachPlace(event="syscall:sys_enter_read"), "did you mean syscalls:sys_enter_read?"),
+        (AttachPlace(event="syscalls:sys_entr_read"), "did you mean syscalls:sys_enter_read?"),
+        (AttachPlace(event="block:zzzzzzzz"), "it has no tracepoint block:zzzzzzzz of its own"),
+        (AttachPlace(event="sched_swich"), "it has no tracepoint sched_swich of its own; did you mean sched_switch?"),
     ],
 )
-def test_a_kernel_has_a_place_or_lacks_it(place: Place, reason: str | None) -> None:
+def test_a_kernel_has_a_place_or_lacks_it(place: AttachPlace, reason: str | None) -> None:
     found = lacking(kernel(), place)
     assert (found is None) == (reason is None)
     assert (reason or "") in (found or "")
 
 
 def test_a_kernel_without_its_image_is_not_asked() -> None:
-    assert lacking(kernel(code=None), Place("vfs_raed")) is None
+    assert lacking(kernel(code=None), AttachPlace("vfs_raed")) is None

@@ -10,8 +10,8 @@ import yaml
 from called_commands import orchestrator, refusal
 from host_toolchain import a_kernel
 
-from orchestrator.cost.request import Line, check_names
-from orchestrator.cost.subjects import Place, Subject
+from orchestrator.cost.request import CostRequest, check_names
+from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.errors import UsageError
 
 
@@ -42,8 +42,8 @@ def test_two_files_of_one_name_are_refused(here: Path) -> None:
         (here / folder / "own.bpf.c").touch()
         row = f"{here / folder / 'own.bpf.c'} program=on_hit"
         lines.append(
-            Line(
-                Subject(row, f"{folder}/own.bpf.c", Place(function), "on_hit"),
+            CostRequest(
+                Subject(row, f"{folder}/own.bpf.c", AttachPlace(function), "on_hit"),
                 function,
                 {"name": function},
                 kernels=("debian-amd64",),

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from orchestrator.cost.own_functions import OwnFunction, own_functions
-from orchestrator.results.stored_profile import CellProfile, FoldedStack, Instruction, SymbolProfile
+from orchestrator.results.stored_profile import CellProfile, FoldedStack, InstructionCount, SymbolProfile
 
 CALL = "workload;entry;do_syscall_64"
 STACKS = (
@@ -27,7 +27,7 @@ PROVED = "counter_ioctl [counter], ring_push [counter]"
 
 def profile(stacks: tuple[FoldedStack, ...]) -> CellProfile:
     executed = sum(stack.executed for stack in stacks)
-    instructions = (Instruction(0, "90", executed),) if executed else ()
+    instructions = (InstructionCount(0, "90", executed),) if executed else ()
     symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=instructions)
     return CellProfile(
         cell="a/b", arch="x86_64", calls=10, has_details=False, symbols=(symbol,) if executed else (), stacks=stacks

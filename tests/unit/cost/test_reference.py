@@ -13,8 +13,8 @@ from record_builders import cell, evidence, failed, run
 
 from orchestrator.cost.costs import Cost, cost_comment, cost_json, cost_sheet, problem, verdict
 from orchestrator.cost.reference import Reference, by_ids, by_lines
-from orchestrator.cost.request import Line
-from orchestrator.cost.subjects import Place, Subject
+from orchestrator.cost.request import CostRequest
+from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.lab.costs import judged
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
@@ -29,9 +29,9 @@ def files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.catalog.probes.existing_file", lambda name, _: Path(name))
 
 
-def line(name: str, file: str = "own.bpf.c", **call: Any) -> Line:
-    subject = Subject(f"/{file} program={name}", file, Place("vfs_read"), name)
-    return Line(subject, "vfs_read", {**CALL, **call}, kernels=("debian-686",))
+def line(name: str, file: str = "own.bpf.c", **call: Any) -> CostRequest:
+    subject = Subject(f"/{file} program={name}", file, AttachPlace("vfs_read"), name)
+    return CostRequest(subject, "vfs_read", {**CALL, **call}, kernels=("debian-686",))
 
 
 def measured(name: str, overhead: float = 100.0, file: str = "own.bpf.c", **changes: Any) -> CellRecord:
@@ -58,7 +58,11 @@ def stored(folder: Path, *cells: CellRecord, unfinished: int = 0) -> Run:
 
 
 def against(
-    tmp_path: Path, before: Sequence[CellRecord], lines: Sequence[Line], lines_before: Sequence[Line], *now: CellRecord
+    tmp_path: Path,
+    before: Sequence[CellRecord],
+    lines: Sequence[CostRequest],
+    lines_before: Sequence[CostRequest],
+    *now: CellRecord,
 ) -> tuple[Sequence[Cost], Reference]:
     old, after = stored(tmp_path / "before", *before), stored(tmp_path / "after", *now)
     reference = by_lines("main", old, lines, lines_before, after)

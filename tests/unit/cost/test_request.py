@@ -19,14 +19,14 @@ from orchestrator.cost.request import (
     DEFAULT_CPU,
     DEFAULT_KERNEL,
     CallFinder,
-    Calls,
-    Line,
+    CostRequest,
+    NamedCalls,
     allowed,
     cost_kernel,
     experiment_text,
     limit_of_hit,
 )
-from orchestrator.cost.subjects import Place, Subject
+from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.errors import UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
@@ -45,24 +45,24 @@ ONE = "bpftrace: kprobe:vfs_read { @ = count(); }"
 
 def finder(folder: Path, kernel: str = DEFAULT_KERNEL, **given: Any) -> CallFinder:
     context = BuildContext(Cache(folder / "cache"), offline=True)
-    found = CallFinder(context, a_kernel(kernel), DEFAULT_CPU, Calls(**given))
+    found = CallFinder(context, a_kernel(kernel), DEFAULT_CPU, NamedCalls(**given))
     vars(found)["_reached"] = REACHED  # no guest is asked
     return found
 
 
 def at(function: str) -> Subject:
-    return Subject(f"./own.bpf.c program=at_{function}", "own.bpf.c", Place(function), f"at_{function}")
+    return Subject(f"./own.bpf.c program=at_{function}", "own.bpf.c", AttachPlace(function), f"at_{function}")
 
 
 def of_call(name: str) -> Subject:
-    return Subject(f"./own.bpf.c program=of_{name}", "own.bpf.c", Place(system_call=name), f"of_{name}")
+    return Subject(f"./own.bpf.c program=of_{name}", "own.bpf.c", AttachPlace(system_call=name), f"of_{name}")
 
 
-MODULE = Subject("./own.c", "own.c", Place())
-MECHANISM = Subject("kprobe", "kprobe", Place("vfs_read"))
+MODULE = Subject("./own.c", "own.c", AttachPlace())
+MECHANISM = Subject("kprobe", "kprobe", AttachPlace("vfs_read"))
 
 
-def made(line: Line) -> str:
+def made(line: CostRequest) -> str:
     """The call, or the file with its name alone."""
     return str(line.benchmark.get("call") or Path(str(line.benchmark["file"])).name)
 
@@ -154,7 +154,7 @@ def test_calls_and_points_that_cannot_be_are_refused_at_once(
     given: Mapping[str, Any], where: str, complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint) as refused:
-        Calls(**given).check()
+        NamedCalls(**given).check()
     assert refused.value.where == where
 
 
@@ -166,7 +166,7 @@ def test_a_pattern_is_no_point_of_a_workload(tmp_path: Path) -> None:
 
 
 def test_what_is_in_a_program_needs_its_source_and_a_point_there(tmp_path: Path) -> None:
-    in_program = Subject("bpf-uprobe", "bpf-uprobe", Place(is_in_program=True))
+    in_program = Subject("bpf-uprobe", "bpf-uprobe", AttachPlace(is_in_program=True))
     for given in ({}, {"call": "read"}, {"workload": Path("/w.c")}, {"workload": Path("/w.c"), "point": "vfs_read"}):
         with pytest.raises(UsageError, match="it is in the program that makes the calls") as refused:
             finder(tmp_path, **given).line(in_program)
@@ -186,7 +186,7 @@ def test_a_system_call_that_no_known_call_makes_may_be_named(tmp_path: Path) -> 
 
 
 def test_what_is_written_wrong_is_told_whatever_calls_are_named(tmp_path: Path) -> None:
-    wrong = Subject("./own.bpf.c program=prog", "own.bpf.c", Place(wrong="libbpf has no section fentyr"), "prog")
+    wrong = Subject("./own.bpf.c program=prog", "own.bpf.c", AttachPlace(wrong="libbpf has no section fentyr"), "prog")
     for given in ({}, {"call": "read"}, {"workload": Path("/w.c")}, {"point": "vfs_read"}):
         with pytest.raises(UsageError, match="libbpf has no section fentyr"):
             finder(tmp_path, **given).line(wrong)
@@ -209,7 +209,9 @@ def test_a_version_of_linux_is_debians_kernel() -> None:
 # --- the experiment -------------------------------------------------------------------------------
 
 
-def loaded(folder: Path, lines: Sequence[Line], kernels: Sequence[str], budgets: Mapping[str, object]) -> Experiment:
+def loaded(
+    folder: Path, lines: Sequence[CostRequest], kernels: Sequence[str], budgets: Mapping[str, object]
+) -> Experiment:
     for name in ("own.bpf.c", "own.c"):
         (folder / name).touch()
     (folder / "cost.yaml").write_text(experiment_text("cost-own", lines, kernels, DEFAULT_CPU, budgets))
@@ -217,7 +219,7 @@ def loaded(folder: Path, lines: Sequence[Line], kernels: Sequence[str], budgets:
 
 
 def test_subjects_at_one_point_with_one_call_share_a_table(tmp_path: Path) -> None:
-    one_liner = Subject(ONE, "reads.bt", Place("vfs_read"))
+    one_liner = Subject(ONE, "reads.bt", AttachPlace("vfs_read"))
     own = finder(tmp_path)
     lines = [own.line(one) for one in (at("vfs_read"), at("do_sys_openat2"), MECHANISM, one_liner)]
     written = yaml.safe_load(experiment_text("cost-own", lines, ["debian-amd64"], DEFAULT_CPU, {}))
@@ -248,7 +250,7 @@ def test_subjects_at_one_point_with_one_call_share_a_table(tmp_path: Path) -> No
 
 def test_a_module_needs_no_point_for_a_workload_of_the_users(tmp_path: Path) -> None:
     (tmp_path / "w.c").write_text("void workload(void) {}")
-    module = Subject("./own.c", "own.c", Place())
+    module = Subject("./own.c", "own.c", AttachPlace())
     line = finder(tmp_path, workload=tmp_path / "w.c").line(module)
     assert (line.point, line.is_anywhere) == ("vfs_read", True)
     assert not finder(tmp_path, workload=tmp_path / "w.c", point="vfs_read").line(module).is_anywhere
@@ -257,8 +259,8 @@ def test_a_module_needs_no_point_for_a_workload_of_the_users(tmp_path: Path) -> 
 
 
 def test_a_line_that_prints_has_the_newer_bpftrace(tmp_path: Path) -> None:
-    printing = Subject('bpftrace: kprobe:vfs_read { printf("a"); }', "reads.bt", Place("vfs_read"))
-    lines = [finder(tmp_path).line(one) for one in (Subject(ONE, "a.bt", Place("vfs_read")), printing)]
+    printing = Subject('bpftrace: kprobe:vfs_read { printf("a"); }', "reads.bt", AttachPlace("vfs_read"))
+    lines = [finder(tmp_path).line(one) for one in (Subject(ONE, "a.bt", AttachPlace("vfs_read")), printing)]
     written = yaml.safe_load(experiment_text("cost-own", lines, ["debian-amd64"], DEFAULT_CPU, {}))
     assert {name: table["image"] for name, table in written["tables"].items()} == {
         "vfs-read-bpftrace": "debian-amd64-bpftrace",

@@ -7,28 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cost.subjects import Place, place_of_one_liner, read_script
+from orchestrator.cost.subjects import AttachPlace, place_of_one_liner, read_script
 from orchestrator.errors import ConfigError
 
 
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ('BEGIN { printf("a kprobe:foo b"); } kprobe:vfs_read { @ = count(); }', Place("vfs_read")),
-        ('BEGIN { @x = 1; kprobe:foo } kprobe:vfs_read { @["}"] = count(); }', Place("vfs_read")),
-        ('kprobe:vfs_read / comm == "a kprobe:b" / { @ = count(); }', Place("vfs_read")),
-        ("tracepoint:syscalls:sys_enter_re* { @ = count(); }", Place(system_call="re*")),
-        ("tracepoint:sys*:sys_enter_read { @ = count(); }", Place(event="sys*:sys_enter_read")),
-        ("tracepoint:syscalls:sys_*_read { @ = count(); }", Place(event="syscalls:sys_*_read")),
-        ('kprobe:"vfs_read" { @ = count(); }', Place("vfs_read")),
-        ('tracepoint:"syscalls":"sys_enter_read" { @ = count(); }', Place(system_call="read")),
-        ("/* kprobe:vfs_open { */ kprobe:vfs_read { @ = count(); }", Place("vfs_read")),
-        ("kprobe:vfs_read /* was: kprobe:vfs_open */ { @ = count(); }", Place("vfs_read")),
-        ("kprobe:vfs_read", Place()),
-        ("tracepoint:syscalls:sys_enter_read { @ = count(); }", Place(system_call="read")),
+        ('BEGIN { printf("a kprobe:foo b"); } kprobe:vfs_read { @ = count(); }', AttachPlace("vfs_read")),
+        ('BEGIN { @x = 1; kprobe:foo } kprobe:vfs_read { @["}"] = count(); }', AttachPlace("vfs_read")),
+        ('kprobe:vfs_read / comm == "a kprobe:b" / { @ = count(); }', AttachPlace("vfs_read")),
+        ("tracepoint:syscalls:sys_enter_re* { @ = count(); }", AttachPlace(system_call="re*")),
+        ("tracepoint:sys*:sys_enter_read { @ = count(); }", AttachPlace(event="sys*:sys_enter_read")),
+        ("tracepoint:syscalls:sys_*_read { @ = count(); }", AttachPlace(event="syscalls:sys_*_read")),
+        ('kprobe:"vfs_read" { @ = count(); }', AttachPlace("vfs_read")),
+        ('tracepoint:"syscalls":"sys_enter_read" { @ = count(); }', AttachPlace(system_call="read")),
+        ("/* kprobe:vfs_open { */ kprobe:vfs_read { @ = count(); }", AttachPlace("vfs_read")),
+        ("kprobe:vfs_read /* was: kprobe:vfs_open */ { @ = count(); }", AttachPlace("vfs_read")),
+        ("kprobe:vfs_read", AttachPlace()),
+        ("tracepoint:syscalls:sys_enter_read { @ = count(); }", AttachPlace(system_call="read")),
     ],
 )
-def test_the_first_probe_is_outside_of_texts_and_actions(text: str, place: Place) -> None:
+def test_the_first_probe_is_outside_of_texts_and_actions(text: str, place: AttachPlace) -> None:
     assert place_of_one_liner(text) == place
 
 

@@ -14,7 +14,7 @@ from orchestrator.artifacts.bpf_objects import BpfObject
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.sources import UserSource
 from orchestrator.catalog.probes import one_liner
-from orchestrator.cost.subjects import Place, Subject, place_of_one_liner, place_of_section, read_script, subjects
+from orchestrator.cost.subjects import AttachPlace, Subject, place_of_one_liner, place_of_section, read_script, subjects
 from orchestrator.errors import BuildError, ConfigError, LabError, UsageError
 
 
@@ -32,67 +32,69 @@ def programs(file: Path, **sections: str) -> BpfObject:
 @pytest.mark.parametrize(
     ("section", "place"),
     [
-        ("fentry/do_sys_openat2", Place("do_sys_openat2")),
-        ("fentry.s/__x64_sys_getppid", Place("__x64_sys_getppid")),
-        ("?fexit/vfs_read", Place("vfs_read")),
-        ("kprobe/vfs_read+0x10", Place("vfs_read", offset=16)),
-        ("kprobe/vfs_read+0xzz", Place("vfs_read")),
-        ("kprobe.multi/vfs_rea*", Place("vfs_rea*")),
-        ("kretprobe/vfs_read", Place("vfs_read")),
-        ("ksyscall/openat", Place(system_call="openat")),
-        ("kretsyscall/openat", Place(system_call="openat")),
-        ("lsm/file_open", Place("bpf_lsm_file_open")),
-        ("lsm.s/file_open", Place("bpf_lsm_file_open")),
-        ("tp/syscalls/sys_enter_openat", Place(system_call="openat")),
-        ("tracepoint/syscalls/sys_exit_read", Place(system_call="read")),
-        ("tracepoint/sched/sched_switch", Place(event="sched:sched_switch")),
-        ("tp.s/sched/sched_switch", Place(event="sched:sched_switch")),
-        ("uprobe//bin/sh:main", Place(is_in_program=True)),
-        ("raw_tp/sys_enter", Place(system_call="getppid", event="sys_enter")),
-        ("raw_tracepoint/sched_switch", Place(event="sched_switch")),
-        ("tp_btf/sched_switch", Place(event="sched_switch")),
+        ("fentry/do_sys_openat2", AttachPlace("do_sys_openat2")),
+        ("fentry.s/__x64_sys_getppid", AttachPlace("__x64_sys_getppid")),
+        ("?fexit/vfs_read", AttachPlace("vfs_read")),
+        ("kprobe/vfs_read+0x10", AttachPlace("vfs_read", offset=16)),
+        ("kprobe/vfs_read+0xzz", AttachPlace("vfs_read")),
+        ("kprobe.multi/vfs_rea*", AttachPlace("vfs_rea*")),
+        ("kretprobe/vfs_read", AttachPlace("vfs_read")),
+        ("ksyscall/openat", AttachPlace(system_call="openat")),
+        ("kretsyscall/openat", AttachPlace(system_call="openat")),
+        ("lsm/file_open", AttachPlace("bpf_lsm_file_open")),
+        ("lsm.s/file_open", AttachPlace("bpf_lsm_file_open")),
+        ("tp/syscalls/sys_enter_openat", AttachPlace(system_call="openat")),
+        ("tracepoint/syscalls/sys_exit_read", AttachPlace(system_call="read")),
+        ("tracepoint/sched/sched_switch", AttachPlace(event="sched:sched_switch")),
+        ("tp.s/sched/sched_switch", AttachPlace(event="sched:sched_switch")),
+        ("uprobe//bin/sh:main", AttachPlace(is_in_program=True)),
+        ("raw_tp/sys_enter", AttachPlace(system_call="getppid", event="sys_enter")),
+        ("raw_tracepoint/sched_switch", AttachPlace(event="sched_switch")),
+        ("tp_btf/sched_switch", AttachPlace(event="sched_switch")),
         ("kprobe", None),
         ("kprobe/", None),
         ("xdp", None),
         ("fentry", None),
-        ("nonsense/vfs_read", Place(wrong="libbpf has no section nonsense/vfs_read")),
-        ("fentyr/vfs_read", Place(wrong="libbpf has no section fentyr/vfs_read; did you mean fentry/vfs_read?")),
+        ("nonsense/vfs_read", AttachPlace(wrong="libbpf has no section nonsense/vfs_read")),
+        ("fentyr/vfs_read", AttachPlace(wrong="libbpf has no section fentyr/vfs_read; did you mean fentry/vfs_read?")),
         (
             "tp/sched_switch",
-            Place(wrong="tp/sched_switch names no event: it is tp/SYSTEM/NAME, such as tp/sched/sched_switch"),
+            AttachPlace(wrong="tp/sched_switch names no event: it is tp/SYSTEM/NAME, such as tp/sched/sched_switch"),
         ),
     ],
 )
-def test_a_section_says_where_libbpf_attaches_its_program(section: str, place: Place | None) -> None:
+def test_a_section_says_where_libbpf_attaches_its_program(section: str, place: AttachPlace | None) -> None:
     assert place_of_section(section) == place
 
 
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("kprobe:vfs_read { @ = count(); }", Place("vfs_read")),
-        ("k:vfs_rea* { @ = count(); }", Place("vfs_rea*")),
-        ("kretprobe:vfs_read,kprobe:vfs_write { @ = count(); }", Place("vfs_read")),
-        ("fentry:vmlinux:vfs_read { @ = count(); }", Place("vfs_read")),
-        ("BEGIN { @x = 1; } kfunc:vfs_open { @ = count(); }", Place("vfs_open")),
-        ("tracepoint:syscalls:sys_enter_openat { @ = count(); }", Place(system_call="openat")),
-        ("t:raw_syscalls:sys_exit { @ = count(); }", Place(system_call="getppid", event="raw_syscalls:sys_exit")),
-        ("rawtracepoint:sys_enter { @ = count(); }", Place(system_call="getppid", event="sys_enter")),
-        ("tracepoint:sched:sched_switch { @ = count(); }", Place(event="sched:sched_switch")),
-        ("kprobe:vfs_read+5 { @ = count(); }", Place("vfs_read", offset=5)),
-        ("kporbe:vfs_read { @ = count(); }", Place(wrong="bpftrace has no probe kporbe; did you mean kprobe?")),
-        ("k*:vfs_read { @ = count(); }", Place()),
-        ("bench:mine { @ = count(); }", Place()),
+        ("kprobe:vfs_read { @ = count(); }", AttachPlace("vfs_read")),
+        ("k:vfs_rea* { @ = count(); }", AttachPlace("vfs_rea*")),
+        ("kretprobe:vfs_read,kprobe:vfs_write { @ = count(); }", AttachPlace("vfs_read")),
+        ("fentry:vmlinux:vfs_read { @ = count(); }", AttachPlace("vfs_read")),
+        ("BEGIN { @x = 1; } kfunc:vfs_open { @ = count(); }", AttachPlace("vfs_open")),
+        ("tracepoint:syscalls:sys_enter_openat { @ = count(); }", AttachPlace(system_call="openat")),
+        ("t:raw_syscalls:sys_exit { @ = count(); }", AttachPlace(system_call="getppid", event="raw_syscalls:sys_exit")),
+        ("rawtracepoint:sys_enter { @ = count(); }", AttachPlace(system_call="getppid", event="sys_enter")),
+        ("tracepoint:sched:sched_switch { @ = count(); }", AttachPlace(event="sched:sched_switch")),
+        ("kprobe:vfs_read+5 { @ = count(); }", AttachPlace("vfs_read", offset=5)),
+        ("kporbe:vfs_read { @ = count(); }", AttachPlace(wrong="bpftrace has no probe kporbe; did you mean kprobe?")),
+        ("k*:vfs_read { @ = count(); }", AttachPlace()),
+        ("bench:mine { @ = count(); }", AttachPlace()),
         (
             "t:sched_switch { @ = count(); }",
-            Place(wrong="t:sched_switch names no event: it is t:SYSTEM:NAME, such as tracepoint:sched:sched_switch"),
+            AttachPlace(
+                wrong="t:sched_switch names no event: it is t:SYSTEM:NAME, such as tracepoint:sched:sched_switch"
+            ),
         ),
-        ("uprobe:/bin/sh:main { @ = count(); }", Place(is_in_program=True)),
-        ("BEGIN { }", Place()),
-        ("", Place()),
+        ("uprobe:/bin/sh:main { @ = count(); }", AttachPlace(is_in_program=True)),
+        ("BEGIN { }", AttachPlace()),
+        ("", AttachPlace()),
     ],
 )
-def test_the_first_probe_of_a_one_liner_says_where_it_is(text: str, place: Place) -> None:
+def test_the_first_probe_of_a_one_liner_says_where_it_is(text: str, place: AttachPlace) -> None:
     assert place_of_one_liner(text) == place
 
 
@@ -100,8 +102,8 @@ def test_the_first_probe_of_a_one_liner_says_where_it_is(text: str, place: Place
 @example("tracepoint/")
 @example("kprobe.multi/" + "*" * 40)
 def test_any_text_is_a_section_or_none(text: str) -> None:
-    assert place_of_section(text) is None or isinstance(place_of_section(text), Place)
-    assert isinstance(place_of_one_liner(text), Place)
+    assert place_of_section(text) is None or isinstance(place_of_section(text), AttachPlace)
+    assert isinstance(place_of_one_liner(text), AttachPlace)
 
 
 # --- scripts --------------------------------------------------------------------------------------
@@ -183,9 +185,9 @@ def test_each_program_of_a_file_is_a_subject(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     found = named(tmp_path, "own.bpf.c")
     assert [(one.title, one.source, one.mechanism, one.place) for one in found] == [
-        ("on_open", "own.bpf.c", "bpf-fentry", Place("do_sys_openat2")),
-        ("on_read", "own.bpf.c", "bpf-kprobe", Place("vfs_read")),
-        ("other", "own.bpf.c", "bpf-tracepoint", Place(event="a:b")),
+        ("on_open", "own.bpf.c", "bpf-fentry", AttachPlace("do_sys_openat2")),
+        ("on_read", "own.bpf.c", "bpf-kprobe", AttachPlace("vfs_read")),
+        ("other", "own.bpf.c", "bpf-tracepoint", AttachPlace(event="a:b")),
     ]
     assert [one.row for one in found] == [f"{file} program={one.name}" for one in found]
     (one,) = named(tmp_path, "own.bpf.c program=on_read")
@@ -209,11 +211,11 @@ def test_scripts_lines_modules_and_mechanisms_are_subjects(tmp_path: Path) -> No
     module.touch()
     line = "bpftrace: kprobe:vfs_read { @ = count(); }"
     for text, row, place in [
-        (str(script), line, Place("vfs_read")),
-        ("bpftrace:   kprobe:vfs_read { @ = count(); } ", line, Place("vfs_read")),
-        (f"{module} size=4", f"{module} size=4", Place()),
-        ("kprobe", "kprobe", Place("vfs_read")),
-        ("bpf-tracepoint", "bpf-tracepoint", Place(system_call="getppid", event="raw_syscalls:sys_enter")),
+        (str(script), line, AttachPlace("vfs_read")),
+        ("bpftrace:   kprobe:vfs_read { @ = count(); } ", line, AttachPlace("vfs_read")),
+        (f"{module} size=4", f"{module} size=4", AttachPlace()),
+        ("kprobe", "kprobe", AttachPlace("vfs_read")),
+        ("bpf-tracepoint", "bpf-tracepoint", AttachPlace(system_call="getppid", event="raw_syscalls:sys_enter")),
     ]:
         (one,) = named(tmp_path, text)
         assert (one.row, one.source, one.title, one.place) == (row, text, text, place)

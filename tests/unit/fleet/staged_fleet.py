@@ -35,7 +35,7 @@ from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Ready
 from orchestrator.run.boot import identity
-from orchestrator.run.events import CellBegan, GuestBooted, Outcome, Progress
+from orchestrator.run.events import CellBegan, CellRecorded, GuestBooted, Progress
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
 from orchestrator.run.runner import ProgressListener
 
@@ -108,7 +108,7 @@ def honest(boot: Boot) -> Iterator[Notice]:
     yield boot.tell(GuestBooted(f"guest{boot.task.guests + 1}-{boot.task.boot.cpu}", ("qemu",)))
     for cell in boot.task.cells:
         yield boot.tell(CellBegan(cell.id))
-        yield boot.tell(Outcome(record_of(cell, boot.worker.surplus)))
+        yield boot.tell(CellRecorded(record_of(cell, boot.worker.surplus)))
     yield boot.tell(FileMessage(name=f"guest{boot.task.guests + 1}.console", content=b"Linux"))
     yield boot.end()
 
@@ -265,7 +265,7 @@ class Ledger:
         self.events.append((job.name, event))
         cells = {cell.id for cell in job.task.cells}
         match event:
-            case Outcome(record):
+            case CellRecorded(record):
                 assert record.id in cells
                 assert record.id not in self.records, "it would be stored twice"
                 self.records[record.id] = record

@@ -22,7 +22,7 @@ from orchestrator.guest.guest_group import Stopped
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import Session
 from orchestrator.run.boot import without_number
-from orchestrator.run.events import CellBegan, GuestBooted, Outcome, Progress
+from orchestrator.run.events import CellBegan, CellRecorded, GuestBooted, Progress
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
 from orchestrator.steps import step_echo
 
@@ -96,7 +96,7 @@ def test_events_say_which_worker_they_are_of(tmp_path: Path, stage: Stage) -> No
     progress, booted, *rest = ledger.of("boot1")
     assert progress == Progress("boot1, debian-686 on pentium4", "left")
     assert booted == GuestBooted("guest1-pentium4", ("qemu",), worker="left")
-    assert [type(event) for event in rest] == [*[CellBegan, Outcome] * 3, JobEnded]
+    assert [type(event) for event in rest] == [*[CellBegan, CellRecorded] * 3, JobEnded]
 
 
 def test_boots_are_given_in_the_plans_order(tmp_path: Path, stage: Stage) -> None:
@@ -286,7 +286,7 @@ def test_the_steps_of_a_worker_are_those_of_its_boot(tmp_path: Path, stage: Stag
         yield boot.tell(StepLine("boot ..."))
         for cell in boot.task.cells:
             yield boot.tell(StepLine(f"  measure {cell.probe} (1.0 s)"))
-            yield boot.tell(Outcome(record_of(cell)))
+            yield boot.tell(CellRecorded(record_of(cell)))
         yield boot.tell(StepLine("boot (3.0 s)"))
         yield boot.end()
 
@@ -336,8 +336,8 @@ def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
             "a parameter less": record_of(replace(first, parameters={})),
         }[what]
         if what == "twice":
-            yield boot.tell(Outcome(right))
-        yield boot.tell(Outcome(wrong))
+            yield boot.tell(CellRecorded(right))
+        yield boot.tell(CellRecorded(wrong))
         raise AssertionError("it was not cancelled")
 
     stage.join("z", script=cheats)
@@ -616,7 +616,7 @@ def test_a_reader_that_stops_ends_all_boots(tmp_path: Path, stage: Stage) -> Non
     play = Play(tmp_path, jobs_of(tmp_path, 3), stage)
     with closing(play.executor.events()) as events:
         for _, event in events:
-            if isinstance(event, Outcome):
+            if isinstance(event, CellRecorded):
                 break
     assert stage.boots == {}
     assert len([boot for boot in stage.started if not boot.is_calibration]) == 2
@@ -638,7 +638,7 @@ def test_an_interruption_ends_all_boots(tmp_path: Path, stage: Stage) -> None:
     def read() -> None:
         for _, event in play.executor.events():
             reported.append(event)
-            if isinstance(event, Outcome):
+            if isinstance(event, CellRecorded):
                 play.executor._link.inbox.put(cancelled)
 
     with pytest.raises(Cancelled):
@@ -664,7 +664,7 @@ def test_guests_of_the_client_end_with_the_run(tmp_path: Path, stage: Stage, mon
         guest = guests[session.task.directory.name] = GuestHere()
         session.watch(guest)
         for cell in session.task.cells:
-            session.emit(Outcome(record_of(cell)))
+            session.emit(CellRecorded(record_of(cell)))
         if session.task.directory.name == "recount":
             play.executor._link.inbox.put(cancelled)
             sessions.append(session)
@@ -793,8 +793,8 @@ def test_a_worker_whose_cells_fail_as_here_is_believed(
 ) -> None:
     """The exact clock repeats a failure, too."""
 
-    def outcome(cell: Cell[Any], *, fails: bool) -> Outcome:
-        return Outcome(without_number(cell, "failed", "no hits") if fails else record_of(cell))
+    def outcome(cell: Cell[Any], *, fails: bool) -> CellRecorded:
+        return CellRecorded(without_number(cell, "failed", "no hits") if fails else record_of(cell))
 
     def says(boot: Boot) -> Iterator[Notice]:
         yield boot.tell(Progress(BEGINS))

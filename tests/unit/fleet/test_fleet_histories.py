@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import HostError, LabError
-from orchestrator.run.events import Outcome, Progress
+from orchestrator.run.events import CellRecorded, Progress
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
@@ -129,7 +129,7 @@ def fail_host(boot: Boot) -> None:
 
 def of_another_cell(boot: Boot) -> Message:
     """An outcome that nobody has asked for."""
-    return boot.tell(Outcome(record_of(replace(boot.task.cells[0], id="nobody"))))
+    return boot.tell(CellRecorded(record_of(replace(boot.task.cells[0], id="nobody"))))
 
 
 FAULTS: dict[str, Callable[[History], None]] = {

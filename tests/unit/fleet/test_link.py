@@ -20,14 +20,14 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 from distributed import Client
 
 from orchestrator.fleet.link import Ended, Joined, Left, Link
-from orchestrator.fleet.transfer import Bundle, Reference
+from orchestrator.fleet.transfer import Bundle, FileReference
 from orchestrator.fleet.worker import do_boot, missing, receive
 
 LIMIT = 600.0
 """Seconds after which a thread that hangs fails a test."""
 
 ADDRESS = "tls://127.0.0.1:1"
-CONTENT = Reference(place="a/b", sha256="0" * 64, size=1)
+CONTENT = FileReference(place="a/b", sha256="0" * 64, size=1)
 
 
 class PlayedClient:

@@ -22,7 +22,7 @@ from namespaces import OWN_MOUNTS, fork_with_mount
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import HostError, LabError
-from orchestrator.fleet.transfer import Bundle, FileStore, Reference, bundled, unbundled
+from orchestrator.fleet.transfer import Bundle, FileReference, FileStore, bundled, unbundled
 
 
 def written(path: Path, content: bytes = b"content") -> Path:
@@ -152,11 +152,11 @@ PLACE = "modules/4f0c/probe.ko"
 MIB = 1 << 20
 
 
-def reference_to(content: bytes = CONTENT, place: str = PLACE) -> Reference:
-    return Reference(place=place, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+def reference_to(content: bytes = CONTENT, place: str = PLACE) -> FileReference:
+    return FileReference(place=place, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
 
 
-def send(store: FileStore, reference: Reference, pieces: Iterable[bytes]) -> None:
+def send(store: FileStore, reference: FileReference, pieces: Iterable[bytes]) -> None:
     offset = 0
     for piece in pieces:
         store.receive(reference, offset, piece)

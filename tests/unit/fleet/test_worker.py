@@ -37,7 +37,7 @@ from orchestrator.fleet.worker import (
 )
 from orchestrator.guest.guest_group import Stopped
 from orchestrator.run.benchmark_kind import PROFILES_FOLDER, Session
-from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
+from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted, Progress
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
@@ -62,7 +62,7 @@ def leave(files: dict[str, int]) -> Callable[[Session], None]:
         (folder / PROFILES_FOLDER).mkdir(parents=True)
         for boot_cell in session.task.cells:
             (folder / PROFILES_FOLDER / f"{boot_cell.probe}.json").write_bytes(bytes(10))
-            session.emit(Outcome(record_of(boot_cell)))
+            session.emit(CellRecorded(record_of(boot_cell)))
         for name, size in files.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(bytes(size))
@@ -193,7 +193,7 @@ EVENTS: st.SearchStrategy[Event] = (
         work=st.dictionaries(LINES, LINES, max_size=3),
         restored_from=st.none() | st.from_regex(r"[0-9a-f]{1,64}", fullmatch=True),
     )
-    | st.builds(Outcome, cells(), st.booleans())
+    | st.builds(CellRecorded, cells(), st.booleans())
 )
 
 
@@ -300,7 +300,7 @@ def test_a_guests_name_is_that_of_a_file(name: str) -> None:
 
 
 def test_a_record_that_the_contract_refuses_is_refused() -> None:
-    message = example(Outcome(cell("kprobe"), is_compared=True))
+    message = example(CellRecorded(cell("kprobe"), is_compared=True))
     fields = json.loads(message["content"])
     for wrong in ({"value": 1.0}, {"status": "good"}, {"evidence": None}, {"samples": [-1e400]}):
         message["content"] = json.dumps({**fields, "record": {**fields["record"], **wrong}})

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 from orchestrator.errors import GuestConnectionLost, GuestError, HostError
-from orchestrator.guest.debugger import Attachment, Stub, i386_description
+from orchestrator.guest.debugger import DebuggerStub, Stub, i386_description
 from orchestrator.guest.monitor import Monitor
 
 PLACE = 0xC1093A15
@@ -135,7 +135,7 @@ class Announced:
 @pytest.mark.parametrize("last", ["$D;1#b0", "+$D;1#b0", "$s#73", "$s#7", ""])
 def test_a_debugger_comes_and_goes_in_any_state(qemu: FakeQemu, stub: Stub, last: str) -> None:
     announced = Announced()
-    attachment = Attachment(stub, announced)
+    attachment = DebuggerStub(stub, announced)
     with announced.connect() as debugger:
         attachment.wait_until_attached()
         assert stat.S_IMODE(announced.place.parent.stat().st_mode) == 0o700
@@ -156,7 +156,7 @@ def test_a_socket_that_cannot_be_made(
     long = tmp_path / ("x" * 100)  # a socket's path has at most 107 bytes
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    attachment = Attachment(stub, Announced())
+    attachment = DebuggerStub(stub, Announced())
     with pytest.raises(HostError, match="no debugger can attach: "):
         attachment.wait_until_detached()
     assert not qemu.is_stopped
@@ -164,7 +164,7 @@ def test_a_socket_that_cannot_be_made(
 
 def test_nobody_comes(qemu: FakeQemu, stub: Stub) -> None:
     announced = Announced()
-    attachment = Attachment(stub, announced)
+    attachment = DebuggerStub(stub, announced)
     announced.came.wait()
     qemu.die()
     with pytest.raises(GuestError, match="ended before a debugger came"):
@@ -173,7 +173,7 @@ def test_nobody_comes(qemu: FakeQemu, stub: Stub) -> None:
 
 def test_an_attachment_is_closed(qemu: FakeQemu, stub: Stub) -> None:
     announced = Announced()
-    attachment = Attachment(stub, announced)
+    attachment = DebuggerStub(stub, announced)
     with announced.connect() as debugger:
         attachment.wait_until_attached()
         attachment.close()

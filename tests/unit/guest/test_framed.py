@@ -19,7 +19,7 @@ from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError,
 from orchestrator.guest import channel as channels
 from orchestrator.guest import framed
 from orchestrator.guest.channel import Stream
-from orchestrator.guest.framed import PAYLOAD_MAX, PROTOCOL, Frame, FramedChannel
+from orchestrator.guest.framed import PAYLOAD_MAX, PROTOCOL, FramedChannel, FrameType
 
 PATIENCE = 5.0
 HEADER = struct.Struct("<III")
@@ -114,16 +114,16 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_our_agent_is_recognised() -> None:
-    with channel_to(lambda agent: agent.send(frame(Frame.HELLO, 0, word(PROTOCOL)))) as channel:
+    with channel_to(lambda agent: agent.send(frame(FrameType.HELLO, 0, word(PROTOCOL)))) as channel:
         channel.wait_for_agent(soon())
 
 
 @pytest.mark.parametrize(
     "first",
     [
-        frame(Frame.HELLO, 0, word(PROTOCOL + 1)),
-        frame(Frame.HELLO, 0),
-        frame(Frame.OK, 0, word(PROTOCOL)),
+        frame(FrameType.HELLO, 0, word(PROTOCOL + 1)),
+        frame(FrameType.HELLO, 0),
+        frame(FrameType.OK, 0, word(PROTOCOL)),
         b"Linux version 6.1.0",
     ],
 )
@@ -142,21 +142,21 @@ def test_a_missing_agent_is_a_hang() -> None:
 
 def test_streams_and_status_are_kept_apart() -> None:
     replies = [
-        (Frame.STDOUT, b"out\0"),
-        (Frame.STDERR, b"err"),
-        (Frame.STDOUT, frame(Frame.EXIT, 1, word(0))),
-        (Frame.EXIT, word(3 << 8)),
+        (FrameType.STDOUT, b"out\0"),
+        (FrameType.STDERR, b"err"),
+        (FrameType.STDOUT, frame(FrameType.EXIT, 1, word(0))),
+        (FrameType.EXIT, word(3 << 8)),
     ]
     with channel_to(replying(*replies)) as channel:
         result = channel.run(["a", "b c"], time_limit=PATIENCE)
     assert result.argv == ("a", "b c")
-    assert (result.status, result.stdout, result.stderr) == (3, b"out\0" + frame(Frame.EXIT, 1, word(0)), b"err")
+    assert (result.status, result.stdout, result.stderr) == (3, b"out\0" + frame(FrameType.EXIT, 1, word(0)), b"err")
     assert result.text.startswith("out\0")
 
 
 @pytest.mark.parametrize(("status", "expected"), [(0, 0), (255 << 8, 255), (9, 137), (11 | 0x80, 139)])
 def test_statuses_are_a_shell_s(status: int, expected: int) -> None:
-    with channel_to(replying((Frame.EXIT, word(status)))) as channel:
+    with channel_to(replying((FrameType.EXIT, word(status)))) as channel:
         assert channel.run(["a"], time_limit=PATIENCE).status == expected
 
 
@@ -165,20 +165,20 @@ def test_a_command_travels_whole() -> None:
 
     def script(agent: Agent) -> None:
         seen.append(agent.read())
-        agent.send(frame(Frame.EXIT, 1, word(0)))
+        agent.send(frame(FrameType.EXIT, 1, word(0)))
 
     # The last is what the command line of a program has for a byte that is no UTF-8.
     words = ["sh", "", "a b", "ä", "$x\n", "\udcff"]
     with channel_to(script) as channel:
         channel.run(words, time_limit=PATIENCE)
-    assert seen == [(Frame.EXEC, 1, b"/\0sh\0\0a b\0\xc3\xa4\0$x\n\0\xff\0")]
+    assert seen == [(FrameType.EXEC, 1, b"/\0sh\0\0a b\0\xc3\xa4\0$x\n\0\xff\0")]
 
 
 @pytest.mark.parametrize("argv", [[], ["a\0b"], ["a", "x" * PAYLOAD_MAX]])
 def test_what_cannot_travel_is_refused_before_anything_is_sent(argv: list[str]) -> None:
     def script(agent: Agent) -> None:
-        assert agent.read() == (Frame.PING, 1, b"")
-        agent.send(frame(Frame.OK, 1))
+        assert agent.read() == (FrameType.PING, 1, b"")
+        agent.send(frame(FrameType.OK, 1))
 
     with channel_to(script) as channel:
         with pytest.raises(GuestError):
@@ -192,9 +192,9 @@ def test_a_listener_gets_the_output_as_it_comes() -> None:
 
     def script(agent: Agent) -> None:
         agent.read()
-        agent.send(frame(Frame.STDOUT, 1, b"first"))
+        agent.send(frame(FrameType.STDOUT, 1, b"first"))
         assert went_on.wait(PATIENCE)
-        agent.send(frame(Frame.STDERR, 1, b"second"), frame(Frame.EXIT, 1, word(0)))
+        agent.send(frame(FrameType.STDERR, 1, b"second"), frame(FrameType.EXIT, 1, word(0)))
 
     def listener(kind: Stream, data: bytes) -> None:
         received.append((kind, data))
@@ -209,10 +209,14 @@ def test_a_listener_gets_the_output_as_it_comes() -> None:
 def test_frames_of_an_earlier_request_are_passed_over() -> None:
     def script(agent: Agent) -> None:
         agent.read()
-        late = [frame(Frame.STDOUT, 0, b"late"), frame(Frame.EXIT, 0, word(1 << 8)), frame(Frame.ERROR, 7, word(2))]
-        agent.send(*late, frame(Frame.STDOUT, 1, b"mine"), frame(Frame.EXIT, 1, word(0)))
+        late = [
+            frame(FrameType.STDOUT, 0, b"late"),
+            frame(FrameType.EXIT, 0, word(1 << 8)),
+            frame(FrameType.ERROR, 7, word(2)),
+        ]
+        agent.send(*late, frame(FrameType.STDOUT, 1, b"mine"), frame(FrameType.EXIT, 1, word(0)))
         agent.read()
-        agent.send(frame(Frame.EXIT, 1, word(0)), frame(Frame.DATA, 1, b"late"), frame(Frame.OK, 2))
+        agent.send(frame(FrameType.EXIT, 1, word(0)), frame(FrameType.DATA, 1, b"late"), frame(FrameType.OK, 2))
 
     with channel_to(script) as channel:
         result = channel.run(["a"], time_limit=PATIENCE)
@@ -223,12 +227,12 @@ def test_frames_of_an_earlier_request_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ((Frame.ERROR, word(12)), "cannot allocate memory"),
-        ((Frame.ERROR, word(-12)), "unknown error"),
-        ((Frame.ERROR, word(1 << 31)), "unknown error"),
-        ((Frame.ERROR, b"xx"), "unexpected reply"),
-        ((Frame.OK, b""), "unexpected reply"),
-        ((Frame.HELLO, word(1)), "unexpected reply"),
+        ((FrameType.ERROR, word(12)), "cannot allocate memory"),
+        ((FrameType.ERROR, word(-12)), "unknown error"),
+        ((FrameType.ERROR, word(1 << 31)), "unknown error"),
+        ((FrameType.ERROR, b"xx"), "unexpected reply"),
+        ((FrameType.OK, b""), "unexpected reply"),
+        ((FrameType.HELLO, word(1)), "unexpected reply"),
         ((9999, b""), "unexpected reply"),
     ],
 )
@@ -243,11 +247,11 @@ def test_too_much_output_ends_the_command_and_not_the_channel(monkeypatch: pytes
     def script(agent: Agent) -> None:
         agent.read()
         for _ in range(17):
-            agent.send(frame(Frame.STDOUT, 1, bytes(PAYLOAD_MAX)))
-        assert agent.read() == (Frame.KILL, 1, b"")
-        agent.send(frame(Frame.STDOUT, 1, b"rest"), frame(Frame.EXIT, 1, word(9)))
-        assert agent.read()[:2] == (Frame.PING, 2)
-        agent.send(frame(Frame.OK, 2))
+            agent.send(frame(FrameType.STDOUT, 1, bytes(PAYLOAD_MAX)))
+        assert agent.read() == (FrameType.KILL, 1, b"")
+        agent.send(frame(FrameType.STDOUT, 1, b"rest"), frame(FrameType.EXIT, 1, word(9)))
+        assert agent.read()[:2] == (FrameType.PING, 2)
+        agent.send(frame(FrameType.OK, 2))
 
     with channel_to(script) as channel:
         with pytest.raises(GuestError, match="more than 1 MiB"):
@@ -261,11 +265,11 @@ def test_too_much_output_ends_the_command_and_not_the_channel(monkeypatch: pytes
 def test_a_command_over_its_time_is_killed_and_the_channel_goes_on() -> None:
     def script(agent: Agent) -> None:
         agent.read()
-        agent.send(frame(Frame.STDOUT, 1, b"so far\n"), frame(Frame.STDERR, 1, b"\nbut\n"))
-        assert agent.read() == (Frame.KILL, 1, b"")
-        agent.send(frame(Frame.STDOUT, 1, b"last words"), frame(Frame.EXIT, 1, word(9)))
-        assert agent.read()[:2] == (Frame.PING, 2)
-        agent.send(frame(Frame.OK, 2))
+        agent.send(frame(FrameType.STDOUT, 1, b"so far\n"), frame(FrameType.STDERR, 1, b"\nbut\n"))
+        assert agent.read() == (FrameType.KILL, 1, b"")
+        agent.send(frame(FrameType.STDOUT, 1, b"last words"), frame(FrameType.EXIT, 1, word(9)))
+        assert agent.read()[:2] == (FrameType.PING, 2)
+        agent.send(frame(FrameType.OK, 2))
 
     with channel_to(script) as channel:
         with pytest.raises(CommandTimeout, match=r"sleep did not end within 0\.2 s") as caught:
@@ -275,15 +279,15 @@ def test_a_command_over_its_time_is_killed_and_the_channel_goes_on() -> None:
 
 
 def test_a_time_limit_in_the_middle_of_a_frame_loses_nothing() -> None:
-    whole = frame(Frame.STDOUT, 1, b"x" * 1000)
+    whole = frame(FrameType.STDOUT, 1, b"x" * 1000)
 
     def script(agent: Agent) -> None:
         agent.read()
         agent.send(whole[:500])
-        assert agent.read()[0] == Frame.KILL
-        agent.send(whole[500:], frame(Frame.EXIT, 1, word(9)))
+        assert agent.read()[0] == FrameType.KILL
+        agent.send(whole[500:], frame(FrameType.EXIT, 1, word(9)))
         agent.read()
-        agent.send(frame(Frame.OK, 2))
+        agent.send(frame(FrameType.OK, 2))
 
     with channel_to(script) as channel:
         with pytest.raises(CommandTimeout):
@@ -295,7 +299,7 @@ def test_a_time_limit_in_the_middle_of_a_frame_loses_nothing() -> None:
 def test_a_guest_that_does_not_even_answer_a_kill() -> None:
     def script(agent: Agent) -> None:
         agent.read()
-        assert agent.read()[0] == Frame.KILL
+        assert agent.read()[0] == FrameType.KILL
         with contextlib.suppress(EOFError):
             agent.read()
 
@@ -303,9 +307,9 @@ def test_a_guest_that_does_not_even_answer_a_kill() -> None:
         channel.run(["a"], time_limit=0.1)
 
 
-talkative: list[tuple[Frame, Callable[[FramedChannel], object]]] = [
-    (Frame.STDOUT, lambda channel: channel.run(["yes"], time_limit=0.2, listener=lambda kind, data: None)),
-    (Frame.DATA, lambda channel: channel.get("/dev/zero", time_limit=0.2, largest=1000)),
+talkative: list[tuple[FrameType, Callable[[FramedChannel], object]]] = [
+    (FrameType.STDOUT, lambda channel: channel.run(["yes"], time_limit=0.2, listener=lambda kind, data: None)),
+    (FrameType.DATA, lambda channel: channel.get("/dev/zero", time_limit=0.2, largest=1000)),
 ]
 
 
@@ -313,7 +317,7 @@ talkative: list[tuple[Frame, Callable[[FramedChannel], object]]] = [
 @pytest.mark.parametrize(("kind", "call"), talkative)
 @pytest.mark.parametrize("request_number", [1, 0])
 def test_a_guest_that_never_stops_talking_is_given_up(
-    kind: Frame, call: Callable[[FramedChannel], object], request_number: int
+    kind: FrameType, call: Callable[[FramedChannel], object], request_number: int
 ) -> None:
     def script(agent: Agent) -> None:
         while True:
@@ -346,14 +350,14 @@ def test_a_file_arrives_whole(size: int, from_file: bool, tmp_path: Path) -> Non
     arrived: list[bytes] = []
 
     def script(agent: Agent) -> None:
-        assert agent.read() == (Frame.PUT, 1, word(0o755) + b"/a b\0")
+        assert agent.read() == (FrameType.PUT, 1, word(0o755) + b"/a b\0")
         while True:
             kind, request, payload = agent.read()
-            assert (kind, request) == (Frame.DATA, 1)
+            assert (kind, request) == (FrameType.DATA, 1)
             if not payload:
                 break
             arrived.append(payload)
-        agent.send(frame(Frame.OK, 1))
+        agent.send(frame(FrameType.OK, 1))
 
     with channel_to(script) as channel:
         channel.put(tmp_path / "file" if from_file else content, "/a b", mode=0o755, time_limit=PATIENCE)
@@ -364,7 +368,7 @@ def test_a_file_that_cannot_be_written_has_a_reason() -> None:
     def script(agent: Agent) -> None:
         while agent.read()[2]:
             pass
-        agent.send(frame(Frame.ERROR, 1, word(28)))
+        agent.send(frame(FrameType.ERROR, 1, word(28)))
 
     with channel_to(script) as channel, pytest.raises(GuestError, match="cannot write /x: no space left on device"):
         channel.put(b"content", "/x", mode=0o644, time_limit=PATIENCE)
@@ -373,11 +377,15 @@ def test_a_file_that_cannot_be_written_has_a_reason() -> None:
 def test_a_file_is_read_whole_or_not_at_all() -> None:
     def script(agent: Agent) -> None:
         for request in (1, 2):
-            assert agent.read() == (Frame.GET, request, b"/x\0")
-            agent.send(frame(Frame.DATA, request, b"abc"), frame(Frame.DATA, request, b"de"), frame(Frame.OK, request))
-        assert agent.read() == (Frame.KILL, 2, b"")  # it might have been endless
-        assert agent.read() == (Frame.GET, 3, b"/y\0")
-        agent.send(frame(Frame.DATA, 3, b"abc"), frame(Frame.ERROR, 3, word(5)))
+            assert agent.read() == (FrameType.GET, request, b"/x\0")
+            agent.send(
+                frame(FrameType.DATA, request, b"abc"),
+                frame(FrameType.DATA, request, b"de"),
+                frame(FrameType.OK, request),
+            )
+        assert agent.read() == (FrameType.KILL, 2, b"")  # it might have been endless
+        assert agent.read() == (FrameType.GET, 3, b"/y\0")
+        agent.send(frame(FrameType.DATA, 3, b"abc"), frame(FrameType.ERROR, 3, word(5)))
 
     with channel_to(script) as channel:
         assert channel.get("/x", time_limit=PATIENCE, largest=5) == b"abcde"
@@ -399,7 +407,9 @@ def test_paths_are_absolute_and_whole(path: str) -> None:
 # --- broken and hostile guests -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sent", [b"", b"\0", frame(Frame.STDOUT, 1, b"abc")[:-1], frame(Frame.STDOUT, 1, b"abc")])
+@pytest.mark.parametrize(
+    "sent", [b"", b"\0", frame(FrameType.STDOUT, 1, b"abc")[:-1], frame(FrameType.STDOUT, 1, b"abc")]
+)
 def test_a_connection_lost_within_a_reply(sent: bytes) -> None:
     def script(agent: Agent) -> None:
         agent.read()
@@ -417,7 +427,7 @@ def test_a_connection_lost_within_a_reply(sent: bytes) -> None:
 def test_a_frame_that_is_too_long_is_not_waited_for(length: int) -> None:
     def script(agent: Agent) -> None:
         agent.read()
-        agent.send(HEADER.pack(length, Frame.STDOUT, 1))
+        agent.send(HEADER.pack(length, FrameType.STDOUT, 1))
 
     with channel_to(script) as channel, pytest.raises(GuestConnectionLost, match="too long"):
         channel.run(["a"], time_limit=PATIENCE)
@@ -425,7 +435,7 @@ def test_a_frame_that_is_too_long_is_not_waited_for(length: int) -> None:
 
 frames = st.builds(
     frame,
-    st.one_of(st.sampled_from(list(Frame)), st.integers(0, 2**32 - 1)),
+    st.one_of(st.sampled_from(list(FrameType)), st.integers(0, 2**32 - 1)),
     st.sampled_from([0, 1, 2, 2**32 - 1]),
     st.binary(max_size=12),
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ktap.ktap import parse_ftracetest
-from orchestrator.ktap.results import Outcome
+from orchestrator.ktap.results import TestOutcome
 
 GOLDEN = (Path(__file__).with_name("golden") / "ftracetest-6.1.txt").read_text()
 """``ftracetest -v test.d/kprobe`` of Linux 6.1, on debian-686 and a Pentium 4."""
@@ -40,8 +40,8 @@ execute: /data/ftrace/test.d/00basic/basic2.tc
 def test_a_run_in_a_real_guest() -> None:
     run = parse_ftracetest(GOLDEN)
     assert run.problems == ()
-    assert Counter(test.outcome for test in run.results) == {Outcome.PASSED: 20, Outcome.FAILED: 2}
-    assert [(test.name, test.reason) for test in run.results if test.outcome is Outcome.FAILED] == [
+    assert Counter(test.outcome for test in run.results) == {TestOutcome.PASSED: 20, TestOutcome.FAILED: 2}
+    assert [(test.name, test.reason) for test in run.results if test.outcome is TestOutcome.FAILED] == [
         ("Kprobe event symbol argument", "unresolved"),
         ("Kprobe dynamic event - probing module", "unresolved"),
     ]
@@ -62,7 +62,7 @@ def test_each_outcome_and_what_a_failed_test_logged() -> None:
 
 def test_what_a_crash_cuts_short() -> None:
     run = parse_ftracetest("\n".join(FAILED.splitlines()[:9]))
-    assert run.results[-1].outcome is Outcome.FAILED
+    assert run.results[-1].outcome is TestOutcome.FAILED
     assert run.results[-1].reason == "it has no result: the output is truncated, or a line is lost"
     assert run.problems == ("the script's counts are missing: the output is truncated",)
 

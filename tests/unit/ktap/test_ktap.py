@@ -18,7 +18,7 @@ from orchestrator.ktap.results import (
     NAME_MAX,
     PROBLEMS_MAX,
     RESULTS_MAX,
-    Outcome,
+    TestOutcome,
     TestResult,
     TestRun,
     judged,
@@ -573,7 +573,7 @@ FTRACE = (Path(__file__).with_name("golden") / "ftracetest-6.1.txt").read_text()
 
 def passed(run: TestRun) -> set[str]:
     """The tests that pass, without the groups that they are in: a piece of a line may stand in another one."""
-    return {result.name.rpartition("/")[2] for result in run.results if result.outcome is Outcome.PASSED}
+    return {result.name.rpartition("/")[2] for result in run.results if result.outcome is TestOutcome.PASSED}
 
 
 def cuts(text: str) -> list[tuple[str, int]]:
@@ -598,14 +598,14 @@ def test_a_failure_stays_one_whatever_the_prefix(prefix: str, at: int) -> None:
     start = PROGRAM.index("not ok 2")
     run = parse_ktap(f"{PROGRAM[: start + at]}{prefix}message\n{PROGRAM[start + at :]}")
     assert run.results[1].name == "second"
-    assert run.results[1].outcome is Outcome.FAILED
+    assert run.results[1].outcome is TestOutcome.FAILED
     assert run.problems == ("a kernel message cuts the line 'not ok 2 - second': it may be damaged",)
 
 
 def test_a_line_is_put_together_of_several_pieces() -> None:
     text = "1..1\nno[    1.000000] one\n[    1.000001] two\nt ok[    1.000002][   T12] three\n 1 - broken\n"
     run = parse_ktap(text)
-    assert [(result.name, result.outcome) for result in run.results] == [("broken", Outcome.FAILED)]
+    assert [(result.name, result.outcome) for result in run.results] == [("broken", TestOutcome.FAILED)]
     assert set(run.results[0].lines) == {"one", "two", "three"}
 
 
@@ -616,7 +616,7 @@ def test_equal_lines_that_are_cut_are_no_quotations() -> None:
 
 def test_a_skip_whose_reason_is_cut_off_is_no_pass() -> None:
     run = parse_ktap("1..1\nok 1 - it [    1.000000] message\n# SKIP no device\n")
-    assert [result.outcome for result in run.results] == [Outcome.FAILED]
+    assert [result.outcome for result in run.results] == [TestOutcome.FAILED]
 
 
 def test_a_cut_in_a_log_whose_lines_all_have_a_prefix() -> None:
@@ -683,10 +683,10 @@ def test_cuts_without_end_are_bounded(parse: Callable[[str], TestRun]) -> None:
 
 # Is a run of somebody else's tests a failure where it has to be, and only there?
 
-PASSED, FAILED = TestResult("good", Outcome.PASSED), TestResult("bad", Outcome.FAILED, "because")
+PASSED, FAILED = TestResult("good", TestOutcome.PASSED), TestResult("bad", TestOutcome.FAILED, "because")
 
 
-SKIPPED = TestResult("absent", Outcome.SKIPPED, "no such device")
+SKIPPED = TestResult("absent", TestOutcome.SKIPPED, "no such device")
 
 
 def outcomes(run: TestRun, expected: dict[str, str]) -> dict[str, str]:
@@ -701,7 +701,7 @@ def test_a_failure_fails_the_run() -> None:
 def test_an_expected_failure_does_not() -> None:
     verdict = judged(TestRun((PASSED, FAILED)), {"bad": "known since 6.1"})
     assert verdict.complaints == ()
-    assert verdict.results["bad"] == TestResult("bad", Outcome.XFAILED, "known since 6.1")
+    assert verdict.results["bad"] == TestResult("bad", TestOutcome.XFAILED, "known since 6.1")
 
 
 def test_an_expected_failure_that_passes_fails_the_run() -> None:
@@ -728,12 +728,12 @@ def test_a_problem_of_the_output_is_a_failure() -> None:
 
 
 def test_names_are_told_apart() -> None:
-    run = TestRun((PASSED, FAILED, TestResult("bad", Outcome.PASSED), FAILED))
+    run = TestRun((PASSED, FAILED, TestResult("bad", TestOutcome.PASSED), FAILED))
     assert outcomes(run, {}) == {"good": "passed", "bad": "failed", "bad#2": "passed", "bad#3": "failed"}
 
 
 def test_a_complaint_is_short_whatever_a_guest_prints() -> None:
-    many = tuple(TestResult(f"bad{number}", Outcome.FAILED) for number in range(1000))
+    many = tuple(TestResult(f"bad{number}", TestOutcome.FAILED) for number in range(1000))
     verdict = judged(TestRun(many, tuple(f"problem {number}" for number in range(1000))), {})
     assert len(verdict.results) == 1000
     assert verdict.complaints[0].endswith("bad18, bad19 and 980 more")

@@ -15,7 +15,7 @@ from orchestrator.catalog.cost_table import Fitted, priced_cpus
 from orchestrator.catalog.cpus import cpus
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.model.cost_file import CostFile, cost_file, load_cost_file, write_table
-from orchestrator.model.modelled_run import Target, calibrated, fitted
+from orchestrator.model.modelled_run import FitTarget, calibrated, fitted
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 
@@ -46,13 +46,13 @@ def own(folder: Path, text: str) -> CostFile:
 
 def fit(file: CostFile) -> Fitted:
     """What its calibration cell gives."""
-    target = Target("djprobe-2005/list5", "djprobe", {"instruction": 37, "popf": 1}, 30.25)
+    target = FitTarget("djprobe-2005/list5", "djprobe", {"instruction": 37, "popf": 1}, 30.25)
     return fitted(file.table, file.declaration, [target])
 
 
 def refit(file: CostFile) -> str:
     assert file.table.fitted is not None
-    targets = [Target(one.table, one.column, one.counts, one.published) for one in file.table.fitted.cells]
+    targets = [FitTarget(one.table, one.column, one.counts, one.published) for one in file.table.fitted.cells]
     return fitted(file.table, file.declaration, targets).model_dump_json()
 
 

@@ -19,12 +19,12 @@ from record_builders import any_evidence, cell, failed, run
 from orchestrator.catalog.cost_table import INPUTS, CostTable, Input
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.model.cost_file import cost_file, price
-from orchestrator.model.modelled_run import Target, difference, fitted, inputs, known_costs, modelled_run, own_costs
+from orchestrator.model.modelled_run import FitTarget, difference, fitted, inputs, known_costs, modelled_run, own_costs
 from orchestrator.profile.difference import executed_classes
 from orchestrator.report.modelled_sheets import modelled_sheets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
-from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
+from orchestrator.results.stored_profile import CellProfile, InstructionCount, SymbolProfile
 
 SHA = "0" * 64
 
@@ -53,10 +53,10 @@ def table(*fit: str, **constants: float) -> CostTable:
     return CostTable.model_validate(content)
 
 
-def targets(costs: dict[str, float], *counts: dict[str, float]) -> list[Target]:
+def targets(costs: dict[str, float], *counts: dict[str, float]) -> list[FitTarget]:
     """Cells whose published figures are exactly what the costs give, at 2 GHz."""
     return [
-        Target(LIST5, column, one, sum(costs[name] * number for name, number in one.items()) / 2)  # type: ignore[arg-type]
+        FitTarget(LIST5, column, one, sum(costs[name] * number for name, number in one.items()) / 2)  # type: ignore[arg-type]
         for column, one in zip(("kprobe", "jprobe", "djprobe"), counts, strict=False)
     ]
 
@@ -77,7 +77,10 @@ def test_known_costs_are_found(instruction: float, trap: float, popf: float, mor
 
 def test_a_relative_error_counts_the_same_in_a_long_call_as_in_a_short_one() -> None:
     """One cost for two cells that want 1 and 2 cycles: neither call decides by its length."""
-    wanted = [Target(LIST5, "kprobe", {"instruction": 1000}, 500), Target(LIST5, "djprobe", {"instruction": 10}, 10)]
+    wanted = [
+        FitTarget(LIST5, "kprobe", {"instruction": 1000}, 500),
+        FitTarget(LIST5, "djprobe", {"instruction": 10}, 10),
+    ]
     found = fitted(table("instruction"), SHA, wanted)
     # The least of (c - 1)^2 + (c/2 - 1)^2.
     assert found.costs["instruction"].cycles == pytest.approx(1.2)
@@ -113,7 +116,7 @@ def test_a_cost_that_is_not_positive_is_no_calibration() -> None:
 
 
 def test_an_overhead_below_zero_calibrates_nothing() -> None:
-    wanted = [Target("djprobe-2005/list7", "djprobe", {"instruction": 37}, -115)]
+    wanted = [FitTarget("djprobe-2005/list7", "djprobe", {"instruction": 37}, -115)]
     with pytest.raises(LabError, match="no cost fits djprobe-2005/list7 djprobe, published as -115 ns"):
         fitted(table("instruction"), SHA, wanted)
 
@@ -130,7 +133,7 @@ CODE = {"cc": 2, "cf": 2, "9d": 1, "9c": 1, "0f31": 1, "f00fb111": 5, "90": 26, 
 
 
 def executing(one: CellRecord, code: Mapping[str, int] = CODE) -> CellRecord:
-    instructions = tuple(Instruction(at, one, 500 * times) for at, (one, times) in enumerate(code.items()))
+    instructions = tuple(InstructionCount(at, one, 500 * times) for at, (one, times) in enumerate(code.items()))
     symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=instructions)
     profile = CellProfile(cell="a/b", arch="i386", calls=500, has_details=False, symbols=(symbol,))
     return one.model_copy(update={"executed": executed_classes(profile), "value": profile.executed / profile.calls})
@@ -346,7 +349,7 @@ def time(costs: dict[str, float], mhz: float, counts: dict[str, float]) -> float
 
 def fit_to(costs: dict[str, float], mhz: float, off: dict[str, float]) -> CostTable:
     """The table as it is fitted to a CPU's times, each ``off`` by so many nanoseconds."""
-    targets = [Target(LIST5, name, one, time(costs, mhz, one) + off[name]) for name, one in CELLS.items()]  # type: ignore[arg-type]
+    targets = [FitTarget(LIST5, name, one, time(costs, mhz, one) + off[name]) for name, one in CELLS.items()]  # type: ignore[arg-type]
     found = fitted(declared(), "0" * 64, targets)
     return CostTable.model_validate({**declared().model_dump(), "fitted": found.model_dump()})
 
@@ -379,7 +382,7 @@ def test_the_band_has_the_time_of_every_cpu_within_the_ranges(
 def test_a_cell_that_the_costs_give_exactly_is_within_what_the_document_rounds_off() -> None:
     costs = {"instruction": 1.0, "popf": 50.0}
     cells: dict[str, dict[Input, float]] = {"djprobe": {"instruction": 37, "popf": 1}}
-    target = Target(LIST5, "djprobe", cells["djprobe"], time(costs, 2000, {"instruction": 37, "popf": 1}))
+    target = FitTarget(LIST5, "djprobe", cells["djprobe"], time(costs, 2000, {"instruction": 37, "popf": 1}))
     content = declared().model_dump()
     content["declared"] |= {"fit": ["instruction"], "calibration": {LIST5: ["djprobe"]}}
     alone = CostTable.model_validate(content)

@@ -25,7 +25,15 @@ from orchestrator.probes import bpf_program as module
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_attachment import BpfAttachment
 from orchestrator.probes.bpf_hits import UserBpfProgram
-from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, ProgramInfo, Target, Witness, attached_by
+from orchestrator.probes.bpf_program import (
+    Attached,
+    AttachTarget,
+    BpfEvent,
+    BpfProgram,
+    ProgramInfo,
+    Witness,
+    attached_by,
+)
 from orchestrator.probes.one_liner_attachment import _Process, check_all_kept, written
 from orchestrator.probes.place import Place, UserPoint
 from orchestrator.probes.point import ProbePoint
@@ -38,7 +46,7 @@ from orchestrator.probes.user_bpf_attachment import (
     code_lines,
     placed,
 )
-from orchestrator.results.stored_profile import CellProfile, CodeLine, Instruction, SymbolProfile
+from orchestrator.results.stored_profile import CellProfile, CodeLine, InstructionCount, SymbolProfile
 
 
 def program(printed: bytes) -> BpfProgram:
@@ -191,7 +199,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Program:
 
 def beside(*programs: Program) -> tuple[Witness, Switches]:
     guest = Switches()
-    witness = Witness(cast(Guest, guest), Target(probes()["bpf-kprobe"], "vfs_read"))
+    witness = Witness(cast(Guest, guest), AttachTarget(probes()["bpf-kprobe"], "vfs_read"))
     # Two programs may have one name.
     witness.begin([("the BPF program f", cast(BpfProgram, program)) for program in programs])
     return witness, guest
@@ -244,7 +252,7 @@ def test_a_skipped_hit_is_told_where_hits_are_counted_so_that_the_pass_may_be_re
 def test_returns_that_were_missed_are_named(at: str, name: str) -> None:
     """Those of a user's own program, too, beside which the witness counts entries."""
     lazy = Program()
-    witness = Witness(cast(Guest, Switches()), Target(probes()[at], "schedule"))
+    witness = Witness(cast(Guest, Switches()), AttachTarget(probes()[at], "schedule"))
     witness.begin([(name, cast(BpfProgram, lazy))])
     lazy.runs = 3
     with pytest.raises(EvidenceError) as raised:
@@ -536,7 +544,7 @@ def test_only_generated_code_is_asked_for_its_lines() -> None:
 
     def lined(place: str) -> tuple[CodeLine, ...]:
         symbol = SymbolProfile.model_validate(
-            {"name": "f", "place": place, "address": 0, "instructions": (Instruction(1000, "90", 1),)}
+            {"name": "f", "place": place, "address": 0, "instructions": (InstructionCount(1000, "90", 1),)}
         )
         profile = CellProfile(cell="m/k/p", arch="x86_64", calls=1, has_details=False, symbols=(symbol,))
         return attached.with_code_lines(profile).code_lines

@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.profile.difference import per_call
-from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
+from orchestrator.results.stored_profile import CellProfile, InstructionCount, SymbolProfile
 
 
-def profile(*instructions: Instruction, has_details: bool = True, arch: str = "i386") -> CellProfile:
+def profile(*instructions: InstructionCount, has_details: bool = True, arch: str = "i386") -> CellProfile:
     symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=instructions)
     return CellProfile.model_validate(
         {"cell": "a/b", "arch": arch, "calls": 2, "has_details": has_details, "symbols": [symbol.model_dump()]}
@@ -47,13 +47,13 @@ def profile(*instructions: Instruction, has_details: bool = True, arch: str = "i
     ],
 )
 def test_the_classes_of_an_instruction(code: str, classes: set[str]) -> None:
-    found = per_call(profile(Instruction(0, code, 4), has_details=False))
+    found = per_call(profile(InstructionCount(0, code, 4), has_details=False))
     assert {name for name, value in found.items() if value} == classes
     assert all(found[name] == 2 for name in classes)
 
 
 def test_loads_stores_and_branches_are_there_where_they_were_counted() -> None:
-    branch, other = Instruction(0, "7405", 4, taken=3), Instruction(2, "ff31", 4, loads=4, stores=4, taken=1)
+    branch, other = InstructionCount(0, "7405", 4, taken=3), InstructionCount(2, "ff31", 4, loads=4, stores=4, taken=1)
     found = per_call(profile(branch, other))
     # What goes on elsewhere and is no branch was interrupted, or repeats itself.
     assert [float(found[name]) for name in ("loads", "stores", "taken branches")] == [2, 2, 1.5]
@@ -61,5 +61,5 @@ def test_loads_stores_and_branches_are_there_where_they_were_counted() -> None:
 
 
 def test_64_bit_code_is_read_as_such() -> None:
-    assert per_call(profile(Instruction(0, "48cf", 2), arch="x86_64"))["iret"] == 1
-    assert per_call(profile(Instruction(0, "480f07", 2), arch="x86_64"))["sysret"] == 1
+    assert per_call(profile(InstructionCount(0, "48cf", 2), arch="x86_64"))["iret"] == 1
+    assert per_call(profile(InstructionCount(0, "480f07", 2), arch="x86_64"))["sysret"] == 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import UsageError
 from orchestrator.profile.difference import ComparedCode, annotated, with_code
 from orchestrator.results.profile_difference import difference
-from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
+from orchestrator.results.stored_profile import CellProfile, InstructionCount, SymbolProfile
 
 Arch = Literal["i386", "x86_64"]
 
@@ -134,15 +134,15 @@ class Step:
 
 def profile(kernel: Kernel, steps: Sequence[Step], *, calls: int = 10, name: str = "f", start: int = 0) -> CellProfile:
     """A function of these instructions, ``start`` bytes behind where it would be, and two that it may call."""
-    found: list[Instruction] = []
+    found: list[InstructionCount] = []
     address = kernel.function(0) + start
     for step in steps:
         code = {**OF_ARCH[kernel.arch], **FURTHER}[step.name](kernel, address)
-        found.append(Instruction(address - kernel.function(0) - start, code.hex(), step.executed * calls))
+        found.append(InstructionCount(address - kernel.function(0) - start, code.hex(), step.executed * calls))
         address += len(code)
     symbols = [SymbolProfile(name=name, place="kernel", address=kernel.function(0) + start, instructions=tuple(found))]
     for index in (1, 2):
-        body = tuple(Instruction(offset, "90", calls) for offset in range(8))
+        body = tuple(InstructionCount(offset, "90", calls) for offset in range(8))
         called = SymbolProfile(name=f"called{index}", place="kernel", address=kernel.function(index), instructions=body)
         symbols.append(called)
     return CellProfile(
@@ -294,7 +294,7 @@ def test_a_clone_is_compared_with_its_function() -> None:
 def test_functions_of_one_name_may_change_places() -> None:
     def two(first: int, second: int) -> CellProfile:
         made = [
-            SymbolProfile(name="f", place="kernel", address=address, instructions=(Instruction(0, code, 10),))
+            SymbolProfile(name="f", place="kernel", address=address, instructions=(InstructionCount(0, code, 10),))
             for address, code in ((first, "55"), (second, "90"))
         ]
         return CellProfile(cell="a/b", arch="i386", calls=10, has_details=False, symbols=tuple(made))
@@ -314,9 +314,11 @@ def test_a_module_s_code_may_refer_to_anything_outside() -> None:
     def module(base: int) -> CellProfile:
         load = b"\xa1" + (base + 0x2000).to_bytes(4, "little")
         call = b"\xe8" + ((0xC1000000 - base - 10) % (1 << 32)).to_bytes(4, "little")
-        code = (Instruction(0, load.hex(), 10), Instruction(5, call.hex(), 10))
+        code = (InstructionCount(0, load.hex(), 10), InstructionCount(5, call.hex(), 10))
         handler = SymbolProfile(name="handler", place="module", module="lab", address=0, instructions=code)
-        kernel = SymbolProfile(name="k", place="kernel", address=0xC1000000, instructions=(Instruction(0, "c3", 10),))
+        kernel = SymbolProfile(
+            name="k", place="kernel", address=0xC1000000, instructions=(InstructionCount(0, "c3", 10),)
+        )
         return CellProfile(
             cell="a/b",
             arch="i386",
@@ -364,13 +366,17 @@ PROFILE = CellProfile(
             place="module",
             module="lab_kprobe",
             address=0x40,
-            instructions=(Instruction(0, "55", 10), Instruction(1, "89e5", 5), Instruction(0x12, "ff", 20)),
+            instructions=(
+                InstructionCount(0, "55", 10),
+                InstructionCount(1, "89e5", 5),
+                InstructionCount(0x12, "ff", 20),
+            ),
         ),
         SymbolProfile(
             name="probed",
             place="kernel",
             address=0xC1000000,
-            instructions=(Instruction(0, "e8fb0f0000", 10), Instruction(5, "7403", 10)),
+            instructions=(InstructionCount(0, "e8fb0f0000", 10), InstructionCount(5, "7403", 10)),
         ),
     ),
     names={"": {0xC1001000: "get_kprobe", 0xC100000A: "probed+0xa"}},

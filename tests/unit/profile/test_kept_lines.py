@@ -26,7 +26,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import (
     FOLDER,
     CellProfile,
-    Instruction,
+    InstructionCount,
     SymbolProfile,
     file_name,
     write_profile,
@@ -70,7 +70,7 @@ def profile_of(lines: SourceLines, cell: str) -> CellProfile:
     start = lines.code.function("outer") or 0
     part = range(start, lines.code.following(start) or start)
     places = sorted([*lines.lines_of(part), part.stop])
-    own = tuple(Instruction(at - start, lines.code.read(at, end - at).hex(), 10) for at, end in pairwise(places))
+    own = tuple(InstructionCount(at - start, lines.code.read(at, end - at).hex(), 10) for at, end in pairwise(places))
     symbol = SymbolProfile(name="outer", place="kernel", address=start, instructions=own)
     return CellProfile(cell=cell, arch="x86_64", calls=10, has_details=False, symbols=(symbol,))
 

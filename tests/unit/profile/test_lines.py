@@ -29,7 +29,7 @@ from orchestrator.profile import stored_sources as of_runs
 from orchestrator.profile.lines import (
     CodeLines,
     Frame,
-    Line,
+    FunctionLine,
     SourceLines,
     Sources,
     annotated_lines,
@@ -46,7 +46,7 @@ from orchestrator.results.stored_profile import (
     FOLDER,
     CellProfile,
     CodeLine,
-    Instruction,
+    InstructionCount,
     SymbolProfile,
     file_name,
     write_profile,
@@ -87,14 +87,16 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def executed(of: SourceLines, *names: str, times: int = CALLS) -> CellProfile:
     """A profile of so many executions of each instruction of these functions, and of a program."""
-    symbols = [SymbolProfile(name="program", place="user", address=0, instructions=(Instruction(64, "90", 7 * CALLS),))]
+    symbols = [
+        SymbolProfile(name="program", place="user", address=0, instructions=(InstructionCount(64, "90", 7 * CALLS),))
+    ]
     for name in names:
         start = of.code.address(name)
         assert start is not None
         part = range(start, of.code.following(start) or start)
         places = sorted([*of.lines_of(part), part.stop])
         instructions = [
-            Instruction(at - start, of.code.read(at, end - at).hex(), times) for at, end in pairwise(places)
+            InstructionCount(at - start, of.code.read(at, end - at).hex(), times) for at, end in pairwise(places)
         ]
         symbols.append(
             SymbolProfile(name=name, place="module", module="x", address=0, instructions=tuple(instructions))
@@ -216,16 +218,18 @@ def context(tmp_path: Path) -> BuildContext:
     return BuildContext(Cache(tmp_path / "cache"), offline=True)
 
 
-def lines_of(texts: Iterable[str], first: int) -> dict[Line, list[Instruction]]:
+def lines_of(texts: Iterable[str], first: int) -> dict[FunctionLine, list[InstructionCount]]:
     """A function whose lines from ``first`` on have these texts, each executed as often as it is long."""
     return {
-        Line("x.c", first + at, "f", "f", "/x.c", text): [Instruction(at, "90", len(text))]
+        FunctionLine("x.c", first + at, "f", "f", "/x.c", text): [InstructionCount(at, "90", len(text))]
         for at, text in enumerate(texts)
     }
 
 
-def compared(before: dict[Line, list[Instruction]], after: dict[Line, list[Instruction]]) -> ProfileDifference:
-    def profile(lines: dict[Line, list[Instruction]]) -> CellProfile:
+def compared(
+    before: dict[FunctionLine, list[InstructionCount]], after: dict[FunctionLine, list[InstructionCount]]
+) -> ProfileDifference:
+    def profile(lines: dict[FunctionLine, list[InstructionCount]]) -> CellProfile:
         own = tuple(one for instructions in lines.values() for one in instructions)
         symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=own)
         return CellProfile(cell="m/k/p", arch="i386", calls=1, has_details=False, symbols=(symbol,))
@@ -260,8 +264,8 @@ def test_another_line_of_the_same_number_is_not_the_same() -> None:
 
 
 def test_without_the_source_the_distance_from_the_first_line_counts() -> None:
-    before = {Line("x.c", at, "f", "f"): [Instruction(at, "90", at)] for at in (10, 12, 17)}
-    after = {Line("x.c", at + 100, "f", "f"): [Instruction(at, "90", at)] for at in (10, 12, 18)}
+    before = {FunctionLine("x.c", at, "f", "f"): [InstructionCount(at, "90", at)] for at in (10, 12, 17)}
+    after = {FunctionLine("x.c", at + 100, "f", "f"): [InstructionCount(at, "90", at)] for at in (10, 12, 18)}
     assert {one.title for one in compared(before, after).symbols} == {"x.c:17 f", "x.c:118 f"}
 
 
@@ -333,7 +337,7 @@ def bpf_profile(file: str) -> CellProfile:
     """Three calls of f(), which call add(), of a trampoline, and of a function of f()'s name that has no lines."""
 
     def symbol(name: str, *addresses: int) -> SymbolProfile:
-        instructions = tuple(Instruction(at, "90", 3) for at in addresses)
+        instructions = tuple(InstructionCount(at, "90", 3) for at in addresses)
         return SymbolProfile(name=name, place="generated", address=0, instructions=instructions)
 
     symbols = (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.paths import data_dir
 from orchestrator.profile.difference import LOCKED, executed_classes
-from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
+from orchestrator.results.stored_profile import CellProfile, InstructionCount, SymbolProfile
 
 ClassOf = Callable[[bytes], str | None]
 _PREFIXES = [b"\x66", b"\x67", b"\x65", b"\x2e", b"\xf0", b"\xf2", b"\xf3", b"\x48"]
@@ -39,7 +39,7 @@ def class_of(tmp_path_factory: pytest.TempPathFactory) -> ClassOf:
 
 def by_name(code: bytes, word: int) -> str | None:
     """The class by capstone's name of the instruction; None of no class."""
-    symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=(Instruction(0, code.hex(), 1),))
+    symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=(InstructionCount(0, code.hex(), 1),))
     arch = "i386" if word == 4 else "x86_64"
     profile = CellProfile(cell="a", arch=arch, calls=1, has_details=False, symbols=(symbol,))
     found = [name for name, number in executed_classes(profile).classes.items() if number]

@@ -13,7 +13,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.profile.counts import Code, Passed, Region, Timed
 from orchestrator.profile.places import Function, Places
 from orchestrator.profile.timeline import middle_call, spans
-from orchestrator.results.stored_timeline import Span
+from orchestrator.results.stored_timeline import TimelineSpan
 
 KERNEL, END = 0xC1000000, 0xC1001000
 NAMES = ("entry", "call", "handler", "__x86_indirect_thunk_eax", "after")
@@ -140,7 +140,7 @@ def test_spans_are_balanced_and_add_up(blocks: list[Passed]) -> None:
     total = sum(one.instructions for one in blocks)
     assert (found[0].depth, found[0].start, found[0].instructions) == (0, 0, total)
     assert sum(one.own for one in found) == total
-    around: list[Span] = []
+    around: list[TimelineSpan] = []
     for one in found:
         del around[one.depth :]
         assert len(around) == one.depth

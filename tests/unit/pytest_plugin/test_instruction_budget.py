@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import ConfigError
-from orchestrator.pytest_plugin.instruction_budget import Budget, BudgetFile, by_symbol, grown, largest, where_it_grew
+from orchestrator.pytest_plugin.instruction_budget import (
+    BudgetFile,
+    CallBudget,
+    by_symbol,
+    grown,
+    largest,
+    where_it_grew,
+)
 from orchestrator.results.stored_profile import CellProfile
 
 MACHINE = "debian-686 6.1.0-50-686, pentium4"
@@ -28,30 +35,30 @@ def file(tmp_path: Path) -> BudgetFile:
 @pytest.mark.parametrize(
     "budget",
     [
-        Budget(422),
-        Budget(Fraction(5, 4)),
-        Budget(Fraction(1, 3)),
-        Budget(1048, 2),
-        Budget(Fraction(21, 2), Fraction(1, 2)),
-        Budget(369, 0, {"callbench": 13.0, "f [mine]": 356.0}),
-        Budget(Fraction(3, 2), 2, {"f.isra.0": 1.5}),
-        Budget(300, is_limit=True),
-        Budget(Fraction(601, 2), 0, {"f": 1.0}, is_limit=True),
+        CallBudget(422),
+        CallBudget(Fraction(5, 4)),
+        CallBudget(Fraction(1, 3)),
+        CallBudget(1048, 2),
+        CallBudget(Fraction(21, 2), Fraction(1, 2)),
+        CallBudget(369, 0, {"callbench": 13.0, "f [mine]": 356.0}),
+        CallBudget(Fraction(3, 2), 2, {"f.isra.0": 1.5}),
+        CallBudget(300, is_limit=True),
+        CallBudget(Fraction(601, 2), 0, {"f": 1.0}, is_limit=True),
     ],
 )
-def test_a_budget_is_read_as_it_was_written(file: BudgetFile, budget: Budget) -> None:
+def test_a_budget_is_read_as_it_was_written(file: BudgetFile, budget: CallBudget) -> None:
     assert file.find("test_one[a]", "call", MACHINE) is None
-    file.write("test_one[a]", "call", "another", Budget(1))
+    file.write("test_one[a]", "call", "another", CallBudget(1))
     file.write("test_one[a]", "call", MACHINE, budget)
-    file.write("test_one[b]", "call", MACHINE, Budget(2))
+    file.write("test_one[b]", "call", MACHINE, CallBudget(2))
     assert file.find("test_one[a]", "call", MACHINE) == budget
     assert set(file.machines("test_one[a]", "call")) == {"another", MACHINE}
     assert [path.name for path in file.path.parent.iterdir() if path.is_file()] == ["test_it.budgets.yaml"]
 
 
 def test_the_most_that_a_budget_allows() -> None:
-    assert Budget(1000).most == 1000
-    assert Budget(1000, 2).most == 1020
+    assert CallBudget(1000).most == 1000
+    assert CallBudget(1000, 2).most == 1020
 
 
 COUNTS = st.builds(Fraction, st.integers(0, 10**9), st.sampled_from([1, 3, 100, 700, 1000, 4096]))
@@ -65,7 +72,7 @@ def test_a_budget_allows_its_percentage_exactly(before: Fraction, percent: Fract
     """As its file has it."""
     with tempfile.TemporaryDirectory() as folder:
         file = BudgetFile(Path(folder) / "test_it.py", Cache(Path(folder) / "cache"))
-        file.write("test", "call", MACHINE, Budget(before, percent))
+        file.write("test", "call", MACHINE, CallBudget(before, percent))
         budget = file.find("test", "call", MACHINE)
     assert budget is not None
     assert budget.most == before * (100 + percent) / 100
@@ -107,7 +114,7 @@ def test_a_budget_that_is_there_twice_is_none(file: BudgetFile, text: str) -> No
 
 def test_each_symbol_is_a_line_in_the_order_of_the_names(file: BudgetFile) -> None:
     """What changes is what a difference of two commits shows."""
-    file.write("test", "call", MACHINE, Budget(8, 0, {"small": 1.0, "Large": 7.0}))
+    file.write("test", "call", MACHINE, CallBudget(8, 0, {"small": 1.0, "Large": 7.0}))
     assert file.path.read_text().splitlines()[1:] == [
         "test:",
         "  call:",
@@ -137,12 +144,12 @@ def test_a_line_has_an_end() -> None:
 
 def test_a_budget_that_was_edited_is_not_blamed_on_symbols() -> None:
     after = {"f": 300.0, "g": 69.0}
-    assert where_it_grew(Budget(366, 0, {"f": 297.0, "g": 69.0}), after) == ["+3: f 3"]
-    assert where_it_grew(Budget(300, 0, after), after) == [
+    assert where_it_grew(CallBudget(366, 0, {"f": 297.0, "g": 69.0}), after) == ["+3: f 3"]
+    assert where_it_grew(CallBudget(300, 0, after), after) == [
         "the budget was edited: its symbols add up to 369, not to 300; --qemu-update-budgets writes both",
         "since its symbols: +0: no symbol differs",
     ]
-    assert where_it_grew(Budget(300), after)[0] == "most are in f 300, g 69"
+    assert where_it_grew(CallBudget(300), after)[0] == "most are in f 300, g 69"
 
 
 def test_functions_of_one_name_are_taken_together() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored_profiles import stacked
 
-from orchestrator.report.profile_sheets import Cut, tree_sheet
+from orchestrator.report.profile_sheets import TreeLimits, tree_sheet
 from orchestrator.report.sheet import Row, Sheet
 from orchestrator.report.text import render_sheets
 from orchestrator.results.call_tree import call_tree
@@ -28,7 +28,7 @@ STACKS = st.dictionaries(
     st.integers(1, 1000),
     min_size=1,
 )
-CUTS = st.builds(Cut, st.just(256), st.sampled_from([0.0, 1.0, 10.0, 60.0, 100.0]))
+CUTS = st.builds(TreeLimits, st.just(256), st.sampled_from([0.0, 1.0, 10.0, 60.0, 100.0]))
 
 
 def rows(sheet: Sheet) -> list[Row]:
@@ -36,7 +36,9 @@ def rows(sheet: Sheet) -> list[Row]:
 
 
 def test_a_tree_is_printed_the_largest_call_first() -> None:
-    found = [(one.depth, one.label, *one.cells) for one in rows(tree_sheet(call_tree(stacked("a", AFTER)), Cut(9, 1)))]
+    found = [
+        (one.depth, one.label, *one.cells) for one in rows(tree_sheet(call_tree(stacked("a", AFTER)), TreeLimits(9, 1)))
+    ]
     assert found == [
         (0, "callbench", "498", "10", "100.0 %"),
         (1, "entry", "488", "100", "98.0 %"),
@@ -48,11 +50,14 @@ def test_a_tree_is_printed_the_largest_call_first() -> None:
 
 
 def test_what_is_deeper_is_left_out() -> None:
-    assert [one.label for one in rows(tree_sheet(call_tree(stacked("a", AFTER)), Cut(1, 1)))] == ["callbench", "entry"]
+    assert [one.label for one in rows(tree_sheet(call_tree(stacked("a", AFTER)), TreeLimits(1, 1)))] == [
+        "callbench",
+        "entry",
+    ]
 
 
 @given(STACKS, CUTS)
-def test_each_caller_s_cost_is_that_of_the_lines_below(stacks: dict[str, int], cut: Cut) -> None:
+def test_each_caller_s_cost_is_that_of_the_lines_below(stacks: dict[str, int], cut: TreeLimits) -> None:
     found = rows(tree_sheet(call_tree(stacked("a", stacks)), cut))
     for at, row in enumerate(found):
         deeper = [one.depth > row.depth for one in found[at + 1 :]]
@@ -64,5 +69,5 @@ def test_each_caller_s_cost_is_that_of_the_lines_below(stacks: dict[str, int], c
 
 @pytest.mark.parametrize("depth", [0, 3])
 def test_markdown_keeps_the_indentation(depth: int) -> None:
-    text = render_sheets("Profiles", [tree_sheet(call_tree(stacked("a", AFTER)), Cut(depth, 1))])
+    text = render_sheets("Profiles", [tree_sheet(call_tree(stacked("a", AFTER)), TreeLimits(depth, 1))])
     assert ("| &nbsp;&nbsp;int3 | 343 | 300 |" in text) == (depth == 3)

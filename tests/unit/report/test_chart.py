@@ -24,7 +24,7 @@ from orchestrator.report.chart import sparkline
 from orchestrator.report.html.pictures import bounds, history_picture, levels
 from orchestrator.report.kind import draw_charts
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.history import History, Metric, Point, Quantity, history
+from orchestrator.results.history import History, HistoryPoint, Metric, Quantity, history
 from orchestrator.results.history_steps import Steps, steps_of
 from orchestrator.results.store import Store
 
@@ -93,7 +93,7 @@ def test_of_steps_that_are_close_the_newest_are_labelled(tmp_path: Path) -> None
 def test_any_figures_are_drawn_inside_the_axes(values: list[float | None]) -> None:
     moments = [BEGUN + timedelta(hours=7 * at) for at in range(len(values))]
     points = [
-        Point(str(at), at.isoformat(), "", "ok", "instructions", "instructions", "m", value)
+        HistoryPoint(str(at), at.isoformat(), "", "ok", "instructions", "instructions", "m", value)
         for at, value in zip(moments, values, strict=True)
     ]
     root = picture(Steps(History(Metric("s", "t"), points), [], ""))

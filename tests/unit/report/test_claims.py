@@ -44,7 +44,7 @@ from orchestrator.model.modelled_run import known_costs, modelled_cell, used_cos
 from orchestrator.report.claims import (
     Assessment,
     ClaimInputs,
-    Outcome,
+    ClaimOutcome,
     Verdict,
     all_claims,
     assess,
@@ -58,7 +58,7 @@ from orchestrator.results.modelled import ModelledRun
 LIST5 = "djprobe-2005/list5"
 
 
-def outcomes(*cells: CellRecord) -> dict[str, Outcome]:
+def outcomes(*cells: CellRecord) -> dict[str, ClaimOutcome]:
     """The claims of the only document and clock that these cells have."""
     (assessment,) = assess(run(*cells), reports())
     return {outcome.claim.id: outcome for outcome in assessment.outcomes}

@@ -20,7 +20,7 @@ from orchestrator.results.profile_difference import difference
 from orchestrator.results.stored_profile import (
     CacheProfile,
     CellProfile,
-    Instruction,
+    InstructionCount,
     InstructionMisses,
     Misses,
     SymbolProfile,
@@ -30,14 +30,18 @@ from orchestrator.results.stored_profile import (
 def profile(probe: str, **executed: int) -> CellProfile:
     """One with these symbols of the kernel in 500 calls, and twelve instructions a call of the program."""
     kernel = [
-        SymbolProfile(name=name, place="kernel", address=0, instructions=(Instruction(0, "55", number),))
+        SymbolProfile(name=name, place="kernel", address=0, instructions=(InstructionCount(0, "55", number),))
         for name, number in executed.items()
     ]
     program = SymbolProfile(
-        name="callbench", place="user", address=0, instructions=(Instruction(0x8049000, "90", 6000),)
+        name="callbench", place="user", address=0, instructions=(InstructionCount(0x8049000, "90", 6000),)
     )
     handler = SymbolProfile(
-        name="kprobe_func", place="module", module="lab_kprobe", address=0x40, instructions=(Instruction(0, "c3", 500),)
+        name="kprobe_func",
+        place="module",
+        module="lab_kprobe",
+        address=0x40,
+        instructions=(InstructionCount(0, "c3", 500),),
     )
     return CellProfile(
         cell=f"pentium4/debian-686/{probe}/noop",
@@ -63,7 +67,7 @@ def test_a_profile_shows_repetitions_apart() -> None:
         name="clear_page",
         place="kernel",
         address=0,
-        instructions=(Instruction(5, "f348ab", 513 * 500, taken=512 * 500),),
+        instructions=(InstructionCount(5, "f348ab", 513 * 500, taken=512 * 500),),
     )
     found = AFTER.model_copy(update={"symbols": (clears, *AFTER.symbols)})
     lines = [line.split() for line in printed(profile_sheet(found, {"traps": Fraction(2)})).splitlines()]
@@ -93,7 +97,7 @@ def test_a_profile_shows_repetitions_apart() -> None:
     ],
 )
 def test_only_repeated_string_instructions_have_repetitions(code: str, repeats: bool) -> None:
-    assert Instruction(0, code, 8, taken=7).repetitions == 7 * repeats
+    assert InstructionCount(0, code, 8, taken=7).repetitions == 7 * repeats
 
 
 def test_a_profile_lists_symbols_their_sum_and_classes() -> None:

@@ -25,7 +25,7 @@ from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.claims import all_claims, assess
 from orchestrator.report.kind import Panel, PlainReport, ReportRegistry, TableReport, charts
-from orchestrator.report.sheet import Finding, Grid, Rank, Row, Sheet, figure, listed, number
+from orchestrator.report.sheet import Grid, Highlight, Rank, Row, Sheet, figure, listed, number
 from orchestrator.report.text import print_table, render_markdown
 from orchestrator.results.contract import CellRecord
 
@@ -180,8 +180,8 @@ class LatencyReport(TableReport):
         headings = [f"{panel.first.parameters['cache']} KiB" for panel in panels]
         return Sheet("Latencies", [panels[0].first.cpu], Grid(headings, [rows]), [], [], [])
 
-    def findings(self, panels: Sequence[Panel]) -> list[Finding]:
-        return [Finding(Rank.LARGEST, f"256 KiB on {panels[0].first.cpu} is slow.", len(panels))]
+    def findings(self, panels: Sequence[Panel]) -> list[Highlight]:
+        return [Highlight(Rank.LARGEST, f"256 KiB on {panels[0].first.cpu} is slow.", len(panels))]
 
     def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
         bars = [Bar(one.value, one.probe) for panel in panels for one in panel.cells]

@@ -33,7 +33,7 @@ from orchestrator.experiment.file import load_experiment
 from orchestrator.paths import data_dir
 from orchestrator.report.claims import assess, decided_claims
 from orchestrator.report.modelled_sheets import modelled_summary
-from orchestrator.report.sheet import Finding, Rank
+from orchestrator.report.sheet import Highlight, Rank
 from orchestrator.report.text import (
     COMMENT_LIMIT,
     SENTENCES,
@@ -255,8 +255,8 @@ def test_modelled_times_have_a_summary() -> None:
 
 
 def test_the_first_of_each_rank_then_the_next_ones() -> None:
-    def finding(rank: Rank, name: str, weight: float = 0.0) -> Finding:
-        return Finding(rank, name, weight)
+    def finding(rank: Rank, name: str, weight: float = 0.0) -> Highlight:
+        return Highlight(rank, name, weight)
 
     large, larger, hidden = finding(Rank.LARGEST, "b", 1), finding(Rank.LARGEST, "a", 2), finding(Rank.UNDECIDED, "u")
     assert most_important([hidden, large, larger]) == ["a", "b", "u"]

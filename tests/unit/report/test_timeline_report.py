@@ -12,28 +12,28 @@ from hypothesis import strategies as st
 from report_text import check_golden
 
 from orchestrator.report.timeline import difference_text, page, text, trace
-from orchestrator.results.stored_timeline import Span, Timeline
+from orchestrator.results.stored_timeline import Timeline, TimelineSpan
 
 PLAIN = Timeline(
     cell="pentium4/debian-686/none/noop",
     spans=(
-        Span("callbench", "user", 0x8049085, 0, 0, 422, 13),
-        Span("entry_SYSENTER_32", "kernel", 0xC191A010, 1, 7, 409, 62, "sysenter", "sysexit"),
-        Span("__ia32_sys_gettimeofday", "kernel", 0xC1114640, 2, 45, 148, 47),
-        Span("ktime_get_real_ts64", "kernel", 0xC1116000, 3, 158, 35, 35),
+        TimelineSpan("callbench", "user", 0x8049085, 0, 0, 422, 13),
+        TimelineSpan("entry_SYSENTER_32", "kernel", 0xC191A010, 1, 7, 409, 62, "sysenter", "sysexit"),
+        TimelineSpan("__ia32_sys_gettimeofday", "kernel", 0xC1114640, 2, 45, 148, 47),
+        TimelineSpan("ktime_get_real_ts64", "kernel", 0xC1116000, 3, 158, 35, 35),
     ),
 )
 PROBED = Timeline(
     cell="pentium4/debian-686/kprobe/noop",
     spans=(
-        Span("callbench", "user", 0x8049085, 0, 0, 538, 13),
-        Span("entry_SYSENTER_32", "kernel", 0xC191A010, 1, 7, 525, 62, "sysenter", "sysexit"),
-        Span("__ia32_sys_gettimeofday", "kernel", 0xC1114640, 2, 45, 264, 47),
-        Span("asm_exc_int3", "kernel", 0xC191B000, 3, 47, 20, 14, "int3", "iretd"),
-        Span("kprobe_func [lab_kprobe]", "module", 0xF0821000, 4, 52, 6, 6),
-        Span("kprobe's slot", "generated", 0xF0000000, 3, 67, 96, 2),
-        Span("asm_exc_int3", "kernel", 0xC191B000, 4, 69, 94, 94, "int3", "iretd"),
-        Span("ktime_get_real_ts64", "kernel", 0xC1116000, 3, 274, 35, 33),
+        TimelineSpan("callbench", "user", 0x8049085, 0, 0, 538, 13),
+        TimelineSpan("entry_SYSENTER_32", "kernel", 0xC191A010, 1, 7, 525, 62, "sysenter", "sysexit"),
+        TimelineSpan("__ia32_sys_gettimeofday", "kernel", 0xC1114640, 2, 45, 264, 47),
+        TimelineSpan("asm_exc_int3", "kernel", 0xC191B000, 3, 47, 20, 14, "int3", "iretd"),
+        TimelineSpan("kprobe_func [lab_kprobe]", "module", 0xF0821000, 4, 52, 6, 6),
+        TimelineSpan("kprobe's slot", "generated", 0xF0000000, 3, 67, 96, 2),
+        TimelineSpan("asm_exc_int3", "kernel", 0xC191B000, 4, 69, 94, 94, "int3", "iretd"),
+        TimelineSpan("ktime_get_real_ts64", "kernel", 0xC1116000, 3, 274, 35, 33),
     ),
 )
 
@@ -82,5 +82,5 @@ def test_a_page_needs_nothing_else() -> None:
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=40))
 def test_whatever_a_guest_calls_its_functions_the_page_is_one(name: str) -> None:
-    odd = Timeline(cell="a/b", spans=(Span(name, "module", 0, 0, 0, 5, 5),))
+    odd = Timeline(cell="a/b", spans=(TimelineSpan(name, "module", 0, 0, 0, 5, 5),))
     check_page(page([odd], text(odd)))

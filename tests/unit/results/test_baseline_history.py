@@ -20,7 +20,7 @@ from orchestrator.errors import HostError
 from orchestrator.results import history_steps
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import Metric, history, recent_histories
-from orchestrator.results.history_steps import FEWEST_POINTS, Origins, causes, noise_of, steps_of, steps_of_times
+from orchestrator.results.history_steps import FEWEST_POINTS, RunOrigins, causes, noise_of, steps_of, steps_of_times
 from orchestrator.results.origin import FILE_NAME
 from orchestrator.results.store import Store
 
@@ -122,7 +122,7 @@ def sentences(lab: Path, *boots: list[dict[str, Any]]) -> list[str]:
         found = history(store, metric)
         assert found is not None
         (step,) = steps_of(found).found
-        return [cause.sentence for cause in causes(Origins(store), step, metric)]
+        return [cause.sentence for cause in causes(RunOrigins(store), step, metric)]
 
 
 def test_another_cells_module_and_another_kernel_are_no_cause(tmp_path: Path) -> None:

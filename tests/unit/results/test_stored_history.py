@@ -15,7 +15,7 @@ from stored_histories import BASE, BEGUN, EXPERIMENT, KPROBE, NEEDS_RUPTURES, br
 from orchestrator.errors import LabError, UsageError
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.history import History, Metric, Quantity, history, metrics, metrics_named, recent_histories
-from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
+from orchestrator.results.history_steps import RunOrigins, Steps, causes, steps_of
 from orchestrator.results.store import FILE_NAME, Store
 
 METRIC = Metric(EXPERIMENT, KPROBE)
@@ -142,11 +142,11 @@ def test_what_changed_between_two_runs(tmp_path: Path) -> None:
         found = history(store, METRIC)
         assert found is not None
         (step,) = steps_of(found).found
-        assert [cause.sentence for cause in causes(Origins(store), step, METRIC)] == [
+        assert [cause.sentence for cause in causes(RunOrigins(store), step, METRIC)] == [
             "kernel debian-686: 6.1 (6.1.176-1) -> 6.1 (6.1.178-1)"
         ]
         (tmp_path / "runs" / runs[2] / "provenance.json").write_text("{")
-        (cause,) = causes(Origins(store), step, METRIC)
+        (cause,) = causes(RunOrigins(store), step, METRIC)
         assert "damaged" in cause.sentence
 
 

@@ -23,7 +23,7 @@ from orchestrator.results.stored_profile import (
     CacheProfile,
     CellProfile,
     CodeLine,
-    Instruction,
+    InstructionCount,
     InstructionMisses,
     Misses,
     SymbolProfile,
@@ -41,7 +41,7 @@ SHA = "0" * 64
 def symbol(name: str, executed: int, *, module: str | None = None, address: int = 0) -> SymbolProfile:
     place: Any = "kernel" if module is None else "module"
     return SymbolProfile(
-        name=name, place=place, module=module, address=address, instructions=(Instruction(0, "55", executed),)
+        name=name, place=place, module=module, address=address, instructions=(InstructionCount(0, "55", executed),)
     )
 
 

@@ -51,7 +51,7 @@ from orchestrator.run.benchmark_kind import (
     unsupported,
 )
 from orchestrator.run.boot import changed, run_boot
-from orchestrator.run.events import CellBegan, Event, Outcome
+from orchestrator.run.events import CellBegan, CellRecorded, Event
 
 RELEASE = "6.1.0-50-686"
 PROBES = ["none", "kprobe", "jprobe", "djprobe"]
@@ -119,7 +119,7 @@ def outcomes(events: Sequence[Event]) -> list[tuple[str, str, str]]:
     return [
         (rows[event.record.id], event.record.status, event.record.reason or "")
         for event in events
-        if isinstance(event, Outcome)
+        if isinstance(event, CellRecorded)
     ]
 
 
@@ -206,7 +206,7 @@ def test_without_a_guest_every_cell_has_failed(tmp_path: Path) -> None:
     assert outcomes(events) == [(probe, "failed", "the guest does not boot") for probe in PROBES]
     assert not [event for event in events if isinstance(event, CellBegan)]
     # The table's heading names the kernel that did not boot.
-    records = [event.record for event in events if isinstance(event, Outcome)]
+    records = [event.record for event in events if isinstance(event, CellRecorded)]
     assert [record.parameters.get("kernel_release") for record in records] == [RELEASE] * len(PROBES)
 
 
@@ -282,7 +282,7 @@ def test_a_comparison_that_proves_a_record_wrong_costs_the_guest_too(tmp_path: P
 
 def test_records_of_one_boot_are_compared_in_it(tmp_path: Path) -> None:
     events = events_of(tmp_path, failing_at("", GuestError(""), []))
-    assert {event.is_compared for event in events if isinstance(event, Outcome)} == {True}
+    assert {event.is_compared for event in events if isinstance(event, CellRecorded)} == {True}
 
 
 def test_a_guest_that_cannot_be_had_has_failed_whatever_the_error(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def fill_up_within_a_boot(disk: str, error: str) -> None:
             run_boot(session)
     assert caught.value.where == str(task.directory)
     assert "--resume" in caught.value.hint
-    statuses = [event.record.status for event in events if isinstance(event, Outcome)]
+    statuses = [event.record.status for event in events if isinstance(event, CellRecorded)]
     assert statuses == ["ok"] * MEASURED
 
 

@@ -15,7 +15,7 @@ import pytest
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.guest.debugger import Stub
 from orchestrator.paths import data_dir
-from orchestrator.run.debugging import Debugging, Place, PlaceStop, first_instructions
+from orchestrator.run.debugging import Debugging, PlaceStop, StopPlace, first_instructions
 
 LOOP = data_dir("images") / "workload" / "workload_loop.S"
 CALLER = "void workload(void) {}\nvoid _start(void) { for (;;); }\n"
@@ -81,11 +81,11 @@ class FakeStub:
         return "T05"
 
 
-def a_stop(place: Place, usual: int | None = None) -> Any:
+def a_stop(place: StopPlace, usual: int | None = None) -> Any:
     return PlaceStop(cast(Debugging, None), place, lambda argv: 1, longest=20, usual=usual)
 
 
-def steps_to(place: Place, addresses: Iterable[int]) -> int:
+def steps_to(place: StopPlace, addresses: Iterable[int]) -> int:
     stub = FakeStub(chain((5, FIRST), addresses))
     stop = a_stop(place)
     first = stop._usual_call(stub, {FIRST: CODE}, 1)
@@ -94,17 +94,18 @@ def steps_to(place: Place, addresses: Iterable[int]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("place", "steps"), [(Place(), 0), (Place(3), 2), (Place(1, "f"), 1), (Place(2, "f"), 3), (Place(3, "f"), 6)]
+    ("place", "steps"),
+    [(StopPlace(), 0), (StopPlace(3), 2), (StopPlace(1, "f"), 1), (StopPlace(2, "f"), 3), (StopPlace(3, "f"), 6)],
 )
-def test_a_place_in_a_call(place: Place, steps: int) -> None:
+def test_a_place_in_a_call(place: StopPlace, steps: int) -> None:
     assert steps_to(place, CALL * 5) == steps
 
 
 def test_a_place_behind_the_last_call() -> None:
     with pytest.raises(UsageError, match="a batch of calls enters f only 10 times"):
-        steps_to(Place(11, "f"), chain(CALL * 5, repeat(3)))
+        steps_to(StopPlace(11, "f"), chain(CALL * 5, repeat(3)))
     with pytest.raises(UsageError, match="the timed calls do not enter f"):
-        steps_to(Place(1, "f"), chain((FIRST, 1) * 5, repeat(3)))
+        steps_to(StopPlace(1, "f"), chain((FIRST, 1) * 5, repeat(3)))
 
 
 LONGER = (1, 2, 3, 4, 5, 6, FIRST)
@@ -112,10 +113,10 @@ LONGER = (1, 2, 3, 4, 5, 6, FIRST)
 
 def test_a_call_that_is_not_as_measured_is_passed() -> None:
     stub = FakeStub(chain((5, FIRST, FIRST), LONGER, (FIRST,), repeat(3, 21), (FIRST,), CALL[1:], (FIRST,)))
-    assert a_stop(Place(), 5)._usual_call(stub, {FIRST: CODE}, 1) == FIRST
+    assert a_stop(StopPlace(), 5)._usual_call(stub, {FIRST: CODE}, 1) == FIRST
     assert (stub.steps, stub.at) == (len(LONGER) + 21 + len(CALL), FIRST)
 
 
 def test_calls_that_are_never_as_measured() -> None:
     with pytest.raises(EvidenceError, match="none of 20 timed calls behind a breakpoint was as measured"):
-        a_stop(Place(), 6)._usual_call(FakeStub(chain((5, FIRST), cycle((FIRST, *LONGER)))), {FIRST: CODE}, 1)
+        a_stop(StopPlace(), 6)._usual_call(FakeStub(chain((5, FIRST), cycle((FIRST, *LONGER)))), {FIRST: CODE}, 1)

@@ -22,7 +22,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_group import Stopped
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootTask, Ready, Session
-from orchestrator.run.events import CellBegan, Outcome, Progress
+from orchestrator.run.events import CellBegan, CellRecorded, Progress
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded, LocalExecutor
 
 LIMIT = 600
@@ -78,7 +78,7 @@ def test_each_boot_reports_all_in_its_order_and_its_end_last(tmp_path: Path, job
         match event:
             case CellBegan(cell):
                 text = f"{cell} begins"
-            case Outcome(record):
+            case CellRecorded(record):
                 text = f"{record.id} ends"
             case _:
                 text = type(event).__name__
@@ -110,7 +110,7 @@ def test_a_boot_goes_on_only_when_its_event_was_taken(tmp_path: Path) -> None:
     for job, event in executor_of(tmp_path, 2, measure, measure).events():
         if isinstance(event, Progress):
             taken.add((job.name, event.text))
-        elif isinstance(event, Outcome):
+        elif isinstance(event, CellRecorded):
             taken.add((job.name, event.record.id))
     assert len(went_on) == 2 * len(BOOT.cells) * 50
 

@@ -21,7 +21,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.run_files import Durations
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask
-from orchestrator.run.events import CellBegan, Outcome, Progress
+from orchestrator.run.events import CellBegan, CellRecorded, Progress
 from orchestrator.run.executor import ExecutorEvent, Job
 from orchestrator.run.provenance import Provenance
 from orchestrator.run.runner import ProgressListener, RunJournal, Runner, TimeLeft, check_same_cells, rounded
@@ -203,7 +203,7 @@ class Book:
         task = BootTask(kinds().named(boot.kind), boot, boot.cells, entry.directory / "boot1")
         self._job = Job(task, BootArtifacts(None, None, {}))  # type: ignore[arg-type]  # no guest is booted here
 
-    def take(self, *events: Outcome | Progress | CellBegan) -> None:
+    def take(self, *events: CellRecorded | Progress | CellBegan) -> None:
         for event in events:
             self._journal.take(event, self._job)
 
@@ -211,10 +211,10 @@ class Book:
         return {record.id: record for record in self._store.load_run(self._entry.id).cells}
 
 
-def outcome(probe: str, id_: str, value: float) -> Outcome:
+def outcome(probe: str, id_: str, value: float) -> CellRecorded:
     """A record as a boot gives it: a probe's has no overhead before it is compared."""
     effect = {"overhead": 0.0, "interval": (0.0, 0.0)} if probe == "none" else {"overhead": None, "interval": None}
-    return Outcome(a_record(probe, id=id_, samples=(value, value), value=value, **effect))
+    return CellRecorded(a_record(probe, id=id_, samples=(value, value), value=value, **effect))
 
 
 def test_a_record_waits_for_what_it_is_compared_with(store: Store, entry: RunEntry) -> None:
@@ -236,7 +236,7 @@ def test_a_comparison_that_proves_a_record_wrong_is_a_failed_cell(store: Store, 
 
 def test_without_a_baseline_s_number_there_is_no_overhead(store: Store, entry: RunEntry) -> None:
     book = Book(store, entry)
-    book.take(Outcome(a_failure("none", "an oops", id=NONE)), outcome("djprobe", DJPROBE, 462.0))
+    book.take(CellRecorded(a_failure("none", "an oops", id=NONE)), outcome("djprobe", DJPROBE, 462.0))
     record = book.stored()[DJPROBE]
     assert (record.status, record.value, record.overhead) == ("ok", 462.0, None)
     assert record.notes[-1].startswith("no overhead: the cell without a probe has no number")

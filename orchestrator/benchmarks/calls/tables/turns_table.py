@@ -16,8 +16,8 @@ from orchestrator.report.kind import (
 )
 from orchestrator.report.sheet import (
     NOTHING,
-    Finding,
     Grid,
+    Highlight,
     Rank,
     Row,
     Sheet,
@@ -124,7 +124,7 @@ def turns_sheet(panels: Sequence[Panel]) -> Sheet:
     )
 
 
-def turns_findings(panels: Sequence[Panel]) -> Iterator[Finding]:
+def turns_findings(panels: Sequence[Panel]) -> Iterator[Highlight]:
     """The rows that move most and fewest lines between the most CPUs."""
     rows = _Rows(panels)
     moved = {
@@ -138,7 +138,7 @@ def turns_findings(panels: Sequence[Panel]) -> Iterator[Finding]:
         lines = "line" if moved[most] == 1 else "lines"
         gets = f"a call with {most} gets {number(moved[most])} {lines} from other CPUs"
         sentence = f"On {counted(rows.sizes[-1], 'CPU')} {gets}{other}."
-        yield Finding(Rank.LARGEST, sentence, moved[most])
+        yield Highlight(Rank.LARGEST, sentence, moved[most])
 
 
 def turns_chart(panels: Sequence[Panel]) -> CurveChart:

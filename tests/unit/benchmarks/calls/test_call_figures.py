@@ -16,7 +16,7 @@ import pytest
 from record_builders import cell
 
 from orchestrator.benchmarks.calls import measurement
-from orchestrator.benchmarks.calls.cell_work import Proof
+from orchestrator.benchmarks.calls.cell_work import PointObservations
 from orchestrator.benchmarks.calls.kind import KIND
 from orchestrator.benchmarks.calls.samples import (
     Measurement,
@@ -150,7 +150,7 @@ def test_calls_that_scatter_have_samples_for_an_interval(
     plain, probed = (singly(Counter({cost: 9, cost + 2000: 1})) for cost in (1000, 1120))
     monkeypatch.setattr(measurement, "_timed", lambda work: plain if scatters else measured(500.0))
     monkeypatch.setattr(measurement, "_timed_between", lambda work, armed: probed if scatters else measured(560.0))
-    monkeypatch.setattr(measurement, "_proof", lambda *of: Proof(nowhere, nowhere, next(counted)))
+    monkeypatch.setattr(measurement, "_proof", lambda *of: PointObservations(nowhere, nowhere, next(counted)))
     asked = SimpleNamespace(repeats=repeats, clock="instructions", metric="cost per call", counts_classes=False)
     cache = SimpleNamespace(baseline=lambda cell: None)
     facts = {"workload": None, "profile": None, "kind": probes()["kprobe"], "cache": cache}

@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls import cell_work, measurement
-from orchestrator.benchmarks.calls.cell_work import Counted, Entries, Proof
+from orchestrator.benchmarks.calls.cell_work import Entries, HitCounts, PointObservations
 from orchestrator.benchmarks.calls.measurement import count_hits, extra_sizes, hit_notes
 from orchestrator.catalog.probes import Extra, probes
 from orchestrator.errors import EvidenceError
@@ -27,7 +27,7 @@ from orchestrator.probes.events import EventKind
 from orchestrator.probes.evidence import Observation
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.results.stored_profile import Instruction, SymbolProfile
+from orchestrator.results.stored_profile import InstructionCount, SymbolProfile
 
 SYMBOLS = Symbols(b"c1000000 T _stext\nc1484720 T _etext\nc108c7a0 T __ia32_sys_gettimeofday\n")
 
@@ -62,7 +62,7 @@ class RecordedGuest:
         assert path.startswith("/sys/module/lab_kprobe/parameters/"), data
 
 
-def counted(missed: int) -> Counted:
+def counted(missed: int) -> HitCounts:
     """What a recording pass comes to under KVM, where no traps are counted."""
     guest = cast(Guest, RecordedGuest(missed))
     artifacts = SimpleNamespace(machine=SimpleNamespace(timing="kvm"))
@@ -79,7 +79,7 @@ def counted(missed: int) -> Counted:
 
 
 def test_a_recording_of_every_hit_is_believed() -> None:
-    assert counted(0) == Counted(3, 0, None, None)
+    assert counted(0) == HitCounts(3, 0, None, None)
 
 
 def test_a_handler_that_was_left_out_fails_a_recording() -> None:
@@ -102,7 +102,7 @@ def test_a_pass_that_an_interrupt_fell_into_is_repeated(
     monkeypatch: pytest.MonkeyPatch, calls: int, passes: list[int], wrong: int | None
 ) -> None:
     left = list(passes)
-    monkeypatch.setattr(measurement, "_pass", lambda *_: Counted(left.pop(0), 0, None, None))
+    monkeypatch.setattr(measurement, "_pass", lambda *_: HitCounts(left.pop(0), 0, None, None))
     work = SimpleNamespace(
         cell=SimpleNamespace(handler="noop"),
         handler="noop",
@@ -122,7 +122,7 @@ def test_a_pass_that_an_interrupt_fell_into_is_repeated(
 def test_traps_of_a_module_that_counts_no_hits_by_others(
     monkeypatch: pytest.MonkeyPatch, counted: int, known: int | None
 ) -> None:
-    monkeypatch.setattr(measurement, "_pass", lambda *_: Counted(1000, None, counted, None))
+    monkeypatch.setattr(measurement, "_pass", lambda *_: HitCounts(1000, None, counted, None))
     work = SimpleNamespace(
         cell=SimpleNamespace(handler="noop", is_found=False),
         handler="noop",
@@ -189,7 +189,7 @@ def test_samples_that_cannot_be_are_no_size(rest: Sequence[float]) -> None:
 
 
 BOTH: tuple[Extra, Extra] = ("post_handler", "aggregator")
-PROVED = Proof(POINT, Observation(b"", "[FTRACE]", called="kprobe_ftrace_handler"), 1000)
+PROVED = PointObservations(POINT, Observation(b"", "[FTRACE]", called="kprobe_ftrace_handler"), 1000)
 
 
 def test_what_a_plain_kprobe_is_rid_of_is_noted() -> None:
@@ -226,7 +226,7 @@ def executed(name: str, module: str | None, *instructions: tuple[int, str, int])
         place="kernel" if module is None else "module",
         module=module,
         address=0,
-        instructions=tuple(Instruction(offset, code, times, 0, 0, 0) for offset, code, times in instructions),
+        instructions=tuple(InstructionCount(offset, code, times, 0, 0, 0) for offset, code, times in instructions),
     )
 
 

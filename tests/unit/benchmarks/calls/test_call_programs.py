@@ -39,8 +39,8 @@ from orchestrator.benchmarks.calls.call_programs import (
     system_call,
     user_function,
 )
-from orchestrator.benchmarks.calls.call_results import Outcome, always_failing, watched_parameters
-from orchestrator.benchmarks.calls.cell_work import Proof
+from orchestrator.benchmarks.calls.call_results import CallOutcome, always_failing, watched_parameters
+from orchestrator.benchmarks.calls.cell_work import PointObservations
 from orchestrator.benchmarks.calls.header_constants import header_constant
 from orchestrator.benchmarks.calls.samples import Measurement
 from orchestrator.benchmarks.calls.table import CallsTable
@@ -86,7 +86,7 @@ def succeeded(calls: int) -> CallResults:
 
 
 def test_samples_are_instructions_a_call() -> None:
-    outcome = Outcome(succeeded(5), succeeded(5000))
+    outcome = CallOutcome(succeeded(5), succeeded(5000))
     assert parse(GOOD, asked(5000, 2)) == Measurement(
         samples=(409.0, 409.0),
         nanoseconds=(409.0, 409.0),
@@ -841,7 +841,7 @@ def test_it_is_said_where_not_all_system_calls_were_seen(
         return run_once(tuple(argv))
 
     calls = replace(user_function(built, calls=1), argv=[str(built)])
-    unwatched: Any = Proof(*cast("Any", (None, None, 1)))
+    unwatched: Any = PointObservations(*cast("Any", (None, None, 1)))
     for expected in (None, -38):
         work: Any = SimpleNamespace(
             cell=SimpleNamespace(task=SimpleNamespace(expected=expected)),

@@ -34,7 +34,7 @@ from orchestrator.experiment.problems import problems_of
 from orchestrator.probes.placement import POSSIBLE, TECHNIQUES, FunctionPlaces, ProbePlace, RefusedPlaces, impossible
 from orchestrator.probes.point import Point
 from orchestrator.probes.symbols import Symbols
-from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
+from orchestrator.results.stored_profile import CellProfile, InstructionCount, SymbolProfile
 from orchestrator.run.benchmark_kind import BootArtifacts
 
 PLACE = ("pentium4", "debian-686")
@@ -171,7 +171,7 @@ def test_a_module_s_function_is_no_point_where_the_kernel_has_one_of_its_name() 
     symbols = Symbols(
         b"c1000000 T _stext\nc1000010 t show\nd0846000 t show\t[mine]\nd0846010 t own\t[mine]\n", frozenset({"mine"})
     )
-    code = (Instruction(0, "90", 10),)
+    code = (InstructionCount(0, "90", 10),)
     functions = [
         SymbolProfile(name="show", place="module", module="mine", address=0, instructions=code),
         SymbolProfile(name="own", place="module", module="mine", address=0x10, instructions=code),

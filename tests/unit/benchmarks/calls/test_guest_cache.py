@@ -7,7 +7,7 @@ import pytest
 from loaded_tables import calls_experiment
 
 from orchestrator.benchmarks.calls.benchmarks import call_probe
-from orchestrator.benchmarks.calls.cell_work import Counted, GuestCache
+from orchestrator.benchmarks.calls.cell_work import GuestCache, HitCounts
 from orchestrator.benchmarks.calls.measurement import _is_accounted_for
 from orchestrator.benchmarks.calls.samples import Figures
 from orchestrator.benchmarks.calls.table import CallCell
@@ -79,19 +79,19 @@ def test_what_one_probe_has_proved_fails_the_others_of_its_point() -> None:
 @pytest.mark.parametrize(
     ("probe", "counted", "accounted"),
     [
-        ("kprobe", Counted(0, 0, 0, None), True),
-        ("kprobe", Counted(0, None, 0, None), True),
-        ("kprobe", Counted(2, 3, 10, None), True),
-        ("kprobe", Counted(0, 3, 4, None), True),  # one of the others came before traps were counted
-        ("kprobe", Counted(2, 3, 2, None), False),  # the program's own hits took fewer traps than they had to
-        ("kprobe", Counted(0, 3, 7, None), False),  # a trap that is nobody's
-        ("kprobe", Counted(0, 0, 2000, None), False),  # the calls trapped, and the handler was not run
-        ("kprobe", Counted(0, 1000, 2000, None), False),  # as many others as calls: who was counted is in doubt
-        ("kprobe", Counted(0, 0, None, None), False),  # KVM
-        ("kprobe-boosted", Counted(0, 1, 1, None), True),
-        ("djprobe", Counted(0, 0, 0, None), False),
-        ("kprobe-optimized", Counted(0, 0, 0, None), False),
+        ("kprobe", HitCounts(0, 0, 0, None), True),
+        ("kprobe", HitCounts(0, None, 0, None), True),
+        ("kprobe", HitCounts(2, 3, 10, None), True),
+        ("kprobe", HitCounts(0, 3, 4, None), True),  # one of the others came before traps were counted
+        ("kprobe", HitCounts(2, 3, 2, None), False),  # the program's own hits took fewer traps than they had to
+        ("kprobe", HitCounts(0, 3, 7, None), False),  # a trap that is nobody's
+        ("kprobe", HitCounts(0, 0, 2000, None), False),  # the calls trapped, and the handler was not run
+        ("kprobe", HitCounts(0, 1000, 2000, None), False),  # as many others as calls: who was counted is in doubt
+        ("kprobe", HitCounts(0, 0, None, None), False),  # KVM
+        ("kprobe-boosted", HitCounts(0, 1, 1, None), True),
+        ("djprobe", HitCounts(0, 0, 0, None), False),
+        ("kprobe-optimized", HitCounts(0, 0, 0, None), False),
     ],
 )
-def test_when_all_traps_are_accounted_for(probe: str, counted: Counted, accounted: bool) -> None:
+def test_when_all_traps_are_accounted_for(probe: str, counted: HitCounts, accounted: bool) -> None:
     assert _is_accounted_for(call_probe(probe), counted, 1000) == accounted

@@ -14,8 +14,8 @@ from report_text import check_golden_table, printed
 
 from orchestrator.benchmarks.calls.call_programs import Calls, Sampling, parse
 from orchestrator.benchmarks.calls.call_results import (
+    CallOutcome,
     Expected,
-    Outcome,
     check_expected,
     difference_note,
     joined,
@@ -362,7 +362,7 @@ def test_errors_have_the_kernels_names() -> None:
 
 def test_parameters_fit_into_a_record() -> None:
     widest = [0xFFFFFFFFFFFFE000 + number for number in range(9)]
-    outcome = Outcome(returned(*widest), returned(*widest, -9))
+    outcome = CallOutcome(returned(*widest), returned(*widest, -9))
     parameters = outcome_parameters(outcome, returned(-9))
     assert cell("none", parameters=parameters).parameters == parameters
     assert parameters["result_first"] == "0xffffffffffffe000"
@@ -374,9 +374,9 @@ def test_parameters_fit_into_a_record() -> None:
 
 
 def test_results_of_several_processes_are_joined() -> None:
-    one, other = Outcome(returned(0), returned(0, -9)), Outcome(returned(1), returned(-9))
+    one, other = CallOutcome(returned(0), returned(0, -9)), CallOutcome(returned(1), returned(-9))
     both = joined([one, other])
-    assert both == Outcome(returned(0, 1), returned(0, -9, -9))
+    assert both == CallOutcome(returned(0, 1), returned(0, -9, -9))
     assert both.results == returned(0, 1, 0, -9, -9)
     assert both.results.before_failure == 3
     assert joined([one]) == one
@@ -398,11 +398,11 @@ def test_results_of_several_processes_are_joined() -> None:
 def test_a_resource_is_used_up_where_calls_fail_from_one_on(
     timed: list[int], untimed: list[int], *, uses_up: bool
 ) -> None:
-    assert Outcome(returned(*timed), returned(*untimed)).uses_up is uses_up
+    assert CallOutcome(returned(*timed), returned(*untimed)).uses_up is uses_up
 
 
 def test_counted_calls_that_end_otherwise_are_noted() -> None:
-    outcome = Outcome(returned(3), returned(4))
+    outcome = CallOutcome(returned(3), returned(4))
     assert difference_note(outcome, returned(5, 6)) == ()  # other descriptors
     assert difference_note(outcome, None) == ()
     assert difference_note(None, None) == ()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.system.work import Run, SystemFigures, read_build, read_command, read_flood
+from orchestrator.benchmarks.system.work import SystemFigures, WorkRun, read_build, read_command, read_flood
 from orchestrator.errors import EvidenceError
 
 DIGEST = "a6eeb0f3b51ceadc21d088415c6aa9837b7a50ead807a3c7977abfb2b49c3345"
@@ -63,7 +63,7 @@ Reader = Callable[[str], SystemFigures]
 
 def test_builds_are_read() -> None:
     figures = read_build(BUILDS, 2)
-    assert figures.cold == Run(8_821_000_001.0, 7_423_000_000.0, 1_303_000_000.0, 91, 20, 6, 8_821_000_950)
+    assert figures.cold == WorkRun(8_821_000_001.0, 7_423_000_000.0, 1_303_000_000.0, 91, 20, 6, 8_821_000_950)
     assert [run.real for run in figures.warm] == [8_821_000_000.0, 8_820_999_999.0]
     assert (figures.done, figures.digest, dict(figures.facts)) == (30, DIGEST, {})
 

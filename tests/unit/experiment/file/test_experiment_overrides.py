@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.problems import Origins, apply_overrides
+from orchestrator.experiment.problems import DataOrigins, apply_overrides
 from orchestrator.experiment.source import Data
 
 EXAMPLE: Data = {"name": "x", "machines": [{"cpu": "pentium4"}], "benchmark": {"name": "gtodbench"}, "empty": []}
 
 
 def changed(*overrides: str, data: Data = EXAMPLE) -> Data:
-    return apply_overrides(copy.deepcopy(data), overrides, Origins({(): "x.yaml:1"}))
+    return apply_overrides(copy.deepcopy(data), overrides, DataOrigins({(): "x.yaml:1"}))
 
 
 def refusal(override: str) -> str:
@@ -72,7 +72,7 @@ def test_refusals_begin_with_the_override(override: str, message: str) -> None:
 
 
 def test_origins_are_the_nearest_known_place() -> None:
-    origins = Origins({(): "x.yaml:1", ("machines",): "x.yaml:2", ("machines", 0, "cpu"): "x.yaml:3"})
+    origins = DataOrigins({(): "x.yaml:1", ("machines",): "x.yaml:2", ("machines", 0, "cpu"): "x.yaml:3"})
     assert origins.where(("machines", 0, "cpu")) == "x.yaml:3"
     assert origins.where(("machines", 0, "smp")) == "x.yaml:2"
     origins.override(("machines", 0), "--set machines.0={}")
@@ -83,7 +83,7 @@ def test_origins_are_the_nearest_known_place() -> None:
 
 
 def test_a_mapping_created_by_an_override_has_its_origin() -> None:
-    origins = Origins({(): "x.yaml:1"})
+    origins = DataOrigins({(): "x.yaml:1"})
     apply_overrides({}, ["benchmark.calls=1"], origins)
     assert origins.where(("benchmark", "name")) == "--set benchmark.calls=1"
 
