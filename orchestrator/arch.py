@@ -53,7 +53,7 @@ class Architecture:
 
 I386 = Architecture("i386", 4, "CONFIG_X86_32", "EM_386", "i386", "/lib/ld-linux.so.2")
 X86_64 = Architecture("x86_64", 8, "CONFIG_X86_64", "EM_X86_64", "amd64", "/lib64/ld-linux-x86-64.so.2")
-ARCHITECTURES: Mapping[str, Architecture] = {one.name: one for one in (I386, X86_64)}
-OF_MACHINE: Mapping[str, Arch] = {one.machine: one.name for one in (I386, X86_64)}
+ARCHITECTURES: Mapping[str, Architecture] = {architecture.name: architecture for architecture in (I386, X86_64)}
+OF_MACHINE: Mapping[str, Arch] = {architecture.machine: architecture.name for architecture in (I386, X86_64)}
 HOST = X86_64
 """The architecture of QEMU, the compilers and the kernel's build tools."""

@@ -213,9 +213,9 @@ def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServ
     @_answered
     def compare(after: _RunName = LATEST, before: _RunName | None = None, only: Words = [], limit: Limit = 20) -> str:  # noqa: B006
         """Compare two stored runs or cells, the largest change first; without BEFORE with the run before it."""
-        found = load_comparison([one for one in (before, after) if one is not None], only, stored_run)
-        note = f"\nA run is compared with itself: {found.after.record.run}.\n" if found.is_with_itself else ""
-        return render_comparison(found, limit) + note
+        runs = load_comparison([one for one in (before, after) if one is not None], only, stored_run)
+        note = f"\nA run is compared with itself: {runs.after.record.run}.\n" if runs.is_with_itself else ""
+        return render_comparison(runs, limit) + note
 
     @reads()
     @_answered
@@ -243,9 +243,9 @@ def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServ
     @measures()
     async def run(config: Word, context: Context, overrides: Words = [], only: Words = []) -> str:  # noqa: B006
         """Measure an experiment file, with overrides KEY=VALUE and filters such as probe=kprobe; print its tables."""
-        own = replace(lab, progress=_Reported(context))
+        own_lab = replace(lab, progress=_Reported(context))
         return await _measured(
-            measurements, lambda: _shown(own.run(own.load(inside(config), overrides, inside), only=only))
+            measurements, lambda: _shown(own_lab.run(own_lab.load(inside(config), overrides, inside), only=only))
         )
 
     @measures()
@@ -261,13 +261,13 @@ def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServ
         at_most: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None,
     ) -> str:
         """Measure a hit of BPF programs, bpftrace one-liners, modules or mechanisms, at most AT_MOST instructions."""
-        own = replace(lab, progress=_Reported(context))
+        own_lab = replace(lab, progress=_Reported(context))
 
         def measured() -> str:
-            names, on = [_subject(one) for one in subjects], [placed(name, inside) for name in kernels]
+            names, on = [_subject(subject) for subject in subjects], [placed(name, inside) for name in kernels]
             calls = NamedCalls(call, None if workload is None else Path(inside(workload)), point, hits)
-            found = measured_costs(own, names, on, calls, at_most, cpu)
-            return render_sheets(f"run {found.run.record.run}", [found.sheet()])
+            costs = measured_costs(own_lab, names, on, calls, at_most, cpu)
+            return render_sheets(f"run {costs.run.record.run}", [costs.sheet()])
 
         return await _measured(measurements, measured)
 

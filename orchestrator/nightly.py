@@ -85,13 +85,13 @@ class NightlyResult:
         if self.compared is None:
             return {}
         listed = self.beyond[:_LISTED]
-        grown = {one.pair.title: one.value is not None and one.value.value > 0 for one in listed}
+        grown = {change.pair.title: change.value is not None and change.value.value > 0 for change in listed}
         by_cell = self.compared.symbols(listed)
-        found = {
-            title: next((one for one in whole.symbols if (one.change > 0) == grown[title]), None)
+        differences = {
+            title: next((symbol for symbol in whole.symbols if (symbol.change > 0) == grown[title]), None)
             for title, whole in by_cell.items()
         }
-        return {title: symbol for title, symbol in found.items() if symbol is not None}
+        return {title: symbol for title, symbol in differences.items() if symbol is not None}
 
     @property
     def is_good(self) -> bool:
@@ -144,8 +144,8 @@ def nightly_lock(lab: Path, experiment: str) -> Iterator[NightlyMarker]:
     """Lock an experiment's nightly runs for this process. Raises UsageError while another process has the lock."""
     folder = lab / "nights"
     with storage_faults(folder):
-        for one in (lab, folder):  # mkdir's mode does not apply to parents
-            one.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in (lab, folder):  # mkdir's mode does not apply to parents
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         lock = FileLock(folder / f"{experiment}.lock").acquire(timeout=0)
     except Timeout:
@@ -243,7 +243,7 @@ def _whole_systems(table: str | None, cells: list[CellRecord], by_id: Mapping[st
     name = table or cells[0].benchmark
     if not known:
         return f"{name}: unknown, without a further boot of the baseline"
-    largest, cell = max(known, key=lambda one: one[0])
+    largest, cell = max(known, key=lambda pair: pair[0])
     share = f" ({100 * largest / cell.value:.2g} %)" if cell.value else ""
     return f"{name}: up to {figure(largest, COUNTED)} instructions{share} between boots of the same work"
 
@@ -255,7 +255,7 @@ def _half_width(cell: CellRecord) -> float:
 
 def reproducers(result: NightlyResult) -> Iterator[str]:
     """Commands that repeat the cells beyond budget or failed, and that show their changes."""
-    wrong = [one.pair.after for one in result.beyond if one.pair.after is not None] or list(result.failed)
+    wrong = [change.pair.after for change in result.beyond if change.pair.after is not None] or list(result.failed)
     if not wrong:
         return
     yield command("run", str(result.run.directory / EXPERIMENT_FILE), *only(wrong[:3]))
@@ -273,7 +273,7 @@ def summary_lines(result: NightlyResult, registry: ReportRegistry) -> Iterator[s
     """The summary for a terminal; cells beyond budget or failed first."""
     yield verdict(result)
     yield comparison_sentence(result)
-    wrong = [f"beyond budget: {change_sentence(result, one)}" for one in result.beyond]
+    wrong = [f"beyond budget: {change_sentence(result, change)}" for change in result.beyond]
     yield from shown(wrong or [f"failed: {cell.id}: {cell.first_line}" for cell in result.failed], 10)
     yield from (f"- {sentence}" for sentence in summary(result.run.record, registry))
     yield from (f"reproduce: {command}" for command in reproducers(result))
@@ -369,12 +369,12 @@ def nightly_json(result: NightlyResult) -> Mapping[str, Any]:
         "counts": {} if comparison is None else dict(comparison.counts),
         "beyond": [
             {
-                "cell": one.pair.title,
-                "change": one.change,
-                "why": list(one.beyond),
-                "symbol": symbol.as_json() if (symbol := result.most_changed.get(one.pair.title)) else None,
+                "cell": change.pair.title,
+                "change": change.change,
+                "why": list(change.beyond),
+                "symbol": symbol.as_json() if (symbol := result.most_changed.get(change.pair.title)) else None,
             }
-            for one in result.beyond[:_LISTED]
+            for change in result.beyond[:_LISTED]
         ],
         "failed": [{"cell": cell.id, "reason": cell.first_line} for cell in result.failed[:_LISTED]],
     }

@@ -61,8 +61,8 @@ GUEST_SIZES = "expected a size from 64M to 4G, such as 256M or 1G; a number alon
 
 def size_mib(text: str) -> int | None:
     """The MiB of a size such as ``1500M`` or ``8G``; None for anything else."""
-    found = re.fullmatch(r"([1-9][0-9]{0,6})([MG])", text)
-    return None if found is None else int(found[1]) * {"M": 1, "G": 1024}[found[2]]
+    match = re.fullmatch(r"([1-9][0-9]{0,6})([MG])", text)
+    return None if match is None else int(match[1]) * {"M": 1, "G": 1024}[match[2]]
 
 
 def guest_mib(value: object) -> int | None:

@@ -82,7 +82,7 @@ def _open_sink(sink: _Sink) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _sinks = tuple(other for other in _sinks if other is not sink)
+            _sinks = tuple(other_sink for other_sink in _sinks if other_sink is not sink)
 
 
 @contextlib.contextmanager

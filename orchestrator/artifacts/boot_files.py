@@ -237,37 +237,37 @@ def image_arch(name: str) -> Arch | None:
     return image_recipe(name).arch
 
 
-def unsupported_reason(wanted: GuestDisks, spec: KernelSpec) -> str | None:
+def unsupported_reason(disks: GuestDisks, spec: KernelSpec) -> str | None:
     """Why a guest of this kernel cannot have these disks, as far as names alone show. Raises ConfigError."""
-    if wanted.image is None:
-        if wanted.channel != "framed":
-            return f"channel '{wanted.channel}' needs an image: without one there is nothing to log in to"
+    if disks.image is None:
+        if disks.channel != "framed":
+            return f"channel '{disks.channel}' needs an image: without one there is nothing to log in to"
         return None
-    arch = image_arch(wanted.image)
+    arch = image_arch(disks.image)
     if arch is not None and arch != spec.arch:
-        return f"image '{wanted.image}' is for {arch}, and kernel '{spec.name}' is for {spec.arch}"
-    if is_user_disk(wanted.image) and wanted.channel == "ssh":
+        return f"image '{disks.image}' is for {arch}, and kernel '{spec.name}' is for {spec.arch}"
+    if is_user_disk(disks.image) and disks.channel == "ssh":
         return "the lab does not know the SSH host key of a disk of your own: use framed or serial"
     return None
 
 
-def ready_disks(context: BuildContext, kernel: Kernel, wanted: GuestDisks) -> Disks:
+def ready_disks(context: BuildContext, kernel: Kernel, disks: GuestDisks) -> Disks:
     """Fetch and build the disks as needed. Raises UsageError, HostError, BuildError."""
-    sentence = unsupported_reason(wanted, kernel.spec)
+    sentence = unsupported_reason(disks, kernel.spec)
     if sentence is not None:
         raise UsageError(sentence)
-    if len(wanted.data) > _MOST_DATA_DISKS:
-        raise UsageError(f"a guest can have {_MOST_DATA_DISKS} folders of data, not {len(wanted.data)}")
+    if len(disks.data) > _MOST_DATA_DISKS:
+        raise UsageError(f"a guest can have {_MOST_DATA_DISKS} folders of data, not {len(disks.data)}")
     root = None
-    if wanted.image is not None:
+    if disks.image is not None:
         _check_kernel(kernel, ("CONFIG_VIRTIO_BLK", "CONFIG_EXT4_FS"), "an image")
-        root = _root(context, kernel, wanted.image)
-        if wanted.channel == "ssh":
+        root = _root(context, kernel, disks.image)
+        if disks.channel == "ssh":
             _check_kernel(kernel, ("CONFIG_VIRTIO_NET", "CONFIG_INET"), "SSH")
-    if wanted.data:
+    if disks.data:
         _check_kernel(kernel, _DATA, "data disks")
-    data = tuple(DataDisk(name, data_disk(context, folder)) for name, folder in _named(wanted.data).items())
-    if wanted.kernel_modules:
+    data = tuple(DataDisk(name, data_disk(context, folder)) for name, folder in _named(disks.data).items())
+    if disks.kernel_modules:
         _check_kernel(kernel, _DATA, "its modules on a disk")
         name = f"modules of {kernel.release}"  # a data folder's name has no spaces
         data += (DataDisk(name, kernel_modules(context, kernel), f"{MODULES}/{kernel.release}"),)

@@ -122,16 +122,16 @@ def _programs(file: Path, content: bytes) -> Mapping[str, str]:
         elf = ELFFile(io.BytesIO(content))
         machine, symbols = elf["e_machine"], elf.get_section_by_name(".symtab")
         code = {
-            index: one.name
-            for index, one in enumerate(elf.iter_sections())
-            if one["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and one["sh_size"] and one.name != ".text"
+            index: section.name
+            for index, section in enumerate(elf.iter_sections())
+            if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and section["sh_size"] and section.name != ".text"
         }
         found = {
-            one.name: code[one["st_shndx"]]
-            for one in (symbols.iter_symbols() if isinstance(symbols, SymbolTableSection) else ())
-            if one["st_shndx"] in code
-            and one["st_info"]["type"] == "STT_FUNC"
-            and one["st_info"]["bind"] == "STB_GLOBAL"
+            symbol.name: code[symbol["st_shndx"]]
+            for symbol in (symbols.iter_symbols() if isinstance(symbols, SymbolTableSection) else ())
+            if symbol["st_shndx"] in code
+            and symbol["st_info"]["type"] == "STT_FUNC"
+            and symbol["st_info"]["bind"] == "STB_GLOBAL"
         }
     except DAMAGED:
         machine, found = None, {}

@@ -94,10 +94,12 @@ def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
         raise
 
 
-def _no_room(root: Path, *others: Path) -> HostError:
+def _no_room(root: Path, *other_paths: Path) -> HostError:
     """The disk of the cache or of temporary files is full, or was until a program removed its file on failing."""
-    folder = files.full_one((root, *others))
-    name, variable = ("temporary files", "TMPDIR") if folder in others else ("the cache folder", "ORCHESTRATOR_CACHE")
+    folder = files.full_one((root, *other_paths))
+    name, variable = (
+        ("temporary files", "TMPDIR") if folder in other_paths else ("the cache folder", "ORCHESTRATOR_CACHE")
+    )
     when = "is full" if files.is_full(folder) else "was full a moment ago"
     hint = f"make room (`{PROGRAM} cache prune` does)" if folder == root else "make room"
     return HostError(
@@ -228,7 +230,10 @@ def tree_status(path: Path) -> Iterator[os.stat_result]:
 
 def disk_usage(path: Path) -> int:
     """Bytes on disk. A file with several links counts in part: patched kernel sources share most of their files."""
-    return sum(one.st_blocks * 512 // (1 if stat.S_ISDIR(one.st_mode) else one.st_nlink) for one in tree_status(path))
+    return sum(
+        result.st_blocks * 512 // (1 if stat.S_ISDIR(result.st_mode) else result.st_nlink)
+        for result in tree_status(path)
+    )
 
 
 def digest(inputs: object) -> str:
@@ -246,8 +251,8 @@ class Cache:
         hold(Path(sys.prefix) / ENVIRONMENT_STAMP)
 
     def get(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
-        found = self.artifact(self.root / kind / digest(inputs))
-        return self._use(found.path) if found is not None and self.is_sound(found) else None
+        artifact = self.artifact(self.root / kind / digest(inputs))
+        return self._use(artifact.path) if artifact is not None and self.is_sound(artifact) else None
 
     def find(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
         """The complete artifact of these inputs, unverified: for callers who need only its key."""
@@ -287,15 +292,15 @@ class Cache:
     def obtain(self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], object]) -> Artifact:
         """The artifact of these inputs; if missing, ``build`` makes it in an empty folder."""
         with step(f"obtain {kind}: {label}") as obtaining:
-            found = self.get(kind, inputs)
-            if found is not None:
+            artifact = self.get(kind, inputs)
+            if artifact is not None:
                 obtaining.note("hit")
-                return found
+                return artifact
             place = self.root / kind / digest(inputs)
             with self.lock(self.build_lock(place)):
-                found = self._use(place)
-                obtaining.note("made" if found is None else "made by another process")
-                return found if found is not None else self._build(place, inputs, label, build)
+                artifact = self._use(place)
+                obtaining.note("made" if artifact is None else "made by another process")
+                return artifact if artifact is not None else self._build(place, inputs, label, build)
 
     def obtain_file(
         self, kind: str, inputs: Mapping[str, object], label: str, name: str, write: Callable[[Path], object]
@@ -329,13 +334,13 @@ class Cache:
 
     def artifacts(self) -> Iterator[Artifact]:
         """All complete artifacts by kind and label, except those set aside. Raises LabError for a damaged one."""
-        found = (self.artifact(place) for place in self.places())
-        yield from sorted((a for a in found if a is not None), key=lambda a: (a.kind, a.label, a.key))
+        artifacts = (self.artifact(place) for place in self.places())
+        yield from sorted((a for a in artifacts if a is not None), key=lambda a: (a.kind, a.label, a.key))
 
     def places(self) -> Sequence[Path]:
         """The folders of all artifacts, damaged ones included, without those set aside."""
-        found = (manifest.parent for manifest in self.root.glob(f"*/*/{_MANIFEST}"))
-        return sorted(place for place in found if place.suffix != _UNFINISHED and place.parent.name != DAMAGED)
+        paths = (manifest.parent for manifest in self.root.glob(f"*/*/{_MANIFEST}"))
+        return sorted(place for place in paths if place.suffix != _UNFINISHED and place.parent.name != DAMAGED)
 
     def artifact(self, place: Path) -> Artifact | None:
         """The artifact in a folder, or None. Raises LabError if its manifest cannot be read."""
@@ -400,8 +405,8 @@ class Cache:
         shutil.rmtree(unfinished)
 
     def _use(self, place: Path) -> Artifact | None:
-        found = self.artifact(place)
-        return found if found is not None and hold(place / _MANIFEST) else None
+        artifact = self.artifact(place)
+        return artifact if artifact is not None and hold(place / _MANIFEST) else None
 
     def complete(self, place: Path) -> Artifact | None:
         try:

@@ -184,7 +184,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _last_change(path: Path) -> float:
-    return max((one.st_mtime for one in tree_status(path)), default=0.0)
+    return max((result.st_mtime for result in tree_status(path)), default=0.0)
 
 
 def _remove(path: Path) -> None:

@@ -110,8 +110,8 @@ def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: S
     folders = [file.parent, images / "workload", images / "guest"]
     # This includes a user's own workload.h, if there is one.
     text = '#include "workload.h"\n' + read_c_source(file)
-    shared = [other for other in included(text, folders) if other != file]
-    if any(other.parent == file.parent and other.name == "workload.h" for other in shared):
+    shared = [other_path for other_path in included(text, folders) if other_path != file]
+    if any(other_path.parent == file.parent and other_path.name == "workload.h" for other_path in shared):
         raise ConfigError("its folder has a workload.h, a name that is reserved for the lab's", where=str(file))
     timed = included('#include "bench.h"\n', folders[1:])
     files = [file, *dict.fromkeys([*shared, *timed])]
@@ -131,7 +131,7 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
     """A user's ``NAME.c`` as ``NAME.so``; it may include ``usdt.h``. Raises BuildError, ConfigError."""
     toolchain, name = guest_toolchain(context), f"{file.stem}.so"
     folders = [file.parent, data_dir("images") / "workload"]
-    files = [file, *(other for other in included(read_c_source(file), folders) if other != file)]
+    files = [file, *(other_path for other_path in included(read_c_source(file), folders) if other_path != file)]
     flags = (*_CODE, "-fPIC", "-shared", f"-Wl,-soname,{name}", "-Wno-error", _KERNEL_HEADERS)
     source, inputs = _source(toolchain, arch, files, folders)
     compile_it = partial(_compile, toolchain, arch, files, folders, flags=flags)
@@ -143,7 +143,7 @@ def _source(
     toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Sequence[Path]
 ) -> tuple[UserSource, Mapping[str, object]]:
     """The source as a ``UserSource``, and the inputs that decide the result besides flags."""
-    if any(_OF_KERNEL.search(read_c_source(one)) for one in files):
+    if any(_OF_KERNEL.search(read_c_source(file)) for file in files):
         check_installed("header-packages.txt", f"{files[0].name}, which includes headers of the kernel,")
     sources = [str(file) for file in files if file.suffix in _COMPILED]
     places = (f"-I{folder}" for folder in folders)

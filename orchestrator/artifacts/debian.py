@@ -79,8 +79,8 @@ def debian_mirror() -> DebianMirror:
     wanted = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
     listed = run(["apt-get", "indextargets", *wanted], time_limit=60.0)
     listed.or_raise(HostError, "the host's apt sources cannot be read", hint="apt-get check")
-    if found := mirror_in(listed.stdout):
-        return found
+    if mirror := mirror_in(listed.stdout):
+        return mirror
     if default := default_mirror():
         return DebianMirror(default, _security_beside(default), is_default=True)
     what = f"guests are made of {debian().title}, and this host's apt sources name no Debian mirror"
@@ -90,10 +90,10 @@ def debian_mirror() -> DebianMirror:
 
 def default_mirror() -> str | None:
     """The mirror of Debian that mmdebstrap, a script, takes where none is named; None without mmdebstrap."""
-    found = None
+    match = None
     with contextlib.suppress(OSError), Path(shutil.which("mmdebstrap") or "").open(errors="replace") as script:
-        found = _DEFAULT_MIRROR.search(script.read(_LARGEST_SCRIPT))
-    return found[1] if found else None
+        match = _DEFAULT_MIRROR.search(script.read(_LARGEST_SCRIPT))
+    return match[1] if match else None
 
 
 def mirror_in(rows: str) -> DebianMirror | None:
@@ -252,7 +252,9 @@ class AptRoot:
         row = r"^ *([^ :|]+)(?::\S+)? \| *(\S+) \| \S+ (\S+)/\S+ \S+ Packages$"
         rows = re.findall(row, finished.stdout, re.MULTILINE)
         suites = {(name, version): suite for name, version, suite in reversed(rows)}
-        return tuple(replace(one, suite=suites.get((one.name, one.version), "unknown")) for one in packages)
+        return tuple(
+            replace(package, suite=suites.get((package.name, package.version), "unknown")) for package in packages
+        )
 
     def has(self, packages: Sequence[Package]) -> bool:
         listed = {facts.sha256 for facts in map(package_of, self.stanzas([p.pinned for p in packages]))}
@@ -267,13 +269,13 @@ class AptRoot:
             self.context.say(f"fetching {line}")
         argv = ["download", *(package.pinned for package in packages)]
         finished = self._apt("apt-get", *argv, time_limit=1800, cwd=into)
-        found = [sorted(into.glob(f"{package.name}_*.deb")) for package in packages]
-        lacking = [p.pinned for p, files in zip(packages, found, strict=True) if len(files) != 1]
+        path_groups = [sorted(into.glob(f"{package.name}_*.deb")) for package in packages]
+        lacking = [p.pinned for p, files in zip(packages, path_groups, strict=True) if len(files) != 1]
         if finished.status != 0 or lacking:
             hint = "check the host's network and its apt sources: apt-get update"
             what = ", ".join(lacking or [package.pinned for package in packages])
             raise HostError(f"apt could not fetch {what[:300]}", detail=finished.complaint(), hint=hint)
-        return [files[0] for files in found]
+        return [files[0] for files in path_groups]
 
     def _is_fresh(self, sources: Mapping[str, str]) -> bool:
         with contextlib.suppress(FileNotFoundError):
@@ -364,14 +366,16 @@ class PackageSet:
     is_newest: bool = False
 
 
-def pinned_artifact(context: BuildContext, kind: str, wanted: PackageSet, choose: Choice, fill: Filling) -> Artifact:
+def pinned_artifact(
+    context: BuildContext, kind: str, package_set: PackageSet, choose: Choice, fill: Filling
+) -> Artifact:
     """The artifact that ``fill`` makes of the chosen or pinned packages. Raises HostError."""
-    name, pin = wanted.name, pin_of(context, wanted.name)
+    name, pin = package_set.name, pin_of(context, package_set.name)
 
     def ready(pinned: Sequence[Package] | None) -> Artifact | None:
         return None if pinned is None else context.cache.get(kind, inputs_of(pinned))
 
-    keeps = context.offline or not wanted.is_newest
+    keeps = context.offline or not package_set.is_newest
     if keeps and (found := ready(chosen(pin))) is not None:
         return found
     with context.cache.lock(f"pin-{name}"):
@@ -379,8 +383,8 @@ def pinned_artifact(context: BuildContext, kind: str, wanted: PackageSet, choose
         if (found := ready(pinned)) is not None:
             return found
         context.need_network(name)
-        with context.cache.lock(f"apt-{wanted.arch}"):
-            apt, packages = _found(context, wanted, pinned, choose)
+        with context.cache.lock(f"apt-{package_set.arch}"):
+            apt, packages = _found(context, package_set, pinned, choose)
             artifact = context.cache.obtain(kind, inputs_of(packages), name, lambda folder: fill(apt, packages, folder))
         pin.parent.mkdir(exist_ok=True)
         write_whole(pin, json.dumps([asdict(p) for p in packages], indent=1))
@@ -388,26 +392,26 @@ def pinned_artifact(context: BuildContext, kind: str, wanted: PackageSet, choose
 
 
 def _found(
-    context: BuildContext, wanted: PackageSet, pinned: Sequence[Package] | None, choose: Choice
+    context: BuildContext, package_set: PackageSet, pinned: Sequence[Package] | None, choose: Choice
 ) -> tuple[AptRoot, Sequence[Package]]:
-    found: list[tuple[AptRoot, Sequence[Package]]] = []
+    pairs: list[tuple[AptRoot, Sequence[Package]]] = []
     failures: list[HostError] = []
-    for suites in wanted.places or (debian(),):
-        apt = AptRoot(context, wanted.architectures, suites)
+    for suites in package_set.places or (debian(),):
+        apt = AptRoot(context, package_set.architectures, suites)
         try:
             apt.refresh()
             # An archive keeps only the newest versions: choose anew if it no longer has the pinned ones.
             packages = pinned if pinned is not None and apt.has(pinned) else choose(apt)
-            found.append((apt, apt.with_suites(packages)))
+            pairs.append((apt, apt.with_suites(packages)))
         except HostError as error:
             failures.append(error)
-            if wanted.places and not isinstance(error, NoSuchPackageError):
+            if package_set.places and not isinstance(error, NoSuchPackageError):
                 context.say(f"continuing without {suites.title}: {error.what}")
-        if found and not wanted.is_newest:
+        if pairs and not package_set.is_newest:
             break
-    if not found:
+    if not pairs:
         raise next((error for error in reversed(failures) if isinstance(error, NoSuchPackageError)), failures[-1])
-    return max(found, key=lambda one: version_numbers(one[1][0].version))
+    return max(pairs, key=lambda pair: version_numbers(pair[1][0].version))
 
 
 def pin_of(context: BuildContext, name: str) -> Path:
@@ -458,8 +462,8 @@ def unpacked_packages(
 ) -> Artifact:
     """The unpacked packages of the set ``name``, below one root. Raises HostError."""
     architectures = dict.fromkeys((HOST.debian, ARCHITECTURES[arch].debian))
-    wanted = PackageSet(name, arch, tuple(architectures), tuple(places), is_newest)
-    return pinned_artifact(context, "debian", wanted, choose, _unpack)
+    package_set = PackageSet(name, arch, tuple(architectures), tuple(places), is_newest)
+    return pinned_artifact(context, "debian", package_set, choose, _unpack)
 
 
 def _unpack(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:

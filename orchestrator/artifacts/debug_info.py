@@ -45,26 +45,26 @@ def kernel_debug_info(context: BuildContext, kernel: Kernel) -> Path:
     spec = kernel.spec
     measured = (kernel.code_folder or kernel.headers) / VMLINUX
     if spec.tree is not None:
-        found = kernel.headers / VMLINUX
-        if not found.is_file() or not has_debug_info(found):
+        path = kernel.headers / VMLINUX
+        if not path.is_file() or not has_debug_info(path):
             raise NoDebugInfoError(
                 f"kernel {spec.name} has no debug information",
-                where=str(found),
+                where=str(path),
                 hint="scripts/config -d DEBUG_INFO_NONE -e DEBUG_INFO -e DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT, "
                 "make olddefconfig, and build it again",
             )
     elif spec.source is not None:
-        found = _built(context, kernel)
+        path = _built(context, kernel)
     else:
-        found = _packaged(context, kernel)
+        path = _packaged(context, kernel)
     with ScratchFolder("orchestrator-debug-info-") as scratch:
         booted = extract(kernel.image.read_bytes()) if spec.tree is not None else None
         if booted is not None:
             measured = scratch / VMLINUX
             measured.write_bytes(booted)
-        if not is_same_code(measured, found):
-            raise NoDebugInfoError(f"another build's vmlinux than that of kernel {spec.name}", where=str(found))
-    return found
+        if not is_same_code(measured, path):
+            raise NoDebugInfoError(f"another build's vmlinux than that of kernel {spec.name}", where=str(path))
+    return path
 
 
 def has_debug_info(file: Path) -> bool:
@@ -73,10 +73,10 @@ def has_debug_info(file: Path) -> bool:
         return any(elf.get_section_by_name(name) is not None for name in (".debug_info", ".zdebug_info"))
 
 
-def is_same_code(measured: Path, found: Path) -> bool:
+def is_same_code(measured: Path, path: Path) -> bool:
     """Whether two ELF files have the same GNU build id or the same text. Raises NoDebugInfoError."""
     # Debug information changes the build id: of the lab's own builds with and without it, only the text is equal.
-    (build, text), (other, its_text) = _identity(measured), _identity(found)
+    (build, text), (other, its_text) = _identity(measured), _identity(path)
     return (bool(build) and build == other) or (bool(text) and text == its_text)
 
 
@@ -106,11 +106,11 @@ def _packaged(context: BuildContext, kernel: Kernel) -> Path:
     name, version = f"{image}-dbg", kernel.packages.get(f"{image}:{arch}", "")
 
     def choose(apt: AptRoot) -> list[Package]:
-        found = apt.show(name, arch)
-        if found.version != version:
-            raise NoSuchPackageError(f"{name} is of version {found.version}, and the kernel of {version}")
+        package = apt.show(name, arch)
+        if package.version != version:
+            raise NoSuchPackageError(f"{name} is of version {package.version}, and the kernel of {version}")
         context.say(f"fetching the debug information of {kernel.spec.name}: some 1 GB, once")
-        return [found]
+        return [package]
 
     def fill(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
         (archive,) = apt.download(packages, folder / "archives")
@@ -124,9 +124,9 @@ def _packaged(context: BuildContext, kernel: Kernel) -> Path:
 
     places = debian().elsewhere if kernel.spec.is_searched else ()
     architectures = tuple(dict.fromkeys((HOST.debian, arch)))
-    wanted = PackageSet(name, kernel.spec.arch, architectures, tuple(places))
+    package_set = PackageSet(name, kernel.spec.arch, architectures, tuple(places))
     try:
-        return pinned_artifact(context, _KIND, wanted, choose, fill).path / VMLINUX
+        return pinned_artifact(context, _KIND, package_set, choose, fill).path / VMLINUX
     except NoSuchPackageError as error:
         what = f"Debian has no debug information of kernel {kernel.spec.name} any more: {error.what}"
         raise NoDebugInfoError(what) from None
@@ -186,10 +186,10 @@ def module_debug_info(context: BuildContext, kernel: Kernel, module: Module) -> 
             shutil.copy(made, folder / module.file.name)
 
     inputs = {"kernel": kernel.key, "module": module.key, "compiler": kernel.toolchain.version}
-    found = context.cache.obtain(_KIND, inputs, f"debug information of {module.name}", build).path / module.file.name
-    if not is_same_code(module.file, found):
-        raise NoDebugInfoError(f"another build's code than that of module {module.name}", where=str(found))
-    return found
+    path = context.cache.obtain(_KIND, inputs, f"debug information of {module.name}", build).path / module.file.name
+    if not is_same_code(module.file, path):
+        raise NoDebugInfoError(f"another build's code than that of module {module.name}", where=str(path))
+    return path
 
 
 def _made_in(folder: Path, name: str) -> Path:

@@ -162,7 +162,7 @@ def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
     if name and (beside / name).is_file():
         return f'{name} is there: have a line #include "{name}", or name the module by its folder, with a Kbuild'
     known = ((re.search(one["pattern"], line), one["hint"]) for one in read("build_hints.yaml")["hints"])
-    return next((hint.format(*found.groups()) for found, hint in known if found is not None), "")
+    return next((hint.format(*match.groups()) for match, hint in known if match is not None), "")
 
 
 def build_error(what: str, kept: str, origins: Origins, main: Path, hints: Sequence[str]) -> BuildError:
@@ -205,7 +205,7 @@ def kernel_error(what: str, tree: Path, output: str) -> BuildError:
 def compile_error(name: str, finished: Finished, hint: str = "") -> BuildError:
     """A BuildError for a compiler called on a user's file, with its command and first error."""
     words = error_lines(finished.stderr or finished.stdout)
-    place = next((found[1] for line in words if (found := _ANY_PLACE.match(line))), "")
+    place = next((match[1] for line in words if (match := _ANY_PLACE.match(line))), "")
     what = with_first_error(f"{name} does not compile", words)
     return BuildError(what, where=place, detail=[finished.complaint()[0], *words], hint=hint)
 

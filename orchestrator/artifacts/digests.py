@@ -44,15 +44,15 @@ def record(folder: Path, besides: str) -> None:
 def of_file(path: Path) -> str:
     """The SHA-256 of a file, from its folder's record if possible. Raises OSError."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
-        wanted = path.name, _facts(path.lstat())
-        return next(digest for digest, facts, name in _read(path.parent) if (name, facts) == wanted)
+        pair = path.name, _facts(path.lstat())
+        return next(digest for digest, facts, name in _read(path.parent) if (name, facts) == pair)
     return of_content(path)
 
 
 def of_content(path: Path) -> str:
     """The SHA-256 of a file's content, without consulting a record. Raises OSError."""
-    found = path.stat()
-    return _content_digest(path, found.st_dev, _facts(found))
+    result = path.stat()
+    return _content_digest(path, result.st_dev, _facts(result))
 
 
 def changed(folder: Path, known: Known | None = None) -> str | None:
@@ -65,10 +65,10 @@ def changed(folder: Path, known: Known | None = None) -> str | None:
     for line in lines:
         _, recorded_facts, path = line
         try:
-            found = os.lstat(f"{root}/{path}")
-            facts = _facts(found)
+            result = os.lstat(f"{root}/{path}")
+            facts = _facts(result)
             if facts != recorded_facts or known is not None:
-                why = _difference(folder, line, found, known)
+                why = _difference(folder, line, result, known)
                 if why is not None:
                     return f"{path}: {why}"
         except FileNotFoundError:
@@ -84,16 +84,16 @@ def changed(folder: Path, known: Known | None = None) -> str | None:
     return None
 
 
-def _difference(folder: Path, line: _Line, found: os.stat_result, known: Known | None) -> str | None:
+def _difference(folder: Path, line: _Line, result: os.stat_result, known: Known | None) -> str | None:
     recorded, facts, path = line
     size = int(facts.partition(":")[0])
-    if found.st_size != size:
-        return f"has {found.st_size} bytes instead of {size}"
-    key = (found.st_dev, _facts(found))
+    if result.st_size != size:
+        return f"has {result.st_size} bytes instead of {size}"
+    key = (result.st_dev, _facts(result))
     digest = known.get(key) if known is not None else None
     if digest is None:
         digest = _digest(folder, path)
-        if known is not None and found.st_nlink > 1:
+        if known is not None and result.st_nlink > 1:
             known[key] = digest
     return None if digest == recorded else "has different content"
 
@@ -122,8 +122,8 @@ def _content_digest(path: Path, device: int, facts: str) -> str:
     return sha256_of(path)
 
 
-def _facts(found: os.stat_result) -> str:
-    return f"{found.st_size}:{found.st_mtime_ns}:{found.st_ino}"
+def _facts(result: os.stat_result) -> str:
+    return f"{result.st_size}:{result.st_mtime_ns}:{result.st_ino}"
 
 
 def _read(folder: Path) -> Sequence[_Line]:

@@ -109,39 +109,51 @@ class _Switch:
             place = following
         raise UnknownDispatchError(f"the switch at {self._start:#x} does not end for number {number}")
 
-    def _next(self, one: Instruction) -> int:
-        condition = _CONDITIONS.get(one.name)
-        if condition is not None or one.name in ("call", "jmp"):
-            target = self._value(one.operands[0])
-            if isinstance(one.operands[0], Memory) and target is not None:
+    def _next(self, instruction: Instruction) -> int:
+        condition = _CONDITIONS.get(instruction.name)
+        if condition is not None or instruction.name in ("call", "jmp"):
+            target = self._value(instruction.operands[0])
+            if isinstance(instruction.operands[0], Memory) and target is not None:
                 target = self._code.number(target)
             if target is None or (condition is not None and self._compared is None):
-                raise UnknownDispatchError(f"what {one.name} at {one.address:#x} depends on is not known")
-            return target if condition is None or self._compared is None or condition(*self._compared) else one.end
-        if one.name in ("cmp", "test"):
-            left, right = map(self._value, one.operands)
+                raise UnknownDispatchError(
+                    f"what {instruction.name} at {instruction.address:#x} depends on is not known"
+                )
+            return (
+                target if condition is None or self._compared is None or condition(*self._compared) else instruction.end
+            )
+        if instruction.name in ("cmp", "test"):
+            left, right = map(self._value, instruction.operands)
             self._compared = None
-            if left is not None and right is not None and not any(isinstance(two, Memory) for two in one.operands):
-                self._compared = ((left & right) & _WORD, 0) if one.name == "test" else (left & _WORD, right & _WORD)
-        elif one.name not in {"push", "pop", "nop", "endbr32", "endbr64"}:
-            self._write(one)
-        return one.end
+            if (
+                left is not None
+                and right is not None
+                and not any(isinstance(two, Memory) for two in instruction.operands)
+            ):
+                self._compared = (
+                    ((left & right) & _WORD, 0) if instruction.name == "test" else (left & _WORD, right & _WORD)
+                )
+        elif instruction.name not in {"push", "pop", "nop", "endbr32", "endbr64"}:
+            self._write(instruction)
+        return instruction.end
 
-    def _write(self, one: Instruction) -> None:
+    def _write(self, instruction: Instruction) -> None:
         """Apply an instruction's effect on a register or the flags; an unknown result makes them unknown."""
-        if one.name not in {"mov", "movabs", "movsxd", "movzx", "movsx", "lea"}:
+        if instruction.name not in {"mov", "movabs", "movsxd", "movzx", "movsx", "lea"}:
             self._compared = None
-        if not one.operands or not isinstance(one.operands[0], str):
+        if not instruction.operands or not isinstance(instruction.operands[0], str):
             return
-        register = _family(one.operands[0])
-        values = [self._value(operand) for operand in one.operands]
+        register = _family(instruction.operands[0])
+        values = [self._value(operand) for operand in instruction.operands]
         left, right = values[0], values[-1]
         result: int | None = None
-        if one.name == "lea" or (one.name == "mov" and not isinstance(one.operands[-1], Memory)):
+        if instruction.name == "lea" or (
+            instruction.name == "mov" and not isinstance(instruction.operands[-1], Memory)
+        ):
             result = right
-        elif one.name in ("add", "sub") and left is not None and right is not None:
-            result = left + right if one.name == "add" else left - right
-            if one.name == "sub":
+        elif instruction.name in ("add", "sub") and left is not None and right is not None:
+            result = left + right if instruction.name == "add" else left - right
+            if instruction.name == "sub":
                 self._compared = (left & _WORD, right & _WORD)
         self._registers.pop(register, None)
         if result is not None:

@@ -73,9 +73,9 @@ def find_revision(text: str) -> Revision:
         if "not a git repository" in "".join(words):
             raise UsageError(f"found {text!r}; {folder} is not under git", hint="name a folder of a repository")
         raise UsageError(f"found {text!r}; git refuses {folder}", detail=words)
-    found = git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    commit = found.stdout.strip()
-    if found.status != 0 or not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit):
+    finished = git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    commit = finished.stdout.strip()
+    if finished.status != 0 or not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit):
         raise UsageError(f"found {text!r}; {folder} has no commit {name!r}", hint=_other_commit(tree, folder, name))
     return Revision(Path(top.stdout.rstrip("\n")), commit, name)
 
@@ -85,7 +85,7 @@ def _no_folder(tree: str, folder: Path) -> str:
         return "a tree is a folder of this host: clone the repository first"
     if folder.exists():
         return f"{folder} is a file; a tree is a folder"
-    beside = sorted(one.name for one in folder.parent.iterdir()) if folder.parent.is_dir() else []
+    beside = sorted(path.name for path in folder.parent.iterdir()) if folder.parent.is_dir() else []
     guess = nearest(folder.name, beside)
     question = f"; did you mean '{tree.rstrip('/').removesuffix(folder.name)}{guess}'?" if guess else ""
     return f"there is no folder {folder}{question}"
@@ -123,10 +123,10 @@ def unshallowing(tree: str, *, whole: bool) -> str:
 
 def revisions(before: str, after: str) -> tuple[Revision, Revision]:
     """Two commits of one repository, each ``TREE@REV``. Raises UsageError."""
-    found = find_revision(before), find_revision(after)
-    if repository_of(found[0].top) != repository_of(found[1].top):
-        raise UsageError(f"{found[0].top} and {found[1].top} are two repositories", hint="name two commits of one")
-    return found
+    pair = find_revision(before), find_revision(after)
+    if repository_of(pair[0].top) != repository_of(pair[1].top):
+        raise UsageError(f"{pair[0].top} and {pair[1].top} are two repositories", hint="name two commits of one")
+    return pair
 
 
 def repository_of(top: Path) -> Path:

@@ -47,8 +47,11 @@ def system_archive(context: BuildContext, recipe: ImageRecipe) -> Artifact:
     def choose(apt: debian.AptRoot) -> list[debian.Package]:
         exact = apt.simulate(["?or(?essential, ?priority(required))", *recipe.packages])
         # Two suites may have the same version; apt takes it from the first.
-        found = {f"{one.name}={one.version}": one for one in map(debian.package_of, reversed(apt.stanzas(exact)))}
-        return [found[name] for name in exact]
+        packages = {
+            f"{package.name}={package.version}": package
+            for package in map(debian.package_of, reversed(apt.stanzas(exact)))
+        }
+        return [packages[name] for name in exact]
 
     def fetch(apt: debian.AptRoot, packages: Sequence[debian.Package], folder: Path) -> None:
         files = apt.download(packages, folder)
@@ -190,9 +193,9 @@ class Image:
 def ready_image(context: BuildContext, recipe: ImageRecipe) -> Image:
     """The image of ``recipe``, cached or built now. Raises HostError, BuildError."""
     with step(f"get image {recipe.name} ready"):
-        found = cached_image(context, recipe)
-        if found is not None:
-            return found
+        image = cached_image(context, recipe)
+        if image is not None:
+            return image
         context.need_network(f"image {recipe.name}")  # a build takes as long as a download: offline excludes both
         archive = system_archive(context, recipe)
         inputs, build = _inputs(recipe, archive.key), partial(build_image, context, recipe, archive)
@@ -206,8 +209,8 @@ def cached_image(context: BuildContext, recipe: ImageRecipe) -> Image | None:
         return None
     archive = debian.inputs_of(packages)
     context.cache.find("archives", archive)  # marks the archive, and so the pin, as used with its image
-    found = context.cache.get("images", _inputs(recipe, digest(archive)))
-    return _image(recipe, found) if found is not None else None
+    artifact = context.cache.get("images", _inputs(recipe, digest(archive)))
+    return _image(recipe, artifact) if artifact is not None else None
 
 
 def _inputs(recipe: ImageRecipe, archive: str) -> dict[str, object]:

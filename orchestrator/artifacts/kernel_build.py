@@ -107,9 +107,9 @@ def unpack_tarball(tarball: Path, folder: Path) -> None:
 
 
 def _obtain(context: BuildContext, inputs: Mapping[str, object], label: str, make: Callable[[Path], None]) -> Artifact:
-    found = context.cache.find(SOURCE_KIND, inputs)
-    if found is not None:
-        return found
+    artifact = context.cache.find(SOURCE_KIND, inputs)
+    if artifact is not None:
+        return artifact
     context.need_network(f"the source {label}")  # do not fetch gigabytes unasked
     # tar's message names a missing program, but not its package.
     check_installed("kernel-packages.txt", f"the source {label}")
@@ -200,7 +200,10 @@ def merged(spec: KernelSpec) -> str:
 
 def not_granted(wanted: str, config: Mapping[str, str]) -> list[str]:
     """The options that the build system did not set as the fragments ask, each with its value."""
-    last = {(one[1] or one[3]): one[2] for one in re.finditer(f"{SET_OPTION.pattern}|{_UNSET.pattern}", wanted, re.M)}
+    last = {
+        (match[1] or match[3]): match[2]
+        for match in re.finditer(f"{SET_OPTION.pattern}|{_UNSET.pattern}", wanted, re.M)
+    }
     return [
         f"{option}: wanted {value or 'off'}, got {config.get(option, 'off')}"
         for option, value in last.items()
@@ -238,8 +241,8 @@ def features(config: Mapping[str, str]) -> dict[str, str]:
 
 def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
     """Adapt ``build``, a copy of ``made_in``, to the source ``now``, which shares files with ``before``."""
-    others = set(_files(before)) ^ set(_files(now)) if before != now else set()
-    differing = {os.fsencode(now / path) for path, _ in others}
+    other_pairs = set(_files(before)) ^ set(_files(now)) if before != now else set()
+    differing = {os.fsencode(now / path) for path, _ in other_pairs}
     for file in [*build.rglob("*.cmd"), *build.rglob("*.d"), build / "Makefile"]:
         if not file.is_file() or file.is_symlink() or file.stat().st_size > 64 << 20:
             continue
@@ -317,9 +320,9 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
         check_all_installed(build_lists(spec.name, wanted))  # before the source is fetched
     source, toolchain = kernel_source(context, spec.source, spec.patches, spec.files), guest_toolchain(context)
     inputs = {"source": source.key, "arch": spec.arch, "config": wanted, "compiler": toolchain.version}
-    found = context.cache.get("kernels", inputs)
-    if found is not None:
-        return found
+    artifact = context.cache.get("kernels", inputs)
+    if artifact is not None:
+        return artifact
     context.need_network(spec.name)  # a build takes as long as a download: offline excludes both
     cache = context.cache.root
     if not kbuild_takes(cache):
@@ -351,8 +354,8 @@ def _build(
     config = compile_kernel(context, spec, source, wanted, build, toolchain)
     if spec.options:
         plain = spec.model_copy(update={"options": ""})
-        with ScratchFolder("orchestrator-config-") as other:
-            before = _configured(context, plain, source, merged(plain), other, toolchain)
+        with ScratchFolder("orchestrator-config-") as other_path:
+            before = _configured(context, plain, source, merged(plain), other_path, toolchain)
         write_implied(folder, spec, before, config)
     if has_types(wanted):  # their debug information; module builds need the objects of scripts and tools
         for file in {*build.rglob("*.o"), *build.rglob("*.a"), *build.glob(".tmp_vmlinux*")}:
@@ -419,7 +422,7 @@ _IMPLIED = "implied-options.json"
 
 def write_implied(folder: Path, spec: KernelSpec, before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Write down the options that differ from the plain kernel's, but for those that the variant names."""
-    named = {found[1] for line in spec.options.splitlines() if (found := SET_OPTION.match(line) or _UNSET.match(line))}
+    named = {match[1] for line in spec.options.splitlines() if (match := SET_OPTION.match(line) or _UNSET.match(line))}
     differing = sorted(option for option in {**before, **after} if before.get(option) != after.get(option))
     changes = {option: after.get(option, "n") for option in differing if option not in named}
     (folder / _IMPLIED).write_text(json.dumps(changes))
@@ -438,8 +441,8 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
     if has_types(wanted):
         return None
     artifacts = list(context.cache.artifacts())
-    of_package = [one for one in artifacts if one.inputs.get("package") == source.inputs["package"]]
-    sources = {one.key for one in of_package if one.kind == SOURCE_KIND}
+    of_package = [artifact for artifact in artifacts if artifact.inputs.get("package") == source.inputs["package"]]
+    sources = {artifact.key for artifact in of_package if artifact.kind == SOURCE_KIND}
     candidates = [
         artifact
         for artifact in artifacts

@@ -243,12 +243,12 @@ class KernelCode:
         return self._by_name.get(name, ())
 
     def address(self, name: str) -> int | None:
-        found = self.named(name)
-        return found[0].address if len(found) == 1 else None
+        symbols = self.named(name)
+        return symbols[0].address if len(symbols) == 1 else None
 
     def function(self, name: str) -> int | None:
-        found = [symbol for symbol in self.named(name) if symbol.type in FUNCTION_TYPES]
-        return found[0].address if len(found) == 1 else None
+        symbols = [symbol for symbol in self.named(name) if symbol.type in FUNCTION_TYPES]
+        return symbols[0].address if len(symbols) == 1 else None
 
     def has_function(self, name: str) -> bool:
         return any(symbol.type in FUNCTION_TYPES for symbol in self.named(name))
@@ -300,12 +300,12 @@ class KernelCode:
     def _patched(self) -> Sequence[tuple[int, int]]:
         """The ranges in which the kernel may patch code for the CPU it boots on, in order."""
         sites = [self._relative(place, entry) for name in _SITES for place, entry in self._listed(name, 4)]
-        found = [(address, address + 5) for address in sites]
+        pairs = [(address, address + 5) for address in sites]
         # struct paravirt_patch_site: a pointer, the type and the length in a byte each, and padding.
         for _, entry in self._listed(".parainstructions", 2 * self.word):
             address = int.from_bytes(entry[: self.word], "little")
-            found.append((address, address + entry[self.word + 1]))
-        return sorted([*found, *self._alternatives()])
+            pairs.append((address, address + entry[self.word + 1]))
+        return sorted([*pairs, *self._alternatives()])
 
     def _alternatives(self) -> list[tuple[int, int]]:
         table = self.sections.get(".altinstructions", CodePart(0, 0, 0))
@@ -347,7 +347,7 @@ def code_of_tree(tree: Path) -> KernelCode | None:
 def _tree_code(listing: Path, image: Path, *changed: int) -> KernelCode | None:
     del changed
     text = listing.read_text(encoding="ascii", errors="replace")
-    symbols = [Symbol(int(found[1], 16), found[2], found[3]) for found in _LINE.finditer(text)]
+    symbols = [Symbol(int(match[1], 16), match[2], match[3]) for match in _LINE.finditer(text)]
     return _of_elf(image.read_bytes(), symbols)
 
 
@@ -362,7 +362,7 @@ def write_code(folder: Path, elf: bytes, *, absolute_percpu: bool) -> None:
     places = {"start": part.address, "text": text.address}
     symbols = find_symbols(rodata, word=code.word, absolute_percpu=absolute_percpu, **places)
     if symbols is not None:
-        lines = (f"{one.address:0{2 * code.word}x} {one.type} {one.name}\n" for one in symbols)
+        lines = (f"{symbol.address:0{2 * code.word}x} {symbol.type} {symbol.name}\n" for symbol in symbols)
         (folder / SYSTEM_MAP).write_text("".join(lines))
 
 
@@ -370,12 +370,13 @@ def _of_elf(elf: bytes, symbols: Iterable[Symbol]) -> KernelCode | None:
     try:
         file = ELFFile(io.BytesIO(elf))
         segments = [
-            _part(elf, one["p_vaddr"], one["p_offset"], one["p_filesz"]) for one in file.iter_segments("PT_LOAD")
+            _part(elf, segment["p_vaddr"], segment["p_offset"], segment["p_filesz"])
+            for segment in file.iter_segments("PT_LOAD")
         ]
         sections = {
-            one.name: _part(elf, one["sh_addr"], one["sh_offset"], one["sh_size"])
-            for one in file.iter_sections()
-            if one["sh_type"] != "SHT_NOBITS"
+            section.name: _part(elf, section["sh_addr"], section["sh_offset"], section["sh_size"])
+            for section in file.iter_sections()
+            if section["sh_type"] != "SHT_NOBITS"
         }
         by_address = sorted(symbols, key=attrgetter("address"))
         return KernelCode(by_address, elf, file.elfclass // 8, segments, sections)

@@ -360,7 +360,7 @@ def newest_packages(context: BuildContext, spec: KernelSpec) -> Artifact:
     arch, is_newest = ARCHITECTURES[spec.arch].debian, spec.version == NEWEST
     # 7.3.4+deb13, 7.4~rc1+deb14 and, up to Debian 12, 6.1.0-41.
     release = r"\d+\.\d+[.~][a-z0-9.+~]+(?:-\d+)?"
-    wanted = re.compile(r".*" if is_newest else rf"linux-image-{re.escape(spec.version)}(?!\d).*")
+    pattern = re.compile(r".*" if is_newest else rf"linux-image-{re.escape(spec.version)}(?!\d).*")
     available: list[str] = []
     gone: list[str] = []
 
@@ -368,7 +368,7 @@ def newest_packages(context: BuildContext, spec: KernelSpec) -> Artifact:
         images = apt.names(rf"linux-image-{release}-{spec.packages.flavour}") if spec.packages else []
         versions = dict.fromkeys(".".join(map(str, version_numbers(name)[:2])) for name in images)
         available.append(apt.suites.having(versions))
-        for name in filter(wanted.fullmatch, reversed(images)):
+        for name in filter(pattern.fullmatch, reversed(images)):
             try:
                 return _parts(apt, name, arch)
             except NoSuchPackageError as error:
@@ -385,27 +385,27 @@ def newest_packages(context: BuildContext, spec: KernelSpec) -> Artifact:
 
 def _parts(apt: AptRoot, image: str, arch: str) -> list[Package]:
     """The packages of an image (several since Linux 6.19), with headers if the archive still has them."""
-    release, found = image.removeprefix("linux-image-"), apt.show(image, arch)
-    names = _dependencies(found, rf"linux-(?:binary|modules)-{re.escape(release)}")
+    release, package = image.removeprefix("linux-image-"), apt.show(image, arch)
+    names = _dependencies(package, rf"linux-(?:binary|modules)-{re.escape(release)}")
     if names:  # no part contains the configuration
-        names.insert(0, _dependency(found, f"linux-base-{re.escape(release)}"))
+        names.insert(0, _dependency(package, f"linux-base-{re.escape(release)}"))
     parts = [apt.show(name, arch) for name in names]
     try:
         headers = _headers(apt, f"linux-headers-{release}", arch)
     except NoSuchPackageError:
         headers = []
-    return [found, *parts, *headers]
+    return [package, *parts, *headers]
 
 
 def _headers(apt: AptRoot, name: str, arch: str) -> list[Package]:
     headers = apt.show(name, arch)
     common = apt.show(_dependency(headers, r"linux-headers-\S*-common"), "all")
-    found = [apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST.debian)]
-    for package in found if apt.suites.suites[0] != debian().release else ():
-        known = {one.name for one in found}
+    packages = [apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST.debian)]
+    for package in packages if apt.suites.suites[0] != debian().release else ():
+        known = {one.name for one in packages}
         libraries = _dependencies(package, r"(?:lib|zlib)\S+")
-        found += [apt.show(name, HOST.debian) for name in libraries if name not in known]
-    return [headers, common, *found]
+        packages += [apt.show(name, HOST.debian) for name in libraries if name not in known]
+    return [headers, common, *packages]
 
 
 def _dependency(package: Package, pattern: str) -> str:

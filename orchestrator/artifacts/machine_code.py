@@ -97,7 +97,7 @@ def direct_calls(code: KernelCode, function: int) -> Iterator[int]:
     start, end = code.address("_stext"), code.address("_etext")
     if start is None or end is None:
         return
-    for found in _BRANCH.finditer(code.read(start, end - start)):
-        behind = start + found.start() + TRACER_BYTES
-        if (behind + int.from_bytes(found[1], "little", signed=True) - function) % (1 << 32) == 0:
+    for match in _BRANCH.finditer(code.read(start, end - start)):
+        behind = start + match.start() + TRACER_BYTES
+        if (behind + int.from_bytes(match[1], "little", signed=True) - function) % (1 << 32) == 0:
             yield behind - TRACER_BYTES

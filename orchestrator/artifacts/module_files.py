@@ -33,18 +33,18 @@ def with_dependencies(modules: Path, wanted: Sequence[str]) -> list[Path]:
 def in_order(modules: Iterable[Path], wanted: Sequence[str]) -> Mapping[str, Path]:
     """The wanted modules' files by name, each after its dependencies among them. Raises LabError."""
     files = {module_name(path.name): path for path in modules}
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
 
     def add(name: str) -> None:
         path = files.pop(module_name(name), None)
         if path is not None:
             for dependency in module_info(path).get("depends", "").split(","):
                 add(dependency)
-            found[module_name(name)] = path
+            paths[module_name(name)] = path
 
     for name in wanted:
         add(name)
-    return found
+    return paths
 
 
 def module_info(path: Path) -> dict[str, str]:
@@ -147,8 +147,8 @@ _BASE, _DISTANCE = 0x10000000, 0x01000000
 
 def loaded_code(kernel: Kernel, modules: Sequence[str], symbol: str) -> Mapping[str, KernelCode]:
     """The code of those modules and dependencies that have the function. Raises LabError."""
-    found = {name: module_code(file) for name, file in loaded_files(kernel, modules).items()}
-    return {name: code for name, code in found.items() if code.has_function(symbol)}
+    codes = {name: module_code(file) for name, file in loaded_files(kernel, modules).items()}
+    return {name: code for name, code in codes.items() if code.has_function(symbol)}
 
 
 def module_code(file: Path) -> KernelCode:
@@ -176,7 +176,7 @@ def _code(file: Path, changed: int) -> KernelCode:
     for place in _tracer_calls(elf, parts):
         image[place : place + TRACER_BYTES] = NOPS5[0 if elf.elfclass == 64 else 1]
     return KernelCode(
-        sorted(_functions(elf, parts), key=lambda one: one.address),
+        sorted(_functions(elf, parts), key=lambda function: function.address),
         bytes(image),
         elf.elfclass // 8,
         list(parts.values()),
@@ -205,6 +205,6 @@ def _tracer_calls(elf: ELFFile, parts: Mapping[int, CodePart]) -> Iterator[int]:
         part = parts.get(section["sh_info"])
         if part is None or not isinstance(section, RelocationSection):
             continue
-        for one in section.iter_relocations():
-            if table.get_symbol(one["r_info_sym"]).name == "__fentry__":
-                yield part.place + one["r_offset"] - 1
+        for relocation in section.iter_relocations():
+            if table.get_symbol(relocation["r_info_sym"]).name == "__fentry__":
+                yield part.place + relocation["r_offset"] - 1

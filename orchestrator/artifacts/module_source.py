@@ -94,7 +94,7 @@ class ModuleSource:
                 if name not in texts:
                     texts[name] = self.files[name]
                     included = {Path(other).name for other in _INCLUDED.findall(texts[name])}
-                    waiting += [other for other in self.files if Path(other).name in included]
+                    waiting += [other_file for other_file in self.files if Path(other_file).name in included]
             is_named = any("KBUILD_MODNAME" in text for text in texts.values()) or not users.isdisjoint(texts)
             parts[one] = {**texts, "Kbuild": kbuild["flags"], "module": self.name if is_named else ""}
         return parts
@@ -196,12 +196,12 @@ def _place(file: Path, error: Exception) -> str:
 
 def _source(name: str, main: str, folders: Sequence[Path], main_file: Path, flags: Sequence[str] = ()) -> ModuleSource:
     """A module's files: the main one, then what it includes; guests' headers come last (``region.h``)."""
-    found = included_as(main, [*folders, data_dir("images") / "guest"])
-    shared = {path: file for path, file in found.items() if not file.samefile(main_file)}
+    paths = included_as(main, [*folders, data_dir("images") / "guest"])
+    shared = {path: file for path, file in paths.items() if not file.samefile(main_file)}
     files = {f"{name}_main.c": main, **{path: read_c_source(file) for path, file in shared.items()}}
     # A source is compiled by itself if its header is included; otherwise it is part of the file that includes it.
-    sources = [one for one in map(Path, shared) if one.suffix in (".c", ".S") and not one.is_absolute()]
-    parts = [Path(f"{name}_main.c"), *(one for one in sources if str(one.with_suffix(".h")) in shared)]
+    sources = [path for path in map(Path, shared) if path.suffix in (".c", ".S") and not path.is_absolute()]
+    parts = [Path(f"{name}_main.c"), *(source for source in sources if str(source.with_suffix(".h")) in shared)]
     objects = " ".join(str(path.with_suffix(".o")) for path in parts)
     flags = [*flags, *([_FORMAT_ERRORS] if "marker.h" in files else [])]
     ccflags = f"ccflags-y := {' '.join(flags)}\n" if flags else ""

@@ -296,12 +296,12 @@ def _take_objects(
             "object": name,
             "texts": digest(texts),
         }
-        found = context.cache.get("module-objects", inputs)
-        if found is None:
+        artifact = context.cache.get("module-objects", inputs)
+        if artifact is None:
             others[name] = inputs
             continue
         next(here.glob(f"{name}.[cS]")).unlink()
-        shutil.copy(found.path / f"{name}.o", here / f"{name}.shared")
+        shutil.copy(artifact.path / f"{name}.o", here / f"{name}.shared")
         (here / f".{name}.o.cmd").touch()  # modpost reads it
         rules += f"$(obj)/{name}.o: $(src)/{name}.shared\n\tcp $< $@\n"
     with (here / "Kbuild").open("a") as kbuild:  # Kbuild's own rule (.o_shipped) matches no object since Linux 6.13

@@ -27,7 +27,7 @@ def opening_command(context: BuildContext, kernel: Kernel, core: Path) -> str:
         symbols = []
     if not has_vmcoreinfo(core):
         return shlex.join(["gdb", *(symbols or ["vmlinux"]), str(core)])
-    own = Path(sys.executable).with_name("drgn")
-    drgn = str(own) if own.is_file() else shutil.which("drgn")
+    path = Path(sys.executable).with_name("drgn")
+    drgn = str(path) if path.is_file() else shutil.which("drgn")
     line = shlex.join([drgn or "drgn", "-c", str(core), *(word for file in symbols for word in ("-s", file))])
     return line if drgn else f"{line} (which pip install 'probe-lab[source]' installs)"

@@ -41,17 +41,17 @@ def outside_hint(kept: str, folder: Path, sources: Mapping[str, bytes]) -> str:
     else:
         places = []
     outside = (Path(os.path.normpath(place.absolute())) for place in places)
-    found = next((place for place in outside if not place.is_relative_to(folder.absolute()) and _is_there(place)), None)
-    if found is None:
+    path = next((place for place in outside if not place.is_relative_to(folder.absolute()) and _is_there(place)), None)
+    if path is None:
         return ""
     here = folder.absolute()
     named = [Path(os.path.normpath(place.absolute())).parent for place in _named_upwards(folder, sources)]
-    above = Path(os.path.commonpath([here, found.parent]))
-    folders = [place for place in dict.fromkeys([found.parent, *named, here]) if place.is_relative_to(above)]
+    above = Path(os.path.commonpath([here, path.parent]))
+    folders = [place for place in dict.fromkeys([path.parent, *named, here]) if place.is_relative_to(above)]
     parts = [f"{place.relative_to(above)}/" for place in folders if place != above and is_module_folder(place)]
     makefiles = b"\n".join(sources.get(name, b"") for name in ("Kbuild", "Makefile")).decode(errors="replace")
     objects = _OBJECT.findall(makefiles)
-    what = f"the lab builds a copy of {here.name} alone, without {os.path.relpath(found, here)}"
+    what = f"the lab builds a copy of {here.name} alone, without {os.path.relpath(path, here)}"
     shown = _as_argument(above)
     name = shlex.quote(f"{shown}:{objects[0] if objects else 'NAME'}")
     if is_module_folder(above):

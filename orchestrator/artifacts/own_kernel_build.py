@@ -101,9 +101,9 @@ class TreeBuild:
         self._check_variables()
         say(f"configuring {tree}: the lab's options over the tree's own defaults")
         with ScratchFolder("orchestrator-config-") as folder:
-            wanted = folder / "lab.config"
-            wanted.write_text(merged(kernel(ALL_MECHANISMS)) + _NOT_PREEMPTIBLE + _FOR_DEBUGGERS)
-            environment = {"KCONFIG_ALLCONFIG": str(wanted)}
+            path = folder / "lab.config"
+            path.write_text(merged(kernel(ALL_MECHANISMS)) + _NOT_PREEMPTIBLE + _FOR_DEBUGGERS)
+            environment = {"KCONFIG_ALLCONFIG": str(path)}
             _make(tree, "x86_64", [*self.variables, "alldefconfig"], 300.0, environment=environment)
 
     def complete(self, tree: Path) -> None:

@@ -59,8 +59,8 @@ def static_points(elf: ELFFile) -> Iterator[StaticPoint]:
     base = elf.get_section_by_name(_BASE)
     addresses = struct.Struct("<QQQ" if elf.elfclass == 64 else "<III")
     # Linkers keep several sections of this name if their flags differ.
-    named = (one for one in elf.iter_sections() if one.name == _NOTES and isinstance(one, NoteSection))
-    for note in chain.from_iterable(one.iter_notes() for one in named):
+    named = (section for section in elf.iter_sections() if section.name == _NOTES and isinstance(section, NoteSection))
+    for note in chain.from_iterable(section.iter_notes() for section in named):
         described: bytes = note["n_descdata"]
         if (note["n_name"], note["n_type"]) != (_OWNER, _VERSION) or len(described) < addresses.size:
             continue
@@ -126,32 +126,34 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
         raise BuildError(f"{name} has no symbols: nothing in it can be found by its name", hint="do not strip it")
     if symbol not in functions:
         raise _not_found(elf, name, symbol, functions)
-    found = functions[symbol]
-    if found.is_one_of_several:
+    function = functions[symbol]
+    if function.is_one_of_several:
         what = f"{name} has several functions {symbol}: the name is ambiguous"
         raise BuildError(what, hint="rename one of them")
-    if found.is_chooser:
+    if function.is_chooser:
         what = "is selected for the CPU when the library is loaded (IFUNC): calls do not enter its symbol"
         raise BuildError(f"{symbol} of {name} {what}", hint="probe another function")
-    if offset >= found.size:
-        raise BuildError(f"{symbol}+{offset:#x} is beyond the end of {symbol}, which has {found.size:#x} bytes")
+    if offset >= function.size:
+        raise BuildError(f"{symbol}+{offset:#x} is beyond the end of {symbol}, which has {function.size:#x} bytes")
     # A breakpoint inside an instruction would corrupt it, in a library for all processes of the guest.
-    place = _place_at(elf, found.start + offset, symbol)
-    code = _place_at(elf, found.start, symbol, found.size).code
-    for one in decoded(code, found.start, elf.elfclass // 8):
-        if one.address < place.address < one.end:
+    place = _place_at(elf, function.start + offset, symbol)
+    code = _place_at(elf, function.start, symbol, function.size).code
+    for instruction in decoded(code, function.start, elf.elfclass // 8):
+        if instruction.address < place.address < instruction.end:
             raise BuildError(
-                f"{symbol}+{offset:#x} is inside the instruction at +{one.address - found.start:#x} "
-                f"({one.size} bytes): the next one begins at +{one.end - found.start:#x}"
+                f"{symbol}+{offset:#x} is inside the instruction at +{instruction.address - function.start:#x} "
+                f"({instruction.size} bytes): the next one begins at +{instruction.end - function.start:#x}"
             )
     return place
 
 
 def _not_found(elf: ELFFile, name: str, symbol: str, functions: Mapping[str, _Function]) -> BuildError:
-    others = [entry for table in _tables(elf) for entry in table.iter_symbols() if entry.name.split("@")[0] == symbol]
-    if any(entry["st_shndx"] != "SHN_UNDEF" for entry in others):
+    other_symbols = [
+        entry for table in _tables(elf) for entry in table.iter_symbols() if entry.name.split("@")[0] == symbol
+    ]
+    if any(entry["st_shndx"] != "SHN_UNDEF" for entry in other_symbols):
         return BuildError(f"{symbol} of {name} is not a function: it is not in executable code")
-    if others:
+    if other_symbols:
         return BuildError(
             f"{name} has no function {symbol} of its own: it calls a library's",
             hint=f"name the library: LIBRARY:{symbol}",
@@ -191,7 +193,7 @@ def _functions(elf: ELFFile) -> dict[str, _Function]:
         for section in elf.iter_sections()
         if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR
     ]
-    found: dict[str, _Function] = {}
+    functions: dict[str, _Function] = {}
     beginnings: set[int] = set()
     for table in _tables(elf):
         for kinds in (("STT_NOTYPE",), _FUNCTIONS):
@@ -202,17 +204,17 @@ def _functions(elf: ELFFile) -> dict[str, _Function]:
                     continue
                 if kind in _FUNCTIONS or entry["st_info"]["bind"] != "STB_LOCAL":
                     beginnings.add(start)
-                one = _Function(start, int(entry["st_size"]), kind == _IFUNC)
+                function = _Function(start, int(entry["st_size"]), kind == _IFUNC)
                 is_second = name in named and (named[name].is_one_of_several or named[name].start != start)
-                named[name] = replace(one, is_one_of_several=is_second and table["sh_type"] != "SHT_DYNSYM")
-            found |= named
+                named[name] = replace(function, is_one_of_several=is_second and table["sh_type"] != "SHT_DYNSYM")
+            functions |= named
     sizes: dict[int, int] = {}
-    for one in found.values():
-        sizes[one.start] = max(one.size, sizes.get(one.start, 0))
+    for function in functions.values():
+        sizes[function.start] = max(function.size, sizes.get(function.start, 0))
     ends = sorted(beginnings | {part.stop for part in code})
     return {
         name: replace(one, size=sizes[one.start] or ends[bisect_right(ends, one.start)] - one.start)
-        for name, one in found.items()
+        for name, one in functions.items()
     }
 
 

@@ -104,9 +104,9 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
 
 def discard(context: BuildContext, machine: Machine, version: tuple[int, int] | None) -> None:
     """Remove this version of a machine's saved guest, even if guests run from it, but not one saved since."""
-    found = context.cache.find(KIND, key_inputs(machine))
-    if found is not None:
-        context.cache.discard(found, lambda place: SavedGuest(found.key, place).version == version)
+    artifact = context.cache.find(KIND, key_inputs(machine))
+    if artifact is not None:
+        context.cache.discard(artifact, lambda place: SavedGuest(artifact.key, place).version == version)
 
 
 def _label(context: BuildContext, machine: Machine) -> str:

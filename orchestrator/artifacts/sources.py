@@ -132,17 +132,17 @@ def read_c_source(file: Path) -> str:
 
 
 def _found(main: str, folders: Sequence[Path], first: Sequence[Path]) -> Mapping[str, Path]:
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     waiting: list[tuple[str, Sequence[Path], Path]] = [(main, (), Path())]
     while waiting:
         text, beside, place = waiting.pop()
         for name in _named_in(text):
             for key, file in _brought_in(name, beside, place, folders):
-                if key not in found:
-                    found[key], at = file, Path(key).parent
-                    others = first if any(file.is_relative_to(one) for one in folders[1:]) else ()
-                    waiting.append((read_c_source(file), [*(one / at for one in others), file.parent], at))
-    return found
+                if key not in paths:
+                    paths[key], at = file, Path(key).parent
+                    other_paths = first if any(file.is_relative_to(folder) for folder in folders[1:]) else ()
+                    waiting.append((read_c_source(file), [*(path / at for path in other_paths), file.parent], at))
+    return paths
 
 
 @lru_cache(maxsize=1024)
@@ -154,7 +154,7 @@ def _named_in(text: str) -> Sequence[str]:
 
 def _brought_in(name: str, beside: Sequence[Path], place: Path, folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """A file named in a file at ``place`` of the folders ``beside``, and the source that belongs to it."""
-    places = (*((one / name, place / name) for one in beside), *((one / name, Path(name)) for one in folders))
+    places = (*((one / name, place / name) for one in beside), *((folder / name, Path(name)) for folder in folders))
     for file, path in places:
         if file.is_file():
             key = os.path.normpath(path)

@@ -103,14 +103,14 @@ class UserSubmodules:
         """
         here = _repository_of(self.top / path)
         named = [one for one in self._stored if one.as_posix().endswith(f"/modules/{_name(clone, submodule.path)}")]
-        own = [*([] if here is None else [here]), *named]
-        for repository in (*own, *self._stored, *self._in_work_tree):
+        paths = [*([] if here is None else [here]), *named]
+        for repository in (*paths, *self._stored, *self._in_work_tree):
             if _git(repository, "--work-tree=.", "cat-file", "-e", f"{submodule.commit}^{{commit}}").status == 0:
                 return repository
-        if not own:
+        if not paths:
             return None
-        remote = next(iter(_git(own[0], "--work-tree=.", "remote").stdout.split()), "origin")
-        place = f"{shlex.quote(str(own[0]))} --work-tree=." if here is None else shlex.quote(str(self.top / path))
+        remote = next(iter(_git(paths[0], "--work-tree=.", "remote").stdout.split()), "origin")
+        place = f"{shlex.quote(str(paths[0]))} --work-tree=." if here is None else shlex.quote(str(self.top / path))
         raise SubmoduleError(
             f"{self.top} needs its submodule {path} at {submodule.commit[:12]}, which your repository of it lacks",
             hint=f"fetch the commit: git -C {place} fetch {shlex.quote(remote)} {submodule.commit}",
@@ -134,7 +134,7 @@ class UserSubmodules:
         """The repositories of submodules within the user's repository and its worktrees."""
         asked = _git(self.top, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir").stdout
         folders = dict.fromkeys(Path(line) for line in asked.splitlines())
-        return [found for folder in folders for found in _submodules_of(folder)]
+        return [path for folder in folders for path in _submodules_of(folder)]
 
     @cached_property
     def _in_work_tree(self) -> Sequence[Path]:

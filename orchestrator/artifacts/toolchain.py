@@ -101,10 +101,10 @@ def tree_toolchain(context: BuildContext, config: Mapping[str, str]) -> Toolchai
         return matching_toolchain(context, None)
     if _is_clang(config):
         return _installed_clang(release, config) or matching_toolchain(context, None)
-    found = matching_toolchain(context, release)
+    toolchain = matching_toolchain(context, release)
     name = f"gcc-{_major(release)}"  # as distributions name additional compilers
-    if found.release == release or not shutil.which(name):
-        return found
+    if toolchain.release == release or not shutil.which(name):
+        return toolchain
     return replace(_examined(name, None), variables=(f"CC={name}",))
 
 

@@ -143,7 +143,14 @@ class Declaration(CatalogEntry):
         return self.kernels[table] if column in self.calibration.get(table, ()) else None
 
     def reason(self, table: str, column: str) -> str | None:
-        return next((one.reason for one in self.exclusions if one.table == table and column in one.columns), None)
+        return next(
+            (
+                exclusion.reason
+                for exclusion in self.exclusions
+                if exclusion.table == table and column in exclusion.columns
+            ),
+            None,
+        )
 
     @property
     def cells(self) -> Iterator[tuple[str, str]]:
@@ -153,7 +160,7 @@ class Declaration(CatalogEntry):
     def _each_once(self) -> Self:
         cells = list(self.cells)
         cells += [(table, column) for table, columns in self.validation.items() for column in columns]
-        cells += [(one.table, column) for one in self.exclusions for column in one.columns]
+        cells += [(exclusion.table, column) for exclusion in self.exclusions for column in exclusion.columns]
         once: dict[str, list[str]] = {"declared": [" ".join(cell) for cell in cells], "to be fitted": [*self.fit]}
         for words, names in once.items():
             twice = next((name for name in names if names.count(name) > 1), None)

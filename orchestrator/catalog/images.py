@@ -347,4 +347,4 @@ def debian() -> DebianRelease:
 def _releases() -> Mapping[str, Suites]:
     """The known releases by their main suites' names."""
     known = debian()
-    return {one.suites[0]: one for one in reversed((known, *known.elsewhere))}
+    return {suites.suites[0]: suites for suites in reversed((known, *known.elsewhere))}

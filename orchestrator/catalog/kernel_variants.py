@@ -97,12 +97,12 @@ def _title(words: Sequence[str]) -> str:
 
 def option_line(word: str) -> str:
     """The line of a .config for ``CONFIG_NAME=VALUE``. Raises ConfigError."""
-    found = OPTION.fullmatch(word)
-    if found is None:
+    match = OPTION.fullmatch(word)
+    if match is None:
         raise ConfigError(f"found {word!r}; {_OPTION_FORM}")
-    if found[2] == "m":
+    if match[2] == "m":
         raise ConfigError(f"found {word!r}; the lab's guests have no module of it: set it to y")
-    return f"# {found[1]} is not set" if found[2] == "n" else word
+    return f"# {match[1]} is not set" if match[2] == "n" else word
 
 
 def _file(name: str) -> Sequence[str]:

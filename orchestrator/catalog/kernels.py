@@ -63,8 +63,8 @@ def is_path(name: str) -> bool:
 
 def named_path(name: str) -> tuple[str | None, str]:
     """The name, if any, and the path of a user's kernel ``PATH`` or ``NAME=PATH``."""
-    found = re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9._+-]{0,39})=(.*/.*)", name, re.DOTALL)
-    return (None, name) if found is None or user_path(name).exists() else (found[1], found[2])
+    match = re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9._+-]{0,39})=(.*/.*)", name, re.DOTALL)
+    return (None, name) if match is None or user_path(name).exists() else (match[1], match[2])
 
 
 def placed(name: str, place: Callable[[str], str]) -> str:
@@ -340,10 +340,12 @@ def _varied(plain: KernelSpec, words: Sequence[str]) -> KernelSpec:
 
 def _kernel(name: str) -> KernelSpec:
     if is_path(name):
-        own = KernelSpec.model_validate(describe(name))
-        if own.name in kernels():
-            raise ConfigError(f"found {name!r}; {own.name} is a kernel of the lab", hint="give yours another name")
-        return own
+        kernel_spec = KernelSpec.model_validate(describe(name))
+        if kernel_spec.name in kernels():
+            raise ConfigError(
+                f"found {name!r}; {kernel_spec.name} is a kernel of the lab", hint="give yours another name"
+            )
+        return kernel_spec
     spec = kernels().get(name)
     if spec is None:
         plain, _, version = name.partition("@")
@@ -356,7 +358,11 @@ def _kernel(name: str) -> KernelSpec:
 
 def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
     """A kernel of a version without an entry, derived from the nearest older one. Raises ConfigError for no version."""
-    known = {other.version: other for other in kernels().values() if other.name.partition("@")[0] == plain.name}
+    known = {
+        other_kernel.version: other_kernel
+        for other_kernel in kernels().values()
+        if other_kernel.name.partition("@")[0] == plain.name
+    }
     if version in known:
         return known[version]
     is_number = _VERSION.fullmatch(version) or (version == NEWEST and plain.packages is not None)

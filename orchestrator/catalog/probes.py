@@ -35,8 +35,8 @@ class KernelChange(CatalogEntry):
 
     def is_in(self, release: str) -> bool:
         """Whether a kernel's release (``6.12.117-lab``) has the change; true for one without a number."""
-        found = _NUMBERS.match(release)
-        return found is None or version_numbers(found[0]) >= version_numbers(self.release)
+        match = _NUMBERS.match(release)
+        return match is None or version_numbers(match[0]) >= version_numbers(self.release)
 
 
 class KernelFeature(CatalogEntry):
@@ -434,15 +434,18 @@ class ProbeKind(KernelFeature):
 
     def needed_in(self, release: str) -> list[str]:
         """The kernel options that a kernel of this release needs for it."""
-        other = self.other_needs
-        return [*self.needs, *(other.options if other is not None and other.since.is_in(release) else ())]
+        other_needs = self.other_needs
+        return [
+            *self.needs,
+            *(other_needs.options if other_needs is not None and other_needs.since.is_in(release) else ()),
+        ]
 
     def on(self, release: str, arch: Arch) -> ProbeKind:
         """The probe kind on a kernel, where a hit may take other traps."""
-        other = self.other_traps
-        if other is None or other.arch != arch or not other.since.is_in(release):
+        other_traps = self.other_traps
+        if other_traps is None or other_traps.arch != arch or not other_traps.since.is_in(release):
             return self
-        return self.model_copy(update={"int3_per_hit": other.int3_per_hit})
+        return self.model_copy(update={"int3_per_hit": other_traps.int3_per_hit})
 
 
 EVENT_FIELD = "$FIELD"
@@ -520,8 +523,8 @@ def probe_kind(name: str) -> ProbeKind:
         if not re.fullmatch(r"[A-Za-z_]\w{0,127}", parameters.get(ONE_PROGRAM, "all"), re.ASCII):
             raise ConfigError(f"found {text[:_QUOTED]!r}; a program's name is that of a function of C")
     title = with_path(shown, written(parameters))
-    own = {"bpf_file": file} if has_programs(file) else {"file": file, "member": member}
-    return _own(shown + in_name(parameters), title, **own, parameters=parameters)
+    paths = {"bpf_file": file} if has_programs(file) else {"file": file, "member": member}
+    return _own(shown + in_name(parameters), title, **paths, parameters=parameters)
 
 
 _NEEDED_BY_PROGRAMS = [

@@ -39,12 +39,12 @@ def purposes() -> Mapping[str, Purpose]:
 
 def purpose_of_function(function: str, module: str | None) -> str:
     """The purpose of a function; ``module`` is None for the kernel's."""
-    return next((one.name for one in purposes().values() if one.has(function, module)), OTHER)
+    return next((purpose.name for purpose in purposes().values() if purpose.has(function, module)), OTHER)
 
 
 def purpose_of_generated(mechanism: str) -> str:
     """The purpose of code that a probe of this mechanism generates at run time."""
-    return next((one.name for one in purposes().values() if mechanism in one.generated), OTHER)
+    return next((purpose.name for purpose in purposes().values() if mechanism in purpose.generated), OTHER)
 
 
 def purpose_title(name: str) -> str:

@@ -82,7 +82,7 @@ class ReferenceTable(CatalogEntry):
 
     @property
     def columns(self) -> Sequence[str]:
-        return tuple(self.samples or self.published_overheads or (one for one in self.rates if one != self.base))
+        return tuple(self.samples or self.published_overheads or (rate for rate in self.rates if rate != self.base))
 
     def rate(self, column: str) -> str:
         """A published rate, with its deviation if there is one."""

@@ -89,10 +89,10 @@ def _checked_cell(cell: CellRecord) -> CellRecord:
 
 
 def _entry(given: str) -> StopPlace:
-    found = _ENTRY.fullmatch(given)
-    if found is None:
+    match = _ENTRY.fullmatch(given)
+    if match is None:
         raise UsageError(f"--at: found {given[:_QUOTED]!r}; expected SYMBOL or SYMBOL:N, N from 1")
-    return StopPlace(int(found[2] or 1), found[1])
+    return StopPlace(int(match[2] or 1), match[1])
 
 
 def _say(text: str, cell: str, place: StopPlace) -> None:
@@ -127,15 +127,15 @@ def timeline(
     """
     options.check_writable(output)
     cells = [find_cell(name) for name in (first, second) if name is not None]
-    for one in cells:
-        _check(one)
+    for cell in cells:
+        _check(cell)
     with options.building(offline=offline, verbose=verbose) as context:
-        found = [_measured(context, one) for one in cells]
-    text = report.text(found[0]) if len(found) == 1 else report.difference_text(*found)
+        timelines = [_measured(context, run_cell) for run_cell in cells]
+    text = report.text(timelines[0]) if len(timelines) == 1 else report.difference_text(*timelines)
     if form is TimelineForm.TRACE:
-        text = report.trace(found)
+        text = report.trace(timelines)
     elif form is TimelineForm.HTML:
-        text = report.page(found, text)
+        text = report.page(timelines, text)
     if output is None:
         typer.echo(text, nl=False)
         return
@@ -143,9 +143,9 @@ def timeline(
         output.write_text(text, encoding="utf-8")
 
 
-def _check(one: RunCell) -> None:
+def _check(run_cell: RunCell) -> None:
     """Raise UsageError for a cell that has no call to show, LabError for one without a number."""
-    cell = one.cell
+    cell = run_cell.cell
     if cell.status != "ok":
         reason = (cell.reason or "").splitlines()[:1]
         raise LabError(f"cell {cell.id} is {cell.status}, and has no call to show", detail=reason)
@@ -157,11 +157,11 @@ def _check(one: RunCell) -> None:
         raise UsageError(what, hint="set clock: instructions")
 
 
-def _measured(context: BuildContext, one: RunCell) -> Timeline:
+def _measured(context: BuildContext, cell: RunCell) -> Timeline:
     with ScratchFolder("orchestrator-timeline-") as folder:
-        Again.of(context, kinds(), one.run, one.cell, ("order",)).measure(folder)
-        found = Timeline.stored_in(file_beside(folder / BOOT / FOLDER / file_name(one.cell.id)))
-    if found.instructions != one.cell.value:
-        calls = f"this call takes {found.instructions} instructions, and the cell's value is {one.cell.value:.10g}"
-        options.say(f"{one.cell.id}: {calls}")
+        Again.of(context, kinds(), cell.run, cell.cell, ("order",)).measure(folder)
+        found = Timeline.stored_in(file_beside(folder / BOOT / FOLDER / file_name(cell.cell.id)))
+    if found.instructions != cell.cell.value:
+        calls = f"this call takes {found.instructions} instructions, and the cell's value is {cell.cell.value:.10g}"
+        options.say(f"{cell.cell.id}: {calls}")
     return found

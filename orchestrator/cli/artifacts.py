@@ -83,30 +83,30 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed; remove nothing.")] = False,
 ) -> None:
     """Remove unused and unfinished cache entries. The lab makes them again when it needs them."""
-    wanted = [_kind(name) for name in kinds] if kinds else list(Kind)
+    wanted_kinds = [_kind(name) for name in kinds] if kinds else list(Kind)
     if everything and keep_days is not None:
         raise UsageError("--all and --keep-days exclude each other", hint="leave one of them out")
     check_folder(cache_dir())
     cache = Cache(cache_dir())
     unused_since = ALL if everything else time.time() - (_KEEP_DAYS if keep_days is None else keep_days) * 86_400
-    found = cache_entries(cache)
-    leaving = [entry for entry in found if entry.kind in wanted and entry.used <= unused_since]
+    entries = cache_entries(cache)
+    leaving = [entry for entry in entries if entry.kind in wanted_kinds and entry.used <= unused_since]
     if dry_run:
         removals = [Removal(entry, disk_usage(entry.path), not entry.in_use()) for entry in leaving]
     else:
         removals = remove(leaving, unused_since)
     done = "to remove" if dry_run else "removed"
     rows = []
-    for one in removals:
-        state, megabytes = done if one.is_done else "kept: in use", f"{one.size / 1e6:.1f}"
-        date = time.strftime("%Y-%m-%d", time.localtime(one.entry.used)) if one.entry.used else "never"
-        rows.append([state, one.entry.kind, one.entry.label, megabytes, date])
+    for removal in removals:
+        state, megabytes = done if removal.is_done else "kept: in use", f"{removal.size / 1e6:.1f}"
+        date = time.strftime("%Y-%m-%d", time.localtime(removal.entry.used)) if removal.entry.used else "never"
+        rows.append([state, removal.entry.kind, removal.entry.label, megabytes, date])
     if rows:
         options.print_columns(["", "kind", "what", "MB", "last used"], rows)
     verb = "would be freed" if dry_run else "freed"
     sizes = [one.size for one in removals if one.is_done]
     freed = f"{sum(sizes) / 1e6:.1f} MB {verb} in {cache.root}"
-    typer.echo(f"{freed}; {len(found) - len(sizes)} of {len(found)} entries stay")
+    typer.echo(f"{freed}; {len(entries) - len(sizes)} of {len(entries)} entries stay")
 
 
 def verify(
@@ -336,8 +336,8 @@ def size(
     if isinstance(module, BuildError):
         raise module
     console = Console()
-    found = read_object(module.file)
-    for line in chain(size_lines(found, built.spec.name), listing_lines(found) if listing else ()):
+    file = read_object(module.file)
+    for line in chain(size_lines(file, built.spec.name), listing_lines(file) if listing else ()):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -198,18 +198,18 @@ class CommitRuns:
             experiment = self.measurer.load(self.config, overrides, place)
         except ConfigError as error:
             raise self._with_user_paths(error) from None
-        kernels = {kernel: None for one in experiment.tables for kernel in one.table.all_kernels}
+        kernels = {kernel: None for table in experiment.tables for kernel in table.table.all_kernels}
         if not moved and is_kernel:
             words = {split(kernel)[1]: None for kernel in kernels}
-            experiment = on_kernels(experiment, [joined(str(self.tree.folder), one) for one in words])
+            experiment = on_kernels(experiment, [joined(str(self.tree.folder), word) for word in words])
         elif not moved:
             what = f"the experiment names nothing in {self.tree.top}, so all commits would cost the same"
             hint = "name a kernel, a module or a workload by its path in the tree"
             raise UsageError(what, where=str(self.config), hint=hint)
         self.is_on_tree = is_kernel and all(
             kernel_spec(kernel).tree == self.tree.folder
-            for one in experiment.tables
-            for kernel in one.table.all_kernels
+            for table in experiment.tables
+            for kernel in table.table.all_kernels
         )
         return experiment
 
@@ -245,8 +245,8 @@ class ExperimentRequest:
             overrides = [kernels_override(kernel_name(kernels[0])), *overrides]
         experiment = on_kernels(adapted(self.measurer.load(self.config, overrides)), kernels)
         self.measurer.check_cells(experiment, self.only)
-        wanted = self.measurer.resolved(experiment)
-        run = self.measurer.measured(wanted, self.measurer.planned(wanted, self.only))
+        wanted_experiment = self.measurer.resolved(experiment)
+        run = self.measurer.measured(wanted_experiment, self.measurer.planned(wanted_experiment, self.only))
         print(f"run {run.record.run}: {run.directory}", file=sys.stderr)
         return run
 
@@ -282,7 +282,7 @@ def given(
 ) -> Sequence[str]:
     """The options of a command that measures the same again."""
     values = {"--set": overrides, "--only": only, "--kconfig": [kconfig] if kconfig else [], "--make": make}
-    return [str(word) for option, words in values.items() for one in words or () for word in (option, one)]
+    return [str(word) for option, words in values.items() for value in words or () for word in (option, value)]
 
 
 def measure_and_compare(
@@ -308,9 +308,13 @@ def profiled_on_kernels(
     Returns the pairs of cells with a number on both, and the cells without a number.
     """
     run = request.on_kernels(kernels, lambda whole: only_profiled(with_profile(whole, ["symbols"])))
-    pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *_kernel_names(kernels))]
-    both = [(one, other) for one, other in pairs if one is not None and other is not None]
-    numbers = [(RunCell(run, one), RunCell(run, other)) for one, other in both if one.status == other.status == "ok"]
+    pairs = [(pair.before, pair.after) for pair in pairs_by_kernel(run.record.cells, *_kernel_names(kernels))]
+    both = [(cell, other_cell) for cell, other_cell in pairs if cell is not None and other_cell is not None]
+    numbers = [
+        (RunCell(run, cell), RunCell(run, other_cell))
+        for cell, other_cell in both
+        if cell.status == other_cell.status == "ok"
+    ]
     return numbers, [cell for cell in run.record.cells if cell.status != "ok"]
 
 
@@ -416,13 +420,13 @@ def bisect(
         found = Bisection(tree, bisected.measure, options.say).between(*ends)
         last_good, newest = tree.parent(found.candidates[-1].hash), found.candidates[0].hash
         cells = [bisected.measured.get(one) for one in (last_good, newest)]
-    profiled = [one for one in cells if one is not None and one.cell.profile]
+    profiled = [run_cell for run_cell in cells if run_cell is not None and run_cell.cell.profile]
     by_symbol = [with_code(difference_of(*profiled))] if len(profiled) == 2 else []
     if form is options.Form.JSON:
-        differences = [one.as_json() for one in by_symbol]
+        differences = [difference.as_json() for difference in by_symbol]
         typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))
     else:
-        sheets = [bisection_sheet(found), *(difference_sheet(one, limit or None) for one in by_symbol)]
+        sheets = [bisection_sheet(found), *(difference_sheet(difference, limit or None) for difference in by_symbol)]
         options.print_profiles("Bisection", form, sheets)
     raise typer.Exit(0 if len(found.candidates) == 1 else 1)
 
@@ -438,35 +442,37 @@ class _Measuring:
     only: Sequence[str]
     first: dict[str, str] = field(default_factory=dict)
 
-    def measure(self, one: SeriesCommit) -> MeasuredCommit:
+    def measure(self, commit: SeriesCommit) -> MeasuredCommit:
         """Measure a commit, and note the run, or why there is none.
 
         Raises UsageError for a wrong experiment, HostError.
         """
         outcome: Run | str
         try:
-            outcome = self.runs.measured(one.commit, self.only)
+            outcome = self.runs.measured(commit.commit, self.only)
         except LabError as error:
             is_skipped = self.first if isinstance(error, UsageError) else isinstance(skipping(error), NotMeasured)
             if not is_skipped:
                 raise
             outcome = reason_of(error)
-        self.runs.memory.remember(self._series, one.commit.hash, outcome)
-        return self._measured(one, outcome)
+        self.runs.memory.remember(self._series, commit.commit.hash, outcome)
+        return self._measured(commit, outcome)
 
-    def stored(self, one: SeriesCommit) -> MeasuredCommit:
+    def stored(self, commit: SeriesCommit) -> MeasuredCommit:
         """What was noted of a commit when the same series was measured."""
-        return self._measured(one, self.runs.memory.outcome(self._series, one.commit.hash) or "it is not measured yet")
+        return self._measured(
+            commit, self.runs.memory.outcome(self._series, commit.commit.hash) or "it is not measured yet"
+        )
 
     @cached_property
     def _series(self) -> str:
         return series_of(self.runs.config, self.runs.overrides, self.only, self.runs.build)
 
-    def _measured(self, one: SeriesCommit, run: Run | str) -> MeasuredCommit:
+    def _measured(self, commit: SeriesCommit, run: Run | str) -> MeasuredCommit:
         if isinstance(run, str):
-            return MeasuredCommit(one, None, run)
-        first = self.first.setdefault(run.record.run, one.commit.short)
-        return MeasuredCommit(one, run, same_as="" if first == one.commit.short else first)
+            return MeasuredCommit(commit, None, run)
+        first = self.first.setdefault(run.record.run, commit.commit.short)
+        return MeasuredCommit(commit, run, same_as="" if first == commit.commit.short else first)
 
 
 def series_command(
@@ -518,22 +524,22 @@ def series_command(
         runs = CommitRuns(clone, experiment, tuple(overrides or ()), build, measurer, "-series")
         measuring = _Measuring(runs, only or ())
         if stored:
-            found = [measuring.stored(one) for one in commits]
+            measured_commits = [measuring.stored(commit) for commit in commits]
         else:
             clone.check_out(commits[0].commit.hash, commits[-1].commit.hash)
             runs.check(commits[0].commit.hash, only or ())
-            found = [measuring.measure(one) for one in commits]
-    if found[0].run is None:
+            measured_commits = [measuring.measure(commit) for commit in commits]
+    if measured_commits[0].run is None:
         raise _no_base(
-            found[0], "leave out --stored to measure it" if stored else "choose a base that builds and boots"
+            measured_commits[0], "leave out --stored to measure it" if stored else "choose a base that builds and boots"
         )
     again = ["--experiment", str(experiment), "--tree", str(base.top), *given(overrides, only, kconfig, make)]
-    measured = MeasuredSeries(found, budgets, experiment, clone.folder, again)
+    measured = MeasuredSeries(measured_commits, budgets, experiment, clone.folder, again)
     if not measured.cells:
-        raise _no_base(found[0], "choose a base that builds and boots")
+        raise _no_base(measured_commits[0], "choose a base that builds and boots")
     _print_series(measured, form, limit)
     if form is SeriesForm.TABLE:
-        forms = ", ".join(one for one in SeriesForm if one is not SeriesForm.TABLE)
+        forms = ", ".join(series_form for series_form in SeriesForm if series_form is not SeriesForm.TABLE)
         print(f"\nother forms, from what is measured now: add --stored --format FORM, of {forms}", file=sys.stderr)
     raise typer.Exit(1 if measured.is_wrong else 0)
 

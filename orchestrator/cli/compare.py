@@ -165,14 +165,14 @@ def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out:
 def _set(name: str, runs: Sequence[str]) -> None:
     _check_number(runs, 1)
     check_baseline_name(name)
-    found = find_run(runs[0] if runs else LATEST, lab_dir())
-    if found.unfinished:
-        print(found.unfinished_sentence, file=sys.stderr)
+    run = find_run(runs[0] if runs else LATEST, lab_dir())
+    if run.unfinished:
+        print(run.unfinished_sentence, file=sys.stderr)
     with Store.open(lab_dir()) as store:
         before = store.baselines().get(name)
-        store.set_baseline(name, found.record.run)
-    was = f" (previously {before.run})" if before is not None and before.run != found.record.run else ""
-    typer.echo(f"{name} is {found.record.run}{was}")
+        store.set_baseline(name, run.record.run)
+    was = f" (previously {before.run})" if before is not None and before.run != run.record.run else ""
+    typer.echo(f"{name} is {run.record.run}{was}")
 
 
 def _remove(name: str, runs: Sequence[str]) -> None:

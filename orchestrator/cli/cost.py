@@ -123,8 +123,8 @@ def cost(
     with options.building(offline=offline, verbose=verbose) as context:
         lines, missed = cost_lines(context, [*names, *([other] if other else [])], kernels, cpu, given)
         before: list[CostRequest] = []
-    for one in missed:
-        options.say(f"not measured: {one}")
+    for error in missed:
+        options.say(f"not measured: {error}")
     if other is not None:
         before = [line for line in lines if line.subject.source == other]
         lines = [line for line in lines if line.subject.source != other]
@@ -169,20 +169,20 @@ def _written(text: str, budget: Path | None) -> Iterator[Path]:
 
 
 def _print(form: CostForm, measured: MeasuredCosts, before: Run) -> None:
-    found, after, name = measured.found, measured.run, measured.run.record.experiment
+    costs, after, name = measured.found, measured.run, measured.run.record.experiment
     match form:
         case CostForm.JSON:
-            typer.echo(cost_json(after.record, found, measured.missing, measured.reference), nl=False)
+            typer.echo(cost_json(after.record, costs, measured.missing, measured.reference), nl=False)
         case CostForm.CSV:
-            typer.echo(cost_csv(found), nl=False)
+            typer.echo(cost_csv(costs), nl=False)
         case CostForm.VERISTAT:
-            typer.echo(veristat_csv(found), nl=False)
+            typer.echo(veristat_csv(costs), nl=False)
         case CostForm.GITHUB:
-            comment = cost_comment(name, found, measured.missing, before, after, measured.gone)
+            comment = cost_comment(name, costs, measured.missing, before, after, measured.gone)
             typer.echo(comment, nl=False)
         case _:
             sheets = [measured.sheet()]
-            for one, symbols in explained(found, before, after):
+            for one, symbols in explained(costs, before, after):
                 title = f"{one.subject.title} on {one.cell.kernel}, by symbol"
                 sheets.append(replace(difference_sheet(symbols, _SYMBOLS), title=title))
             if form is CostForm.MARKDOWN:

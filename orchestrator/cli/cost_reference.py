@@ -50,8 +50,8 @@ class MeasuredAtCommit:
 
     def reference(self, lines: Sequence[CostRequest], after: Run) -> Reference:
         if self.run is not None:
-            found = by_lines(self.title, self.run, lines, self.lines, after, self.lacking)
-            return replace(found, before={cell: self._of_user(one) for cell, one in found.before.items()})
+            reference = by_lines(self.title, self.run, lines, self.lines, after, self.lacking)
+            return replace(reference, before={cell: self._of_user(one) for cell, one in reference.before.items()})
         new = {
             cell.id: f"{self.title} has no {line.subject.source}"
             for line in lines
@@ -99,11 +99,11 @@ class AtCommit:
             return MeasuredAtCommit(revision.name, tree, lacking=lacking)
         with options.building(offline=self.measurer.offline, verbose=self.measurer.verbose) as context:
             names = [subject.then for subject in there]
-            found, missed = cost_lines(context, names, self.kernels, self.cpu, self.given)
-        for one in missed:
-            options.say(f"not measured at {revision.name}: {_of_user(str(one), tree)}")
+            requests, missed = cost_lines(context, names, self.kernels, self.cpu, self.given)
+        for error in missed:
+            options.say(f"not measured at {revision.name}: {_of_user(str(error), tree)}")
         lines = [
-            subject.of_today(line) for line in found for subject in there if line.subject.source in subject.sources
+            subject.of_today(line) for line in requests for subject in there if line.subject.source in subject.sources
         ]
         text = cost_experiment([subject.name for subject in there], lines, self.kernels, self.cpu, {})
         self.file.write_text(text)
@@ -158,8 +158,8 @@ def _of_user(text: str, tree: GitTree) -> str:
 
 def stored_or_measured(name: str, request: AtCommit) -> StoredRun | MeasuredAtCommit:
     """The stored run of a name, or what a commit has, measured. Raises UsageError if there is neither, HostError."""
-    found = find_reference(name, request.names)
-    return StoredRun(found) if isinstance(found, Run) else request.measured(found)
+    run = find_reference(name, request.names)
+    return StoredRun(run) if isinstance(run, Run) else request.measured(run)
 
 
 def find_reference(name: str, subjects: Sequence[str]) -> Run | Revision:

@@ -48,7 +48,7 @@ def shell(
         raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
     choice.check()
     if saved is not None:
-        given = {one.name for one in fields(choice) if getattr(choice, one.name) != one.default}
+        given = {field.name for field in fields(choice) if getattr(choice, field.name) != field.default}
         if given - {"accel", "allow_oops", "console"}:
             raise UsageError("--saved restores the machine as it was saved", hint="leave out the other options")
         with options.printed_steps(verbose=verbose), log_folder(choice.console) as directory:

@@ -106,7 +106,9 @@ def up(
         raise UsageError("other hosts cannot reach a fleet on 127.0.0.1", where="--hosts", hint=hint)
     here = (0 if hosts is not None else 1) if workers is None else workers
     workers_here, workers_there = _workers_here(here, guests, memory), [] if hosts is None else load_hosts(hosts)
-    twice = {one.name for one in workers_here}.intersection(one.name for one in workers_there)
+    twice = {worker_config.name for worker_config in workers_here}.intersection(
+        worker_config.name for worker_config in workers_there
+    )
     if twice:
         hint = "give the one in the file another name: name: ..."
         raise UsageError(f"two workers are named '{min(twice)}'", where="--hosts", hint=hint)
@@ -134,7 +136,7 @@ def _workers_here(number: int, guests: int | None, memory: str | None) -> list[W
     guests, mib = room(guests, memory, max(1, number))
     host = worker_name(socket.gethostname())
     names = [host] if number == 1 else [f"{host}-{at}" for at in range(1, number + 1)]
-    return [WorkerConfig(name=one, guests=guests, memory=f"{mib}M") for one in names]
+    return [WorkerConfig(name=name, guests=guests, memory=f"{mib}M") for name in names]
 
 
 def worker(
@@ -189,7 +191,7 @@ def print_status(fleet: Target, *, as_json: bool) -> bool:
     """Print a fleet's scheduler and workers; whether all expected workers are there, without problems."""
     from orchestrator.fleet.link import survey  # loads Dask
 
-    state, workers = fleet.state, [_facts(one) for one in survey(fleet)]
+    state, workers = fleet.state, [_facts(surveyed) for surveyed in survey(fleet)]
     there = {one["name"] for one in workers}
     missing = [] if state is None else [name for name in state.workers if name not in there]
     if as_json:
@@ -239,4 +241,4 @@ def _row(facts: Mapping[str, Any]) -> Sequence[str]:
     qemu = _VERSION.search(versions["qemu"])
     columns = [facts[name] for name in ("name", "guests", "running", "memory_mib", "host")]
     columns += [versions["project"], versions["python"], qemu[1] if qemu else versions["qemu"], facts["problem"]]
-    return ["" if one is None else str(one) for one in columns]
+    return ["" if column is None else str(column) for column in columns]

@@ -63,12 +63,12 @@ def history(
         if metric is None:
             _print(store, _recently_changed(store, quantity, since), form, f"Changed in the newest {_RECENT} runs")
             return
-        found = _matching(store, metric, quantity, since)
-        if len(found) == 1 and form is Form.TABLE:
-            newest = _explained(store, found[0], limit or None)[::-1]
-            print_sheets(sheets.history_sheets(found[0], newest, limit or None), Console())
+        steps_of_each = _matching(store, metric, quantity, since)
+        if len(steps_of_each) == 1 and form is Form.TABLE:
+            newest = _explained(store, steps_of_each[0], limit or None)[::-1]
+            print_sheets(sheets.history_sheets(steps_of_each[0], newest, limit or None), Console())
         else:
-            _print(store, found, form, metric)
+            _print(store, steps_of_each, form, metric)
 
 
 def _matching(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[Steps]:
@@ -84,27 +84,30 @@ def _matching(store: Store, name: str, quantity: Quantity, since: datetime | Non
 
 def _recently_changed(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[Steps]:
     """The histories with a step, the newest step first; warns of those that need a missing library."""
-    found: list[Steps] = []
+    steps_of_each: list[Steps] = []
     refused: HostError | None = None
     for one in recent_histories(store, _RECENT, quantity, since=_moment(since)):
         try:
-            found.append(steps_of(one))
+            steps_of_each.append(steps_of(one))
         except HostError as error:
             refused = error
     if refused is not None:
         print(f"warning: {refused}", file=sys.stderr)
-    with_step = [one for one in found if one.found]
-    return sorted(with_step, key=lambda one: one.found[-1].after.started, reverse=True)
+    with_step = [steps for steps in steps_of_each if steps.found]
+    return sorted(with_step, key=lambda steps: steps.found[-1].after.started, reverse=True)
 
 
 def _explained(store: Store, steps: Steps, limit: int | None) -> Sequence[sheets.ExplainedStep]:
-    found, metric, origins = steps.found, steps.history.metric, RunOrigins(store)
-    return [sheets.ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
+    history_steps, metric, origins = steps.found, steps.history.metric, RunOrigins(store)
+    return [
+        sheets.ExplainedStep(step, causes(origins, step, metric))
+        for step in (history_steps[-limit:] if limit else history_steps)
+    ]
 
 
 def _print(store: Store, histories: Sequence[Steps], form: Form, title: str) -> None:
     if form is Form.JSON:
-        listed = [sheets.history_json(one, _explained(store, one, None)) for one in histories]
+        listed = [sheets.history_json(steps, _explained(store, steps, None)) for steps in histories]
         typer.echo(json.dumps({"histories": listed}, indent=1))
     elif form is Form.CSV:
         typer.echo(sheets.histories_csv(histories), nl=False)

@@ -31,14 +31,14 @@ from orchestrator.program import PROGRAM, check_all_installed
 
 def _source(folder: Path) -> Path | None:
     """The kernel source of its own folder, or of a build folder (O=), where kbuild leaves a link to it."""
-    return next((one for one in (folder, folder / "source") if is_kernel_source(one)), None)
+    return next((path for path in (folder, folder / "source") if is_kernel_source(path)), None)
 
 
 def tree_around() -> Path | None:
     """The kernel tree, or its build folder, that the current folder is, or is in; None elsewhere."""
     try:
         folder = Path.cwd()
-        return next((one for one in (folder, *folder.parents) if _source(one) is not None), None)
+        return next((path for path in (folder, *folder.parents) if _source(path) is not None), None)
     except OSError:  # it was removed, or a folder above is not for this user
         return None
 
@@ -59,22 +59,22 @@ def tree_kernel(tree: Path | None, given: str | None = None, option: str = "--ke
     Says on stderr which tree it is. Raises UsageError for a wrong ``--tree``, ConfigError for a tree that is not built.
     """
     options.check_one({"--tree": tree is not None, option: given is not None})
-    found = _tree(tree) if given is None else None
-    if found is None:
+    path = _tree(tree) if given is None else None
+    if path is None:
         return given
     try:
-        kernel_spec(str(found))
+        kernel_spec(str(path))
     except ConfigError as error:
         other = f"; or name another kernel: {option}" if tree is None and option else ""
         raise ConfigError(error.what, hint=f"{error.hint}{other}") from None
-    options.say(f"kernel: {'this tree' if tree is None else '--tree'}, {found}")
-    return str(found)
+    options.say(f"kernel: {'this tree' if tree is None else '--tree'}, {path}")
+    return str(path)
 
 
 def _own(config: Path) -> Path:
     """The lab's own file for a ``configs/NAME.yaml`` that the caller's folder lacks, as without a checkout."""
-    own = data_dir("configs") / config.name
-    return own if config.parent == Path("configs") and not config.exists() and own.is_file() else config
+    path = data_dir("configs") / config.name
+    return path if config.parent == Path("configs") and not config.exists() and path.is_file() else config
 
 
 _MECHANISMS = "today"
@@ -137,13 +137,13 @@ def build(
         _check_options(folder)
         # As it was configured: make would take another compiler for a change of everything.
         variables = make or tree_toolchain(context, read_config(config)).for_make()
-        wanted = TreeBuild(config, tuple(variables))
-        wanted.complete(folder)
+        tree_build = TreeBuild(config, tuple(variables))
+        tree_build.complete(folder)
         lacking = _check_options(folder)  # what others do not allow is gone now, not after the build
         if lacking:
             options.say(f"some mechanisms cannot be measured without {', '.join(lacking)}")
             options.say(f"to have them, {setting_options(folder, lacking)}")
-        wanted.build(folder, options.say)
+        tree_build.build(folder, options.say)
         kernel = ready_kernel(context, kernel_spec(str(folder)))
     options.say(f"built {kernel.release}; measure all mechanisms on it, in the tree: {PROGRAM} run")
     typer.echo(kernel.image)

@@ -192,7 +192,7 @@ def _named(param: Any) -> str:
 
 
 def _argument(command: Any, option: str) -> str:
-    named = (_named(one).strip("[]") for one in command.params if one.param_type_name == "argument")
+    named = (_named(param).strip("[]") for param in command.params if param.param_type_name == "argument")
     name = next((one for one in named if one.casefold() == option.lstrip("-").casefold()), None)
     return "" if name is None else f"{name} is an argument: give it without {option}; "
 

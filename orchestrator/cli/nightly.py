@@ -107,15 +107,15 @@ class NightlyReport:
     def send(self, result: NightlyResult) -> None:
         origin = origin_of(result.run.directory)
         mail = nightly_mail(result, origin, reports(), datetime.now(UTC))
-        own = result.run.directory / MAIL
-        for file in (own, self.mail):
+        path = result.run.directory / MAIL
+        for file in (path, self.mail):
             self._write(file, mail)
         if self.junit is not None:
             consoles = last_lines(result.run.directory, [cell.id for cell in result.failed])
-            wrong = {one.pair.first.id: one.beyond for one in result.beyond}
+            wrong = {change.pair.first.id: change.beyond for change in result.beyond}
             wrong |= {"comparison": (comparison_sentence(result),)} if result.not_compared else {}
             self._write(self.junit, render_junit(result.run.record, origin, consoles, wrong))
-        for line in (*summary_lines(result, reports()), f"report: {own}"):
+        for line in (*summary_lines(result, reports()), f"report: {path}"):
             typer.echo(line)
         sys.stdout.flush()
         self._post(nightly_json(result))

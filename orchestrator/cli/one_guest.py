@@ -72,7 +72,7 @@ class GuestModules:
 
     def build(self, context: BuildContext, kernel: Kernel) -> None:
         """Build the modules. Raises UsageError for an unknown parameter; see ``user_modules``."""
-        wanted: dict[str, Module] = {}
+        wanted_modules: dict[str, Module] = {}
         requested: list[str] = []
         assigned = _assigned(self.values, "--set")
         values = {name: int(value) if _NUMBER.fullmatch(value) else value for name, value in assigned.items()}
@@ -80,13 +80,13 @@ class GuestModules:
             path, name = _split(given)
             modules = user_modules(context, kernel, path, name=name, values=values if takes_values(path) else {})
             for module in modules:
-                if wanted.setdefault(module.name, module).file != module.file:
+                if wanted_modules.setdefault(module.name, module).file != module.file:
                     raise UsageError(f"--module {given}: another module is named {module.name}", hint="rename one")
             requested.append(modules[-1].name)
-        parameters = self._parameters(requested, list(wanted))
+        parameters = self._parameters(requested, list(wanted_modules))
         for loaded, own in parameters.items():
-            check_parameter_names(wanted[loaded], own)
-        self._built = [(module, parameters.get(name, {})) for name, module in wanted.items()]
+            check_parameter_names(wanted_modules[loaded], own)
+        self._built = [(module, parameters.get(name, {})) for name, module in wanted_modules.items()]
 
     def load(self, guest: Guest, time_limit: float) -> None:
         """Load the modules in the order given, each within ``time_limit`` host seconds.

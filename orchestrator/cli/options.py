@@ -124,24 +124,24 @@ def from_fields(group: type[Any], without: Container[str] = ()) -> Callable[[Cal
     def decorated(command: Callable[..., R]) -> Callable[..., R]:
         hints, parameters = get_type_hints(group, include_extras=True), inspect.signature(command).parameters
         chosen = [
-            parameters["choice"].replace(name=one.name, default=one.default, annotation=hints[one.name])
-            for one in fields(group)
-            if one.name not in without
+            parameters["choice"].replace(name=field.name, default=field.default, annotation=hints[field.name])
+            for field in fields(group)
+            if field.name not in without
         ]
 
         @functools.wraps(command)
         def called(**given: Any) -> R:
-            own = {one.name: given.pop(one.name) for one in chosen}
+            own = {parameter.name: given.pop(parameter.name) for parameter in chosen}
             return command(choice=group(**own), **given)
 
         own = get_type_hints(command, include_extras=True)
         taken = [
-            one
+            parameter
             for name, it in parameters.items()
-            for one in (chosen if name == "choice" else [it.replace(annotation=own[name])])
+            for parameter in (chosen if name == "choice" else [it.replace(annotation=own[name])])
         ]
         vars(called)["__signature__"] = inspect.Signature(taken)
-        called.__annotations__ = {one.name: one.annotation for one in taken}
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
         return called
 
     return decorated

@@ -126,13 +126,13 @@ def profile(
     """
     context = options.open_context(offline=offline)
     given: Mapping[str, tuple[Path | None, _Content]] = {
-        "--callgrind": (callgrind, lambda one: callgrind_text(one.profile())),
-        "--folded": (folded, lambda one: folded_text(one.profile())),
-        "--flame-graph": (flame_graph, lambda one: flame_graph_svg(one.profile())),
-        "--pprof": (pprof, lambda one: pprof_bytes(one.profile())),
-        "--speedscope": (speedscope, lambda one: speedscope_text(one.profile())),
-        "--firefox": (firefox, lambda one: firefox_text(one.profile())),
-        "--lcov": (lcov, lambda one: lcov_text(coverage(one.profile(), _sources(context, one)))),
+        "--callgrind": (callgrind, lambda cell: callgrind_text(cell.profile())),
+        "--folded": (folded, lambda cell: folded_text(cell.profile())),
+        "--flame-graph": (flame_graph, lambda cell: flame_graph_svg(cell.profile())),
+        "--pprof": (pprof, lambda cell: pprof_bytes(cell.profile())),
+        "--speedscope": (speedscope, lambda cell: speedscope_text(cell.profile())),
+        "--firefox": (firefox, lambda cell: firefox_text(cell.profile())),
+        "--lcov": (lcov, lambda cell: lcov_text(coverage(cell.profile(), _sources(context, cell)))),
     }
     files = {option: (file, content) for option, (file, content) in given.items() if file is not None}
     others = {"--annotate": annotate is not None, ", ".join(files): bool(files)}
@@ -192,7 +192,7 @@ def _is_other(first: str, second: str) -> bool:
 
 def _write(cells: Sequence[RunCell], files: Mapping[str, tuple[Path, _Content]]) -> None:
     if len(cells) != 1:
-        names = [one.cell.id for one in cells[:20]]
+        names = [cell.cell.id for cell in cells[:20]]
         raise UsageError(f"found {len(cells)} cells; a file takes one", detail=names, hint="name one of them: CELL")
     for file, content in files.values():
         made = content(cells[0])
@@ -212,9 +212,11 @@ def _print_profiles(
 
     With a ``context`` they are printed by source line.
     """
-    profiles, inlined = [one.profile() for one in cells], profile_sheets.INLINED
+    profiles, inlined = [cell.profile() for cell in cells], profile_sheets.INLINED
     if context is not None:
-        lines = [by_line(one, _sources(context, cell)) for cell, one in zip(cells, profiles, strict=True)]
+        lines = [
+            by_line(cell_profile, _sources(context, cell)) for cell, cell_profile in zip(cells, profiles, strict=True)
+        ]
         if function is not None:
             typer.echo(annotated_lines(list(zip(profiles, lines, strict=True)), function))
             return
@@ -222,49 +224,56 @@ def _print_profiles(
     if function is not None:
         typer.echo(annotated(profiles, function))
     elif cut is not None:
-        trees = [(one, call_tree(one)) for one in profiles]
-        content = ({"cell": one.cell, "calls": one.calls, **tree.as_json()} for one, tree in trees)
+        trees = [(cell_profile, call_tree(cell_profile)) for cell_profile in profiles]
+        content = (
+            {"cell": cell_profile.cell, "calls": cell_profile.calls, **tree.as_json()} for cell_profile, tree in trees
+        )
         options.print_profiles("Profiles", form, (profile_sheets.tree_sheet(tree, cut) for _, tree in trees), content)
     else:
-        both = [(one, per_call(one)) for one in profiles]
+        both = [(cell_profile, per_call(cell_profile)) for cell_profile in profiles]
         sheets = (
             sheet
-            for one, classes in both
-            for sheet in (profile_sheets.profile_sheet(one, classes, limit, inlined), *profile_sheets.cache_sheets(one))
+            for cell_profile, classes in both
+            for sheet in (
+                profile_sheets.profile_sheet(cell_profile, classes, limit, inlined),
+                *profile_sheets.cache_sheets(cell_profile),
+            )
         )
-        content = (one.as_json(classes) for one, classes in both)
+        content = (cell_profile.as_json(classes) for cell_profile, classes in both)
         options.print_profiles("Profiles", form, sheets, content)
 
 
 def _profiled(run: str, cell: str | None) -> Sequence[RunCell]:
     chosen = find_named(run) if cell is None else cells_of_run(run, cell)
     cells = chosen.run.record.cells if chosen.cells is None else chosen.cells
-    wanted = [one for one in cells if one.profile is not None] or cells[:1]
-    return [RunCell(chosen.run, one) for one in wanted]
+    wanted_cells = [one for one in cells if one.profile is not None] or cells[:1]
+    return [RunCell(chosen.run, one) for one in wanted_cells]
 
 
-def _sources(context: BuildContext, one: RunCell) -> Sources:
+def _sources(context: BuildContext, cell: RunCell) -> Sources:
     """The sources of a stored cell; the run's experiment has the place of a user's kernel."""
-    name, directory = one.cell.kernel, one.run.directory
+    name, directory = cell.cell.kernel, cell.run.directory
 
     def spec() -> KernelSpec:
         try:
             return kernel_spec(name)
         except ConfigError:
             tables = load_experiment(directory / EXPERIMENT_FILE, kinds(), (), qemu_cpu_names).tables
-            own = {spec.name: spec for t in tables for spec in map(kernel_spec, t.table.all_kernels)}
-            if name not in own:
+            specs = {spec.name: spec for t in tables for spec in map(kernel_spec, t.table.all_kernels)}
+            if name not in specs:
                 raise
-            return own[name]
+            return specs[name]
 
-    return stored_sources(context, directory, one.cell, spec)
+    return stored_sources(context, directory, cell.cell, spec)
 
 
 def _by_line(context: BuildContext, pair: tuple[RunCell, RunCell]) -> ProfileDifference:
     """The difference of two cells by source line."""
     whole = difference_of(*pair)
     profiles = (whole.before, whole.after)
-    before, after = (by_line(one, _sources(context, cell)) for one, cell in zip(profiles, pair, strict=True))
+    before, after = (
+        by_line(cell_profile, _sources(context, cell)) for cell_profile, cell in zip(profiles, pair, strict=True)
+    )
     first, second = with_lines(whole.before, before, same_lines(before, after)), with_lines(whole.after, after)
     return replace(difference(first, second), notes=whole.notes, noun="line")
 
@@ -279,27 +288,33 @@ def _print_differences(
     """Print differences by symbol, of one ``symbol`` by instruction, or by source line if there is a ``context``."""
     if symbol is not None:
         functions = _functions([difference_of(*pair) for pair in pairs], symbol)
-        content = (one.as_json(function) for one, function in functions)
-        options.print_profiles("Differences", form, (profile_sheets.function_sheet(*one) for one in functions), content)
+        content = (profile_difference.as_json(function) for profile_difference, function in functions)
+        options.print_profiles(
+            "Differences", form, (profile_sheets.function_sheet(*function) for function in functions), content
+        )
         return
     compared = [with_code(difference_of(*pair)) if context is None else _by_line(context, pair) for pair in pairs]
-    sheets = (profile_sheets.difference_sheet(one, limit) for one in compared)
-    options.print_profiles("Differences", form, sheets, (one.as_json() for one in compared))
+    sheets = (profile_sheets.difference_sheet(profile_difference, limit) for profile_difference in compared)
+    options.print_profiles(
+        "Differences", form, sheets, (profile_difference.as_json() for profile_difference in compared)
+    )
 
 
 def _functions(
     differences: Sequence[ProfileDifference], name: str
 ) -> Sequence[tuple[ProfileDifference, FunctionDifference]]:
-    found: list[tuple[ProfileDifference, FunctionDifference]] = []
+    pairs: list[tuple[ProfileDifference, FunctionDifference]] = []
     refusal: UsageError | None = None
-    for one in differences:
+    for profile_difference in differences:
         try:
-            found.append((one, ComparedCode(one.before, one.after).function(name)))
+            pairs.append(
+                (profile_difference, ComparedCode(profile_difference.before, profile_difference.after).function(name))
+            )
         except UsageError as error:
             refusal = refusal or error
-    if not found and refusal is not None:
+    if not pairs and refusal is not None:
         raise refusal
-    return found
+    return pairs
 
 
 def disasm(

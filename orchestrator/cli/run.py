@@ -128,7 +128,9 @@ def _check_form(form: Format, configs: Sequence[Path]) -> None:
 
 def _directories(out: Path | None, experiments: Sequence[Experiment], *, resume: bool) -> Sequence[Path | None]:
     """The directories of the runs, None for one that the store chooses. Raises UsageError for another run's."""
-    directories = [out / one.name if out is not None and len(experiments) > 1 else out for one in experiments]
+    directories = [
+        out / experiment.name if out is not None and len(experiments) > 1 else out for experiment in experiments
+    ]
     for directory in directories:
         if directory is not None and not resume:
             check_directory(directory)
@@ -151,10 +153,10 @@ def _check_names(configs: Sequence[Path], experiments: Sequence[Experiment]) -> 
     """Raise UsageError for two experiments of one name, whose results would be mixed up."""
     first: dict[str, Path] = {}
     for config, experiment in zip(configs, experiments, strict=True):
-        other = first.setdefault(experiment.name, config)
-        if other is not config:
+        other_path = first.setdefault(experiment.name, config)
+        if other_path is not config:
             raise UsageError(
-                f"{other} and {config} are both named '{experiment.name}'",
+                f"{other_path} and {config} are both named '{experiment.name}'",
                 hint="rename one of them, or run them one at a time",
             )
 
@@ -191,7 +193,7 @@ def _draw(run: Run) -> None:
 
 
 def _print_unchecked(experiment: Experiment, kernels: Sequence[str]) -> None:
-    for unknown in (one.table.unknown for one in experiment.tables if one.table.unknown is not None):
+    for unknown in (table.table.unknown for table in experiment.tables if table.table.unknown is not None):
         typer.echo(f"# {unknown}")
     for name in kernels:
         typer.echo(f"# points not checked: kernel {name} is not in the cache, or its code is unreadable")

@@ -65,9 +65,13 @@ def why_not_compared(before: CellRecord, after: CellRecord) -> str | None:
     for what, (first, second) in facts.items():
         if first != second and first is not None and second is not None:
             return f"different {what}: {first} and {second}"
-    one, other = before.work, after.work
-    if one is not None and other is not None and (one.done, one.digest) != (other.done, other.digest):
-        results = [f"{work.done} of digest {work.digest[:16] or 'none'}" for work in (one, other)]
+    evidence, other_evidence = before.work, after.work
+    if (
+        evidence is not None
+        and other_evidence is not None
+        and (evidence.done, evidence.digest) != (other_evidence.done, other_evidence.digest)
+    ):
+        results = [f"{work.done} of digest {work.digest[:16] or 'none'}" for work in (evidence, other_evidence)]
         return f"different work: each run made {results[0]}, and {results[1]}"
     return None
 
@@ -201,7 +205,9 @@ class CellChange:
         if self.is_lost:
             return (f"it {self.change}",)
         unit = self.pair.first.unit
-        return tuple(f"{one.figures} {unit}, allowed {one.allowance}" for one in self.budgeted if one.is_beyond)
+        return tuple(
+            f"{figure.figures} {unit}, allowed {figure.allowance}" for figure in self.budgeted if figure.is_beyond
+        )
 
     @property
     def unproved(self) -> str:
@@ -211,7 +217,7 @@ class CellChange:
         """
         if self.failed_in_both:
             return "it failed in both"
-        has_limit = any(one.is_own and isinstance(one.allowance, Limit) for one in self.budgeted)
+        has_limit = any(figure.is_own and isinstance(figure.allowance, Limit) for figure in self.budgeted)
         return "it has no number before" if self.change == "mended" and not has_limit else ""
 
 
@@ -225,29 +231,29 @@ class Comparison:
     @property
     def counts(self) -> Mapping[Change, int]:
         """The number of cells by change, in the order of ``CHANGES``, without zeros."""
-        found = Counter(one.change for one in self.cells)
-        return {change: found[change] for change in CHANGES if found[change]}
+        counts = Counter(cell.change for cell in self.cells)
+        return {change: counts[change] for change in CHANGES if counts[change]}
 
     @property
     def changed(self) -> Sequence[CellChange]:
-        return [one for one in self.cells if one.change != "unchanged" or one.beyond]
+        return [cell for cell in self.cells if cell.change != "unchanged" or cell.beyond]
 
     @property
     def unchanged(self) -> Sequence[CellChange]:
-        return [one for one in self.cells if one.change == "unchanged" and not one.beyond]
+        return [cell for cell in self.cells if cell.change == "unchanged" and not cell.beyond]
 
     @property
     def beyond(self) -> Sequence[CellChange]:
-        return [one for one in self.cells if one.beyond]
+        return [cell for cell in self.cells if cell.beyond]
 
     @property
     def unproved(self) -> Sequence[CellChange]:
-        return [one for one in self.cells if one.unproved]
+        return [cell for cell in self.cells if cell.unproved]
 
     @property
     def is_empty(self) -> bool:
         """Whether no pair of cells could be compared: a cell is missing, or both have no number."""
-        return all(one.pair.before is None or one.pair.after is None or one.has_no_number for one in self.cells)
+        return all(cell.pair.before is None or cell.pair.after is None or cell.has_no_number for cell in self.cells)
 
 
 def pairs_by_id(before: Sequence[CellRecord], after: Sequence[CellRecord]) -> Sequence[CellPair]:
@@ -280,24 +286,24 @@ def compare(
     refused: list[tuple[CellPair, str]] = []
     scattered: list[tuple[CellPair, CellRecord, CellRecord]] = []
     for pair in pairs:
-        one, other = pair.before, pair.after
-        if one is None or other is None or one.value is None or other.value is None:
+        cell, other_cell = pair.before, pair.after
+        if cell is None or other_cell is None or cell.value is None or other_cell.value is None:
             done.append(_without_number(pair, budgets))
-        elif (why := why_not_compared(one, other)) is not None:
+        elif (why := why_not_compared(cell, other_cell)) is not None:
             refused.append((pair, why))
-        elif is_exact(one) and is_exact(other):
-            done.append(_judged(pair, (one, other), exact_difference(one.value, other.value), budgets))
-        elif one.work is not None and other.work is not None:
-            noise = [resolution(cell, run) for cell, run in zip((one, other), runs, strict=True)]
-            done.append(_judged(pair, (one, other), work_difference(one, other, noise), budgets))
-        elif one.calls_vary or other.calls_vary:
-            between = [between_cells(cell, run) for cell, run in zip((one, other), runs, strict=True)]
-            done.append(_judged(pair, (one, other), varying_difference(one, other, between), budgets))
+        elif is_exact(cell) and is_exact(other_cell):
+            done.append(_judged(pair, (cell, other_cell), exact_difference(cell.value, other_cell.value), budgets))
+        elif cell.work is not None and other_cell.work is not None:
+            noise = [resolution(cell, run) for cell, run in zip((cell, other_cell), runs, strict=True)]
+            done.append(_judged(pair, (cell, other_cell), work_difference(cell, other_cell, noise), budgets))
+        elif cell.calls_vary or other_cell.calls_vary:
+            between = [between_cells(cell, run) for cell, run in zip((cell, other_cell), runs, strict=True)]
+            done.append(_judged(pair, (cell, other_cell), varying_difference(cell, other_cell, between), budgets))
         else:
-            scattered.append((pair, one, other))
+            scattered.append((pair, cell, other_cell))
     differences = scattered_differences([(one, other) for _, one, other in scattered])
-    for (pair, one, other), found in zip(scattered, differences, strict=True):
-        done.append(_judged(pair, (one, other), found, budgets))
+    for (pair, cell, other_cell), found in zip(scattered, differences, strict=True):
+        done.append(_judged(pair, (cell, other_cell), found, budgets))
     return Comparison(sorted(done, key=_order), refused)
 
 
@@ -322,16 +328,16 @@ def _without_number(pair: CellPair, budgets: Budgets) -> CellChange:
 
 
 def _budgeted(
-    after: CellRecord, own: Budget | None, found: Mapping[Figure, Difference | None]
+    after: CellRecord, own_budget: Budget | None, differences: Mapping[Figure, Difference | None]
 ) -> tuple[BudgetedFigure, ...]:
     """A cell's figures with their budgets: for an increase the difference, for a limit the cell after alone."""
-    budget = own or (_UNBUDGETED_VARYING if after.calls_vary else UNBUDGETED)
+    budget = own_budget or (_UNBUDGETED_VARYING if after.calls_vary else UNBUDGETED)
     allowances: Mapping[Figure, Allowance | Limit | None] = {"value": budget.value, "overhead": budget.overhead}
     budgeted = []
     for figure, allowance in allowances.items():
-        difference = difference_to_zero(after, figure) if isinstance(allowance, Limit) else found[figure]
+        difference = difference_to_zero(after, figure) if isinstance(allowance, Limit) else differences[figure]
         if allowance is not None and difference is not None:
-            budgeted.append(BudgetedFigure(figure, difference, allowance, own is not None))
+            budgeted.append(BudgetedFigure(figure, difference, allowance, own_budget is not None))
     return tuple(budgeted)
 
 
@@ -359,11 +365,11 @@ def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Differen
     return CellChange(pair, change, "; ".join(reasons), value, overhead, budgeted)
 
 
-def _order(one: CellChange) -> tuple[int, float, str]:
+def _order(change: CellChange) -> tuple[int, float, str]:
     """The sort key: failed and vanished cells first, then the largest relative difference."""
-    rank = CHANGES.index("dearer" if one.change == "cheaper" else one.change)
-    relative = 0.0 if one.value is None or not one.value.value else one.value.relative
-    return rank, -math.inf if relative is None else -abs(relative), one.pair.title
+    rank = CHANGES.index("dearer" if change.change == "cheaper" else change.change)
+    relative = 0.0 if change.value is None or not change.value.value else change.value.relative
+    return rank, -math.inf if relative is None else -abs(relative), change.pair.title
 
 
 MOST_REPEATS = 100
@@ -389,7 +395,7 @@ class ComparedRuns:
     @property
     def passes(self) -> bool:
         """Whether each cell is within its budget by numbers on both sides, or is new: the verdict of every form."""
-        new = any(one.pair.before is None for one in self.comparison.cells)
+        new = any(cell.pair.before is None for cell in self.comparison.cells)
         is_whole = not (self.before.unfinished and new)  # what is not measured yet is not new
         comparison = self.comparison
         return is_whole and not (comparison.beyond or comparison.unproved or comparison.not_compared)
@@ -397,42 +403,44 @@ class ComparedRuns:
     @property
     def is_with_itself(self) -> bool:
         """Whether each cell is compared with itself, so that nothing can differ."""
-        pairs = [one.pair for one in self.comparison.cells]
+        pairs = [cell.pair for cell in self.comparison.cells]
         is_same = self.before.record.run == self.after.record.run
-        return is_same and all(one.before and one.after and "->" not in one.title for one in pairs)
+        return is_same and all(pair.before and pair.after and "->" not in pair.title for pair in pairs)
 
     def to_frame(self) -> DataFrame:
         """A row of pandas for each pair of cells. Raises HostError without pandas."""
         rows = []
-        for one in self.comparison.cells:
-            cells = {"before": one.pair.before, "after": one.pair.after}
+        for cell in self.comparison.cells:
+            cells = {"before": cell.pair.before, "after": cell.pair.after}
             figures: dict[str, object] = {name: cell and cell.value for name, cell in cells.items()}
-            figures |= {"difference": one.value and one.value.value, "relative": one.value and one.value.relative}
-            figures["overhead_difference"] = one.overhead and one.overhead.value
-            words = {"cell": one.pair.title, "change": one.change, "unit": one.pair.first.unit}
-            rows.append({**words, **figures, "beyond": "; ".join(one.beyond), "reason": one.reason})
+            figures |= {"difference": cell.value and cell.value.value, "relative": cell.value and cell.value.relative}
+            figures["overhead_difference"] = cell.overhead and cell.overhead.value
+            words = {"cell": cell.pair.title, "change": cell.change, "unit": cell.pair.first.unit}
+            rows.append({**words, **figures, "beyond": "; ".join(cell.beyond), "reason": cell.reason})
         return frame(rows)
 
     def symbols(self, changes: Iterable[CellChange]) -> Mapping[str, ProfileDifference]:
         """The differences by symbol of changes whose cells both have profiles, by the titles of their pairs."""
-        found: dict[str, ProfileDifference] = {}
-        for one in changes:
-            before, after = one.pair.before, one.pair.after
-            if before is not None and after is not None and one.value is not None and one.value.value:
+        differences: dict[str, ProfileDifference] = {}
+        for change in changes:
+            before, after = change.pair.before, change.pair.after
+            if before is not None and after is not None and change.value is not None and change.value.value:
                 with suppress(LabError):  # no profile, or a missing or changed file: there is nothing to explain
                     pair = load_pair((self.before.directory, before), (self.after.directory, after))
-                    found[one.pair.title] = difference(*pair)
-        return {title: one for title, one in found.items() if one.symbols}
+                    differences[change.pair.title] = difference(*pair)
+        return {
+            title: profile_difference for title, profile_difference in differences.items() if profile_difference.symbols
+        }
 
 
 def differing_origin(before: Origin, after: Origin, comparison: Comparison) -> Sequence[OriginDifference]:
     """The differences in the provenance of two runs, with those of the hosts if times were compared."""
-    pairs = [(one.pair.before, one.pair.after) for one in comparison.cells]
-    cells = [(one.id, other.id) for one, other in pairs if one is not None and other is not None]
-    found = list(origin_differences(before, after, cells))
-    if any(one.pair.first.clock == "wall" for one in comparison.cells):
-        found += host_differences(before, after)
-    return found
+    pairs = [(cell.pair.before, cell.pair.after) for cell in comparison.cells]
+    cells = [(cell.id, other_cell.id) for cell, other_cell in pairs if cell is not None and other_cell is not None]
+    differences = list(origin_differences(before, after, cells))
+    if any(cell.pair.first.clock == "wall" for cell in comparison.cells):
+        differences += host_differences(before, after)
+    return differences
 
 
 def _possible_repeats(cell: CellRecord, repeats: int) -> int:
@@ -445,20 +453,20 @@ def _possible_repeats(cell: CellRecord, repeats: int) -> int:
 
 def next_run(compared: ComparedRuns) -> str | None:
     """A command that repeats the undecided cells with enough samples for a verdict; None without such cells."""
-    wanted = [
-        (one.pair.first, repeats)
-        for one in compared.comparison.cells
-        if one.change == "undecided" and one.value is not None
-        if (repeats := _possible_repeats(one.pair.first, one.value.repeats or 0))
+    pairs = [
+        (change.pair.first, repeats)
+        for change in compared.comparison.cells
+        if change.change == "undecided" and change.value is not None
+        if (repeats := _possible_repeats(change.pair.first, change.value.repeats or 0))
     ]
-    if not wanted:
+    if not pairs:
         return None
     most: dict[str | None, int] = {}
-    for cell, count in wanted:
+    for cell, count in pairs:
         most[cell.table] = max(count, most.get(cell.table, 0))
     words = [*(compared.again or ("run", str(compared.after.directory / EXPERIMENT_FILE)))]
-    if len(wanted) <= _NAMED_CELLS:
-        words += only(cell for cell, _ in wanted)
+    if len(pairs) <= _NAMED_CELLS:
+        words += only(cell for cell, _ in pairs)
     for table, count in most.items():
         key = "benchmark.repeats" if table is None else f"tables.{table}.benchmark.repeats"
         words += ["--set", f"{key}={count}"]

@@ -65,7 +65,7 @@ class CellNames:
     """
 
     def __init__(self, comparison: Comparison) -> None:
-        parts = [_parts(one) for one in comparison.cells]
+        parts = [_parts(cell) for cell in comparison.cells]
         alike = shared_parts(parts)
         if all(alike) and alike:  # a single cell keeps its name, or the parts that differ
             alike = [" -> " not in part for part in parts[0]] if " -> " in "".join(parts[0]) else []
@@ -114,9 +114,16 @@ def budget_figure(change: CellChange) -> str:
         return "beyond"
     if change.unproved:
         return "unknown"
-    beyond = [one for one in change.budgeted if one.is_beyond]
-    shown = beyond or [one for one in change.budgeted if one.is_own and one.difference.value]
-    allowed = [f"{one.allowance}{' of overhead' if one.figure == 'overhead' else ''}" for one in shown]
+    beyond = [budgeted_figure for budgeted_figure in change.budgeted if budgeted_figure.is_beyond]
+    shown = beyond or [
+        budgeted_figure
+        for budgeted_figure in change.budgeted
+        if budgeted_figure.is_own and budgeted_figure.difference.value
+    ]
+    allowed = [
+        f"{budgeted_figure.allowance}{' of overhead' if budgeted_figure.figure == 'overhead' else ''}"
+        for budgeted_figure in shown
+    ]
     return f"{'beyond' if beyond else 'within'} {', '.join(allowed)}" if allowed else ""
 
 
@@ -125,11 +132,11 @@ def summary(compared: ComparedRuns) -> str:
     comparison = compared.comparison
     counts = ", ".join(f"{count} {change}" for change, count in comparison.counts.items())
     beyond = len(comparison.beyond)
-    decided = not any(budgeted.difference.undecided for one in comparison.cells for budgeted in one.budgeted)
+    decided = not any(budgeted.difference.undecided for cell in comparison.cells for budgeted in cell.budgeted)
     verdict = ""
     if beyond:
         verdict = f"; {beyond} beyond budget"
-    elif any(budgeted.is_own for one in comparison.cells for budgeted in one.budgeted):
+    elif any(budgeted.is_own for cell in comparison.cells for budgeted in cell.budgeted):
         verdict = "; within budget" if decided else "; none is known to be beyond budget"
     unjudged = {"without a number before": len(comparison.unproved), "not compared": len(comparison.not_compared)}
     verdict += "".join(f"; {count} {what}" for what, count in unjudged.items() if count)
@@ -155,19 +162,19 @@ def common_parts(compared: ComparedRuns) -> list[str]:
 
 def origin_sentences(compared: ComparedRuns) -> list[str]:
     """The differences in the provenance of the runs."""
-    return [f"different {one.sentence}" for one in compared.origin]
+    return [f"different {difference.sentence}" for difference in compared.origin]
 
 
 def remarks(compared: ComparedRuns) -> Iterator[str]:
     """Remarks on cells that are not in the table, and on undecided cells."""
     refused = [f"Not compared: {pair.title}: {why}." for pair, why in compared.comparison.not_compared]
     yield from shown(refused, _SHOWN, "Not compared: {} more.")
-    failed = [one.pair for one in compared.comparison.cells if one.failed_in_both]
+    failed = [cell.pair for cell in compared.comparison.cells if cell.failed_in_both]
     both = [f"Failed in both: {pair.title}: {pair.first.first_line}" for pair in failed]
     yield from shown(both, _SHOWN, "Failed in both: {} more.")
-    unfinished = dict.fromkeys(one.unfinished_sentence for one in (compared.before, compared.after) if one.unfinished)
+    unfinished = dict.fromkeys(run.unfinished_sentence for run in (compared.before, compared.after) if run.unfinished)
     yield from (f"{sentence}." for sentence in unfinished)
-    undecided = [one.value for one in compared.comparison.cells if one.change == "undecided" and one.value]
+    undecided = [cell.value for cell in compared.comparison.cells if cell.change == "undecided" and cell.value]
     hopeless = sum((difference.repeats or 0) > MOST_REPEATS for difference in undecided)
     if hopeless:
         needs = "needs" if hopeless == 1 else "need"
@@ -202,14 +209,14 @@ def _grid(
 ) -> tuple[Grid, Sequence[Footnote]]:
     """The listed changes, each with its ``symbols`` by the title of its pair."""
     names = CellNames(compared.comparison)
-    reasons = list(dict.fromkeys(one.reason for one in listed if one.reason))
-    units = [unit_name(one.pair.first.unit) for one in listed]
+    reasons = list(dict.fromkeys(change.reason for change in listed if change.reason))
+    units = [unit_name(change.pair.first.unit) for change in listed]
     # Counts alone need no unit.
     shown_units = units if {*units} - {COUNTED} else [""] * len(listed)
     rows = [
         row
-        for one, unit in zip(listed, shown_units, strict=True)
-        for row in _rows(one, names.of(one), symbols.get(one.pair.title), reasons, unit)
+        for change, unit in zip(listed, shown_units, strict=True)
+        for row in _rows(change, names.of(change), symbols.get(change.pair.title), reasons, unit)
     ]
     hidden = len(compared.comparison.changed) - len(listed)
     if hidden:
@@ -239,11 +246,11 @@ def _rows(
         yield Row("overhead", [*both, *difference_figures(overhead, unit), "", "", ""], depth=2)
     rest = [""] * (len(_HEADINGS) - _ALWAYS)
     listed = symbols.symbols if symbols is not None else []
-    for one in listed[:_SYMBOLS]:
-        yield Row(one.title, [*change_figures(one.before, one.after), *rest[1:]], depth=2)
+    for difference in listed[:_SYMBOLS]:
+        yield Row(difference.title, [*change_figures(difference.before, difference.after), *rest[1:]], depth=2)
     hidden = listed[_SYMBOLS:]
     if hidden:
-        together = signed_figure(float(sum(one.change for one in hidden)), COUNTED)
+        together = signed_figure(float(sum(symbol_difference.change for symbol_difference in hidden)), COUNTED)
         yield Row(f"{others(len(hidden))}, by symbol", ["", "", together, *rest], depth=2)
 
 
@@ -272,10 +279,10 @@ def comparison_comment(compared: ComparedRuns, limit: int | None = None) -> str:
     grid, footnotes = _grid(compared, listed, {})
     parts = [grid_table(grid)] if listed else []
     parts += map(markdown_footnote, footnotes)
-    for one in listed:
-        if (found := symbols.get(one.pair.title)) is not None:
-            table = grid_table(difference_sheet(found, _PAGE_SYMBOLS).grid)
-            parts.append(details(f"{names.of(one)}, by symbol", table))
+    for change in listed:
+        if (symbol := symbols.get(change.pair.title)) is not None:
+            table = grid_table(difference_sheet(symbol, _PAGE_SYMBOLS).grid)
+            parts.append(details(f"{names.of(change)}, by symbol", table))
     parts.append(details("Details", "\n\n".join(_rest(compared))))
     before, after = compared.before.record.run, compared.after.record.run
     more = command("report", after) if before == after else command("compare", before, after, "--limit", "0")
@@ -292,9 +299,9 @@ def _rest(compared: ComparedRuns) -> Iterator[str]:
     for sentences in (origin_sentences(compared), list(remarks(compared))):
         if sentences:
             yield paragraph(*sentences)
-    unchanged = [one for one in compared.comparison.cells if one.change == "unchanged"]
+    unchanged = [cell for cell in compared.comparison.cells if cell.change == "unchanged"]
     if unchanged:
-        yield f"{len(unchanged)} unchanged: " + ", ".join(escaped(one.pair.title) for one in unchanged[:_LISTED])
+        yield f"{len(unchanged)} unchanged: " + ", ".join(escaped(change.pair.title) for change in unchanged[:_LISTED])
     next_command = next_run(compared)
     if next_command:
         yield f"To decide the undecided cells:\n\n{quoted(next_command.splitlines(), 'sh')}"
@@ -314,9 +321,9 @@ def comparison_text(compared: ComparedRuns) -> str:
         "beyond": bool(comparison.beyond),
         "passes": compared.passes,
         "counts": comparison.counts,
-        "cells": [_cell(one, symbols.get(one.pair.title)) for one in comparison.cells],
+        "cells": [_cell(cell, symbols.get(cell.pair.title)) for cell in comparison.cells],
         "not_compared": [{**_ids(pair), "reason": why} for pair, why in comparison.not_compared],
-        "differs": [asdict(one) for one in compared.origin],
+        "differs": [asdict(difference) for difference in compared.origin],
         "next": next_run(compared),
     }
     return to_json(found, indent=2).decode() + "\n"
@@ -329,14 +336,19 @@ def _cell(change: CellChange, symbols: ProfileDifference | None) -> dict[str, An
         "change": change.change,
         "reason": change.reason,
         "unit": change.pair.first.unit,
-        "value": _figure(change.value, *(None if one is None else one.value for one in both)),
-        "overhead": _figure(change.overhead, *(None if one is None else one.overhead for one in both)),
+        "value": _figure(change.value, *(None if cell is None else cell.value for cell in both)),
+        "overhead": _figure(change.overhead, *(None if cell is None else cell.overhead for cell in both)),
         "budgets": [
-            {"figure": one.figure, "allowed": str(one.allowance), "beyond": one.is_beyond} for one in change.budgeted
+            {
+                "figure": budgeted_figure.figure,
+                "allowed": str(budgeted_figure.allowance),
+                "beyond": budgeted_figure.is_beyond,
+            }
+            for budgeted_figure in change.budgeted
         ],
         "beyond": change.beyond,
         "unproved": change.unproved,
-        "symbols": [one.as_json() for one in (symbols.symbols if symbols is not None else ())],
+        "symbols": [symbol.as_json() for symbol in (symbols.symbols if symbols is not None else ())],
     }
 
 
@@ -344,15 +356,15 @@ def _ids(pair: CellPair) -> dict[str, str | None]:
     return {name: None if cell is None else cell.id for name, cell in (("before", pair.before), ("after", pair.after))}
 
 
-def _figure(found: Difference | None, before: float | None, after: float | None) -> dict[str, Any]:
+def _figure(difference: Difference | None, before: float | None, after: float | None) -> dict[str, Any]:
     """A figure in both runs with its difference; null if unknown."""
     return {
         "before": before,
         "after": after,
-        "difference": None if found is None else found.value,
-        **{name: getattr(found, name, None) for name in ("relative", "interval", "superiority", "p")},
-        "undecided": "" if found is None else found.undecided,
-        "repeats": None if found is None else found.repeats,
+        "difference": None if difference is None else difference.value,
+        **{name: getattr(difference, name, None) for name in ("relative", "interval", "superiority", "p")},
+        "undecided": "" if difference is None else difference.undecided,
+        "repeats": None if difference is None else difference.repeats,
     }
 
 
@@ -376,12 +388,16 @@ class ChangePart:
         """Value and overhead with their differences, tests and budgets; None without numbers."""
         unit = self.change.pair.first.unit
         rows = []
-        for name, one in (("value", self.change.value), ("overhead", self.change.overhead)):
-            if one is None:
+        for name, difference in (("value", self.change.value), ("overhead", self.change.overhead)):
+            if difference is None:
                 continue
-            figures = [figure(one.before, unit), figure(one.after, unit), *difference_figures(one, unit)]
-            larger = "" if one.superiority is None else f"{one.superiority:.2f}"
-            p = "" if one.p is None else f"{one.p:.2g}"
+            figures = [
+                figure(difference.before, unit),
+                figure(difference.after, unit),
+                *difference_figures(difference, unit),
+            ]
+            larger = "" if difference.superiority is None else f"{difference.superiority:.2f}"
+            p = "" if difference.p is None else f"{difference.p:.2g}"
             held = next((budgeted for budgeted in self.change.budgeted if budgeted.figure == name), None)
             budget = ["", ""] if held is None else [str(held.allowance), "beyond" if held.is_beyond else "within"]
             rows.append(Row(name, [*figures, larger, p, *budget]))
@@ -416,14 +432,14 @@ def comparison_chart(comparison: Comparison) -> IntervalChart | None:
     """The chart of the changed cells; None if none of them has two numbers."""
     names = CellNames(comparison)
     rows = []
-    for one in comparison.changed:
-        found = one.value
-        if found is None or found.relative is None:
+    for change in comparison.changed:
+        difference = change.value
+        if difference is None or difference.relative is None:
             continue
-        low, high = (100 * end / found.before for end in found.interval or (0.0, 0.0))
+        low, high = (100 * end / difference.before for end in difference.interval or (0.0, 0.0))
         bounds = None if low == high else (low, high)
-        label, (_, percent, _) = cut(names.of(one), _LONGEST), difference_figures(found, one.pair.first.unit)
-        rows.append(IntervalRow(label, 100 * found.relative, percent, bounds, _TONES.get(one.change, "open")))
+        label, (_, percent, _) = cut(names.of(change), _LONGEST), difference_figures(difference, change.pair.first.unit)
+        rows.append(IntervalRow(label, 100 * difference.relative, percent, bounds, _TONES.get(change.change, "open")))
     if not rows:
         return None
     scatter = ", with its 95 % interval" if any(row.bounds for row in rows) else ""
@@ -443,13 +459,18 @@ def comparison_page(compared: ComparedRuns) -> str:
     names = CellNames(comparison)
     symbols = compared.symbols(comparison.changed)
     changes = []
-    for place, one in enumerate(comparison.changed, 1):
-        found = symbols.get(one.pair.title)
-        sheet = None if found is None else difference_sheet(found, _PAGE_SYMBOLS)
-        changes.append(ChangePart(one, f"change-{place}", names.of(one), sheet, dict(_commands(compared, one))))
+    for place, change in enumerate(comparison.changed, 1):
+        symbol = symbols.get(change.pair.title)
+        sheet = None if symbol is None else difference_sheet(symbol, _PAGE_SYMBOLS)
+        changes.append(
+            ChangePart(change, f"change-{place}", names.of(change), sheet, dict(_commands(compared, change)))
+        )
     unchanged = [
-        Row(names.of(one), [value_or_status(one.pair.first), one.pair.first.unit, one.reason])
-        for one in comparison.unchanged
+        Row(
+            names.of(cell_change),
+            [value_or_status(cell_change.pair.first), cell_change.pair.first.unit, cell_change.reason],
+        )
+        for cell_change in comparison.unchanged
     ]
     chart = comparison_chart(comparison)
     drawable = can_draw()
@@ -466,7 +487,7 @@ def comparison_page(compared: ComparedRuns) -> str:
         value_or_status=value_or_status,
         figures=difference_figures,
         budget=budget_figure,
-        any_scatters=any(difference_figures(one.change.value, "")[2] for one in changes),
+        any_scatters=any(difference_figures(part.change.value, "")[2] for part in changes),
         unchanged=Grid(["value", "unit", "remark"], [unchanged]) if unchanged else None,
         origin=origin_sentences(compared),
         remarks=[*remarks(compared), *([NOT_DRAWN] if chart is not None and not drawable else [])],

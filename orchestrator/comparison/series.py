@@ -88,26 +88,26 @@ class SeriesStep:
 
     def change(self, cell: str) -> CellChange | None:
         """A cell's change; None without a run, and where the two cannot be compared (``refusal``)."""
-        found = self.compared.get(cell)
-        return None if found is None else next(iter(found.comparison.cells), None)
+        runs = self.compared.get(cell)
+        return None if runs is None else next(iter(runs.comparison.cells), None)
 
     def refusal(self, cell: str) -> str:
         """Why a cell cannot be compared with the one before, such as for different work; empty if it can."""
-        found = self.compared.get(cell)
-        return "" if found is None else "; ".join(why for _, why in found.comparison.not_compared)
+        runs = self.compared.get(cell)
+        return "" if runs is None else "; ".join(why for _, why in runs.comparison.not_compared)
 
     def symbols(self, cell: str) -> ProfileDifference | None:
         """A cell's change by symbol."""
-        found = self.compared.get(cell)
-        return None if found is None else next(iter(found.symbols(found.comparison.cells).values()), None)
+        runs = self.compared.get(cell)
+        return None if runs is None else next(iter(runs.symbols(runs.comparison.cells).values()), None)
 
     @property
     def changes(self) -> Sequence[CellChange]:
-        return [change for found in self.compared.values() for change in found.comparison.cells]
+        return [change for runs in self.compared.values() for change in runs.comparison.cells]
 
     @property
     def dearer(self) -> Sequence[CellChange]:
-        return [one for one in self.changes if one.change == "dearer"]
+        return [change for change in self.changes if change.change == "dearer"]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class MeasuredSeries:
     @cached_property
     def steps(self) -> Sequence[SeriesStep]:
         """A step for each commit after the base."""
-        found, base = [], self.commits[0]
+        steps, base = [], self.commits[0]
         assert base.run is not None
         last = {cell.id: base for cell in self.cells}
         for number, commit in enumerate(self.commits[1:], start=1):
@@ -146,8 +146,8 @@ class MeasuredSeries:
                 last |= {cell: commit for cell in known if (now := commit.cell(cell)) and now.value is not None}
             if self.budgets is None:
                 of_base = {cell: replace(change, budgeted=()) for cell, change in of_base.items()}
-            found.append(SeriesStep(number, commit, compared, before, of_base))
-        return found
+            steps.append(SeriesStep(number, commit, compared, before, of_base))
+        return steps
 
     @property
     def cells(self) -> Sequence[CellRecord]:
@@ -165,12 +165,12 @@ class MeasuredSeries:
     def new(self) -> Mapping[str, tuple[int, CellRecord]]:
         """The cells that the base lacks, by id: where each has its first number."""
         base = {cell.id for cell in (*self.cells, *self.failed)}
-        found: dict[str, tuple[int, CellRecord]] = {}
+        pairs: dict[str, tuple[int, CellRecord]] = {}
         for number, commit in enumerate(self.commits[1:], start=1):
             for cell in () if commit.run is None else commit.run.record.cells:
                 if cell.value is not None and cell.id not in base:
-                    found.setdefault(cell.id, (number, cell))
-        return found
+                    pairs.setdefault(cell.id, (number, cell))
+        return pairs
 
     @property
     def is_wrong(self) -> bool:
@@ -197,8 +197,8 @@ class MeasuredSeries:
 
 def _compared(before: Run, after: Run, cells: Sequence[str], budgets: Budgets) -> Mapping[str, ComparedRuns]:
     """Cells of two runs, judged together, as ``compare`` judges them; each in a comparison of its own, by id."""
-    one, other = ([cell for cell in run.record.cells if cell.id in cells] for run in (before, after))
-    together = compare(pairs_by_id(one, other), budgets, before.record.cells, after.record.cells)
+    one, other_cells = ([cell for cell in run.record.cells if cell.id in cells] for run in (before, after))
+    together = compare(pairs_by_id(one, other_cells), budgets, before.record.cells, after.record.cells)
     apart = {change.pair.first.id: Comparison([change]) for change in together.cells}
     apart |= {pair.first.id: Comparison([], [(pair, why)]) for pair, why in together.not_compared}
     return {cell: ComparedRuns(before, after, comparison) for cell, comparison in apart.items()}
@@ -219,7 +219,7 @@ def series_sheets(measured: MeasuredSeries, limit: int | None = None) -> Sequenc
     equal = [measured.name(cell.id) for cell in measured.cells if cell not in changed]
     sentences = [f"Equal in all commits: {', '.join(equal)}."] if equal else []
     sheets = [_cell_sheet(measured, cell, limit) for cell in listed]
-    return [*sheets[:-1], *(replace(one, sentences=[*one.sentences, *sentences]) for one in sheets[-1:])]
+    return [*sheets[:-1], *(replace(sheet, sentences=[*sheet.sentences, *sentences]) for sheet in sheets[-1:])]
 
 
 def _is_other(step: SeriesStep, cell: CellRecord) -> bool:
@@ -249,15 +249,15 @@ def _rows(measured: MeasuredSeries, step: SeriesStep, cell: CellRecord, limit: i
     remarks = [step.commit.remark, measured.plain(failed), step.refusal(cell.id), _doubt(step.change(cell.id))]
     remark = measured.plain("; ".join(filter(None, remarks)))
     figures = [value_or_status(now), _moved(step.change(cell.id)), of_base, cut(remark, 60, "...")]
-    is_wrong = step.commit.run is None or any(one.pair.first.id == cell.id for one in step.beyond)
+    is_wrong = step.commit.run is None or any(change.pair.first.id == cell.id for change in step.beyond)
     yield Row(_label(step.number, len(measured.steps), step.commit), figures, "red" if is_wrong else "")
     symbols = step.symbols(cell.id)
     listed, rest = first_and_rest([] if symbols is None else symbols.symbols, limit)
-    for one in listed:
-        *_, by, kind = change_figures(one.before, one.after)
-        yield Row(one.title, ["", by, "", kind], depth=2)
+    for difference in listed:
+        *_, by, kind = change_figures(difference.before, difference.after)
+        yield Row(difference.title, ["", by, "", kind], depth=2)
     if rest:
-        together = signed_figure(float(sum(one.change for one in rest)), COUNTED)
+        together = signed_figure(float(sum(symbol_difference.change for symbol_difference in rest)), COUNTED)
         yield Row(others(len(rest)), ["", together, "", ""], depth=2)
 
 
@@ -299,9 +299,9 @@ def _without_base(measured: MeasuredSeries) -> Iterator[str]:
 
 def _beyond(measured: MeasuredSeries, cell: str) -> Iterator[str]:
     for step in measured.steps:
-        for one in step.beyond:
-            if one.pair.first.id == cell:
-                yield f"{step.commit.one.commit.short} is beyond the budget: {'; '.join(one.beyond)}."
+        for change in step.beyond:
+            if change.pair.first.id == cell:
+                yield f"{step.commit.one.commit.short} is beyond the budget: {'; '.join(change.beyond)}."
 
 
 def cover_letter(measured: MeasuredSeries) -> str:
@@ -362,7 +362,7 @@ def _explained(measured: MeasuredSeries, step: SeriesStep) -> Iterator[str]:
         symbols = step.symbols(cell.id)
         if symbols is not None:
             listed, rest = first_and_rest(symbols.symbols, _SYMBOLS)
-            parts = [f"{one.title} {signed_figure(float(one.change), COUNTED)}" for one in listed]
+            parts = [f"{difference.title} {signed_figure(float(difference.change), COUNTED)}" for difference in listed]
             parts += [others(len(rest))] if rest else []
             yield f"{place}, {measured.name(cell.id)}: {', '.join(parts)}."
 
@@ -384,12 +384,12 @@ def _mail(measured: MeasuredSeries, step: SeriesStep) -> str:
     what = "" if decided is worst.value else " of overhead"
     title = f"{signed_figure(decided.value, unit)} {unit_name(unit)}{share}{what} in {measured.name(cell)}"
     before, compared = step.before[cell].one.commit, step.compared[cell]
-    units = {one.pair.first.unit for one in step.dearer}
-    rows = [row for one in step.dearer for row in _mail_rows(measured, step, one, several_units=len(units) > 1)]
+    units = {change.pair.first.unit for change in step.dearer}
+    rows = [row for change in step.dearer for row in _mail_rows(measured, step, change, several_units=len(units) > 1)]
     grid = Grid(["before", "after", "change", ""], [rows], together=4)
     table = ascii_text([Sheet("", [], grid, [])], _MAIL_WIDTH).strip("\n")
     again = command("series", f"{before.short}..{commit.short}", *measured.again)
-    certainty = ", and ".join(dict.fromkeys(_certainty(one.pair.first) for one in step.dearer))
+    certainty = ", and ".join(dict.fromkeys(_certainty(change.pair.first) for change in step.dearer))
     certainty = textwrap.fill(f"The figures are {certainty}.", _MAIL_WIDTH)
     made = textwrap.fill(f"Measured by: {made_with(compared.before, compared.after)}", _MAIL_WIDTH)
     if _ADDRESS.fullmatch(step.commit.one.email):
@@ -433,8 +433,8 @@ def _mail_rows(measured: MeasuredSeries, step: SeriesStep, change: CellChange, *
     figures = [value_or_status(change.pair.before), value_or_status(change.pair.after), _moved(change), ""]
     yield Row(f"{measured.name(cell.id)}{unit}", figures)
     symbols = step.symbols(cell.id)
-    for one in [] if symbols is None else symbols.symbols[:_SYMBOLS]:
-        yield Row(one.title, change_figures(one.before, one.after), depth=2)
+    for difference in [] if symbols is None else symbols.symbols[:_SYMBOLS]:
+        yield Row(difference.title, change_figures(difference.before, difference.after), depth=2)
 
 
 def series_json(measured: MeasuredSeries) -> str:
@@ -476,7 +476,7 @@ def _plain_cell(measured: MeasuredSeries, cell: CellRecord, step: SeriesStep | N
         "verdict": None if change is None else change.change,
         "why": measured.plain(refusal if change is None else change.reason) or None,
         "of_base": _plain_change(of_base),
-        "symbols": [] if symbols is None else [one.as_json() for one in symbols.symbols],
+        "symbols": [] if symbols is None else [symbol.as_json() for symbol in symbols.symbols],
         "beyond": [] if of_base is None else list(of_base.beyond),
     }
 

@@ -122,9 +122,9 @@ def varying_difference(before: CellRecord, after: CellRecord, between: Sequence[
         (min(cell.samples) - margin, max(cell.samples) + margin)
         for cell, margin in zip((before, after), between, strict=True)
     )
-    found = Difference(one, other, (lowest - high, highest - low))
+    difference = Difference(one, other, (lowest - high, highest - low))
     doubt = _few_samples(before, after)
-    return replace(found, undecided=doubt, repeats=_USUAL_REPEATS) if doubt else _shown(found, before.unit)
+    return replace(difference, undecided=doubt, repeats=_USUAL_REPEATS) if doubt else _shown(difference, before.unit)
 
 
 def between_cells(cell: CellRecord, run: Mapping[str, CellRecord]) -> float:
@@ -156,7 +156,7 @@ def resolution(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
     baseline_id = _AA_BOOT.sub("", cell.id)
     baseline = run.get(baseline_id)
     aa_boots = [one.samples for id_, one in run.items() if _AA_BOOT.sub("", id_) == baseline_id != id_]
-    samples = [one for one in aa_boots if baseline is not None and len(one) == len(baseline.samples)]
+    samples = [boot for boot in aa_boots if baseline is not None and len(boot) == len(baseline.samples)]
     if baseline is None or not baseline.samples or not samples:
         return None
     return Resolution.of(baseline.samples, baseline.samples, samples).smallest
@@ -164,10 +164,15 @@ def resolution(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
 
 def scattered_differences(pairs: Sequence[tuple[CellRecord, CellRecord]]) -> Sequence[Difference]:
     """The differences of scattering cells, with verdicts corrected for their number. Raises HostError without scipy."""
-    found = [_scattered(before, after) for before, after in pairs]
-    tested = [index for index, one in enumerate(found) if one.p is not None]
-    corrected = dict(zip(tested, holm([one.p for one in found if one.p is not None]), strict=True))
-    return [_judged(replace(one, p=corrected.get(index)), pairs[index], len(tested)) for index, one in enumerate(found)]
+    differences = [_scattered(before, after) for before, after in pairs]
+    tested = [index for index, difference in enumerate(differences) if difference.p is not None]
+    corrected = dict(
+        zip(tested, holm([difference.p for difference in differences if difference.p is not None]), strict=True)
+    )
+    return [
+        _judged(replace(difference, p=corrected.get(index)), pairs[index], len(tested))
+        for index, difference in enumerate(differences)
+    ]
 
 
 def overhead_difference(before: CellRecord, after: CellRecord) -> Difference | None:
@@ -179,10 +184,10 @@ def overhead_difference(before: CellRecord, after: CellRecord) -> Difference | N
         return None
     if is_exact(before) and is_exact(after):
         return exact_difference(before.overhead, after.overhead)
-    one, other = before.interval, after.interval
-    if one is None or other is None:
+    pair, other_pair = before.interval, after.interval
+    if pair is None or other_pair is None:
         return Difference(before.overhead, after.overhead, None, "no verdict: an overhead's scatter is unknown")
-    interval = (increase(one[1], other[0]), increase(one[0], other[1]))
+    interval = (increase(pair[1], other_pair[0]), increase(pair[0], other_pair[1]))
     # With two samples each, one of two equal overheads lies above the other in one case of six.
     doubt = _few_samples(before, after) or own_doubt(before, after)
     return Difference(before.overhead, after.overhead, interval, doubt)
@@ -208,24 +213,24 @@ def _scattered(before: CellRecord, after: CellRecord) -> Difference:
     return Difference(one, other, interval, "", p, larger, enough)
 
 
-def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int) -> Difference:
+def _judged(difference: Difference, pair: tuple[CellRecord, CellRecord], tested: int) -> Difference:
     """The difference with its verdict."""
     doubt = _few_samples(*pair) or own_doubt(*pair)
     if doubt:
-        return replace(found, undecided=doubt)
-    interval = found.interval
+        return replace(difference, undecided=doubt)
+    interval = difference.interval
     away = interval is not None and not interval[0] <= 0 <= interval[1]
-    if away and (found.p is None or found.p > SIGNIFICANCE):
-        p = "unknown" if found.p is None else f"{found.p:.2g}"
+    if away and (difference.p is None or difference.p > SIGNIFICANCE):
+        p = "unknown" if difference.p is None else f"{difference.p:.2g}"
         why = f"no verdict: among {tested} compared cells such a difference may be chance (p = {p} after Holm)"
         # The fewest samples with which one of so many cells can be significant after Holm's correction.
         fewest = next(count for count in range(1, 100) if can_resolve(count, count, SIGNIFICANCE / tested))
-        return replace(found, undecided=why, repeats=max(found.repeats or 0, fewest))
-    shown = _shown(replace(found, repeats=None), pair[0].unit)
-    if not shown.undecided or interval is None or not found.before:
+        return replace(difference, undecided=why, repeats=max(difference.repeats or 0, fewest))
+    shown = _shown(replace(difference, repeats=None), pair[0].unit)
+    if not shown.undecided or interval is None or not difference.before:
         return shown
     # An interval's width falls with the root of the number of samples.
-    width = (interval[1] - interval[0]) / (2 * LARGEST_UNSHOWN * abs(found.before))
+    width = (interval[1] - interval[0]) / (2 * LARGEST_UNSHOWN * abs(difference.before))
     enough = math.ceil(min(len(cell.samples) for cell in pair) * width**2)
     return replace(shown, repeats=max(_USUAL_REPEATS, enough))
 
@@ -242,15 +247,17 @@ def _few_samples(before: CellRecord, after: CellRecord) -> str:
     return f"no verdict: found {found} samples; a 95 % interval needs {FEWEST_SAMPLES} of each"
 
 
-def _shown(found: Difference, unit: str) -> Difference:
+def _shown(difference: Difference, unit: str) -> Difference:
     """The difference, undecided if its interval contains 0 and is wide."""
-    if found.interval is None or not found.interval[0] <= 0 <= found.interval[1]:
-        return found
-    if max(-found.interval[0], found.interval[1]) <= LARGEST_UNSHOWN * abs(found.before):
-        return found
+    if difference.interval is None or not difference.interval[0] <= 0 <= difference.interval[1]:
+        return difference
+    if max(-difference.interval[0], difference.interval[1]) <= LARGEST_UNSHOWN * abs(difference.before):
+        return difference
     percent = f"{100 * LARGEST_UNSHOWN:.0f} %"
-    where = shown_interval(found.interval, unit)
-    return replace(found, undecided=f"no verdict: the difference is {where}, which is more than {percent} of the value")
+    where = shown_interval(difference.interval, unit)
+    return replace(
+        difference, undecided=f"no verdict: the difference is {where}, which is more than {percent} of the value"
+    )
 
 
 def _values(before: CellRecord, after: CellRecord) -> tuple[float, float]:

@@ -129,7 +129,9 @@ class Cost:
     def allowed(self) -> str:
         """The budgets that the user has given it, of a hit as far as they are not percentages."""
         budgeted = () if self.change is None else self.change.budgeted
-        return ", ".join(str(self._of_hit(one.allowance)) for one in budgeted if one.is_own)
+        return ", ".join(
+            str(self._of_hit(budgeted_figure.allowance)) for budgeted_figure in budgeted if budgeted_figure.is_own
+        )
 
     def _of_hit(self, allowance: Allowance | Limit) -> Allowance | Limit:
         if isinstance(allowance, Allowance) and allowance.percent:
@@ -186,7 +188,7 @@ def costs(
 ) -> Sequence[Cost]:
     """The costs of the lines in a run, in their order and that of the kernels; equal titles of two files together."""
     times = reports().times(record)
-    changed = {one.pair.after.id: one for one in changes.cells if one.pair.after is not None}
+    changed = {cell.pair.after.id: cell for cell in changes.cells if cell.pair.after is not None}
     refused = {pair.after.id: why for pair, why in changes.not_compared if pair.after is not None}
     found = [
         Cost(
@@ -201,8 +203,8 @@ def costs(
         for cell in record.cells
         if line.has(cell)
     ]
-    titles = list(dict.fromkeys(one.subject.title for one in found))
-    return sorted(found, key=lambda one: titles.index(one.subject.title))
+    titles = list(dict.fromkeys(cost.subject.title for cost in found))
+    return sorted(found, key=lambda cost: titles.index(cost.subject.title))
 
 
 _UNJUDGED = "calls fail without the module, so what a hit adds to them is not known, and no budget judges it"
@@ -238,9 +240,9 @@ def cost_sheet(name: str, found: Sequence[Cost], missed: Sequence[str] = (), gon
 
     ``missed`` are sentences on what has no row, ``gone`` on what the reference alone has.
     """
-    several = len({one.cell.kernel for one in found}) > 1
-    reasons = {one.reason: True for one in found if one.reason}
-    remarks = reasons | {note: False for one in found for note in one.notes}
+    several = len({cost.cell.kernel for cost in found}) > 1
+    reasons = {cost.reason: True for cost in found if cost.reason}
+    remarks = reasons | {note: False for cost in found for note in cost.notes}
     rows = list(_rows(found, list(remarks)))
     headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
     first = found[0].cell
@@ -260,44 +262,44 @@ def _rows(found: Sequence[Cost], remarks: Sequence[str]) -> Iterator[Row]:
     for title, group in groupby(found, key=lambda one: one.subject.title):
         if of_place:
             yield Row(title, [""] * len(_HEADINGS))
-        for one in group:
-            style = "red" if one.is_wrong else ""
-            label = ", ".join(of(one) for of in of_place) or title
-            yield Row(label, _figures(one, remarks), style, 2 if of_place else 0)
+        for cost in group:
+            style = "red" if cost.is_wrong else ""
+            label = ", ".join(of(cost) for of in of_place) or title
+            yield Row(label, _figures(cost, remarks), style, 2 if of_place else 0)
 
 
 _kernel: Callable[[Cost], str] = attrgetter("cell.kernel")
 
 
-def _file(one: Cost) -> str:
-    return Path(one.subject.source).name if one.subject.name else ""
+def _file(cost: Cost) -> str:
+    return Path(cost.subject.source).name if cost.subject.name else ""
 
 
-def _figures(one: Cost, remarks: Sequence[str]) -> list[str]:
-    noted = [one.reason] if one.hit is None and one.reason else one.notes
+def _figures(cost: Cost, remarks: Sequence[str]) -> list[str]:
+    noted = [cost.reason] if cost.hit is None and cost.reason else cost.notes
     marks = "".join(f" [{remarks.index(text) + 1}]" for text in noted)
-    if one.hit is None:
-        outcome = one.cell.status if one.cell.verdict is None else _NO_VERDICT
+    if cost.hit is None:
+        outcome = cost.cell.status if cost.cell.verdict is None else _NO_VERDICT
         return [f"{outcome}{marks}", *[""] * (len(_HEADINGS) - 1)]
-    unit = one.cell.unit
-    programs = [parameter.of(one.cell) for parameter in (BPF_VERIFIED, BPF_INSTRUCTIONS, BPF_STACK)]
+    unit = cost.cell.unit
+    programs = [parameter.of(cost.cell) for parameter in (BPF_VERIFIED, BPF_INSTRUCTIONS, BPF_STACK)]
     return [
-        f"{figure(one.hit, unit)}{marks}",
-        _change(one),
-        one.allowed,
-        "" if one.nanoseconds is None else f"{one.nanoseconds:.0f}",
-        one.mechanism,
-        NOTHING if one.hits is None else str(one.hits),
+        f"{figure(cost.hit, unit)}{marks}",
+        _change(cost),
+        cost.allowed,
+        "" if cost.nanoseconds is None else f"{cost.nanoseconds:.0f}",
+        cost.mechanism,
+        NOTHING if cost.hits is None else str(cost.hits),
         *("" if count is None else str(count) for count in programs),
     ]
 
 
-def _change(one: Cost) -> str:
-    if one.unknown:
+def _change(cost: Cost) -> str:
+    if cost.unknown:
         return "unknown"
-    if one.difference is None:
-        return "new" if one.new else ""
-    return signed_figure(one.difference, one.cell.unit)
+    if cost.difference is None:
+        return "new" if cost.new else ""
+    return signed_figure(cost.difference, cost.cell.unit)
 
 
 _EXPLANATIONS = {
@@ -309,18 +311,18 @@ _EXPLANATIONS = {
 def _sentences(found: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
     yield "A hit: instructions that it adds to the calls, handler and all; counted, not timed."
     yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
-    for one in found:
-        if one.own is not None:
-            where = f"{one.subject.title} on {one.cell.kernel}"
-            yield f"{where}: calls fail without the module; a hit is what {one.own.name}() executes with all it calls."
-    for one in found:
-        if one.of_call > 1 and one.cell.overhead is not None:
-            paid = figure(one.cell.overhead, one.cell.unit)
-            yield f"{one.subject.title} on {one.cell.kernel}: {one.of_call} hits of a call, which pays {paid}."
-    for one in found:
-        if one.beyond and one.hit is not None:
-            of_call = f" of a call with {one.of_call} hits" if one.of_call > 1 else ""
-            yield f"{one.subject.title} on {one.cell.kernel}{of_call}: {'; '.join(one.beyond)}."
+    for cost in found:
+        if cost.own is not None:
+            where = f"{cost.subject.title} on {cost.cell.kernel}"
+            yield f"{where}: calls fail without the module; a hit is what {cost.own.name}() executes with all it calls."
+    for cost in found:
+        if cost.of_call > 1 and cost.cell.overhead is not None:
+            paid = figure(cost.cell.overhead, cost.cell.unit)
+            yield f"{cost.subject.title} on {cost.cell.kernel}: {cost.of_call} hits of a call, which pays {paid}."
+    for cost in found:
+        if cost.beyond and cost.hit is not None:
+            of_call = f" of a call with {cost.of_call} hits" if cost.of_call > 1 else ""
+            yield f"{cost.subject.title} on {cost.cell.kernel}{of_call}: {'; '.join(cost.beyond)}."
     unknown = (
         f"{one.subject.title} on {one.cell.kernel} is not compared: {one.unknown}" for one in found if one.unknown
     )
@@ -334,7 +336,7 @@ def cost_json(
     """The costs as JSON, with the run's id and the verdict on all of them."""
     whole = {
         "run": record.run,
-        "costs": [one.plain() for one in found],
+        "costs": [cost.plain() for cost in found],
         "passes": not problem(found, missed),
         "verdict": verdict(found, missed).partition(" ")[2],
         "against": None if reference is None else reference.title,
@@ -345,7 +347,7 @@ def cost_json(
 
 def cost_csv(found: Sequence[Cost]) -> str:
     """A line for each cost."""
-    rows = [dict(one.plain()) for one in found]
+    rows = [dict(cost.plain()) for cost in found]
     for row in rows:
         row["interval"] = " ".join(map(str, row["interval"] or ()))
         row["beyond"], row["notes"] = "; ".join(row["beyond"]), "; ".join(row["notes"])
@@ -358,17 +360,17 @@ def veristat_csv(found: Sequence[Cost]) -> str:
     ``file_name`` has the kernel behind the file's name, if there are several. What is unknown is 0, as veristat reads
     nothing but numbers. A program whose cell has failed although the kernel may have loaded it has no line.
     """
-    several = len({one.cell.kernel for one in found}) > 1
+    several = len({cost.cell.kernel for cost in found}) > 1
     rows = [
         {
-            "file_name": Path(one.subject.source).name + (f"@{one.cell.kernel}" if several else ""),
-            "prog_name": one.subject.name or one.subject.probe,
-            "verdict": "success" if one.cell.status == "ok" else "failure",
-            **{name: parameter.of(one.cell) or 0 for name, parameter in _OF_PROGRAMS.values()},
+            "file_name": Path(cost.subject.source).name + (f"@{cost.cell.kernel}" if several else ""),
+            "prog_name": cost.subject.name or cost.subject.probe,
+            "verdict": "success" if cost.cell.status == "ok" else "failure",
+            **{name: parameter.of(cost.cell) or 0 for name, parameter in _OF_PROGRAMS.values()},
         }
-        for one in found
-        if one.subject.name or BPF_INSTRUCTIONS.of(one.cell) is not None
-        if one.cell.status == "ok" or is_not_loaded(one.cell.reason or "")
+        for cost in found
+        if cost.subject.name or BPF_INSTRUCTIONS.of(cost.cell) is not None
+        if cost.cell.status == "ok" or is_not_loaded(cost.cell.reason or "")
     ]
     return csv_text(["file_name", "prog_name", "verdict", *dict(_OF_PROGRAMS.values())], rows).replace("\r\n", "\n")
 
@@ -379,9 +381,9 @@ def cost_comment(
     """The costs as a comment of a pull request, with the change of each by symbol."""
     sheet = cost_sheet(name, found, missed, gone)
     parts = [grid_table(sheet.grid), *map(markdown_footnote, sheet.footnotes)]
-    for one, symbols in explained(found, before, after):
+    for cost, symbols in explained(found, before, after):
         by_symbol = difference_sheet(symbols, _SYMBOLS)
-        parts.append(details(f"{one.subject.title} on {one.cell.kernel}, by symbol", grid_table(by_symbol.grid)))
+        parts.append(details(f"{cost.subject.title} on {cost.cell.kernel}, by symbol", grid_table(by_symbol.grid)))
     made = made_with(*{run.record.run: run for run in (before, after)}.values())
     return github_comment(
         name, verdict(found, missed), [*parts, paragraph(*sheet.sentences)], made, command("report", after.record.run)
@@ -391,11 +393,11 @@ def cost_comment(
 def problem(found: Sequence[Cost], missed: Sequence[str] = ()) -> str:
     """Why the costs do not pass, as a sentence; empty if each is measured, compared and within what is allowed."""
     every = counted(len(found), "cost")
-    measured = sum(one.hit is not None for one in found)
+    measured = sum(cost.hit is not None for cost in found)
     counts = {
-        "could not be proved": sum(one.hit is None and one.cell.status != "unsupported" for one in found),
-        "could not be compared": sum(bool(one.unknown) for one in found),
-        "beyond what is allowed": sum(bool(one.beyond) for one in found),
+        "could not be proved": sum(cost.hit is None and cost.cell.status != "unsupported" for cost in found),
+        "could not be compared": sum(bool(cost.unknown) for cost in found),
+        "beyond what is allowed": sum(bool(cost.beyond) for cost in found),
     }
     for what, count in counts.items():
         if count:
@@ -410,23 +412,23 @@ def verdict(found: Sequence[Cost], missed: Sequence[str] = ()) -> str:
     wrong = problem(found, missed)
     if wrong:
         return f"❌ {wrong}"
-    measured = sum(one.hit is not None for one in found)
-    counts = {"new": sum(bool(one.new) for one in found), "unsupported": len(found) - measured}
+    measured = sum(cost.hit is not None for cost in found)
+    counts = {"new": sum(bool(cost.new) for cost in found), "unsupported": len(found) - measured}
     others = "".join(f"; {count} {what}" for what, count in counts.items() if count)
     return f"✅ {counted(measured, 'cost')} measured, none beyond what is allowed{others}."
 
 
 def explained(found: Sequence[Cost], before: Run, after: Run) -> Iterator[tuple[Cost, ProfileDifference]]:
     """The symbols of each cost that changed, beside those before, or is beyond its budget, beside those of no probe."""
-    for one in found:
-        if not (one.beyond or one.difference):
+    for cost in found:
+        if not (cost.beyond or cost.difference):
             continue
-        other, run = (one.change.pair.before if one.change and one.difference else None), before
-        if other is None:
-            other, run = _baseline(one.cell, after.record), after
-        if other is not None and other.profile is not None and one.cell.profile is not None:
+        other_cell, run = (cost.change.pair.before if cost.change and cost.difference else None), before
+        if other_cell is None:
+            other_cell, run = _baseline(cost.cell, after.record), after
+        if other_cell is not None and other_cell.profile is not None and cost.cell.profile is not None:
             with suppress(LabError):  # a missing or changed file; the costs do not depend on it
-                yield one, difference(*load_pair((run.directory, other), (after.directory, one.cell)))
+                yield cost, difference(*load_pair((run.directory, other_cell), (after.directory, cost.cell)))
 
 
 def _baseline(cell: CellRecord, record: RunRecord) -> CellRecord | None:

@@ -87,8 +87,8 @@ def event_hits(context: BuildContext, kernel: Kernel, machine: MachineSpec, even
             ScratchFolder("orchestrator-hits-") as scratch,
             ready_guest(context, artifacts, scratch, "guest") as ready,
         ):
-            found = EventHits(calls=_CALLS, hits=_hits(ready.guest, tool, event, calls))
-        (folder / _FILE).write_text(found.model_dump_json())
+            hits = EventHits(calls=_CALLS, hits=_hits(ready.guest, tool, event, calls))
+        (folder / _FILE).write_text(hits.model_dump_json())
 
     title = f"hits of {event} on {hardware.cpu.name}"
     return EventHits.stored_in(context.cache.obtain("event-hits", inputs, title, count).path / _FILE)

@@ -111,14 +111,14 @@ class ReachedFunctions(Record):
         One that enters it once comes first, then the table's order decides. Raises UsageError for a pattern of which
         each call enters several functions: a program at all of them has more hits than the function is entered.
         """
-        found: list[tuple[TableCall, Mapping[str, int]]] = []
+        pairs: list[tuple[TableCall, Mapping[str, int]]] = []
         for call in call_table().values():
             entered = {name: n for name, n in self.calls.get(call.name, {}).items() if fnmatchcase(name, function)}
             if entered:
-                found.append((call, entered))
-        if not found:
+                pairs.append((call, entered))
+        if not pairs:
             return None
-        call, functions = min(found, key=lambda one: sum(one[1].values()) > 1)  # the first of several
+        call, functions = min(pairs, key=lambda pair: sum(pair[1].values()) > 1)  # the first of several
         if len(functions) > 1:
             names = ", ".join(shown(sorted(functions), _SHOWN))
             what = f"{call.name} enters {len(functions)} functions of this pattern: {names}"
@@ -134,8 +134,8 @@ class ReachedFunctions(Record):
 
 def known_call(function: str) -> FoundCall | None:
     """The call that enters a much probed function on every kernel: no guest is asked. None for others."""
-    found = (FoundCall(call, function, 1) for call in call_table().values() if function in call.enters)
-    return next(found, None)
+    calls = (FoundCall(call, function, 1) for call in call_table().values() if function in call.enters)
+    return next(calls, None)
 
 
 def reaching_system_call(name: str) -> FoundCall | None:
@@ -183,8 +183,8 @@ def reached_functions(context: BuildContext, kernel: Kernel, machine: MachineSpe
             ScratchFolder("orchestrator-reached-") as scratch,
             ready_guest(context, artifacts, scratch, "guest") as ready,
         ):
-            found = ReachedFunctions(calls=dict(_entered(ready, workloads)))
-        (folder / _FILE).write_text(found.model_dump_json())
+            functions = ReachedFunctions(calls=dict(_entered(ready, workloads)))
+        (folder / _FILE).write_text(functions.model_dump_json())
 
     title = f"functions that the table of calls reaches on {hardware.cpu.name}"
     return ReachedFunctions.stored_in(context.cache.obtain("executed-functions", inputs, title, count).path / _FILE)
@@ -206,7 +206,7 @@ def made_by(context: BuildContext, arch: Arch, call: TableCall) -> Calls | None:
 
 
 def _workloads(context: BuildContext, arch: Arch) -> Iterator[tuple[str, Calls]]:
-    for call in (one for one in call_table().values() if not one.has_child):
+    for call in (table_call for table_call in call_table().values() if not table_call.has_child):
         made = made_by(context, arch, call)
         if made is not None:
             yield call.name, made
@@ -230,5 +230,5 @@ def _entered_by(guest: Guest, counter: Counter, workload: Calls) -> Mapping[str,
     # QEMU counts the instruction of a page fault twice, so the clock proves no counts; those of entries are right.
     counts = counter.regions_since(mark)[-1].counts
     symbols = counter.places(workload.program).symbols(counts)
-    times = {one.name: entries(one) for one in symbols if one.place in ("kernel", "module")}
+    times = {symbol.name: entries(symbol) for symbol in symbols if symbol.place in ("kernel", "module")}
     return {name: count // marked.calls for name, count in times.items() if count and count % marked.calls == 0}

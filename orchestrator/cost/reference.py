@@ -74,21 +74,25 @@ def by_lines(
     cells: dict[str, CellRecord] = {}
     new: dict[str, str] = {}
     partners = [_comparable(line, partner(line, lines, before)) for line in lines]
-    for line, other in zip(lines, partners, strict=True):
+    for line, other_request in zip(lines, partners, strict=True):
         for cell in (cell for cell in after.record.cells if line.has(cell)):
-            same = [one for one in run.record.cells if other and other.has(one) and one.kernel == cell.kernel]
+            same = [
+                one
+                for one in run.record.cells
+                if other_request and other_request.has(one) and one.kernel == cell.kernel
+            ]
             if same:
                 cells[cell.id] = same[0]
-            elif other is None:
+            elif other_request is None:
                 new[cell.id] = _why_new(title, line, before, lacking)
             else:
                 new[cell.id] = f"{title} was not measured on {cell.kernel}"
     left = [line for line in before if line not in partners]
     gone = [f"{title} has {_titled(title, line)}, which is gone." for line in left]
     renamed = [
-        f"{line.subject.title} is compared with {other.subject.title}, which is in its place at {title}."
-        for line, other in zip(lines, partners, strict=True)
-        if other is not None and line.subject.name != other.subject.name
+        f"{line.subject.title} is compared with {other_cost_request.subject.title}, which is in its place at {title}."
+        for line, other_cost_request in zip(lines, partners, strict=True)
+        if other_cost_request is not None and line.subject.name != other_cost_request.subject.name
     ]
     return Reference(title, run, cells, new, gone=[*renamed, *gone])
 
@@ -98,38 +102,46 @@ def partner(line: CostRequest, lines: Sequence[CostRequest], before: Sequence[Co
 
     It is of the same file, unless ``before`` is of another file altogether.
     """
-    of_file = [one for one in lines if one.subject.source == line.subject.source]
-    same_file = [one for one in before if one.subject.source == line.subject.source]
-    is_other_file = not any(one.subject.source == other.subject.source for one in lines for other in before)
+    of_file = [request for request in lines if request.subject.source == line.subject.source]
+    same_file = [request for request in before if request.subject.source == line.subject.source]
+    is_other_file = not any(
+        request.subject.source == other_request.subject.source for request in lines for other_request in before
+    )
     old = before if is_other_file else same_file
-    place, names = of_file.index(line), {one.subject.name for one in of_file}
-    on_them = [one for one in old if set(one.kernels) & set(line.kernels)]
-    same = [one for one in on_them if one.subject.name == line.subject.name]
-    renamed = [one for one in old[place : place + 1] if one in on_them and one.subject.name not in names]
+    place, names = of_file.index(line), {request.subject.name for request in of_file}
+    on_them = [request for request in old if set(request.kernels) & set(line.kernels)]
+    same = [request for request in on_them if request.subject.name == line.subject.name]
+    renamed = [
+        request for request in old[place : place + 1] if request in on_them and request.subject.name not in names
+    ]
     return next(iter([*same, *renamed]), None)
 
 
-def check_calls(line: CostRequest, other: CostRequest | None) -> None:
+def check_calls(line: CostRequest, other_request: CostRequest | None) -> None:
     """Raise UsageError for two lines that are hit by different calls."""
-    if other is not None and _comparable(line, other) is None:
-        pair = " and ".join(f"{one.subject.title} of {one.subject.source}" for one in (line, other))
+    if other_request is not None and _comparable(line, other_request) is None:
+        pair = " and ".join(f"{request.subject.title} of {request.subject.source}" for request in (line, other_request))
         hint = "name calls that hit both equally often: --call CALL, or --workload FILE.c"
         raise UsageError(f"{pair} are hit by different calls", hint=hint)
 
 
-def _comparable(line: CostRequest, other: CostRequest | None) -> CostRequest | None:
+def _comparable(line: CostRequest, other_request: CostRequest | None) -> CostRequest | None:
     """The other line, if the same calls hit both."""
-    return None if other is None or (other.benchmark, other.hits) != (line.benchmark, line.hits) else other
+    return (
+        None
+        if other_request is None or (other_request.benchmark, other_request.hits) != (line.benchmark, line.hits)
+        else other_request
+    )
 
 
 def _why_new(title: str, line: CostRequest, before: Sequence[CostRequest], lacking: Sequence[str]) -> str:
     subject = line.subject
     if subject.source in lacking:
         return f"{title} has no {subject.source}"
-    is_file = any(one.subject.source == title for one in before)
+    is_file = any(request.subject.source == title for request in before)
     if is_file:
         return f"{title} has no {subject.title}"
-    elsewhere = next((one for one in before if one.subject.name == subject.name), None)
+    elsewhere = next((request for request in before if request.subject.name == subject.name), None)
     if elsewhere is not None and subject.name:
         return f"at {title} it is hit by other calls, at {elsewhere.point}"
     return f"{title} has no {_titled(title, line)}"

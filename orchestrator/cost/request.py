@@ -149,7 +149,7 @@ def on_all(lines: Iterable[CostRequest]) -> list[CostRequest]:
     for line in lines:
         alike.setdefault((line.subject, line.point, repr(line.benchmark)), []).append(line)
     return [
-        replace(same[0], kernels=tuple(dict.fromkeys(kernel for one in same for kernel in one.kernels)))
+        replace(same[0], kernels=tuple(dict.fromkeys(kernel for request in same for kernel in request.kernels)))
         for same in alike.values()
     ]
 
@@ -179,13 +179,13 @@ class CallFinder:
             what = f"which call hits {place.event} is not known" if place.event else "which call hits it is not known"
             hint = f"name a call that does: --call CALL, or --workload FILE.c; all calls: {PROGRAM} list calls"
             raise UsageError(what, where=subject.title, hint=hint)
-        found = reaching_system_call(place.system_call)
-        if found is None:
+        call = reaching_system_call(place.system_call)
+        if call is None:
             with_zeros = f"make it with zeros as arguments: --call {place.system_call}, or "
             named = with_zeros if place.system_call in system_calls() else ""
             hint = f"{named}write a workload that makes it: --workload FILE.c"
             raise UsageError(f"no known call makes the system call {place.system_call}", where=subject.title, hint=hint)
-        return self._line(subject, self._wrapper(found.function), found.benchmark)
+        return self._line(subject, self._wrapper(call.function), call.benchmark)
 
     def _place(self, subject: Subject) -> AttachPlace:
         """Where the subject, or the user, says that it is. Raises UsageError for a place that the kernel lacks."""
@@ -257,8 +257,8 @@ class CallFinder:
         program = None if is_known else made_by(self.context, self.kernel.spec.arch, made)
         if place.event is not None and program is not None:
             hits = self._event_hits(place.event, program, name)
-        found = FoundCall(made, event, hits)
-        return self._line(subject, place.function or self._wrapper(event), found.benchmark)
+        call = FoundCall(made, event, hits)
+        return self._line(subject, place.function or self._wrapper(event), call.benchmark)
 
     def _event_hits(self, event: str, calls: Calls, name: str) -> int:
         return event_hits(self.context, self.kernel, self._machine, event, calls).per_call(event, name)
@@ -288,11 +288,11 @@ class CallFinder:
 def check_names(lines: Iterable[CostRequest]) -> None:
     """Raises UsageError for two files of one name: an experiment's row has its file's."""
     named: dict[str, Subject] = {}
-    for own in (line.subject for line in lines):
-        other = named.setdefault(own.probe, own)
-        if other.row != own.row:
+    for subject in (line.subject for line in lines):
+        other_subject = named.setdefault(subject.probe, subject)
+        if other_subject.row != subject.row:
             hint = "a row has its file's name: rename one of them, or compare with a commit: --against REV"
-            raise UsageError(f"{other.source} and {own.source} have one name", hint=hint)
+            raise UsageError(f"{other_subject.source} and {subject.source} have one name", hint=hint)
 
 
 def experiment_text(
@@ -302,7 +302,7 @@ def experiment_text(
     tables: dict[_TableKey, list[CostRequest]] = {}
     for line in lines:
         tables.setdefault(line.table, []).append(line)
-    contents = {_table_name(own, tables): _table(own, kernels) for own in tables.values()}
+    contents = {_table_name(table, tables): _table(table, kernels) for table in tables.values()}
     whole: dict[str, Any] = {
         "name": name,
         "kernels": list(kernels),

@@ -231,9 +231,9 @@ def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subje
 
 
 def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, parameters: str) -> Iterator[Subject]:
-    wanted = probe_kind(with_path(str(file), parameters)).parameters.get(ONE_PROGRAM)
-    own = bpf_object(context, kernel, file)
-    programs = own.programs if wanted is None else own.chosen(kernel, wanted).programs
+    parameter = probe_kind(with_path(str(file), parameters)).parameters.get(ONE_PROGRAM)
+    own_object = bpf_object(context, kernel, file)
+    programs = own_object.programs if parameter is None else own_object.chosen(kernel, parameter).programs
     for name, section in programs.items():
         place = place_of_section(section)
         if place is None:  # it may be called by another (a tail call)

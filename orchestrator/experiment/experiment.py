@@ -101,10 +101,10 @@ class Experiment:
 
     def _measured(self) -> dict[str, Any]:
         plain: dict[str, Any] = self.heading.model_dump(mode="json", exclude={BUDGETS})
-        if [one.name for one in self.tables] == [None]:
+        if [table.name for table in self.tables] == [None]:
             plain |= self.tables[0].table.resolved()
         else:
-            plain[TABLES] = {one.name: one.table.resolved() for one in self.tables}
+            plain[TABLES] = {table.name: table.table.resolved() for table in self.tables}
         return plain
 
 
@@ -137,8 +137,8 @@ def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
         if other != given or kernels.count(name) > 1:
             raise UsageError(f"{' and '.join(names)} are the same kernel", hint="name two different ones")
     update = {"kernels": kernels, "kernel_for": {}}
-    tables = [replace(one, table=one.table.model_copy(update=update)) for one in experiment.tables]
-    problems = [(one.origin, problem) for one in tables for problem in one.table.conflicts()]
+    tables = [replace(table, table=table.table.model_copy(update=update)) for table in experiment.tables]
+    problems = [(table.origin, problem) for table in tables for problem in table.table.conflicts()]
     if problems:
         raise error_of_tables(problems)
     return replace(experiment, tables=tables)
@@ -164,8 +164,10 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
     if len(reasons) == len(experiment.tables):
         why = "a profile needs clock 'instructions', and work whose instructions the clock can prove (docs/profiles.md)"
         raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", detail=reasons, hint=why)
-    found = [(one, _profiled(one.table, parts)) for one in experiment.tables]
-    tables = [one if isinstance(table, str) else replace(one, table=table) for one, table in found]
+    pairs = [(table, _profiled(table.table, parts)) for table in experiment.tables]
+    tables = [
+        named_table if isinstance(table, str) else replace(named_table, table=table) for named_table, table in pairs
+    ]
     return replace(experiment, tables=tables)
 
 
@@ -177,14 +179,14 @@ def with_symbols(experiment: Experiment) -> Experiment:
 
 def only_profiled(experiment: Experiment) -> Experiment:
     """The experiment without the tables that request no profile."""
-    return replace(experiment, tables=[one for one in experiment.tables if getattr(one.table, KEY, None)])
+    return replace(experiment, tables=[table for table in experiment.tables if getattr(table.table, KEY, None)])
 
 
 def unprofiled(experiment: Experiment, parts: Sequence[str]) -> Sequence[str]:
     """One sentence for each table that supports none of these profile parts."""
-    found = {one.name: _profiled(one.table, parts) for one in experiment.tables}
-    names = {name: f"table {name}" if name else "the table" for name in found}
-    return [f"no profile of {names[name]}: {why}" for name, why in found.items() if isinstance(why, str)]
+    tables = {table.name: _profiled(table.table, parts) for table in experiment.tables}
+    names = {name: f"table {name}" if name else "the table" for name in tables}
+    return [f"no profile of {names[name]}: {why}" for name, why in tables.items() if isinstance(why, str)]
 
 
 def _profiled(table: Table, parts: Sequence[str]) -> Table | str:

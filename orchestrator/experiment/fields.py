@@ -289,18 +289,18 @@ def probe(value: object, info: ValidationInfo) -> object:
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c")
         return value
     try:
-        own = _own_probe(value)
+        kind = _own_probe(value)
     except ConfigError as error:
         raise refused(error) from None
-    member = f":{own.member}" if own.member else ""
-    return user_probe.with_path(f"{own.file or own.bpf_file}{member}", user_probe.written(own.parameters))
+    member = f":{kind.member}" if kind.member else ""
+    return user_probe.with_path(f"{kind.file or kind.bpf_file}{member}", user_probe.written(kind.parameters))
 
 
 def _own_probe(value: str) -> user_probe.ProbeKind:
-    own = user_probe.probe_kind(value)
-    if own.file is not None and own.file.suffix == ".ko":
-        named_modinfo(own.file)
-    return own
+    kind = user_probe.probe_kind(value)
+    if kind.file is not None and kind.file.suffix == ".ko":
+        named_modinfo(kind.file)
+    return kind
 
 
 def point(value: object) -> object:
@@ -309,15 +309,15 @@ def point(value: object) -> object:
     ``SYMBOL``, ``SYMBOL+BYTES``, ``SYMBOL+*``, ``FILE:SYMBOL``, ``FILE:SYMBOL+BYTES``, ``FILE:PROVIDER:NAME``, where
     ``FILE`` is ``program`` or a library's name.
     """
-    found = _POINT.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _POINT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise mismatch(
             value,
             "expected a kernel function, with or without an offset, such as do_nanosleep+0x5, do_nanosleep+* for each "
             "of its instructions, or program:FUNCTION, or program:PROVIDER:NAME, or the same in a library, such as "
             "libc.so.6:malloc",
         )
-    return str(Point.of(found[0]))  # one spelling
+    return str(Point.of(match[0]))  # one spelling
 
 
 def points(value: object) -> object:

@@ -182,7 +182,7 @@ class _Paths:
 
     def of_kernels(self, names: Data, path: KeyPath) -> Data:
         """A list of kernels; a mapping of names to paths becomes entries ``NAME=PATH``, within a list as well."""
-        if isinstance(names, dict) and names and all(isinstance(one, str) and "/" in one for one in names.values()):
+        if isinstance(names, dict) and names and all(isinstance(name, str) and "/" in name for name in names.values()):
             return [self.of_kernel(f"{name}={file}", (*path, name)) for name, file in names.items()]
         if not isinstance(names, list):
             return names
@@ -241,7 +241,7 @@ def built_experiment(
     try:
         text = json.dumps(content, default=lambda path: str(Path(os.fspath(path)).absolute()), ensure_ascii=False)
         # YAML has a line break or nothing here. It knows JSON's escapes, but not two of them for one character.
-        text = _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        text = _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"expected text, numbers, lists and mappings: {error}", where=_BUILT) from None

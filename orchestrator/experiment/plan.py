@@ -66,15 +66,17 @@ def plan(experiment: Experiment) -> Plan:
     for two cells of one id.
     """
     # An iterator, because a table of a few lines can have millions of cells.
-    every_cell = ((one.kind, cell) for one in experiment.tables for cell in one.kind.cells(one.name, one.table))
-    found = list(islice(every_cell, MAX_CELLS + 1))
-    if len(found) > MAX_CELLS:
+    every_cell = (
+        (table.kind, cell) for table in experiment.tables for cell in table.kind.cells(table.name, table.table)
+    )
+    pairs = list(islice(every_cell, MAX_CELLS + 1))
+    if len(pairs) > MAX_CELLS:
         raise ConfigError(
             f"experiment '{experiment.name}' has more than {MAX_CELLS} cells, baselines included",
             hint="split it into several files",
         )
     boots: dict[tuple[object, ...], tuple[str, list[Cell[Any]]]] = {}
-    for kind, cell in found:
+    for kind, cell in pairs:
         key = (kind.name, *machine_key(cell), kind.boot_key(cell))
         boots.setdefault(key, (kind.name, []))[1].append(cell)
     planned = Plan(tuple(Boot(name, *machine_key(cells[0]), tuple(cells)) for name, cells in boots.values()))
@@ -126,10 +128,10 @@ def names_of(cell: Cell[Any]) -> NameOf:
     return {**{key: str(getattr(cell, key) or "") for key in KEYS}, "kernel": cell.spec.name}.__getitem__
 
 
-def _meant(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> str:
+def _meant(cell_filter: CellFilter, cells: Sequence[Cell[Any]]) -> str:
     guesses: list[str] = []
     names = [names_of(cell) for cell in cells]
-    for keys, pattern in wanted.terms:
+    for keys, pattern in cell_filter.terms:
         guess = nearest(pattern, [of(key) for key in keys if key != "id" for of in names])
         if guess and guess not in (pattern, *guesses):
             guesses.append(guess)
@@ -137,15 +139,15 @@ def _meant(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> str:
     return f"did you mean {quoted}?" if guesses else ""
 
 
-def _no_match(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> ConfigError:
+def _no_match(cell_filter: CellFilter, cells: Sequence[Cell[Any]]) -> ConfigError:
     of_cells = [names_of(cell) for cell in cells]
     names = {key: list(dict.fromkeys(of(key) for of in of_cells)) for key in KEYS if key != "id"}
     for key in ("table", "point"):
         if names[key] == [""]:
             del names[key]
-    hint = _meant(wanted, cells) or wanted.remark or "choose among the names above"
+    hint = _meant(cell_filter, cells) or cell_filter.remark or "choose among the names above"
     detail = [f"{key}: {', '.join(values)}" for key, values in names.items()]
-    return ConfigError("no cell matches", where=_place(wanted.text), detail=detail, hint=hint)
+    return ConfigError("no cell matches", where=_place(cell_filter.text), detail=detail, hint=hint)
 
 
 def _place(text: str) -> str:
@@ -157,9 +159,9 @@ def check_budgets(experiment: Experiment, plan: Plan) -> None:
     """Raise ConfigError for budgets that match no cell of the plan, such as a misspelt one."""
     names = [names_of(cell) for cell in plan.cells]
     problems = [
-        Problem((KEY, wanted.text), "; ".join(filter(None, ["no cell matches", _meant(wanted, plan.cells)])))
-        for wanted, _ in experiment.budgets.entries
-        if not any(wanted.matches(one) for one in names)
+        Problem((KEY, cell_filter.text), "; ".join(filter(None, ["no cell matches", _meant(cell_filter, plan.cells)])))
+        for cell_filter, _ in experiment.budgets.entries
+        if not any(cell_filter.matches(name) for name in names)
     ]
     if problems:
         origin = next((table.origin for table in experiment.tables if table.origin is not None), None)

@@ -191,8 +191,8 @@ def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[
         path = path[:-1]
     if kind == "conflict":
         return [
-            Problem((*path, *one.path), one.sentence, None if one.other is None else (*path, *one.other))
-            for one in details["ctx"]["problems"]
+            Problem((*path, *detail.path), detail.sentence, None if detail.other is None else (*path, *detail.other))
+            for detail in details["ctx"]["problems"]
         ]
     if kind == "wrong":
         return [Problem(path, details["msg"])]
@@ -221,8 +221,12 @@ def _expected(details: ErrorDetails) -> str:
 def config_error(problems: Sequence[Problem], origins: DataOrigins, name: str) -> ConfigError:
     """One error that lists all ``problems`` with their origins; ``name`` is the file's."""
     # A missing key and its misspelling are one mistake.
-    meant = {(*one.path[:-1], found[1]) for one in problems if (found := _MISSPELT.match(one.sentence)) is not None}
-    each = [one for one in problems if one.sentence != _MISSING or one.path not in meant]
+    meant = {
+        (*problem.path[:-1], match[1])
+        for problem in problems
+        if (match := _MISSPELT.match(problem.sentence)) is not None
+    }
+    each = [problem for problem in problems if problem.sentence != _MISSING or problem.path not in meant]
     lines = _each_list_once(_located(problem, origins) for problem in each)
     if len(lines) == 1:
         return ConfigError(lines[0][1], where=lines[0][0])
@@ -250,7 +254,7 @@ class TableOrigin:
 def error_of_tables(problems: Sequence[tuple[TableOrigin | None, Problem]]) -> ConfigError:
     """One error that lists the problems of an experiment's tables, each once, with its place if known."""
     origin = next((origin for origin, _ in problems if origin is not None), None)
-    placed = [problem if one is None else one.placed(problem) for one, problem in problems]
+    placed = [problem if table_origin is None else table_origin.placed(problem) for table_origin, problem in problems]
     file, origins = (origin.file, origin.origins) if origin is not None else ("", DataOrigins({}))
     return config_error(list(dict.fromkeys(placed)), origins, file)
 
@@ -260,11 +264,11 @@ def _each_list_once(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     said: set[str] = set()
     short = []
     for place, sentence in lines:
-        found = _ALLOWED.search(sentence)
-        if found is not None and found[0] in said:
-            sentence = sentence.replace(found[0], "allowed: as above", 1)
-        elif found is not None:
-            said.add(found[0])
+        match = _ALLOWED.search(sentence)
+        if match is not None and match[0] in said:
+            sentence = sentence.replace(match[0], "allowed: as above", 1)
+        elif match is not None:
+            said.add(match[0])
         short.append((place, sentence))
     return short
 

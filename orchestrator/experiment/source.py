@@ -45,12 +45,14 @@ def explained(error: yaml.MarkedYAMLError) -> tuple[str, int | None, str]:
     """A sentence, its line, and a hint; for an unknown error the parser's own words."""
     problem = error.problem or ""
     mark = error.problem_mark or error.context_mark
-    found = next((one for one in _mistakes() if problem.startswith(one.problem) or problem.endswith(one.problem)), None)
-    if found is None:
+    mistake = next(
+        (one for one in _mistakes() if problem.startswith(one.problem) or problem.endswith(one.problem)), None
+    )
+    if mistake is None:
         what, hint = " ".join(word for word in (error.context, problem) if word), ""
     else:
-        what, hint = found.what, found.hint
-        mark = error.context_mark if found.begins and error.context_mark is not None else mark
+        what, hint = mistake.what, mistake.hint
+        mark = error.context_mark if mistake.begins and error.context_mark is not None else mark
     return f"malformed YAML: {what}", None if mark is None else mark.line + 1, hint
 
 

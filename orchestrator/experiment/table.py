@@ -214,7 +214,7 @@ class Table(Strict):
                 yield Problem(("machines", index, "smp"), f"found {machine.smp}; clock 'instructions' needs 1: {why}")
             for kernel in self.kernels:
                 yield from kernel_conflicts(kernel, machine, ("machines", index, "cpu"), ("kernels",))
-        unknown = [one.cpu for one in self.machines if one.cpu not in cpu_caches()]
+        unknown = [spec.cpu for spec in self.machines if spec.cpu not in cpu_caches()]
         if "caches" in self.profile_parts and unknown:
             why = f"the caches of '{unknown[0]}' are not known, only those of {', '.join(cpu_caches())}"
             yield Problem(("profile",), f"found caches; {why}")

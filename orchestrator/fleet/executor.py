@@ -123,7 +123,7 @@ class FleetExecutor:
             self._link.do(self._calibrate, self._begin_examinations)
             self._seen = time.monotonic()
             try:
-                while self._waiting or self._out or any(one.work for one in self._attempts.values()):
+                while self._waiting or self._out or any(dispatch.work for dispatch in self._attempts.values()):
                     self._give_all()
                     self._hear()
                     while self._out:
@@ -279,9 +279,9 @@ class FleetExecutor:
         if not member.measured:
             self._measurers.append(member)
         member.measured += attempt.outcomes
-        found = trust.exact_records(attempt.outcomes.values())
-        if found:  # a worker that becomes faulty within a boot shows it in the last cell
-            member.example = found[-1], attempt.work.job
+        cells = trust.exact_records(attempt.outcomes.values())
+        if cells:  # a worker that becomes faulty within a boot shows it in the last cell
+            member.example = cells[-1], attempt.work.job
 
     def _lose(self, attempt: Dispatch, why: str) -> None:
         """Give an attempt up: its outcomes so far are kept, another worker gets the rest."""
@@ -298,7 +298,7 @@ class FleetExecutor:
             self._pass_on(attempt.work)
 
     def _lose_all_of(self, member: Member, why: str) -> None:
-        for attempt in [one for one in self._attempts.values() if one.member is member]:
+        for attempt in [dispatch for dispatch in self._attempts.values() if dispatch.member is member]:
             self._lose(attempt, why)
 
     def _pass_on(self, work: PendingBoot) -> None:
@@ -355,9 +355,9 @@ class FleetExecutor:
         else:
             self._examine(member)
 
-    def _calibrated(self, member: Member, found: trust.Counts) -> None:
+    def _calibrated(self, member: Member, pairs: trust.Counts) -> None:
         assert self._calibration is not None
-        other = trust.difference(self._calibration[1], found)
+        other = trust.difference(self._calibration[1], pairs)
         if other is not None:
             self._refuse(member, f"its counts differ from this machine's: {other}")
             return
@@ -379,18 +379,18 @@ class FleetExecutor:
 
     def _recount(self) -> None:
         """Count one cell of each worker again here. Raises LabError that lists the cells to measure again."""
-        examples = [(one, *one.example) for one in self._measurers if one.example is not None]
-        found: list[trust.Counts | LabError] = []
+        examples = [(measurer, *measurer.example) for measurer in self._measurers if measurer.example is not None]
+        pairs_of_each: list[trust.Counts | LabError] = []
 
         cells = [trust.single_cell(job, record.id) for _, record, job in examples]
         if cells:
-            self._link.do(partial(trust.recounted, self._context, cells, self._own_guests.watch), found.extend)
-        while len(found) < len(examples):
+            self._link.do(partial(trust.recounted, self._context, cells, self._own_guests.watch), pairs_of_each.extend)
+        while len(pairs_of_each) < len(examples):
             item = self._link.inbox.get()
             if callable(item):  # other messages are workers', which have nothing left to do
                 item()
         wrong: list[tuple[Member, str]] = []
-        for (member, record, _), here in zip(examples, found, strict=True):
+        for (member, record, _), here in zip(examples, pairs_of_each, strict=True):
             if isinstance(here, LabError):
                 self._listener.warn(f"warning: {member.name} could not be checked on this machine: {here.what}")
             elif (other := trust.difference(here, trust.counts([record]))) is not None:
@@ -419,7 +419,7 @@ class FleetExecutor:
         unmet: set[object] = set()
         waiting = iter(list(self._waiting))
         while any(member.has_room(0) for member in self._roster.working()):
-            work = next((one for one in waiting if one.need not in unmet), None)
+            work = next((boot for boot in waiting if boot.need not in unmet), None)
             if work is None:
                 return
             if self._give(work):

@@ -39,8 +39,8 @@ def _text(is_one: Callable[[str], object], sentence: str) -> BeforeValidator:
 
 
 def _is_destination(text: str) -> bool:
-    found = _SSH.fullmatch(text)
-    return found is not None and int(found["port"] or 22) <= 65535
+    match = _SSH.fullmatch(text)
+    return match is not None and int(match["port"] or 22) <= 65535
 
 
 _Lab = Annotated[
@@ -94,10 +94,10 @@ def load_hosts(path: Path) -> list[WorkerConfig]:
 
 def ssh_parts(text: str) -> tuple[str | None, str, int | None]:
     """User, host and port of ``user@host:port``; None for missing parts."""
-    found = _SSH.fullmatch(text)
-    assert found is not None, text
-    port = None if found["port"] is None else int(found["port"])
-    return found["user"], found["address"] or found["host"], port
+    match = _SSH.fullmatch(text)
+    assert match is not None, text
+    port = None if match["port"] is None else int(match["port"])
+    return match["user"], match["address"] or match["host"], port
 
 
 def _unknown_key(path: KeyPath) -> str:

@@ -212,7 +212,7 @@ def survey(fleet: Target) -> list[Surveyed]:
         known = client.scheduler_info(n_workers=-1)["workers"]
         at = client.processing()
         answers: Mapping[str, Any] = client.run(on_worker.examine, on_error="return") if known else {}
-    found = [
+    surveyeds = [
         Surveyed(
             address,
             str(facts.get("name"))[:100],
@@ -221,4 +221,4 @@ def survey(fleet: Target) -> list[Surveyed]:
         )
         for address, facts in known.items()
     ]
-    return sorted(found, key=lambda one: (one.name, one.address))
+    return sorted(surveyeds, key=lambda surveyed: (surveyed.name, surveyed.address))

@@ -93,8 +93,8 @@ class Roster:
 
     def able(self, memory_mib: int, *, is_timed: bool = False) -> list[Member]:
         """The members that can do a boot once they have room: with enough memory, and one alone for timed boots."""
-        able = [one for one in self.working() if one.memory_mib >= memory_mib]
-        return [one for one in able if not is_timed or self.host_of_times in ("", one.name)]
+        able = [member for member in self.working() if member.memory_mib >= memory_mib]
+        return [member for member in able if not is_timed or self.host_of_times in ("", member.name)]
 
 
 def choose(able: Sequence[Member], memory_mib: int, machine: str, avoided: Collection[str] = ()) -> Member | None:
@@ -103,9 +103,11 @@ def choose(able: Sequence[Member], memory_mib: int, machine: str, avoided: Colle
     Prefers members that have a saved guest of the machine, then those with the most room. ``avoided`` are names of
     members that lost the boot before: they get it only if no other can do it.
     """
-    others = [one for one in able if one.name not in avoided]
-    free = [one for one in others or able if one.has_room(memory_mib)]
-    return max(free, key=lambda one: (machine in one.known, one.guests - len(one.taken), one.name), default=None)
+    other_members = [member for member in able if member.name not in avoided]
+    free = [member for member in other_members or able if member.has_room(memory_mib)]
+    return max(
+        free, key=lambda member: (machine in member.known, member.guests - len(member.taken), member.name), default=None
+    )
 
 
 @dataclass

@@ -197,7 +197,7 @@ class Worker:
         return ssh_command(config, words) if config.ssh else [*_HERE, *words, "--host", self._fleet.host]
 
     async def _await_joining(self) -> None:
-        while self._config.name not in {one.name for one in self._scheduler.workers.values()}:
+        while self._config.name not in {worker.name for worker in self._scheduler.workers.values()}:
             await asyncio.sleep(_POLL)
         if not self._has_joined:
             self._has_joined = True

@@ -91,10 +91,10 @@ def target(fleet: str) -> Target:
 
 def host_and_port(address: str) -> tuple[str, int]:
     """The parts of a scheduler's address. Raises UsageError for anything else."""
-    found = _ADDRESS.fullmatch(address)
-    if found is None or int(found[3]) > 65535:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match[3]) > 65535:
         raise UsageError(f"found {address!r}; a scheduler's address is like tls://192.0.2.1:8786")
-    return found[1] or found[2], int(found[3])
+    return match[1] or match[2], int(match[3])
 
 
 def address_towards(address: str) -> str:
@@ -215,7 +215,7 @@ def security_of(key: str) -> Security:
     """Convert a key for Dask. Raises UsageError if a part is missing."""
     from distributed.security import Security  # of the extra "fleet"
 
-    blocks = [(found[1], found[0] + "\n") for found in _BLOCK.finditer(key)]
+    blocks = [(match[1], match[0] + "\n") for match in _BLOCK.finditer(key)]
     kinds = [kind for kind, _ in blocks]
     if kinds[:-1] not in (["CERTIFICATE"], ["CERTIFICATE"] * 2) or kinds[-1] != "PRIVATE KEY":
         raise UsageError("a fleet's key has a certificate and a private key", hint=f"`{PROGRAM} fleet keys` makes one")

@@ -121,7 +121,7 @@ def bundled_job(context: BuildContext, job: Job) -> Bundle:
     wanted, kernel = {cell.id for cell in job.task.cells}, job.artifacts.kernel
     artifacts = dataclasses.replace(
         job.artifacts,
-        cells={id_: one for id_, one in job.artifacts.cells.items() if id_ in wanted},
+        cells={id_: ready for id_, ready in job.artifacts.cells.items() if id_ in wanted},
         plugin=_plugin(context) if job.task.boot.clock == "instructions" else None,
     )
     # The image and its symbols are found in the kernel's folder by name.
@@ -157,12 +157,12 @@ class FileStore:
 
     def place(self, name: str) -> Path:
         """The local path of a reference's place, whether or not it exists."""
-        own = self._cache / name
-        return self._sound.get(name) or (own if own.exists() else self._root / name)
+        path = self._cache / name
+        return self._sound.get(name) or (path if path.exists() else self._root / name)
 
-    def missing(self, wanted: Iterable[FileReference]) -> list[FileReference]:
+    def missing(self, references: Iterable[FileReference]) -> list[FileReference]:
         """The files that must be sent; all others are then available at ``place``."""
-        return [one for one in wanted if not self._find(one)]
+        return [reference for reference in references if not self._find(reference)]
 
     def receive(self, reference: FileReference, offset: int, piece: bytes, sender: str = "") -> None:
         """Write a piece of a file; the last one completes it. Several senders may send the same file at once.

@@ -45,7 +45,7 @@ def difference(here: Counts, there: Counts) -> str | None:
 
 
 def _shown(status: str, samples: Sequence[float]) -> str:
-    return ", ".join(f"{one:.10g}" for one in samples[:4]) if samples else status
+    return ", ".join(f"{sample:.10g}" for sample in samples[:4]) if samples else status
 
 
 def exact_records(records: Iterable[CellRecord]) -> list[CellRecord]:
@@ -54,12 +54,12 @@ def exact_records(records: Iterable[CellRecord]) -> list[CellRecord]:
     The exact clock repeats failures as well: a worker whose cells fail only there is faulty.
     """
     exact = [
-        one
-        for one in records
+        record
+        for record in records
         # Whole runs contain timer ticks, which fall differently.
-        if one.clock == "instructions" and one.metric != PER_RUN and one.status in ("ok", "failed")
+        if record.clock == "instructions" and record.metric != PER_RUN and record.status in ("ok", "failed")
     ]
-    return sorted(exact, key=lambda one: one.status == "ok")
+    return sorted(exact, key=lambda cell: cell.status == "ok")
 
 
 def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], jobs: Sequence[Job]) -> Job:
@@ -79,8 +79,8 @@ def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], j
 
 def single_cell(job: Job, cell: str) -> Job:
     """A job reduced to one of its cells, to count that again."""
-    (wanted,) = [one for one in job.task.boot.cells if one.id == cell]
-    task = dataclasses.replace(job.task, cells=(wanted,), directory=Path("recount"), keep_events=False, guests=0)
+    (wanted_cell,) = [one for one in job.task.boot.cells if one.id == cell]
+    task = dataclasses.replace(job.task, cells=(wanted_cell,), directory=Path("recount"), keep_events=False, guests=0)
     return dataclasses.replace(job, task=task)
 
 

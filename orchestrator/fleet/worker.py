@@ -307,9 +307,9 @@ def _examined(room: dict[str, Any]) -> Answer:
         return Answer(problem=error.what, **facts)
 
 
-async def missing(wanted: Sequence[FileReference], dask_worker: FleetWorker) -> list[FileReference]:
+async def missing(references: Sequence[FileReference], dask_worker: FleetWorker) -> list[FileReference]:
     """On a worker: the references whose files must be sent."""
-    return await asyncio.to_thread(dask_worker.boots.store.missing, wanted)
+    return await asyncio.to_thread(dask_worker.boots.store.missing, references)
 
 
 async def receive(reference: FileReference, offset: int, piece: bytes, sender: str, dask_worker: FleetWorker) -> None:

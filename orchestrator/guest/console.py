@@ -186,8 +186,8 @@ def is_dump(line: str) -> bool:
 
 
 def _known(line: str) -> KnownReport | None:
-    found = _signs().search(line)
-    return None if found is None or found.lastindex is None else known_reports()[found.lastindex - 1]
+    match = _signs().search(line)
+    return None if match is None or match.lastindex is None else known_reports()[match.lastindex - 1]
 
 
 def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
@@ -271,8 +271,8 @@ class _Reader:
         """The line directly above a report's first that says what it is about."""
         if not known.is_below_message or not self._lines or is_dump(self._lines[-1]):
             return ()
-        above, own = _STAMP.search(self._lines[-1]), _STAMP.search(line)
-        is_near = above and own and 0 <= float(own["time"]) - float(above["time"]) < _MESSAGE_GAP
+        above, match = _STAMP.search(self._lines[-1]), _STAMP.search(line)
+        is_near = above and match and 0 <= float(match["time"]) - float(above["time"]) < _MESSAGE_GAP
         return self._lines[-1:] if is_near else ()
 
     def rest(self) -> Iterator[KernelReport]:
@@ -506,7 +506,7 @@ def interrupted_at(lines: Sequence[str]) -> Sequence[str]:
 
 def is_idle(lines: Sequence[str]) -> bool:
     """Whether the CPU of a report was waiting for work."""
-    places = (found["name"] for line in lines for pattern in (_POINTER, FRAME) if (found := pattern.search(line)))
+    places = (match["name"] for line in lines for pattern in (_POINTER, FRAME) if (match := pattern.search(line)))
     return any(matches_any(name, reporting_functions().idle) for name in places)
 
 
@@ -527,5 +527,5 @@ def _named(lines: Sequence[str]) -> Iterator[tuple[str, str | None]]:
         (FRAME, lines[panic:]),
     ):
         for line in part:
-            if found := pattern.search(line):
-                yield found["name"], found["module"]
+            if match := pattern.search(line):
+                yield match["name"], match["module"]

@@ -248,8 +248,8 @@ class DebuggerStub:
         finally:
             self._attached.set()
 
-    def _first_ready(self, *others: socket.socket) -> socket.socket:
-        poll, ends = select.poll(), [self._ended, self._stub.connection, *others]
+    def _first_ready(self, *other_sockets: socket.socket) -> socket.socket:
+        poll, ends = select.poll(), [self._ended, self._stub.connection, *other_sockets]
         for end in ends:
             poll.register(end, select.POLLIN)
         ready = dict(poll.poll())

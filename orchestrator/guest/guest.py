@@ -627,10 +627,12 @@ class Guest:
         Leaves out the answer to the lab's NMI, which the hanging guest's error has. Leaves out panics if the kernel
         still answers: a program has printed those.
         """
-        own = (report for report in self.console.reports(mark) if not answers_interruption(report))
+        kernel_reports = (report for report in self.console.reports(mark) if not answers_interruption(report))
         if self.machine.timing == "instructions" and (self.machine.root is not None or self.machine.data):
             expected = (*expected, _WAITS_FOR_THE_HOST)
-        reports = list(itertools.islice((report for report in own if not report.is_expected(expected)), REPORTS_MAX))
+        reports = list(
+            itertools.islice((report for report in kernel_reports if not report.is_expected(expected)), REPORTS_MAX)
+        )
         if any(report.trouble is Trouble.PANIC for report in reports) and self._answers():
             reports = [report for report in reports if report.trouble is not Trouble.PANIC]
         return reports

@@ -69,10 +69,10 @@ class Hub:
                     self._send(port)
                 if events & select.EPOLLIN:
                     frame = port.ours.recv(_FRAME_MAX)
-                    for other in list(self._ports.values()):
-                        if other is not port:
-                            other.waiting.append(frame)
-                            self._send(other)
+                    for other_port in list(self._ports.values()):
+                        if other_port is not port:
+                            other_port.waiting.append(frame)
+                            self._send(other_port)
 
     def _send(self, port: _Port) -> None:
         with contextlib.suppress(BlockingIOError):

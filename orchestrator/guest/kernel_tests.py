@@ -39,17 +39,17 @@ def kunit_results(guest: Guest, suites: Sequence[str] = ()) -> TestRun:
 
     Raises UnsupportedError if the kernel has no KUnit, UsageError for an unknown suite.
     """
-    found = guest.run(["ls", _KUNIT])
-    if found.status != 0:
+    result = guest.run(["ls", _KUNIT])
+    if result.status != 0:
         hint = "CONFIG_KUNIT and CONFIG_KUNIT_DEBUGFS, and debugfs mounted; lab-i386-up-kunit has them"
         raise UnsupportedError("the guest's kernel shows no results of KUnit", hint=hint)
-    there = found.text.splitlines()[:_SUITES_MAX]
+    there = result.text.splitlines()[:_SUITES_MAX]
     for name in suites:
         if name not in there:
             hint = f"the guest has: {', '.join(there[:_SHOWN_SUITES])}{' ...' if len(there) > _SHOWN_SUITES else ''}"
             raise UsageError(f"no suite {name!r} of KUnit has run in the guest", hint=hint)
     runs = [*_suite_runs(guest, dict.fromkeys(suites or there), must_have_run=set(suites))]
-    if len(found.text.splitlines()) > _SUITES_MAX:
+    if len(result.text.splitlines()) > _SUITES_MAX:
         runs.append(TestRun((), (f"there are more than {_SUITES_MAX} suites; the others were ignored",)))
     results = tuple(result for run in runs for result in run.results)
     return TestRun(results, tuple(problem for run in runs for problem in run.problems))

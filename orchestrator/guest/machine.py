@@ -43,10 +43,10 @@ def qemu_version() -> str:
 
 
 def _release(line: str) -> tuple[int, int]:
-    found = _VERSION.search(line)
-    if found is None:
+    match = _VERSION.search(line)
+    if match is None:
         raise HostError("QEMU prints no version", detail=[line], hint=_HINT)
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 _FAIR_TO_CPUS = (8, 1)
@@ -130,15 +130,15 @@ class Confinement:
 
     def limits(self, memory_mib: int) -> Mapping[str, int]:
         """Resource limits, by prlimit's names, of a QEMU with so much guest memory; none exceeds the user's own."""
-        wanted = {
+        pairs = {
             "core": (resource.RLIMIT_CORE, 0),  # a guest's memory contains keys
             "data": (resource.RLIMIT_DATA, (memory_mib << 20) + _DATA),
             "nofile": (resource.RLIMIT_NOFILE, _FILES),
             "stack": (resource.RLIMIT_STACK, _STACK),
         }
         if self.user is not None:  # without a user of its own, all the user's processes would count
-            wanted["nproc"] = (resource.RLIMIT_NPROC, _THREADS)
-        return {name: _at_most(limit, value) for name, (limit, value) in wanted.items()}
+            pairs["nproc"] = (resource.RLIMIT_NPROC, _THREADS)
+        return {name: _at_most(limit, value) for name, (limit, value) in pairs.items()}
 
 
 def confinement_here() -> Confinement:

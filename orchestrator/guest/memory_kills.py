@@ -29,8 +29,8 @@ _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 def memory_kills() -> int | None:
     """The number of processes that the OOM killer has killed; None if it is not counted."""
-    own = [files[0] for files in memory_files("memory.oom_control", "memory.events")]
-    for file in (*own, _HOST):
+    paths = [files[0] for files in memory_files("memory.oom_control", "memory.events")]
+    for file in (*paths, _HOST):
         try:
             counted = _COUNT.search(file.read_text())
         except OSError:  # not mounted, or the root group, which lacks the file

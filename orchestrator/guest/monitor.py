@@ -44,8 +44,8 @@ def _sync(call: Callable[..., R], *args: object, **kwargs: object) -> R:
         asyncio.get_running_loop()
     except RuntimeError:  # none runs
         return call(*args, **kwargs)
-    with ThreadPoolExecutor(1) as other:
-        return other.submit(call, *args, **kwargs).result()
+    with ThreadPoolExecutor(1) as other_executor:
+        return other_executor.submit(call, *args, **kwargs).result()
 
 
 def _protocol(connection: socket.socket) -> QEMUMonitorProtocol:
@@ -55,8 +55,8 @@ def _protocol(connection: socket.socket) -> QEMUMonitorProtocol:
         asyncio.set_event_loop(asyncio.new_event_loop())
         return QEMUMonitorProtocol(connection)
 
-    with ThreadPoolExecutor(1) as own:
-        return own.submit(make).result()
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(make).result()
 
 
 class Monitor:
@@ -166,10 +166,10 @@ class Monitor:
 
     def forwarded_port(self) -> int:
         """The host's loopback port that QEMU forwards to the guest's sshd."""
-        found = _FORWARDED.search(self.human("info usernet"))
-        if found is None:
+        match = _FORWARDED.search(self.human("info usernet"))
+        if match is None:
             raise GuestError("QEMU forwards no port to the guest")
-        return int(found[1])
+        return int(match[1])
 
     def read_memory(self, address: int, size: int) -> bytes:
         """``size`` bytes at a virtual address, through the page tables of the first virtual CPU."""

@@ -119,8 +119,8 @@ def _sentence(panic: KernelReport) -> str:
         code = int(init[1], 16)  # a status as in wait(2)
         how = f"was killed by signal {code & 0x7F}" if code & 0x7F else f"ended with status {code >> 8 & 0xFF}"
         return f"process 1 ({command}) {how}"
-    found = _SENTENCE.search(_sign(panic))
-    return found["sentence"] if found is not None else "panic"
+    match = _SENTENCE.search(_sign(panic))
+    return match["sentence"] if match is not None else "panic"
 
 
 def _sign(report: KernelReport) -> str:

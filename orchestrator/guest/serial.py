@@ -223,8 +223,8 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: Deadline
 
 def _last_sight(shown: bytes) -> re.Pattern[bytes] | None:
     """The pattern of the prompt at the end of the console's output, or None."""
-    ends = {one: [match.end() for match in one.finditer(shown)] for one in (_LOGIN, _CHALLENGE, _SHELL)}
-    last = max(ends, key=lambda one: max(ends[one], default=-1))
+    ends = {pattern: [match.end() for match in pattern.finditer(shown)] for pattern in (_LOGIN, _CHALLENGE, _SHELL)}
+    last = max(ends, key=lambda end: max(ends[end], default=-1))
     return last if ends[last] else None
 
 

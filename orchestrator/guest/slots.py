@@ -123,7 +123,7 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
     the memory.
     """
     check_memory(memory_mib)
-    if any(one.thread is threading.current_thread() for one in list(_holders)):
+    if any(holder.thread is threading.current_thread() for holder in list(_holders)):
         return Slots([])
     total = host_slots()
     wanted = min(total, -(-memory_mib // _SLOT_MIB))

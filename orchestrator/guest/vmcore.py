@@ -76,14 +76,14 @@ def complete(file: IO[bytes]) -> bool:
     """
     machine, segments = _read(file)
     loads = [one for one in segments if one.type == _PT_LOAD]
-    note = next(filter(None, (vmcoreinfo(file, one) for one in loads)), b"")
+    note = next(filter(None, (vmcoreinfo(file, load) for load in loads)), b"")
     elf_class = 1 if machine == _EM_386 else 2
     file.seek(0, os.SEEK_END)
     place = file.tell()
     if elf_class == 1:
         if place >> 32:
             raise GuestError("a vmcore of i386 has at most 4 GiB", hint="use a guest with less memory")
-        loads = [one for one in loads if not (one.physical + one.size) >> 32]  # without the firmware's end
+        loads = [load for load in loads if not (load.physical + load.size) >> 32]  # without the firmware's end
     notes = [one for one in segments if one.type == _PT_NOTE]
     written = [*notes, *([Segment(_PT_NOTE, place, 0, 0, len(note))] if note else []), *loads]
     file.write(note)

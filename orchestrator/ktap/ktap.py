@@ -239,11 +239,11 @@ class _Parser:
             self._title = place, self._bounded(subtest[1] or "")
         elif plan := _PLAN.fullmatch(words):
             self._planned(place, int(plan[1]), plan[2] or "")
-        elif found := self._result_in(place, words):
+        elif match := self._result_in(place, words):
             if self._results == RESULTS_MAX:
                 self.problem(f"it has more than {RESULTS_MAX} results; the others were not parsed")
                 return False
-            self._result(place, found, is_cut=line.cut_at is not None)
+            self._result(place, match, is_cut=line.cut_at is not None)
         else:
             self._other(place, words, line)
         return True
@@ -300,11 +300,13 @@ class _Parser:
 
     def _result_in(self, place: Place, words: str) -> re.Match[str] | None:
         """A result line. After a version or a plan at its place it may lack a number, as in TAP."""
-        found = _RESULT.fullmatch(words)
-        if found is None or found[2]:
-            return found
-        is_announced = any(one.place == place and (one.is_versioned or one.plan is not None) for one in self._levels)
-        return found if is_announced else None
+        match = _RESULT.fullmatch(words)
+        if match is None or match[2]:
+            return match
+        is_announced = any(
+            level.place == place and (level.is_versioned or level.plan is not None) for level in self._levels
+        )
+        return match if is_announced else None
 
     def _is_data(self, block: _Block, line: PrintedLine) -> bool:
         """Parse a line of an open block; False if the block ended before it."""
@@ -335,7 +337,7 @@ class _Parser:
         return _bounded(_shown(_hidden(text)) if self._has_escapes() else text)
 
     def _has_escapes(self) -> bool:
-        return next((one.has_escapes for one in reversed(self._levels) if one.has_escapes is not None), False)
+        return next((level.has_escapes for level in reversed(self._levels) if level.has_escapes is not None), False)
 
     def _reach(self, place: Place) -> _Level:
         """Open the level of a place, and end deeper ones."""
@@ -383,16 +385,16 @@ class _Parser:
             level = self._headed(place)
         level.plan, level.remark = count, self._bounded(remark)
 
-    def _result(self, place: Place, found: re.Match[str], *, is_cut: bool) -> None:
+    def _result(self, place: Place, match: re.Match[str], *, is_cut: bool) -> None:
         level = self._reach(place)
         self._results += 1
         level.number += 1
-        node = _node(found, level.number, has_escapes=self._has_escapes())
+        node = _node(match, level.number, has_escapes=self._has_escapes())
         if is_cut:
             node.outcome, node.reason = TestOutcome.FAILED, "a kernel message cuts its line"
-        if found[2] and int(found[2]) != level.number:
-            self.problem(f"{node.name}: found number {int(found[2])}, expected {level.number}")
-            level.number = int(found[2])
+        if match[2] and int(match[2]) != level.number:
+            self.problem(f"{node.name}: found number {int(match[2])}, expected {level.number}")
+            level.number = int(match[2])
         if level.group is not None:
             node.group, node.lines = level.group.nodes, level.group.lines
             level.group = None
@@ -440,8 +442,8 @@ class _Parser:
         level.group = None
 
 
-def _node(found: re.Match[str], number: int, *, has_escapes: bool) -> _Node:
-    text, is_ok, reason = _hidden(found[3]) if has_escapes else found[3], not found[1], ""
+def _node(match: re.Match[str], number: int, *, has_escapes: bool) -> _Node:
+    text, is_ok, reason = _hidden(match[3]) if has_escapes else match[3], not match[1], ""
     outcome = TestOutcome.PASSED if is_ok else TestOutcome.FAILED
     if directive := _DIRECTIVE.search(text):
         word, reason = directive[1].upper(), directive[2]
@@ -454,12 +456,12 @@ def _node(found: re.Match[str], number: int, *, has_escapes: bool) -> _Node:
         text = text[: directive.start()]
     elif diagnostic := _DIAGNOSTIC.search(text):
         text, reason = text[: diagnostic.start()], diagnostic[1]
-    return _Node(_bounded(_shown(text)) or f"test {found[2] or number}", outcome, _bounded(_shown(reason)))
+    return _Node(_bounded(_shown(text)) or f"test {match[2] or number}", outcome, _bounded(_shown(reason)))
 
 
 def _hidden(text: str) -> str:
     """Text with placeholders for escaped characters."""
-    return _ESCAPED.sub(lambda found: _HIDDEN[found[1]], text)
+    return _ESCAPED.sub(lambda match: _HIDDEN[match[1]], text)
 
 
 def _shown(text: str) -> str:
@@ -587,11 +589,11 @@ def _cut(before: str, following: str | None) -> LineCut:
     return LineCut.JOINED
 
 
-def _begun(found: re.Match[str]) -> _Test:
-    ending = _ENDING.fullmatch(found[3])
-    description = (ending[1] if ending else found[3]).strip()
-    name = f"{description or f'test {found[1]}'}{' (instance)' if found[2] else ''}"
-    return _Test(int(found[1]), name[:NAME_MAX], ending[2] if ending else "")
+def _begun(match: re.Match[str]) -> _Test:
+    ending = _ENDING.fullmatch(match[3])
+    description = (ending[1] if ending else match[3]).strip()
+    name = f"{description or f'test {match[1]}'}{' (instance)' if match[2] else ''}"
+    return _Test(int(match[1]), name[:NAME_MAX], ending[2] if ending else "")
 
 
 def _add(test: _Test, line: str) -> None:

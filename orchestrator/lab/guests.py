@@ -193,14 +193,14 @@ def running_guest(context: BuildContext, arguments: Mapping[str, Any]) -> Iterat
 
 
 @contextmanager
-def log_folder(wanted: Path | None) -> Iterator[Path]:
+def log_folder(path: Path | None) -> Iterator[Path]:
     """The folder for the console log and the step log, which is open in the context.
 
-    If none is ``wanted`` it is a temporary folder, kept only if an error names a file in it.
+    If none is ``path`` it is a temporary folder, kept only if an error names a file in it.
     """
-    directory = wanted or Path(tempfile.mkdtemp(prefix="orchestrator-"))
+    directory = path or Path(tempfile.mkdtemp(prefix="orchestrator-"))
     directory.mkdir(parents=True, exist_ok=True)
-    keep = wanted is not None
+    keep = path is not None
     try:
         with step_log(directory / LOG_NAME):
             yield directory

@@ -181,7 +181,7 @@ class Lab:
 
     def compare(self, *runs: str | Run, only: Sequence[str] = ()) -> ComparedRuns:
         """Compare two runs or cells (``RUN:CELL``), or one with the run before it. Raises UsageError."""
-        names = [one if isinstance(one, str) else str(one.directory) for one in runs]
+        names = [run if isinstance(run, str) else str(run.directory) for run in runs]
         if len(names) > 2:
             raise UsageError(f"found {len(names)} runs; expected one or two")
         return load_comparison(names or [LATEST], only)

@@ -40,8 +40,11 @@ def _runs() -> Sequence[Sequence[object]]:
 def _baselines() -> Sequence[Sequence[object]]:
     with opened_store() as store:
         known = () if store is None else store.baselines().values()
-        runs = [(one, store.entry(one.run)) for one in known] if store is not None else []
-    return [(one.name, run.id, run.experiment, run.status, datetime.fromisoformat(one.since)) for one, run in runs]
+        runs = [(baseline, store.entry(baseline.run)) for baseline in known] if store is not None else []
+    return [
+        (baseline.name, run.id, run.experiment, run.status, datetime.fromisoformat(baseline.since))
+        for baseline, run in runs
+    ]
 
 
 _RUNS = Listing(("run", "experiment", "started", "status", "ok", "failed", "other", "open", "directory"), _runs)

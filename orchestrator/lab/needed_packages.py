@@ -31,8 +31,8 @@ def check_packages(context: BuildContext, experiments: Iterable[Experiment]) -> 
             for kernel in named.table.all_kernels:
                 lists |= kernel_lists(context, kernel_spec(kernel))
             if isinstance(named.table, ProbedTable):
-                for one in _of_probes(named.table.probes):
-                    lists |= one
+                for probe in _of_probes(named.table.probes):
+                    lists |= probe
     check_all_installed(lists)
 
 

@@ -134,10 +134,10 @@ def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
     return pairs_by_id(_cells_to_pair(before, after.cells), _cells_to_pair(after, before.cells))
 
 
-def _cells_to_pair(named: NamedCells, others: Sequence[CellRecord] | None) -> Sequence[CellRecord]:
+def _cells_to_pair(named: NamedCells, other_cells: Sequence[CellRecord] | None) -> Sequence[CellRecord]:
     if named.cells is not None:
         return named.cells
-    wanted = None if others is None else {cell.id for cell in others}
+    wanted = None if other_cells is None else {cell.id for cell in other_cells}
     return [cell for cell in named.run.record.cells if wanted is None or cell.id in wanted]
 
 
@@ -149,7 +149,7 @@ def _compared(
     comparison = compare(selected, budgets, before.record.cells, after.record.cells)
     if comparison.is_empty:
         refused = [f"{pair.title}: {why}" for pair, why in comparison.not_compared]
-        refused += [f"{one.pair.title}: {one.reason}" for one in comparison.cells if one.has_no_number]
+        refused += [f"{cell.pair.title}: {cell.reason}" for cell in comparison.cells if cell.has_no_number]
         raise _nothing(before, after, selected, refused)
     same = before.record.run == after.record.run
     origin = [] if same else differing_origin(_origin(before), _origin(after), comparison)
@@ -231,13 +231,13 @@ def difference_of(before: RunCell, after: RunCell) -> ProfileDifference:
     before.check_number()
     after.check_number()
     pair = (before.run.directory, before.cell), (after.run.directory, after.cell)
-    one, other = load_pair(*pair)
-    remarks = list(notes((before.cell, one), (after.cell, other)))
+    profile, other_profile = load_pair(*pair)
+    remarks = list(notes((before.cell, profile), (after.cell, other_profile)))
     if has_plain_profile(*pair):
         remarks.append("the calls without the probe are those counted in turn with the probe's, in the same state")
     if before.cell.id == after.cell.id and before.run.record.run != after.run.record.run:
         remarks.insert(0, f"runs {before.run.record.run} -> {after.run.record.run}")
-    return replace(difference(one, other), notes=remarks)
+    return replace(difference(profile, other_profile), notes=remarks)
 
 
 def stored_pairs(
@@ -247,19 +247,23 @@ def stored_pairs(
 
     Raises UsageError if nothing can be compared.
     """
-    one, other = (find_named(name, find) for name in (before, after))
-    if one.cells is not None and other.cells is not None:
-        return [(_only(one.run, one.cells, before), _only(other.run, other.cells, after))], []
-    if one.cells is not None or other.cells is not None:
-        what, whole = (before, after) if one.cells is not None else (after, before)
+    cells, other_cells = (find_named(name, find) for name in (before, after))
+    if cells.cells is not None and other_cells.cells is not None:
+        return [(_only(cells.run, cells.cells, before), _only(other_cells.run, other_cells.cells, after))], []
+    if cells.cells is not None or other_cells.cells is not None:
+        what, whole = (before, after) if cells.cells is not None else (after, before)
         raise UsageError(
             f"'{what}' names a cell, '{whole}' a run", hint=f"name a cell of both: {whole}:{what.rpartition(':')[2]}"
         )
-    first, second = ({cell.id: cell for cell in named.run.record.cells if cell.profile} for named in (one, other))
-    pairs = [(RunCell(one.run, first[cell]), RunCell(other.run, second[cell])) for cell in first if cell in second]
+    first, second = (
+        {cell.id: cell for cell in named.run.record.cells if cell.profile} for named in (cells, other_cells)
+    )
+    pairs = [
+        (RunCell(cells.run, first[cell]), RunCell(other_cells.run, second[cell])) for cell in first if cell in second
+    ]
     if not pairs:
         raise _no_common_profile((before, after), (list(first), list(second)))
-    every_cell = dict.fromkeys(cell.id for named in (one, other) for cell in named.run.record.cells)
+    every_cell = dict.fromkeys(cell.id for named in (cells, other_cells) for cell in named.run.record.cells)
     return pairs, [cell for cell in every_cell if not (cell in first and cell in second)]
 
 
@@ -272,7 +276,7 @@ def find_cell(name: str) -> RunCell:
 def _only(run: Run, cells: Sequence[CellRecord], name: str) -> RunCell:
     if len(cells) > 1:
         hint = f"give more parts of the id: {run.record.run}:{cells[0].id}"
-        raise UsageError(f"'{name}' names {len(cells)} cells", detail=shown_ids([one.id for one in cells]), hint=hint)
+        raise UsageError(f"'{name}' names {len(cells)} cells", detail=shown_ids([cell.id for cell in cells]), hint=hint)
     return RunCell(run, cells[0])
 
 

@@ -158,7 +158,7 @@ class TestedGuest(_GuestsVerbs):
                     )
                 undo.callback(self.unload, one.name, time_limit=time_limit)
             undo.pop_all()
-        return LoadedModule(self, module.name, module.file, tuple(other.name for other in needed))
+        return LoadedModule(self, module.name, module.file, tuple(other_module.name for other_module in needed))
 
     def unload(self, module: LoadedModule | str, *, time_limit: float = COMMAND_LIMIT) -> None:
         """Unload a module and its dependencies, given ``load``'s result, or one module by name.
@@ -300,8 +300,8 @@ class TestedGuest(_GuestsVerbs):
         if self.machine.lan is None:
             return
         try:
-            found = self.succeed(["sh", "-c", 'grep -lx "$1" /sys/class/net/*/address', "sh", self.machine.lan.mac])
-            device = found.text.split("/")[4]
+            result = self.succeed(["sh", "-c", 'grep -lx "$1" /sys/class/net/*/address', "sh", self.machine.lan.mac])
+            device = result.text.split("/")[4]
             self.succeed(["ip", "addr", "add", f"{self.machine.lan.address}/24", "dev", device])
             self.succeed(["ip", "link", "set", device, "up"])
         except BaseException:

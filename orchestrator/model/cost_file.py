@@ -169,8 +169,9 @@ class CostFile:
             return f"the cost table of {self.table.cpu} has changed since it was fitted"
         assert self.table.declared is not None
         cells = self.table.fitted.cells
-        if [(one.table, one.column) for one in cells] != list(self.table.declared.cells) or not all(
-            isclose(one.published, reference_table(one.table).nanoseconds(one.column), rel_tol=1e-8) for one in cells
+        if [(cell.table, cell.column) for cell in cells] != list(self.table.declared.cells) or not all(
+            isclose(cell.published, reference_table(cell.table).nanoseconds(cell.column), rel_tol=1e-8)
+            for cell in cells
         ):
             return f"the cost table of {self.table.cpu} was fitted to figures that differ from the published ones"
         edited = contradiction(self.table, self.table.fitted)
@@ -244,13 +245,16 @@ def _wrong_declaration(declared: Declaration) -> list[Problem]:
     places: list[tuple[KeyPath, str, Sequence[str]]] = [
         *((("declared", "calibration", name), name, columns) for name, columns in declared.calibration.items()),
         *((("declared", "validation", name), name, columns) for name, columns in declared.validation.items()),
-        *((("declared", "exclusions", at), one.table, one.columns) for at, one in enumerate(declared.exclusions)),
+        *(
+            (("declared", "exclusions", at), exclusion.table, exclusion.columns)
+            for at, exclusion in enumerate(declared.exclusions)
+        ),
     ]
     problems = []
     for path, name, columns in places:
         published = reference_tables().get(name)
         known = reference_tables() if published is None else published.columns
-        wrong = name if published is None else next((one for one in columns if one not in known), None)
+        wrong = name if published is None else next((column for column in columns if column not in known), None)
         if wrong is not None:
             problems.append(Problem(path, f"found '{wrong}'; {choices_sentence(wrong, known)}"))
     key, calibration, kernels = ("declared", "kernels"), declared.calibration, declared.kernels
@@ -258,10 +262,10 @@ def _wrong_declaration(declared: Declaration) -> list[Problem]:
         f"expected the kernel of the counts for {name}, which 'calibration' has"
         for name in calibration.keys() - kernels.keys()
     ]
-    other = [
+    other_problems = [
         Problem((*key, name), "this table is not in 'calibration'") for name in kernels.keys() - calibration.keys()
     ]
-    return problems or [*(Problem(key, what) for what in missing), *other]
+    return problems or [*(Problem(key, what) for what in missing), *other_problems]
 
 
 MHZ = "MHz"
@@ -281,8 +285,17 @@ def cost_sources(file: CostFile) -> CpuPrices:
             low, high = (end * table.mhz.value / 1000 for end in (time.low, time.high))
             costs.append(Price(name=name, value=cost.cycles, low=low, high=high, source="fitted", where=where))
     constants: list[tuple[str, Constant]] = [*table.constants.items(), (MHZ, table.mhz)]
-    for key, one in constants:
-        costs.append(Price(name=key, value=one.value, low=one.low, high=one.high, source=one.source, where=one.where))
+    for key, constant in constants:
+        costs.append(
+            Price(
+                name=key,
+                value=constant.value,
+                low=constant.low,
+                high=constant.high,
+                source=constant.source,
+                where=constant.where,
+            )
+        )
     return CpuPrices(
         cpu=table.cpu,
         sha256=file.digest,

@@ -160,7 +160,7 @@ def overhead_of(cell: CellRecord, baselines: _Baselines, priced: Collection[Inpu
 @cache
 def known_costs() -> Mapping[str, CostFile]:
     """The catalogue's cost tables by CPU."""
-    return {one.table.cpu: one for one in map(load_cost_file, priced_cpus().values())}
+    return {file.table.cpu: file for file in map(load_cost_file, priced_cpus().values())}
 
 
 def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
@@ -169,12 +169,12 @@ def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
     Raises ConfigError for an invalid or unusable file, UsageError for two of one CPU and for a CPU that the run lacks.
     """
     cpus = list(dict.fromkeys(cell.cpu for cell in run.record.cells))
-    found: dict[str, CostFile] = {}
+    files: dict[str, CostFile] = {}
     for file in (load_cost_file(user_path(path)) for path in paths):
         cpu = file.table.cpu
-        other = found.setdefault(cpu, file)
-        if other is not file:
-            what = f"{other.path} and {file.path} both have the costs of {cpu}"
+        other_file = files.setdefault(cpu, file)
+        if other_file is not file:
+            what = f"{other_file.path} and {file.path} both have the costs of {cpu}"
             raise UsageError(what, where="--costs", hint="name one of them")
         if cpu not in cpus:
             what = f"this has the costs of {cpu}, but the run has only cells of {', '.join(cpus)}"
@@ -182,7 +182,7 @@ def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
         if file.unusable is not None:
             hint = f"fit it: {PROGRAM} model fit {shlex.quote(str(file.path))} RUN --out FILE"
             raise ConfigError(file.unusable, where=str(file.path), hint=hint if file.table.declared else "")
-    return found
+    return files
 
 
 def modelled_run(run: RunRecord, costs: Mapping[str, CostFile]) -> ModelledRun:
@@ -209,12 +209,12 @@ def modelled_run(run: RunRecord, costs: Mapping[str, CostFile]) -> ModelledRun:
 def modelled_times(run: RunRecord) -> Mapping[str, ModelledCell]:
     """A run's modelled cells by id, by the catalogue's cost tables, if any has a time: what its main tables show."""
     baselines = _baselines(run)
-    found = {
+    cells = {
         cell.id: _modelled(cell, baselines, costs)
         for cell in run.cells
         if cell.executed is not None and is_probed(cell) and (costs := known_costs().get(cell.cpu)) is not None
     }
-    return found if any(cell.overhead is not None for cell in found.values()) else {}
+    return cells if any(cell.overhead is not None for cell in cells.values()) else {}
 
 
 def used_costs(cells: Sequence[ModelledCell], costs: Mapping[str, CostFile]) -> tuple[CpuPrices, ...]:
@@ -325,16 +325,16 @@ def fitted(table: CostTable, declaration: str, targets: Sequence[FitTarget]) -> 
         raise HostError("fitting cost tables needs numpy, which is not installed", hint=hint) from None
 
     assert table.declared is not None
-    negative = next((one for one in targets if one.published <= 0), None)
+    negative = next((target for target in targets if target.published <= 0), None)
     if negative is not None:
         where = f"{negative.table} {negative.column}"
         raise LabError(f"no cost fits {where}, published as {negative.published:g} ns")
     names = table.declared.fit
     times = {name: nanoseconds(constant, table.mhz)[1] for name, constant in table.constants.items()}
-    fixed = [sum(times[name] * number for name, number in one.counts.items() if name in times) for one in targets]
-    published = np.array([one.published for one in targets])
+    fixed = [sum(times[name] * number for name, number in target.counts.items() if name in times) for target in targets]
+    published = np.array([target.published for target in targets])
     # Relative to the published figures, so that an error of a tenth counts the same in a long and a short call.
-    relative = np.array([[one.counts.get(name, 0.0) / one.published for name in names] for one in targets])
+    relative = np.array([[target.counts.get(name, 0.0) / target.published for name in names] for target in targets])
     # Normalised, because a call has a thousand instructions and three traps.
     lengths = np.linalg.norm(relative, axis=0)
     if not lengths.all() or np.linalg.matrix_rank(relative / lengths, tol=_INDEPENDENT) < len(names):
@@ -351,15 +351,15 @@ def fitted(table: CostTable, declaration: str, targets: Sequence[FitTarget]) -> 
         costs[name] = FittedCost(cycles=cycles, weights=[_kept(float(one)) for one in row])
     cells = [
         CalibrationCell(
-            table=one.table,
-            column=one.column,
-            counts={name: float(number) for name, number in one.counts.items()},
-            published=_kept(one.published),
+            table=target.table,
+            column=target.column,
+            counts={name: float(number) for name, number in target.counts.items()},
+            published=_kept(target.published),
             modelled=_kept(
-                rest + sum(costs[name].cycles * 1000 / table.mhz.value * one.counts.get(name, 0.0) for name in names)
+                rest + sum(costs[name].cycles * 1000 / table.mhz.value * target.counts.get(name, 0.0) for name in names)
             ),
         )
-        for one, rest in zip(targets, fixed, strict=True)
+        for target, rest in zip(targets, fixed, strict=True)
     ]
     return Fitted(declaration=declaration, cells=cells, costs=costs)
 
@@ -377,27 +377,27 @@ def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
     table = file.table
     if table.declared is None:
         raise LabError(f"{table.cpu} cannot be calibrated: {table.uncalibrated}", where=str(file.path))
-    found: dict[_Place, FitTarget] = {}
+    targets: dict[_Place, FitTarget] = {}
     for run in runs:
         for place, target in _counted(run.record, file, table.declared).items():
-            if found.setdefault(place, target) != target:
+            if targets.setdefault(place, target) != target:
                 what = f"the runs have {' '.join(place)} twice, with different counts"
                 raise UsageError(what, where=run.record.run, hint="name one of them")
-    missing = [place for place in table.declared.cells if place not in found]
+    missing = [place for place in table.declared.cells if place not in targets]
     if missing:
         raise UsageError(
             f"the runs have no counts of {len(missing)} calibration cells of {table.cpu}",
             detail=[f"{name} {column} on {table.declared.kernels[name]}" for name, column in missing],
             hint=_COUNTING,
         )
-    return fitted(table, file.declaration, [found[place] for place in table.declared.cells])
+    return fitted(table, file.declaration, [targets[place] for place in table.declared.cells])
 
 
 def _counted(run: RunRecord, file: CostFile, declared: Declaration) -> Mapping[_Place, FitTarget]:
     """A run's counts for calibration cells. Raises UsageError for a cell measured on other kernels only."""
     cpu = file.table.cpu
-    found: dict[_Place, FitTarget] = {}
-    others: dict[_Place, tuple[str, str]] = {}
+    targets: dict[_Place, FitTarget] = {}
+    other_pairs: dict[_Place, tuple[str, str]] = {}
     baselines = _baselines(run)
     for cell in run.cells:
         place = _place(cell) if cell.cpu == cpu and is_probed(cell) and has_overhead(cell) else None
@@ -406,16 +406,16 @@ def _counted(run: RunRecord, file: CostFile, declared: Declaration) -> Mapping[_
         if place is None or wanted is None or overhead is None:
             continue
         if cell.kernel != wanted:
-            others.setdefault(place, (cell.kernel, wanted))
+            other_pairs.setdefault(place, (cell.kernel, wanted))
             continue
         counts = {one: float(number) for one, number in overhead.items()}
         target = FitTarget(*place, counts, _kept(reference_tables()[place[0]].nanoseconds(place[1])))
-        if found.setdefault(place, target) != target:
+        if targets.setdefault(place, target) != target:
             what = f"the run has {' '.join(place)} on kernel {wanted} twice, with different counts"
             raise UsageError(what, where=run.run, hint="fit to another run")
-    for place, (kernel, wanted) in others.items():
+    for place, (kernel, wanted) in other_pairs.items():
         # Another kernel's counts would give other costs.
-        if place not in found:
+        if place not in targets:
             raise UsageError(
                 f"run {run.run} counted {' '.join(place)} on kernel {kernel}, but the cost table of {cpu} "
                 f"declares {wanted}",
@@ -424,4 +424,4 @@ def _counted(run: RunRecord, file: CostFile, declared: Declaration) -> Mapping[_
                 f"or declare {kernel} in 'kernels' of your own table: {PROGRAM} model show {cpu} --format yaml "
                 ">my.yaml",
             )
-    return found
+    return targets

@@ -62,10 +62,10 @@ class Parameters:
     def found(self, name: str, pattern: re.Pattern[str], *, time_limit: float = COMMAND_LIMIT) -> Sequence[str]:
         """The groups of a ``pattern`` in a parameter's value. Raises EvidenceError if it does not match."""
         text = self.read(name, time_limit=time_limit)
-        found = pattern.fullmatch(text)
-        if found is None:
+        match = pattern.fullmatch(text)
+        if match is None:
             raise EvidenceError(f"the module reports {name}={text[:40]!r}")
-        return found.groups()
+        return match.groups()
 
     def numbers(self, name: str, pattern: re.Pattern[str] = _NUMBER, *, time_limit: float = COMMAND_LIMIT) -> list[int]:
         return [int(number) for number in self.found(name, pattern, time_limit=time_limit)]

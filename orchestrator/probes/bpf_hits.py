@@ -105,7 +105,7 @@ class _Group:
         self._before: Sequence[int] = ()
 
     def begin(self) -> None:
-        self.witness.begin([(one.described, one.program) for one in self.programs])
+        self.witness.begin([(program.described, program.program) for program in self.programs])
         self._before = self._runs()
 
     def look(self) -> None:
@@ -114,7 +114,7 @@ class _Group:
         self.witness.look()
 
     def _runs(self) -> Sequence[int]:
-        return [one.program.info().runs for one in self.programs]
+        return [program.program.info().runs for program in self.programs]
 
     def counts(self, called: Called) -> tuple[int, int]:
         """The hits of the calls, and of others.
@@ -171,7 +171,9 @@ class ProgramHits:
             groups[key].programs.append(program)
         self._groups = [*groups.values()]
         here = {program.number for program in programs}
-        self._elsewhere = [_Elsewhere(one) for one in elsewhere if one.number not in here]
+        self._elsewhere = [
+            _Elsewhere(user_bpf_program) for user_bpf_program in elsewhere if user_bpf_program.number not in here
+        ]
 
     @property
     def is_counting(self) -> bool:
@@ -205,16 +207,16 @@ class ProgramHits:
         Raises EvidenceError if the calls hit the programs unequally often, or one of them at other places, or if runs
         for other processes might pass for the hits; HitSkipped where the kernel skipped one.
         """
-        found = [group.counts(called) for group in self._groups]
+        pairs = [group.counts(called) for group in self._groups]
         if not called.calls:  # what the program does besides its calls
-            for one in self._elsewhere:
-                one.idle = one.runs
-            return found[0]
-        of_calls = [(group, hits - group.idle) for group, (hits, _) in zip(self._groups, found, strict=True)]
+            for elsewhere in self._elsewhere:
+                elsewhere.idle = elsewhere.runs
+            return pairs[0]
+        of_calls = [(group, hits - group.idle) for group, (hits, _) in zip(self._groups, pairs, strict=True)]
         for group, hits in of_calls:
             self._check_runs(group, hits, called.calls)
         self._check_equal(of_calls, called.calls)
-        return found[0]
+        return pairs[0]
 
     def _check_runs(self, group: _Group, hits: int, calls: int) -> None:
         first = group.programs[0]
@@ -250,10 +252,10 @@ class ProgramHits:
     def _ran(self, of_calls: Sequence[tuple[_Group, int]]) -> Iterator[tuple[UserBpfProgram, int]]:
         for group, hits in of_calls:
             yield group.programs[0], hits
-        for one in self._elsewhere:
-            runs = (one.runs - one.idle) // one.program.runs_per_hit
+        for elsewhere in self._elsewhere:
+            runs = (elsewhere.runs - elsewhere.idle) // elsewhere.program.runs_per_hit
             if runs > _OTHERS:
-                yield one.program, runs
+                yield elsewhere.program, runs
 
 
 def _noise(calls: int) -> int:

@@ -85,7 +85,10 @@ class Attached(NamedTuple):
         """The probe kind that is attached like this; the link where the catalogue has none."""
         like = self.link, self.attach_type, self.flags
         programs = ((kind.name, kind.program) for kind in probes().values() if kind.program is not None)
-        return next((name for name, one in programs if (one.link, one.attach_type, one.flags) == like), self.link)
+        return next(
+            (name for name, program in programs if (program.link, program.attach_type, program.flags) == like),
+            self.link,
+        )
 
 
 class ProgramInfo(NamedTuple):
@@ -127,10 +130,10 @@ class BpfProgram:
         return count, dropped
 
     def hits(self) -> Mapping[int, int]:
-        found = _matched(self._said("hits"), _HITS, "who hit the BPF program")
-        hits = {int(one[1]): int(one[2]) for one in found}
-        if len(hits) != len(found) or len(hits) >= _MOST_THREADS:
-            raise _unsaid("who hit the BPF program", [one[0] for one in found])
+        matches = _matched(self._said("hits"), _HITS, "who hit the BPF program")
+        hits = {int(match[1]): int(match[2]) for match in matches}
+        if len(hits) != len(matches) or len(hits) >= _MOST_THREADS:
+            raise _unsaid("who hit the BPF program", [match[0] for match in matches])
         return hits
 
     def events(self) -> Sequence[BpfEvent]:
@@ -145,7 +148,7 @@ class BpfProgram:
         if finished.status != 0:
             detail = finished.stderr.decode(errors="replace").splitlines()
             raise EvidenceError(f"the BPF program has not traced stack {number}", detail=detail)
-        return [int(one[0]) for one in _matched(finished.text, _ADDRESS, "which stacks were traced")]
+        return [int(match[0]) for match in _matched(finished.text, _ADDRESS, "which stacks were traced")]
 
     def empty(self) -> None:
         self._guest.succeed([TOOL, "empty", self.folder])
@@ -160,10 +163,10 @@ class BpfProgram:
         return self._guest.succeed([TOOL, command, self.folder]).text
 
     def _numbers(self, command: str, line: re.Pattern[str], what: str) -> list[int]:
-        found = line.fullmatch(self._said(command))
-        if found is None:
+        match = line.fullmatch(self._said(command))
+        if match is None:
             raise EvidenceError(f"the guest does not say what its BPF program {what}")
-        return [int(number) for number in found.groups()]
+        return [int(number) for number in match.groups()]
 
 
 _INSTRUCTION_BYTES = 8
@@ -183,10 +186,10 @@ def program_facts(programs: Iterable[BpfProgram]) -> Mapping[str, int]:
 
 def _matched(said: str, line: re.Pattern[str], what: str) -> Sequence[re.Match[str]]:
     lines = said[:_LONGEST].splitlines()
-    found = [one for one in map(line.fullmatch, lines) if one]
-    if len(found) != len(lines) or len(said) > _LONGEST:
+    matches = [match for match in map(line.fullmatch, lines) if match]
+    if len(matches) != len(lines) or len(said) > _LONGEST:
         raise _unsaid(what, lines)
-    return found
+    return matches
 
 
 def _unsaid(what: str, lines: Sequence[str]) -> EvidenceError:
@@ -231,10 +234,18 @@ def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
 
 def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
     """What a process has attached. Raises EvidenceError for an unreadable answer."""
-    found = _matched(guest.succeed([TOOL, "attached", str(process)]).text, _ATTACHED, "what is attached")
+    matches = _matched(guest.succeed([TOOL, "attached", str(process)]).text, _ATTACHED, "what is attached")
     return [
-        Attached(int(one[1]), one[2], int(one[3]), int(one[4]), int(one[5]), int(one[6]), one[7].removeprefix("-"))
-        for one in found
+        Attached(
+            int(match[1]),
+            match[2],
+            int(match[3]),
+            int(match[4]),
+            int(match[5]),
+            int(match[6]),
+            match[7].removeprefix("-"),
+        )
+        for match in matches
     ]
 
 

@@ -211,14 +211,14 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
         if kind.event == "trace":
             event = tracefs.TraceEvent(guest, tracefs.known_event(guest, name))
         else:
-            wanted = definition_of(kind, place.point)
-            if EVENT_FIELD in "".join(wanted.fetched):
+            wanted_definition = definition_of(kind, place.point)
+            if EVENT_FIELD in "".join(wanted_definition.fetched):
                 field = tracefs.number_field(guest, name)
                 if field is None:
                     raise UnsupportedError(f"the event {name} has no field that is a number")
-                fetched = tuple(one.replace(EVENT_FIELD, f"${field}") for one in wanted.fetched)
-                wanted = replace(wanted, fetched=fetched)
-            event, definition = tracefs.define(guest, wanted), wanted
+                fetched = tuple(one.replace(EVENT_FIELD, f"${field}") for one in wanted_definition.fetched)
+                wanted_definition = replace(wanted_definition, fetched=fetched)
+            event, definition = tracefs.define(guest, wanted_definition), wanted_definition
         event.switch(on=True)
         yield (UserEventAttachment if kind.site == "program" else EventAttachment)(guest, kind, event, place)
 

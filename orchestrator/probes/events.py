@@ -121,8 +121,8 @@ def read_events(guest: Guest, module_name: str) -> Events:
     Raises EvidenceError for anything but whole rings, GuestError if the module never recorded.
     """
     possible = kernel_value(guest, "/sys/devices/system/cpu/possible")
-    found = re.fullmatch(r"0(?:-(\d{1,4}))?", possible)
-    cpus = int(found[1] or 0) + 1 if found else 0
+    match = re.fullmatch(r"0(?:-(\d{1,4}))?", possible)
+    cpus = int(match[1] or 0) + 1 if match else 0
     if not 0 < cpus <= guest.machine.smp:
         raise EvidenceError(f"the guest's possible CPUs are {possible[:40]!r}, and its machine has {guest.machine.smp}")
     paths = [f"/sys/kernel/debug/{module_name}/cpu{number}" for number in range(cpus)]
@@ -157,7 +157,7 @@ def _not_a_ring(cpu: int, why: str) -> EvidenceError:
 
 def write_csv(events: Events, path: Path | None) -> None:
     """Write all remaining events, CPU by CPU, oldest first; arguments in hexadecimal."""
-    rows = ([one.cpu, one.tsc, one.event.name.lower(), one.pid, *map(hex, one.args)] for one in events)
+    rows = ([event.cpu, event.tsc, event.event.name.lower(), event.pid, *map(hex, event.args)] for event in events)
     write_events(path, ["cpu", "tsc", "event", "pid", *(f"arg{number}" for number in range(ARGUMENTS))], rows)
 
 

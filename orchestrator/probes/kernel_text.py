@@ -80,11 +80,11 @@ def keys_of(guest: Guest, data: Sequence[Span], branches: Sequence[Switched]) ->
         memory = guest.read_memory(span.start, span.size)
         word = struct.Struct("<q" if span.start >> 32 else "<i")
         # Distances from the span's start: the loop runs over a million fields.
-        wanted = {branch.address - span.start: branch for branch in branches}
+        switcheds = {branch.address - span.start: branch for branch in branches}
         fields = array("i", memory[: len(memory) // 4 * 4])
-        entries = [at for at, field in zip(range(0, len(memory), 4), fields, strict=False) if at + field in wanted]
+        entries = [at for at, field in zip(range(0, len(memory), 4), fields, strict=False) if at + field in switcheds]
         for entry in entries:
-            branch = wanted[entry + fields[entry // 4]]
+            branch = switcheds[entry + fields[entry // 4]]
             if entry + 8 + word.size > len(memory):
                 continue
             if span.start + entry + 4 + fields[entry // 4 + 1] == branch.target:
@@ -127,9 +127,9 @@ class TextLayout:
         data = [*kernel.data]
         modules = [Span(name, module.start, module.end) for name, module in ModuleMemory.all_of(guest).items()]
         sections = module_sections(guest, [module.name for module in modules])
-        listed = [Span(one.name, one.start, _text_end(one, sections[one.name], symbols)) for one in modules]
+        listed = [Span(span.name, span.start, _text_end(span, sections[span.name], symbols)) for span in modules]
         _possible([*kernel.text, *listed])  # before reading any of it
-        text = [Span(one.name, one.start, _mapped_end(guest, one.start, one.end)) for one in listed]
+        text = [Span(span.name, span.start, _mapped_end(guest, span.start, span.end)) for span in listed]
         for module, claimed, mapped in zip(modules, listed, text, strict=True):
             table = sections[module.name].get("__jump_table")
             if mapped == claimed and (table is None or table in module):

@@ -83,9 +83,9 @@ def load(
     if result.status == 0:
         return
     log = guest.run(["dmesg"]).text.splitlines()
-    own = re.compile(rf"^(?:\[[ .0-9]+\] )?{re.escape(name)}: (.*)")
-    messages = _once([line for line in log if (found := own.match(line)) and not _TAINTS.match(found[1])])[-5:]
-    words = own.match(messages[-1]) if messages else None
+    pattern = re.compile(rf"^(?:\[[ .0-9]+\] )?{re.escape(name)}: (.*)")
+    messages = _once([line for line in log if (match := pattern.match(line)) and not _TAINTS.match(match[1])])[-5:]
+    words = pattern.match(messages[-1]) if messages else None
     said = result.stderr.decode(errors="replace").strip()
     reason = words[1] if words else said
     guest.check_console(mark)
@@ -120,11 +120,11 @@ def _where_it_is(guest: Guest) -> Sequence[str]:
 
 def _of_list(reason: str, parameters: Mapping[str, str | int]) -> str:
     """A hint for a list of which the kernel quotes only the first value (it ends the text there: kernel/params.c)."""
-    found = re.fullmatch(r"`(.*)' invalid for parameter `(.*)'", reason)
-    given = "" if found is None else str(parameters.get(found[2], ""))
-    if found is None or not given.startswith(f"{found[1]},"):
+    match = re.fullmatch(r"`(.*)' invalid for parameter `(.*)'", reason)
+    given = "" if match is None else str(parameters.get(match[2], ""))
+    if match is None or not given.startswith(f"{match[1]},"):
         return ""
-    return f"the kernel quotes the first value alone: {found[2]}={given} has too many values, or a wrong one"
+    return f"the kernel quotes the first value alone: {match[2]}={given} has too many values, or a wrong one"
 
 
 def _once(lines: Sequence[str]) -> list[str]:

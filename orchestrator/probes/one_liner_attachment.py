@@ -123,12 +123,12 @@ class _Process:
         ticks, idle, waiting = -1, 0, 0
         while idle < _IDLE_TURNS:
             said = self._guest.run(["cat", f"/proc/{self.pid}/syscall", f"/proc/{self.pid}/stat"]).text
-            found = _STATE.match(said[:2048])
-            if found is None or found[2] == "Z":
+            match = _STATE.match(said[:2048])
+            if match is None or match[2] == "Z":
                 return False
-            taken = int(found[3]) + int(found[4])
+            taken = int(match[3]) + int(match[4])
             ticks, idle = taken, idle + 1 if taken == ticks else 0
-            waiting = waiting + 1 if found[1] in _WAITING else 0
+            waiting = waiting + 1 if match[1] in _WAITING else 0
             if waiting == looks:
                 return True
             self._guest.succeed(("sleep", "0.1"), time_limit=self._time_left())
@@ -228,22 +228,22 @@ def one_liner_attached(
                     process.kill()
             raise
         process.end()
-    bpf_program.wait_until_gone(guest, [one.number for one in process.attached])
+    bpf_program.wait_until_gone(guest, [attached.number for attached in process.attached])
 
 
 def _attached(guest: Guest, process: _Process) -> Sequence[UserBpfProgram]:
     process.attach()
-    found = process.attached
-    if not found:
+    attacheds = process.attached
+    if not attacheds:
         raise EvidenceError("bpftrace has attached nothing", detail=process.words())
     # A program may be at several places.
-    if any(one.link == "trampoline" and not one.name for one in found):
+    if any(one.link == "trampoline" and not one.name for one in attacheds):
         raise EvidenceError("the kernel's type information has no name for a function that bpftrace has attached to")
-    numbers = {one.number for one in found}
+    numbers = {one.number for one in attacheds}
     pinned = {number: bpf_program.pinned(guest, f"lab-own-{number}", number) for number in numbers}
     programs = []
-    for one in found:
-        kind, offset = one.kind.removeprefix("bpf-"), f"+{one.offset:#x}" if one.offset else ""
-        section = f"{kind}/{one.name}{offset}"
-        programs.append(UserBpfProgram(one.number, f"{kind}:{one.name}", section, pinned[one.number]))
+    for attached in attacheds:
+        kind, offset = attached.kind.removeprefix("bpf-"), f"+{attached.offset:#x}" if attached.offset else ""
+        section = f"{kind}/{attached.name}{offset}"
+        programs.append(UserBpfProgram(attached.number, f"{kind}:{attached.name}", section, pinned[attached.number]))
     return programs

@@ -137,8 +137,8 @@ def _struct_at(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:
         raise EvidenceError("the guest's kernel does not list where its data is (_etext, _sinittext)")
     memory = guest.read_memory(start, end - start)
     wanted = name.encode() + b"\0"
-    for found in re.finditer(re.escape(word.pack(iterator)), memory):
-        struct_at = found.start() - _ITERATOR_FIELD * word.size
+    for match in re.finditer(re.escape(word.pack(iterator)), memory):
+        struct_at = match.start() - _ITERATOR_FIELD * word.size
         if struct_at < 0:
             continue
         (text,) = word.unpack_from(memory, struct_at)
@@ -273,10 +273,10 @@ def observe_program(
         said = guest.succeed(["peek", *place, *numbers, point.program]).text
     except CommandFailed as error:
         raise EvidenceError(f"the bytes at {point.name} cannot be read", detail=error.detail) from None
-    found = re.fullmatch(r"process ((?:[0-9a-f]{2}){1,64})\nfile ((?:[0-9a-f]{2}){1,64})\n", said)
-    if found is None:
+    match = re.fullmatch(r"process ((?:[0-9a-f]{2}){1,64})\nfile ((?:[0-9a-f]{2}){1,64})\n", said)
+    if match is None:
         raise EvidenceError(f"the bytes at {point.name} cannot be read", detail=said.splitlines()[:4])
-    process, file = (bytes.fromhex(text) for text in found.groups())
+    process, file = (bytes.fromhex(text) for text in match.groups())
     if file != point.original:
         raise EvidenceError(
             f"the file of {point.file} has {file.hex(' ')} at {point.name}, not the original {point.original.hex(' ')}"

@@ -63,12 +63,12 @@ class PlaceAnswers:
         """A function's places with the refusals that guests have answered."""
         places = []
         for place in function.places:
-            found: dict[Technique, Possibility] = {}
+            possibilities: dict[Technique, Possibility] = {}
             for technique in _ANSWERED:
                 if place.verdicts[technique].is_possible is None:
                     reason = self._known(_of(technique), function.symbol, place.offset)
-                    found |= {} if reason is None else {technique: impossible(reason)}
-            places.append(replace(place, verdicts={**place.verdicts, **found}))
+                    possibilities |= {} if reason is None else {technique: impossible(reason)}
+            places.append(replace(place, verdicts={**place.verdicts, **possibilities}))
         return replace(function, places=places)
 
     def _keep(self, probe: str, symbol: str, offset: int, reason: str) -> None:
@@ -79,8 +79,8 @@ class PlaceAnswers:
         self.cache.obtain(_KIND, self._inputs(probe, symbol, offset), label, write)
 
     def _known(self, probe: str, symbol: str, offset: int) -> str | None:
-        found = self.cache.get(_KIND, self._inputs(probe, symbol, offset))
-        return None if found is None else (found.path / _FILE).read_text(encoding="utf-8", errors="replace")
+        artifact = self.cache.get(_KIND, self._inputs(probe, symbol, offset))
+        return None if artifact is None else (artifact.path / _FILE).read_text(encoding="utf-8", errors="replace")
 
     def _inputs(self, probe: str, symbol: str, offset: int) -> dict[str, object]:
         return {

@@ -50,7 +50,7 @@ class RefusedPlaces:
     @classmethod
     def of(cls, guest: Guest, symbols: Symbols) -> RefusedPlaces:
         listed = guest.get(BLACKLIST, largest=BLACKLIST_MAX).decode("ascii", errors="replace")
-        marked = [(range(int(one[1], 16), int(one[2], 16)), _MARKED) for one in _LINE.finditer(listed)]
+        marked = [(range(int(match[1], 16), int(match[2], 16)), _MARKED) for match in _LINE.finditer(listed)]
         return cls([*_sections(symbols.anywhere), *marked])
 
     @classmethod
@@ -64,7 +64,7 @@ class RefusedPlaces:
         if first is not None and behind is not None:
             places = range(first, min(behind, first + _MOST_LISTED * code.word), code.word)
             functions = filter(None, map(code.number, places))
-            marked = [(range(one, code.following(one) or one), _MARKED) for one in functions]
+            marked = [(range(function, code.following(function) or function), _MARKED) for function in functions]
         first, behind = (code.address(f"__kprobes_text_{edge}") for edge in ("start", "end"))
         if first is not None and behind is not None:
             marked.append((range(first, behind), _MARKED))
@@ -155,13 +155,15 @@ def places_of(code: KernelCode, config: Mapping[str, str], symbol: str) -> Funct
     known = _Known(refusal, start, start + behind, start + behind - TRACER_BYTES if is_traced else None, config)
     places = [
         ProbePlace(
-            offset=one.address - start,
-            code=code.read(one.address, one.size),
-            is_repeated=bool(_REPEATS & set(one.prefixes)) and len(one.opcode) == 1 and one.opcode[0] in _STRING,
-            is_entry=one.address <= known.entry,
-            verdicts=known.verdicts(one),
+            offset=instruction.address - start,
+            code=code.read(instruction.address, instruction.size),
+            is_repeated=bool(_REPEATS & set(instruction.prefixes))
+            and len(instruction.opcode) == 1
+            and instruction.opcode[0] in _STRING,
+            is_entry=instruction.address <= known.entry,
+            verdicts=known.verdicts(instruction),
         )
-        for one in instructions
+        for instruction in instructions
     ]
     return FunctionPlaces(symbol, start, end, places)
 
@@ -176,36 +178,36 @@ class _Known:
     traced: int | None
     config: Mapping[str, str]
 
-    def verdicts(self, one: Instruction) -> Mapping[Technique, Possibility]:
-        kprobe = self._kprobe(one)
+    def verdicts(self, instruction: Instruction) -> Mapping[Technique, Possibility]:
+        kprobe = self._kprobe(instruction)
         djprobe = self.refusal
-        if one.address != self.entry:
+        if instruction.address != self.entry:
             djprobe = f"a djprobe is at the function's entry, at +{self.entry - self.start:#x}"
         return {
             "kprobe": kprobe,
             "optimised": kprobe,
-            "tracer": self._tracer(one),
+            "tracer": self._tracer(instruction),
             "djprobe": _UNTRIED if djprobe is None else impossible(djprobe),
         }
 
-    def _kprobe(self, one: Instruction) -> Possibility:
+    def _kprobe(self, instruction: Instruction) -> Possibility:
         if self.refusal is not None:
             return impossible(self.refusal)
         behind_endbr = self.entry if self.traced is None else self.traced
-        if one.address == self.start < behind_endbr:
+        if instruction.address == self.start < behind_endbr:
             return impossible(f"kprobes step over the endbr: one at +0x0 goes to +{behind_endbr - self.start:#x}")
-        if one.address != self.traced:
+        if instruction.address != self.traced:
             return DECIDED_AT_BOOT
         if self.config.get("CONFIG_KPROBES_ON_FTRACE") == "y":
             return impossible("it is the function tracer's: a kprobe there is a call of the tracer's (kprobe-ftrace)")
         return impossible("it is the function tracer's, and this kernel was built without CONFIG_KPROBES_ON_FTRACE")
 
-    def _tracer(self, one: Instruction) -> Possibility:
+    def _tracer(self, instruction: Instruction) -> Possibility:
         if self.config.get("CONFIG_DYNAMIC_FTRACE") != "y":
             return impossible("this kernel was built without CONFIG_DYNAMIC_FTRACE")
         if self.traced is None:
             return impossible("the function tracer has no site in this function (notrace)")
-        if one.address == self.traced:
+        if instruction.address == self.traced:
             return POSSIBLE
         return impossible(f"the function tracer's site is at +{self.traced - self.start:#x}")
 
@@ -215,8 +217,8 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
 
     ``module`` is ``places`` of ``kmods``. Raises EvidenceError for an unreadable answer.
     """
-    addresses = [f"{function.address + one.offset:x}" for one in function.places]
-    guest.put("".join(f"{one}\n" for one in addresses).encode(), "/tmp/places")  # noqa: S108 - in the guest
+    addresses = [f"{function.address + probe_place.offset:x}" for probe_place in function.places]
+    guest.put("".join(f"{address}\n" for address in addresses).encode(), "/tmp/places")  # noqa: S108 - in the guest
     load(guest, module.name, module.file)
     script = ["sh", "-c", lab_script("try-places.sh").decode(), "sh", f"/sys/module/{module.name}/parameters"]
     said = guest.succeed(script, time_limit=600.0).text.splitlines()
@@ -230,10 +232,14 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
         kprobe = optimised = impossible("the kernel puts it elsewhere" if answer in _STEPS else answer[:200])
         if is_armed:
             kprobe, optimised = POSSIBLE, POSSIBLE if "[OPTIMIZED]" in flags else _NO_JUMP
-        found: dict[Technique, Possibility] = {"kprobe": kprobe, "optimised": optimised}
+        possibilities: dict[Technique, Possibility] = {"kprobe": kprobe, "optimised": optimised}
         # If the image has excluded a place, its reason is better.
-        kept = {technique: one for technique, one in place.verdicts.items() if one.is_possible is not None}
-        verdicts = {**place.verdicts, **found, **kept}
+        kept = {
+            technique: possibility
+            for technique, possibility in place.verdicts.items()
+            if possibility.is_possible is not None
+        }
+        verdicts = {**place.verdicts, **possibilities, **kept}
         places.append(replace(place, verdicts=verdicts, step=answer if is_armed else None))
     return replace(function, places=places)
 

@@ -173,7 +173,7 @@ def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str
     """Why a kernel's image lacks a point or, without an ``offset``, a function; None if it may have it."""
     functions = [one for one in code.named(symbol) if one.type in FUNCTION_TYPES]
     if len(functions) > 1:
-        places = ", ".join(f"{one.address:#x}" for one in functions)
+        places = ", ".join(f"{function.address:#x}" for function in functions)
         return f"it has {len(functions)} functions {symbol} ({places}): the name is ambiguous"
     if not functions and code.named(symbol):
         return f"{symbol} is data, not a function"
@@ -221,13 +221,14 @@ def _wrong_offset_reason(code: KernelCode, symbol: str, start: int, offset: int)
         return f"{symbol}+{offset:#x} is beyond the end of {symbol}, which has {size:#x} bytes"
     place = start + offset
     instructions = list(decoded(code.read(start, size), start, code.word))
-    for before, one, after in zip([None, *instructions], instructions, [*instructions[1:], None], strict=False):
-        if one.address < place < one.end:
-            if code.is_patched(one.address, one.end):
+    for before, instruction, after in zip([None, *instructions], instructions, [*instructions[1:], None], strict=False):
+        if instruction.address < place < instruction.end:
+            if code.is_patched(instruction.address, instruction.end):
                 return None
-            near = [f"+{near.address - start:#x}" for near in (before, one, after) if near is not None]
+            near = [f"+{near.address - start:#x}" for near in (before, instruction, after) if near is not None]
             return (
-                f"{symbol}+{offset:#x} is inside the instruction at +{one.address - start:#x} ({one.size} bytes): "
+                f"{symbol}+{offset:#x} is inside the instruction at +{instruction.address - start:#x} "
+                f"({instruction.size} bytes): "
                 f"instructions begin at {', '.join(near)}"
             )
     last = next((one for one in reversed(instructions) if not is_padding(one)), None)
@@ -239,8 +240,8 @@ def _wrong_offset_reason(code: KernelCode, symbol: str, start: int, offset: int)
     return None
 
 
-def is_padding(one: Instruction) -> bool:
+def is_padding(instruction: Instruction) -> bool:
     """Whether it is a nop or an int3; i386 also pads with a lea of a register to itself."""
-    if one.name == "lea" and isinstance(one.operands[1], Memory):
-        return one.operands[1].base == one.operands[0] and one.operands[1].displacement == 0
-    return one.name in {"nop", "int3"}
+    if instruction.name == "lea" and isinstance(instruction.operands[1], Memory):
+        return instruction.operands[1].base == instruction.operands[0] and instruction.operands[1].displacement == 0
+    return instruction.name in {"nop", "int3"}

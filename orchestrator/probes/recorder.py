@@ -109,28 +109,28 @@ def parse_report(content: bytes) -> RecorderReport:
         text = content.decode("ascii")
     except UnicodeDecodeError:
         raise _unreadable("it is not all ASCII") from None
-    found = _REPORT.match(text)
-    if found is None:
+    match = _REPORT.match(text)
+    if match is None:
         raise _unreadable("a line of another kind was expected", text)
-    if found["format"] != str(FORMAT):
-        raise EvidenceError(f"the recorder's report has format {found['format']}, not {FORMAT}")
-    if found.end() != len(text):
-        raise _unreadable("more follows its end", text[found.end() :])
+    if match["format"] != str(FORMAT):
+        raise EvidenceError(f"the recorder's report has format {match['format']}, not {FORMAT}")
+    if match.end() != len(text):
+        raise _unreadable("more follows its end", text[match.end() :])
     cpus, slots, event_size, written, overwritten = map(
-        int, found.group("cpus", "slots", "size", "written", "overwritten")
+        int, match.group("cpus", "slots", "size", "written", "overwritten")
     )
-    recording, is_restored = found["state"] == "recording", found["restored"] == "yes"
-    events = [EventCount(name, int(a), int(b)) for name, a, b in re.findall(_EVENT, found["events"])]
-    places = [PlaceCount(e, s, int(a), int(b)) for e, s, a, b in re.findall(_PLACE, found["places"])]
+    recording, is_restored = match["state"] == "recording", match["restored"] == "yes"
+    events = [EventCount(name, int(a), int(b)) for name, a, b in re.findall(_EVENT, match["events"])]
+    places = [PlaceCount(e, s, int(a), int(b)) for e, s, a, b in re.findall(_PLACE, match["places"])]
     sites = [
         Site(name, int(address, 16), bytes.fromhex(original), bytes.fromhex(live))
-        for name, address, original, live in re.findall(_SITE, found["sites"])
+        for name, address, original, live in re.findall(_SITE, match["sites"])
     ]
-    names, said = {event.event for event in events}, found.group("all_events", "all_places", "all_sites")
+    names, said = {event.event for event in events}, match.group("all_events", "all_places", "all_sites")
     # Between all events in one CPU's ring and an equal number in each.
     possible = range(max(0, written - cpus * slots), max(0, written - slots) + 1)
     wrong = {
-        "it is restored while it records, or neither when it does not": recording != (found["restored"] == "-"),
+        "it is restored while it records, or neither when it does not": recording != (match["restored"] == "-"),
         "its rings cannot be such": not (0 < cpus <= MOST_CPUS and slots and event_size),
         f"{overwritten} of {written} events cannot have been overwritten in {cpus} rings of {slots}": (
             overwritten not in possible
@@ -140,15 +140,15 @@ def parse_report(content: bytes) -> RecorderReport:
             len(names) != len(events) or not names or {place.event for place in places} - names != set()
         ),
         "a place is listed twice": len({place.symbol for place in places}) != len(places),
-        "its places and sites are not the same": {one.symbol for one in places} != {one.symbol for one in sites},
-        "a site's bytes are not as many as they were": any(len(one.original) != len(one.live) for one in sites),
+        "its places and sites are not the same": {place.symbol for place in places} != {site.symbol for site in sites},
+        "a site's bytes are not as many as they were": any(len(site.original) != len(site.live) for site in sites),
         "what it says of its sites is not what it shows": (
-            not recording and is_restored != all(one.live == one.original for one in sites)
+            not recording and is_restored != all(site.live == site.original for site in sites)
         ),
     }
     for event in [] if recording else events:
         mine = [place for place in places if place.event == event.event]
-        sums = sum(one.recorded for one in mine), sum(one.missed for one in mine)
+        sums = sum(count.recorded for count in mine), sum(count.missed for count in mine)
         wrong[f"the places of {event.event} do not add up to it"] = event[1:] != sums
     for why, is_wrong in wrong.items():
         if is_wrong:
@@ -161,7 +161,7 @@ def parse_report(content: bytes) -> RecorderReport:
         what = f"{written} events were written to the recorder's rings, and its places counted {recorded} hits"
         raise EvidenceError(what)
     restored, rings = None if recording else is_restored, (cpus, slots, event_size, written, overwritten)
-    mechanism = found["mechanism"].replace("_", "-")
+    mechanism = match["mechanism"].replace("_", "-")
     return RecorderReport(mechanism, recording, restored, *rings, tuple(events), tuple(places), tuple(sites))
 
 
@@ -199,17 +199,17 @@ def recorder_values(
     chosen = [catalogue[name] for name in names]
     if mechanism == "marker":
         calls = []
-        others = [(number, event.marker) for number, event in enumerate(chosen)]
+        other_pairs = [(number, event.marker) for number, event in enumerate(chosen)]
     else:
         calls = [(number, symbol) for number, event in enumerate(chosen) for symbol in event.call_functions(arch)]
         functions = [event.function(lambda name: code is None or code.has_function(name)) for event in chosen]
-        others = [(number, symbol) for number, symbol in enumerate(functions) if symbol is not None]
+        other_pairs = [(number, symbol) for number, symbol in enumerate(functions) if symbol is not None]
     return {
         "mechanism": mechanism.replace("-", "_"),
         "events": tuple(names),
         "calls": len(calls),
-        "symbols": tuple(symbol for _, symbol in [*calls, *others]),
-        "events_of": tuple(number for number, _ in [*calls, *others]),
+        "symbols": tuple(symbol for _, symbol in [*calls, *other_pairs]),
+        "events_of": tuple(number for number, _ in [*calls, *other_pairs]),
     }
 
 

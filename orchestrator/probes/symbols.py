@@ -66,7 +66,7 @@ class Symbols:
 
     @classmethod
     def of_image(cls, code: KernelCode) -> Symbols:
-        return cls("".join(f"{one.address:08x} {one.type} {one.name}\n" for one in code.symbols).encode())
+        return cls("".join(f"{symbol.address:08x} {symbol.type} {symbol.name}\n" for symbol in code.symbols).encode())
 
     def address(self, symbol: str) -> int:
         """A function's address, in the kernel or else in the modules. Raises EvidenceError unless it is unique."""
@@ -92,8 +92,8 @@ class Symbols:
 
     def names(self, address: int) -> frozenset[str]:
         first, behind = bisect_left(self._all, (address,)), bisect_left(self._all, (address + 1,))
-        found = [(name, module) for _, name, kind, module in self._all[first:behind] if kind in _FUNCTION]
-        return frozenset(name for name, module in found if not module) or frozenset(name for name, _ in found)
+        pairs = [(name, module) for _, name, kind, module in self._all[first:behind] if kind in _FUNCTION]
+        return frozenset(name for name, module in pairs if not module) or frozenset(name for name, _ in pairs)
 
     def module(self, address: int) -> str | None:
         """The module that has the function at an address; None for the kernel itself."""
@@ -108,9 +108,9 @@ class Symbols:
     def functions_like(self, pattern: re.Pattern[str]) -> Mapping[str, int]:
         """The addresses of the kernel's own functions whose names match completely and are unique."""
         return {
-            name: found[0][0]
-            for name, found in self._by_name.items()
-            if pattern.fullmatch(name) and len(found) == 1 and found[0][1] in _FUNCTION
+            name: pairs[0][0]
+            for name, pairs in self._by_name.items()
+            if pattern.fullmatch(name) and len(pairs) == 1 and pairs[0][1] in _FUNCTION
         }
 
     def size(self, symbol: str) -> int:
@@ -127,8 +127,8 @@ class Symbols:
 
     def anywhere(self, name: str) -> int | None:
         """The address of any symbol, the linker's included; None unless there is exactly one."""
-        found = self._by_name.get(name, ())
-        return found[0][0] if len(found) == 1 else None
+        pairs = self._by_name.get(name, ())
+        return pairs[0][0] if len(pairs) == 1 else None
 
     def at(self, address: int) -> str:
         """An address as the kernel writes it: ``symbol+0x5``, or the address itself without a symbol."""
@@ -213,8 +213,12 @@ class ModuleMemory:
 
     @classmethod
     def all_in(cls, listing: bytes) -> Mapping[str, ModuleMemory]:
-        found = [_MODULE.match(line) for line in listing.decode("ascii", errors="replace").splitlines()]
-        return {one[1]: cls(int(one[3], 16), int(one[3], 16) + int(one[2])) for one in found if one is not None}
+        matches = [_MODULE.match(line) for line in listing.decode("ascii", errors="replace").splitlines()]
+        return {
+            match[1]: cls(int(match[3], 16), int(match[3], 16) + int(match[2]))
+            for match in matches
+            if match is not None
+        }
 
     @classmethod
     def of(cls, guest: Guest, name: str) -> ModuleMemory:
@@ -247,19 +251,19 @@ def code_at(name: str, file: Path, shown: Callable[[str], str]) -> ModuleCode:
     Raises EvidenceError if the file's symbols cannot be read.
     """
     functions, end = dict[str, int](), 0
-    for section, part, found in _kept_sections(name, file):
+    for section, part, symbols in _kept_sections(name, file):
         address = shown(section)
         if not _ADDRESS.fullmatch(address):
             raise EvidenceError(f"section {section} of module {name} is at {address[:40]!r}")
         start = int(address, 16)
-        functions |= {one.name: start + one.address - part.address for one in found}
+        functions |= {symbol.name: start + symbol.address - part.address for symbol in symbols}
         end = max(end, start + part.size)
     return ModuleCode(functions, end)
 
 
 def module_functions(name: str, file: Path) -> Sequence[str]:
     """The functions of a module, by name, that it keeps after its init function. Raises EvidenceError."""
-    found = (one.name for _, _, functions in _kept_sections(name, file) for one in functions)
+    found = (function.name for _, _, functions in _kept_sections(name, file) for function in functions)
     return sorted({function for function in found if not function.startswith("__pfx_")})
 
 
@@ -271,9 +275,9 @@ def _kept_sections(name: str, file: Path) -> Iterator[tuple[str, CodePart, Seque
         raise EvidenceError(f"the symbols of module {name} cannot be read", where=str(file)) from None
     for section, part in code.sections.items():
         inside = range(part.address, part.address + part.size + 1)
-        found = [one for one in code.symbols if one.name and one.address in inside]
-        if found and not section.startswith(".init"):  # the kernel frees a module's init sections
-            yield section, part, found
+        symbols = [symbol for symbol in code.symbols if symbol.name and symbol.address in inside]
+        if symbols and not section.startswith(".init"):  # the kernel frees a module's init sections
+            yield section, part, symbols
 
 
 # The markers in a kernel's own code, from the table in its image (``kmods/marker/marker.h``).
@@ -308,11 +312,11 @@ def _end_of_call(code: KernelCode, start: int) -> int:
     A compiler may put a copy of the code after the marker behind its call: that belongs to the function.
     """
     end = None
-    for one in decoded(code.read(start, _LONGEST), start, code.word):
+    for instruction in decoded(code.read(start, _LONGEST), start, code.word):
         if end is None:
-            end = one.end if one.name == "call" else None
-        elif one.name == "jmp":
-            return one.end
-        elif one.name not in _BEHIND_CALL:
+            end = instruction.end if instruction.name == "call" else None
+        elif instruction.name == "jmp":
+            return instruction.end
+        elif instruction.name not in _BEHIND_CALL:
             break
     return start if end is None else end

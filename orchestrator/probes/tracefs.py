@@ -133,13 +133,13 @@ class TraceEvent:
 
     def recorded_with_stacks(self, *, user: bool) -> Sequence[TracedEvent]:
         """Each event with its stack, which the buffer has as an event of its own behind it."""
-        found, heading = self.recorded(), "<user stack trace>" if user else "<stack trace>"
-        pairs = list(zip(found[::2], found[1::2], strict=False))
+        events, heading = self.recorded(), "<user stack trace>" if user else "<stack trace>"
+        pairs = list(zip(events[::2], events[1::2], strict=False))
         for event, stack in pairs:
             if stack.said != heading or stack.pid != event.pid or not stack.stack:
                 raise EvidenceError("an event has no trace of the stack behind it", detail=[str(event), str(stack)])
-        if len(found) % 2:
-            raise EvidenceError("the last event has no trace of the stack behind it", detail=[str(found[-1])])
+        if len(events) % 2:
+            raise EvidenceError("the last event has no trace of the stack behind it", detail=[str(events[-1])])
         return [event._replace(stack=stack.stack) for event, stack in pairs]
 
 
@@ -242,15 +242,17 @@ class FunctionGraph:
                 raise EvidenceError(
                     f"a call on CPU {cpu} was not over as the function was called again", detail=parts[:4]
                 )
-            found = [(line, _GRAPHED.match(line)) for line in lines]
-            wrong = [line for line, call in found if call is None or int(call[1]) != cpu]
+            pairs = [(line, _GRAPHED.match(line)) for line in lines]
+            wrong = [line for line, call in pairs if call is None or int(call[1]) != cpu]
             # The entry and the return have an event each.
-            if wrong or 2 * len(found) != entries:
+            if wrong or 2 * len(pairs) != entries:
                 raise EvidenceError(
-                    f"{len(found)} calls on CPU {cpu} can be read, and its buffer says {entries} events",
+                    f"{len(pairs)} calls on CPU {cpu} can be read, and its buffer says {entries} events",
                     detail=wrong[:4],
                 )
-            calls += [GraphedCall(cpu, int(one[2]), one[3], one[4], one[5]) for _, one in found if one is not None]
+            calls += [
+                GraphedCall(cpu, int(match[2]), match[3], match[4], match[5]) for _, match in pairs if match is not None
+            ]
         return calls
 
     def stop(self) -> None:
@@ -309,8 +311,8 @@ def systems_of(guest: Guest, name: str) -> Sequence[str]:
 def number_field(guest: Guest, name: str) -> str | None:
     """The first field of the event ``SYSTEM.NAME`` that is a number; None if it has none. Raises EvidenceError."""
     text = guest.get(f"{TRACEFS}/events/{known_event(guest, name)}/format", largest=_PROFILE_MAX)
-    found = _NUMBER_FIELD.search(text.decode("ascii", errors="replace"))
-    return None if found is None else found[1]
+    match = _NUMBER_FIELD.search(text.decode("ascii", errors="replace"))
+    return None if match is None else match[1]
 
 
 def known_event(guest: Guest, name: str) -> str:
@@ -332,10 +334,10 @@ def remove(guest: Guest, definition: Definition | None) -> None:
 def profiled(guest: Guest, kind: Literal["kprobe", "uprobe"]) -> list[int]:
     """The kernel's counts for the event: its hits, and for a kprobe the hits without a handler run."""
     text = guest.get(f"{TRACEFS}/{kind}_profile", largest=_PROFILE_MAX).decode("utf-8", errors="replace")
-    found = list(_PROFILED[kind].finditer(text))
-    if len(found) != 1:
+    matches = list(_PROFILED[kind].finditer(text))
+    if len(matches) != 1:
         raise EvidenceError(f"the kernel's profile of {kind} events does not list the probe", detail=text.splitlines())
-    return [int(number) for number in found[0].groups()]
+    return [int(number) for number in matches[0].groups()]
 
 
 def traced_event(line: str) -> TracedEvent:
@@ -343,10 +345,10 @@ def traced_event(line: str) -> TracedEvent:
 
     ``callbench-72  [000] d..1.  1433: probe: (vfs_read+0x5/0x310 <ffffffff813669e5>)``
     """
-    found = re.fullmatch(r"^.{0,60}-(\d{1,10}) +\[(\d{3,5})\] +\S{1,10} +(\d{1,20}): (.{1,400})$", line)
-    if found is None:
+    match = re.fullmatch(r"^.{0,60}-(\d{1,10}) +\[(\d{3,5})\] +\S{1,10} +(\d{1,20}): (.{1,400})$", line)
+    if match is None:
         raise EvidenceError(f"a line of the trace is not an event: {line[:200]!r}")
-    pid, cpu, number, said = found.groups()
+    pid, cpu, number, said = match.groups()
     return TracedEvent(int(cpu), int(number), int(pid), said)
 
 

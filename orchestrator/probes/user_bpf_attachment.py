@@ -110,7 +110,7 @@ class UserBpfAttachment(PlacedAttachment):
     ) -> None:
         super().__init__(guest, kind, place)
         self._programs = programs
-        self._trial = self.trial_of(guest, (own.program for own in programs))
+        self._trial = self.trial_of(guest, (program.program for program in programs))
         point = self.point
         if isinstance(point, UserPoint):
             target = target_of(guest, probes()["bpf-uprobe"], point)
@@ -119,9 +119,9 @@ class UserBpfAttachment(PlacedAttachment):
         self._hits = ProgramHits(guest, target, programs, elsewhere)
 
     def observe(self) -> Observation:
-        for own in self._programs:
-            if not own.program.info().jited:
-                raise EvidenceError(f"the BPF program {own.name} is interpreted, and not compiled")
+        for program in self._programs:
+            if not program.program.info().jited:
+                raise EvidenceError(f"the BPF program {program.name} is interpreted, and not compiled")
         return self._place.observe()
 
     def set_handler(self, handler: Handler) -> None:
@@ -155,8 +155,8 @@ class UserBpfAttachment(PlacedAttachment):
 
     def facts(self) -> Mapping[str, int | str]:
         """The sections and sizes of the programs."""
-        sections = cut(", ".join(dict.fromkeys(own.section for own in self._programs)), _LONGEST_PHRASE)
-        programs = {own.number: own.program for own in self._programs}
+        sections = cut(", ".join(dict.fromkeys(program.section for program in self._programs)), _LONGEST_PHRASE)
+        programs = {program.number: program.program for program in self._programs}
         return {BPF_SECTION: sections, **bpf_program.program_facts(programs.values()), **self._trial.facts()}
 
 
@@ -181,7 +181,9 @@ class ObjectAttachment(UserBpfAttachment):
         """
         said = self._guest.run([_LOADER, "stacks", _OBJECT, *self._kind.parameters.values()]).text
         found = _STACKS.findall(said[:_LONGEST_STACKS])
-        stacks = [sum(map(int, one.split("+"))) for one, name in found if name in {own.name for own in self._programs}]
+        stacks = [
+            sum(map(int, one.split("+"))) for one, name in found if name in {program.name for program in self._programs}
+        ]
         return {
             **super().facts(),
             **({BPF_STACK: max(stacks)} if stacks else {}),
@@ -190,7 +192,7 @@ class ObjectAttachment(UserBpfAttachment):
 
     def with_code_lines(self, profile: CellProfile) -> CellProfile:
         made = (symbol for symbol in profile.symbols if symbol.place == "generated")
-        executed = [one.offset for symbol in made for one in symbol.instructions]
+        executed = [instruction.offset for symbol in made for instruction in symbol.instructions]
         lines = code_lines(self._guest.succeed([_LOADER, "lines"]).stdout, executed) if executed else ()
         return profile.model_copy(update={"code_lines": tuple(lines)})
 
@@ -203,8 +205,12 @@ def _sizes(sized: Mapping[str, int]) -> str:
 def code_lines(said: bytes, executed: Collection[int]) -> Sequence[CodeLine]:
     """The lines of the loaded functions that were ``executed``, if they have any. Raises EvidenceError."""
     rows = said[:_LONGEST_LINES].decode(errors="ignore").split("\n")
-    codes = [range(int(one[1]), int(one[1]) + int(one[2])) for one in map(_CODE.fullmatch, rows) if one]
-    lines = [CodeLine(int(one[1]), int(one[2]), one[3], one[4].strip()) for one in map(_LINE.fullmatch, rows) if one]
+    codes = [range(int(match[1]), int(match[1]) + int(match[2])) for match in map(_CODE.fullmatch, rows) if match]
+    lines = [
+        CodeLine(int(match[1]), int(match[2]), match[3], match[4].strip())
+        for match in map(_LINE.fullmatch, rows)
+        if match
+    ]
     is_whole = len(said) <= _LONGEST_LINES and not rows[-1] and len(codes) + len(lines) == len(rows) - 1
     if not is_whole or any(code.stop >= 1 << 64 for code in codes):
         raise EvidenceError("the guest does not say the source lines of BPF programs", detail=_last("\n".join(rows)))
@@ -221,7 +227,7 @@ def code_lines(said: bytes, executed: Collection[int]) -> Sequence[CodeLine]:
 
 @contextlib.contextmanager
 def user_bpf_attached(
-    guest: Guest, kind: ProbeKind, own: BpfObject, point: ProbePoint, symbols: Symbols
+    guest: Guest, kind: ProbeKind, bpf_object: BpfObject, point: ProbePoint, symbols: Symbols
 ) -> Iterator[ObjectAttachment]:
     """Load and attach a user's object; at the end detach its programs, and prove that the kernel has none of them.
 
@@ -230,16 +236,16 @@ def user_bpf_attached(
     """
     with (
         bpf_program.restoring_printk(guest),
-        attaching_programs(guest, kind, own.tool, point, symbols) as place,
+        attaching_programs(guest, kind, bpf_object.tool, point, symbols) as place,
     ):
-        guest.put(own.loader, _LOADER, mode=0o755)
-        guest.put(own.file, _OBJECT)
+        guest.put(bpf_object.loader, _LOADER, mode=0o755)
+        guest.put(bpf_object.file, _OBJECT)
         loader = _Loader(guest, kind, point)
         programs, elsewhere = placed(point, loader.attach)
         if elsewhere:
             raise misplaced(elsewhere[0], point)
         yield ObjectAttachment(guest, kind, place, programs, loader.sized)
-    bpf_program.wait_until_gone(guest, [one.number for one in programs])
+    bpf_program.wait_until_gone(guest, [program.number for program in programs])
 
 
 class _Loader:
@@ -315,20 +321,22 @@ def placed(
             )
         raise
     here = {
-        own.number
-        for own in programs
-        if (function := own.function) is None
+        program.number
+        for program in programs
+        if (function := program.function) is None
         or any(fnmatchcase(name, function) for name in (point.symbol, *point.aliases))
     }
-    return [own for own in programs if own.number in here], [own for own in programs if own.number not in here]
+    return [program for program in programs if program.number in here], [
+        program for program in programs if program.number not in here
+    ]
 
 
-def misplaced(own: UserBpfProgram, point: ProbePoint) -> EvidenceError:
+def misplaced(program: UserBpfProgram, point: ProbePoint) -> EvidenceError:
     """The error of a program that is attached elsewhere than at the point."""
-    function = own.function
+    function = program.function
     is_pattern = function is not None and any(sign in function for sign in "*?")
     return EvidenceError(
-        f"program {own.name} is attached to {function}, and the point is {point.symbol}",
+        f"program {program.name} is attached to {function}, and the point is {point.symbol}",
         hint="make calls that enter it, and the function that they enter the point"
         if is_pattern
         else f"set points: [{function}], and make calls that enter it",

@@ -84,12 +84,12 @@ class Region:
     misses: dict[Code, Misses] = field(default_factory=dict, compare=False)
     order: list[Passed] = field(default_factory=list, compare=False)
 
-    def less(self, other: Region, times: int) -> Region:
+    def less(self, other_region: Region, times: int) -> Region:
         """Subtract another region ``times`` times; empty entries are dropped."""
-        left = together([self, other], (1, -times))
+        left = together([self, other_region], (1, -times))
         return Region(
             left.total,
-            {code: one for code, one in left.counts.items() if one != NONE},
+            {code: counts for code, counts in left.counts.items() if counts != NONE},
             {stack: count for stack, count in left.stacks.items() if count},
         )
 
@@ -144,12 +144,12 @@ def read_classes(file: Path, start: int) -> Sequence[_Classes]:
     """The classes of the regions that the plugin wrote after the first ``start`` bytes of its file; raises as above."""
     regions: list[dict[str, int]] = []
     for line in text_lines(file, start):
-        found = re.fullmatch(r"class (\d{1,19}) ([a-z0-9 ]{1,20})", line)
+        match = re.fullmatch(r"class (\d{1,19}) ([a-z0-9 ]{1,20})", line)
         if line == "classes":
             regions.append({})
-        elif found is None or not regions or regions[-1].setdefault(found[2], int(found[1])) != int(found[1]):
+        elif match is None or not regions or regions[-1].setdefault(match[2], int(match[1])) != int(match[1]):
             raise not_a_region(line, file)
-    if any(one.keys() != regions[0].keys() for one in regions):
+    if any(region.keys() != regions[0].keys() for region in regions):
         raise _damaged("classes", file)
     return regions
 
@@ -197,7 +197,7 @@ def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
             raise _damaged(line, file)
         counts[Code(int(entry[1], 16), entry[2])] = Counts(*map(int, entry.group(3, 4, 5, 6)))
     region = Region(int(match[1]), counts)
-    if len(counts) != int(match[2]) or sum(one.executed for one in counts.values()) != region.total:
+    if len(counts) != int(match[2]) or sum(count.executed for count in counts.values()) != region.total:
         raise _damaged(heading, file)
     return region
 
@@ -236,7 +236,7 @@ def sample_of(regions: Sequence[Region], timed: Timed) -> Region:
     ones in every sample.
     """
     empty, whole = samples_of(regions, timed)
-    if any(other != regions[0] for other in regions[1:EMPTY_BATCHES]):
+    if any(other_region != regions[0] for other_region in regions[1:EMPTY_BATCHES]):
         raise EvidenceError("two empty batches executed different instructions")
     _check(empty.total - 1, timed.empty, "an empty batch")
     samples: list[Region] = []
@@ -356,8 +356,8 @@ def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: C
     for region in regions:
         check_lookups(region, cpu)
     empty, samples = samples_of(regions, timed)
-    found = [{code: misses for code, misses in one.misses.items() if code in sample.counts} for one in samples]
-    totals = [sum_of(misses.values()) for misses in found]
+    misses_of_each = [{code: misses for code, misses in one.misses.items() if code in sample.counts} for one in samples]
+    totals = [sum_of(misses.values()) for misses in misses_of_each]
     batches, _ = timed.samples[0]
     accesses: dict[CacheName, int] = {
         name: sum(samples[0].lookups[name]) - batches * sum(empty.lookups[name]) for name in cpu.all
@@ -365,7 +365,7 @@ def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: C
     # Level 2 sees what misses level 1: the clock's own instructions cannot be subtracted.
     accesses["l2"] = totals[0].of("l1i") + totals[0].of("l1d")
     caches = (_cache(cpu, name, accesses[name], totals[0].of(name), totals[-1].of(name)) for name in cpu.all)
-    return CacheMisses(tuple(caches), found[0])
+    return CacheMisses(tuple(caches), misses_of_each[0])
 
 
 def work_misses(regions: Sequence[Region], again: Region, cpu: CpuCaches) -> CacheMisses:
@@ -375,24 +375,30 @@ def work_misses(regions: Sequence[Region], again: Region, cpu: CpuCaches) -> Cac
     caches = []
     for name in cpu.all:
         lookups = [region.lookups[name] for region in regions]
-        misses = sum(one.misses for one in lookups)
+        misses = sum(lookup.misses for lookup in lookups)
         caches.append(_cache(cpu, name, sum(map(sum, lookups)), misses, again.lookups[name].misses))
     return CacheMisses(tuple(caches), _missed(regions))
 
 
 def _cache(cpu: CpuCaches, name: CacheName, accesses: int, misses: int, repeated: int) -> CacheProfile:
-    one = cpu.all[name]
+    geometry = cpu.all[name]
     return CacheProfile(
-        name=name, size=one.size, ways=one.ways, line=one.line, accesses=accesses, misses=misses, repeated=repeated
+        name=name,
+        size=geometry.size,
+        ways=geometry.ways,
+        line=geometry.line,
+        accesses=accesses,
+        misses=misses,
+        repeated=repeated,
     )
 
 
 def _missed(regions: Iterable[Region]) -> Mapping[Code, Misses]:
     missed: dict[Code, list[Misses]] = {}
     for region in regions:
-        for code, one in region.misses.items():
-            missed.setdefault(code, []).append(one)
-    return {code: sum_of(found) for code, found in missed.items()}
+        for code, misses in region.misses.items():
+            missed.setdefault(code, []).append(misses)
+    return {code: sum_of(misses_of_each) for code, misses_of_each in missed.items()}
 
 
 def check_lookups(region: Region, cpu: CpuCaches) -> None:
@@ -415,9 +421,9 @@ def check_lookups(region: Region, cpu: CpuCaches) -> None:
 
 def _expected(region: Region, cpu: CpuCaches) -> Iterator[tuple[CacheName, Sequence[int]]]:
     yield "itlb", (region.total,)
-    lines = sum(one.executed * _lines(code, cpu.l1i.line) for code, one in region.counts.items())
+    lines = sum(counts.executed * _lines(code, cpu.l1i.line) for code, counts in region.counts.items())
     yield "l1i", (lines,)
-    data = sum(one.loads + one.stores for one in region.counts.values())
+    data = sum(count.loads + count.stores for count in region.counts.values())
     yield "dtlb", range(data, 2 * data + 1)
     yield "l2", (region.lookups["l1i"].misses + region.lookups["l1d"].misses,)
 
@@ -431,13 +437,13 @@ def _lines(code: Code, line: int) -> int:
 def by_purpose(profile: CellProfile, mechanism: str) -> Mapping[str, int]:
     """The instructions of all calls by purpose, with a probe of this ``mechanism``; they add up to the profile's."""
     sums: Counter[str] = Counter()
-    for one in profile.symbols:
-        match one.place:
+    for symbol in profile.symbols:
+        match symbol.place:
             case "user":
                 purpose = OTHER
             case "generated":
                 purpose = purpose_of_generated(mechanism)
             case _:
-                purpose = purpose_of_function(one.name, one.module)
-        sums[purpose] += one.executed
+                purpose = purpose_of_function(symbol.name, symbol.module)
+        sums[purpose] += symbol.executed
     return dict(sums)

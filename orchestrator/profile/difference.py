@@ -106,7 +106,10 @@ class CodeOfProfile:
 
     def relocated(self, symbol: SymbolProfile) -> Sequence[Relocated]:
         addresses = self._addresses(symbol)
-        return [self._instruction(symbol, one.offset, one.code, addresses) for one in symbol.instructions]
+        return [
+            self._instruction(symbol, instruction.offset, instruction.code, addresses)
+            for instruction in symbol.instructions
+        ]
 
     def _instruction(self, symbol: SymbolProfile, offset: int, code: str, addresses: range) -> Relocated:
         text, numbers = operands(code, self._word)
@@ -114,9 +117,9 @@ class CodeOfProfile:
         done = 0
         for number in numbers:
             between, own = text[done : number.start], text[number.start : number.end]
-            found = self._operand(symbol, offset, number, addresses)
-            key += between + (own if found is None else found.key)
-            shown += between + (own if found is None else found.text or own)
+            relocated = self._operand(symbol, offset, number, addresses)
+            key += between + (own if relocated is None else relocated.key)
+            shown += between + (own if relocated is None else relocated.text or own)
             done = number.end
         return Relocated(key + text[done:], shown + text[done:])
 
@@ -138,7 +141,7 @@ class CodeOfProfile:
         if symbol.place == "kernel":
             return range(self._kernel_start, self._kernel_start + _KERNEL_BYTES[self._arch])
         if symbol.place == "user":
-            start = min((one.offset for one in symbol.instructions), default=0) & -(1 << 12)
+            start = min((instruction.offset for instruction in symbol.instructions), default=0) & -(1 << 12)
             return range(start, start + _PROGRAM_BYTES)
         return range(self._kernel_start, _BEHIND_MODULES[self._arch])
 
@@ -177,21 +180,29 @@ class ComparedCode:
             what = f"instructions of {self._before.arch} and of {self._after.arch} cannot be compared"
             raise UsageError(what, hint="compare them by symbol: leave out --symbol")
         pairs = symbol_pairs(self._before, self._after)
-        wanted = [pair for pair in pairs if any(name in (one.name, one.title) for one in (*pair.before, *pair.after))]
-        if not wanted:
-            hint = did_you_mean(name, [one.name for pair in pairs for one in (*pair.before, *pair.after)])
+        wanted_pairs = [
+            pair
+            for pair in pairs
+            if any(name in (profile.name, profile.title) for profile in (*pair.before, *pair.after))
+        ]
+        if not wanted_pairs:
+            hint = did_you_mean(name, [profile.name for pair in pairs for profile in (*pair.before, *pair.after)])
             raise UsageError(f"calls of neither cell execute '{name}'", hint=hint)
-        if len(wanted) > 1:
-            titles = [pair.title for pair in wanted]
-            raise UsageError(f"{len(wanted)} functions have the name '{name}'", detail=titles, hint="name one of these")
-        symbol = symbol_difference(wanted[0], self._before.calls, self._after.calls)
-        both = list(_aligned(*self._executed(wanted[0])))
-        differing = [one for one in both if one.before != one.after]
+        if len(wanted_pairs) > 1:
+            titles = [pair.title for pair in wanted_pairs]
+            raise UsageError(
+                f"{len(wanted_pairs)} functions have the name '{name}'", detail=titles, hint="name one of these"
+            )
+        symbol = symbol_difference(wanted_pairs[0], self._before.calls, self._after.calls)
+        both = list(_aligned(*self._executed(wanted_pairs[0])))
+        differing = [difference for difference in both if difference.before != difference.after]
         return FunctionDifference(symbol, differing, len(both) - len(differing))
 
     def is_same(self, pair: SymbolPair) -> bool:
         first, second = self._executed(pair)
-        return [(one.code.key, one.executed) for one in first] == [(one.code.key, one.executed) for one in second]
+        return [(executed.code.key, executed.executed) for executed in first] == [
+            (executed.code.key, executed.executed) for executed in second
+        ]
 
     def _executed(self, pair: SymbolPair) -> tuple[Sequence[_Executed], Sequence[_Executed]]:
         before, after = self._code
@@ -207,7 +218,7 @@ def with_code(difference: ProfileDifference) -> ProfileDifference:
     before, after = difference.before, difference.after
     if before.arch != after.arch:
         return difference
-    compared, differing = ComparedCode(before, after), {one.title for one in difference.symbols}
+    compared, differing = ComparedCode(before, after), {symbol.title for symbol in difference.symbols}
     equal = (pair for pair in symbol_pairs(before, after) if pair.title not in differing)
     other = sorted(pair.title for pair in equal if not compared.is_same(pair))
     return replace(difference, equal=difference.equal - len(other), other_code=other)
@@ -217,13 +228,13 @@ def _instructions(symbols: Sequence[SymbolProfile], code: CodeOfProfile, calls: 
     """The executed instructions of the functions of one name, in an order independent of addresses."""
     functions = [
         [
-            _Executed(relocated, one.offset, Fraction(one.executed, calls))
-            for one, relocated in zip(symbol.instructions, code.relocated(symbol), strict=True)
+            _Executed(relocated, count.offset, Fraction(count.executed, calls))
+            for count, relocated in zip(symbol.instructions, code.relocated(symbol), strict=True)
         ]
         for symbol in symbols
     ]
-    functions.sort(key=lambda function: [(one.code.key, one.executed) for one in function])
-    return [one for function in functions for one in function]
+    functions.sort(key=lambda function: [(executed.code.key, executed.executed) for executed in function])
+    return [executed for function in functions for executed in function]
 
 
 def _aligned(before: Sequence[_Executed], after: Sequence[_Executed]) -> Iterator[InstructionDifference]:
@@ -233,27 +244,27 @@ def _aligned(before: Sequence[_Executed], after: Sequence[_Executed]) -> Iterato
     begin = next((at for at in range(shortest) if before[at].code.key != after[at].code.key), shortest)
     rest = shortest - begin
     end = next((at for at in range(rest) if before[-1 - at].code.key != after[-1 - at].code.key), rest)
-    keys = [[one.code.key for one in side[begin : len(side) - end]] for side in (before, after)]
+    keys = [[executed.code.key for executed in side[begin : len(side) - end]] for side in (before, after)]
     is_long = len(keys[0]) * len(keys[1]) > _LONG
     between = SequenceMatcher(None, keys[0], keys[1], autojunk=is_long).get_matching_blocks()
     blocks = [
         (0, 0, begin),
-        *((begin + one.a, begin + one.b, one.size) for one in between),
+        *((begin + match.a, begin + match.b, match.size) for match in between),
         (len(before) - end, len(after) - end, end),
     ]
     at_first = at_second = 0
     for first, second, size in blocks:
-        yield from (_difference(one, None) for one in before[at_first:first])
-        yield from (_difference(None, one) for one in after[at_second:second])
+        yield from (_difference(executed, None) for executed in before[at_first:first])
+        yield from (_difference(None, executed) for executed in after[at_second:second])
         at_first, at_second = first + size, second + size
         yield from map(_difference, before[first:at_first], after[second:at_second])
 
 
 def _difference(before: _Executed | None, after: _Executed | None) -> InstructionDifference:
-    one = after or before
-    assert one is not None
+    executed = after or before
+    assert executed is not None
     return InstructionDifference(
-        one.code.text,
+        executed.code.text,
         None if before is None else before.executed,
         None if after is None else after.executed,
         None if before is None else before.offset,
@@ -267,10 +278,10 @@ def annotated(profiles: Sequence[CellProfile], function: str) -> str:
     Raises UsageError if no cell's calls do.
     """
     texts = []
-    for one in profiles:
-        found = [symbol for symbol in one.symbols if function in (symbol.name, symbol.title)]
-        lines = [line for symbol in found for line in (symbol.placed_title, *_lines(one, symbol), "")]
-        texts += ["\n".join((one.cell, *lines))] if lines else []
+    for profile in profiles:
+        symbol_profiles = [symbol for symbol in profile.symbols if function in (symbol.name, symbol.title)]
+        lines = [line for symbol in symbol_profiles for line in (symbol.placed_title, *_lines(profile, symbol), "")]
+        texts += ["\n".join((profile.cell, *lines))] if lines else []
     if not texts:
         raise not_executed(profiles, function)
     return "\n".join(texts)
@@ -278,15 +289,22 @@ def annotated(profiles: Sequence[CellProfile], function: str) -> str:
 
 def not_executed(profiles: Sequence[CellProfile], function: str) -> UsageError:
     """The error for a function that no cell's calls execute."""
-    hint = did_you_mean(function, dict.fromkeys(symbol.name for one in profiles for symbol in one.symbols))
+    hint = did_you_mean(function, dict.fromkeys(symbol.name for profile in profiles for symbol in profile.symbols))
     who = f"cell {profiles[0].cell} do not" if len(profiles) == 1 else f"none of the {len(profiles)} cells"
     return UsageError(f"calls of {who} execute '{function}'", hint=hint)
 
 
 def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:
     rows: Sequence[tuple[str, str, str, str]] = [
-        (shown_number(float(Fraction(one.executed, profile.calls))), f"+{one.offset:#x}", one.code, relocated.text)
-        for one, relocated in zip(symbol.instructions, CodeOfProfile(profile).relocated(symbol), strict=True)
+        (
+            shown_number(float(Fraction(instruction_count.executed, profile.calls))),
+            f"+{instruction_count.offset:#x}",
+            instruction_count.code,
+            relocated.text,
+        )
+        for instruction_count, relocated in zip(
+            symbol.instructions, CodeOfProfile(profile).relocated(symbol), strict=True
+        )
     ]
     counts, offsets, codes = (max((len(row[column]) for row in rows), default=0) for column in range(3))
     for count, offset, code, text in rows:
@@ -320,17 +338,19 @@ def per_call(profile: CellProfile) -> Mapping[str, Fraction]:
         names += [LOADS, STORES, TAKEN]
     sums: Counter[str] = Counter()
     word = ARCHITECTURES[profile.arch].word
-    for one in profile.instructions:
-        classes, is_branch = _classes(one.code, word)
-        sums.update(dict.fromkeys(classes, one.executed))
-        sums.update({LOADS: one.loads, STORES: one.stores, TAKEN: one.taken if is_branch else 0})
+    for instruction in profile.instructions:
+        classes, is_branch = _classes(instruction.code, word)
+        sums.update(dict.fromkeys(classes, instruction.executed))
+        sums.update(
+            {LOADS: instruction.loads, STORES: instruction.stores, TAKEN: instruction.taken if is_branch else 0}
+        )
     return {name: Fraction(sums[name], profile.calls) for name in names}
 
 
 def executed_classes(profile: CellProfile) -> ExecutedClasses:
     """The classes that modelled time is computed from, as a guest counts them that counts only these."""
     classes = per_call(profile)
-    int3 = sum(one.executed for one in profile.instructions if one.code == f"{INT3:02x}")
+    int3 = sum(instruction.executed for instruction in profile.instructions if instruction.code == f"{INT3:02x}")
     own: dict[InstructionClass, Fraction] = {
         "int3": Fraction(int3, profile.calls),
         "other traps": classes["traps"] - Fraction(int3, profile.calls),
@@ -344,11 +364,13 @@ def executed_classes(profile: CellProfile) -> ExecutedClasses:
 def _classes(code: str, word: int) -> tuple[frozenset[str], bool]:
     content = bytes.fromhex(code)
     # Capstone decodes neither endbr on i386 nor a lone prefix; such code belongs to no class.
-    one = next(decoded(content, 0, word), None)
-    if one is None:
+    instruction = next(decoded(content, 0, word), None)
+    if instruction is None:
         return frozenset(), False
-    first = one.operands[0] if one.operands else None
-    return frozenset(_found(content, one.name, first, one.operands)), one.name in _BRANCHES or one.name[0] == "j"
+    first = instruction.operands[0] if instruction.operands else None
+    return frozenset(
+        _found(content, instruction.name, first, instruction.operands)
+    ), instruction.name in _BRANCHES or instruction.name[0] == "j"
 
 
 def _found(content: bytes, name: str, first: object, operands: tuple[object, ...]) -> Iterator[str]:

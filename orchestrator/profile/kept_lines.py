@@ -97,14 +97,16 @@ def keep_lines(context: BuildContext, directory: Path, kernel: Kernel, cells: It
     disk and the like.
     """
     profiles = [load_profile(directory, cell) for cell in cells if cell.profile is not None]
-    symbols = {one.address: one for profile in profiles for one in profile.symbols if one.place == "kernel"}
+    symbols = {symbol.address: symbol for profile in profiles for symbol in profile.symbols if symbol.place == "kernel"}
     if kernel.spec.tree is None or not symbols:
         return
     try:
         lines = SourceLines.of_kernel(kernel_debug_info(context, kernel), kernel)
         lines.check([*symbols.values()])
         parts = {address: lines.parts_of(symbol) for address, symbol in symbols.items()}
-        executed = (address + one.offset for address, symbol in symbols.items() for one in symbol.instructions)
+        executed = (
+            address + instruction.offset for address, symbol in symbols.items() for instruction in symbol.instructions
+        )
         frames = {**lines.frames(executed), **lines.lines_of(*(part for ranges in parts.values() for part in ranges))}
     except LabError as error:
         context.say(f"no source lines of {kernel.spec.name} are kept in the run: {error.what}")
@@ -118,7 +120,7 @@ def keep_lines(context: BuildContext, directory: Path, kernel: Kernel, cells: It
         functions=tuple(functions),
         files=tuple(files),
         frames={
-            address: tuple((number[one.function], place[paths[one.file]], one.line) for one in found)
+            address: tuple((number[frame.function], place[paths[frame.file]], frame.line) for frame in found)
             for address, found in frames.items()
             if found
         },
@@ -148,7 +150,7 @@ def kept_lines(directory: Path, kernel: str, image_sha256: str) -> KeptLines | N
         what = "damaged, or written by another version of this program"
         raise LabError(what, where=str(_file(folder))) from error
     most = len(kept.functions), len(kept.files)
-    if any(one[0] >= most[0] or one[1] >= most[1] for frames in kept.frames.values() for one in frames):
+    if any(frame[0] >= most[0] or frame[1] >= most[1] for frames in kept.frames.values() for frame in frames):
         raise LabError("damaged: it names what it does not have", where=str(_file(folder)))
     return KeptLines(kept, folder) if kept.image_sha256 == image_sha256 else None
 

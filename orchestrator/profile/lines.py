@@ -126,9 +126,11 @@ class SourceLines:
     def lines_of(self, *parts: range) -> Mapping[int, tuple[Frame, ...]]:
         """The frames of each instruction in these ranges of addresses, executed or not."""
         found = (
-            one.address
+            instruction.address
             for part in parts
-            for one in decoded(self.code.read(part.start, min(len(part), _LONGEST_PART)), part.start, self.code.word)
+            for instruction in decoded(
+                self.code.read(part.start, min(len(part), _LONGEST_PART)), part.start, self.code.word
+            )
         )
         return self.frames(found)
 
@@ -153,7 +155,10 @@ class SourceLines:
 
     def _equal(self, symbol: SymbolProfile, start: int) -> int:
         """How many executed instructions are in the file, but for operands of four bytes: the kernel relocates them."""
-        codes = [(self.code.read(start + one.offset, len(one.code) // 2), one.code) for one in symbol.instructions]
+        codes = [
+            (self.code.read(start + instruction.offset, len(instruction.code) // 2), instruction.code)
+            for instruction in symbol.instructions
+        ]
         return sum(here[: max(1, len(here) - 4)].hex() == code[: max(2, len(code) - 8)] for here, code in codes)
 
     def _another_build(self, why: str) -> NoDebugInfoError:
@@ -186,13 +191,14 @@ class SourceLines:
             finished = run([sys.executable, "-P", str(_READER), str(scratch / "request.json")], time_limit=_LIMIT)
         what = "the debug information cannot be read"
         finished.or_raise(NoDebugInfoError, what, where=str(self.file))
-        found: list[list[Frame]] = []
+        frames_of_each: list[list[Frame]] = []
         with contextlib.suppress(ValidationError):
-            found = _ANSWER.validate_json(finished.stdout)
-        if len(found) != len(addresses):
+            frames_of_each = _ANSWER.validate_json(finished.stdout)
+        if len(frames_of_each) != len(addresses):
             raise NoDebugInfoError(what, where=str(self.file))
         return [
-            tuple(frame._replace(file=self._place(frame.file)) for frame in frames if frame.line) for frames in found
+            tuple(frame._replace(file=self._place(frame.file)) for frame in frames if frame.line)
+            for frames in frames_of_each
         ]
 
     def _place(self, file: str) -> str:
@@ -214,11 +220,11 @@ class CodeLines:
     """
 
     def __init__(self, profile: CellProfile, kept: Sequence[Path] = ()) -> None:
-        self._lines, self._addresses = profile.code_lines, [one.address for one in profile.code_lines]
+        self._lines, self._addresses = profile.code_lines, [code_line.address for code_line in profile.code_lines]
         texts: dict[str, dict[int, str]] = defaultdict(dict)
-        for one in self._lines:
-            if one.line:
-                texts[one.file][one.line] = one.text
+        for line in self._lines:
+            if line.line:
+                texts[line.file][line.line] = line.text
         folders = sorted({posixpath.dirname(file) for file in texts if posixpath.isabs(file) and file.endswith(".c")})
         self._files: dict[str, str] = {}
         self._titles: dict[str, str] = {}
@@ -232,10 +238,10 @@ class CodeLines:
 
     def frames(self, addresses: Iterable[int]) -> Mapping[int, tuple[Frame, ...]]:
         """The line of each address, of a function that the symbol names; none if it has no line."""
-        found = {address: self._lines[max(0, bisect_right(self._addresses, address) - 1)] for address in addresses}
+        lines = {address: self._lines[max(0, bisect_right(self._addresses, address) - 1)] for address in addresses}
         return {
-            address: (Frame("", self._files[one.file], one.line),) if one.line and one.address <= address else ()
-            for address, one in found.items()
+            address: (Frame("", self._files[line.file], line.line),) if line.line and line.address <= address else ()
+            for address, line in lines.items()
         }
 
     def lines_of(self, *parts: range) -> Mapping[int, tuple[Frame, ...]]:
@@ -296,17 +302,17 @@ LineCounts = Mapping[FunctionLine, Sequence[InstructionCount]]
 
 def by_line(profile: CellProfile, sources: Sources) -> LineCounts:
     """A cell's instructions by source line. Raises NoDebugInfoError."""
-    found: dict[FunctionLine, list[InstructionCount]] = defaultdict(list)
+    counts: dict[FunctionLine, list[InstructionCount]] = defaultdict(list)
     for symbol, of, located in _located(profile, sources):
-        for one, frames in located:
+        for count, frames in located:
             line = FunctionLine("", 0, "", symbol.title)
             if of is not None and frames:
                 function, path, number = frames[0]
                 line = FunctionLine(
                     of.title(path), number, function or symbol.name, symbol.title, path, of.text(path, number)
                 )
-            found[line].append(one)
-    return found
+            counts[line].append(count)
+    return counts
 
 
 def with_lines(
@@ -322,11 +328,11 @@ def with_lines(
         lines[cut(names.get(line, line).title, _LONGEST_TITLE), places[line.symbol]] += instructions
     symbols = [
         SymbolProfile.model_construct(
-            name=name, place=place, module=None, address=0, instructions=tuple(own), misses=()
+            name=name, place=place, module=None, address=0, instructions=tuple(instruction_counts), misses=()
         )
-        for (name, place), own in lines.items()
+        for (name, place), instruction_counts in lines.items()
     ]
-    symbols.sort(key=lambda one: (-one.executed, one.name))
+    symbols.sort(key=lambda symbol: (-symbol.executed, symbol.name))
     made = profile.model_copy(update={"symbols": tuple(symbols), "stacks": (), "caches": ()})
     if made.executed != profile.executed:
         what = f"the lines of cell {profile.cell} have {made.executed} instructions, and its symbols {profile.executed}"
@@ -341,22 +347,22 @@ def same_lines(before: LineCounts, after: LineCounts) -> Mapping[FunctionLine, F
     identity if code before it has changed. Between equal lines, as many others on both sides are lines that were
     changed. Without the source a line is known by its distance from the function's first one, which is always executed.
     """
-    found: dict[FunctionLine, FunctionLine] = {}
+    lines: dict[FunctionLine, FunctionLine] = {}
     first, second = _by_function(before), _by_function(after)
     for (file, name, symbol), ones in first.items():
-        others = second.get((file, name, symbol), [])
-        has_text = all(line.text for line in (*ones, *others))
-        keys: list[list[object]] = [[line.text for line in side] for side in (ones, others)]
+        other_lines = second.get((file, name, symbol), [])
+        has_text = all(line.text for line in (*ones, *other_lines))
+        keys: list[list[object]] = [[line.text for line in side] for side in (ones, other_lines)]
         if not has_text:
-            keys = [[line.line - side[0].line for line in side] for side in (ones, others)]
+            keys = [[line.line - side[0].line for line in side] for side in (ones, other_lines)]
             if keys[0] != keys[1] and name != symbol.partition(" [")[0]:  # of an inlined function any line may be first
-                keys = [[line.line for line in side] for side in (ones, others)]
+                keys = [[line.line for line in side] for side in (ones, other_lines)]
         for tag, at, end, at_other, end_other in SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_opcodes():
             if tag == "equal" or (has_text and end - at == end_other - at_other):
-                found |= zip(ones[at:end], others[at_other:end_other], strict=True)
+                lines |= zip(ones[at:end], other_lines[at_other:end_other], strict=True)
     titles = {line.title for line in after}
-    others_now = {line for line in before if line not in found and line.file and line.title in titles}
-    return found | {line: line._replace(file=f"before: {line.file}") for line in others_now}
+    others_now = {line for line in before if line not in lines and line.file and line.title in titles}
+    return lines | {line: line._replace(file=f"before: {line.file}") for line in others_now}
 
 
 def _by_function(lines: Iterable[FunctionLine]) -> Mapping[tuple[str, str, str], Sequence[FunctionLine]]:
@@ -372,11 +378,14 @@ def annotated_lines(cells: Sequence[tuple[CellProfile, LineCounts]], function: s
     for profile, counts in cells:
         lines = [line for line in counts if function in (line.symbol, line.symbol.partition(" [")[0])]
         texts += [profile.cell] if lines else []
-        for (file, name, symbol), own in sorted(
-            _by_function(lines).items(), key=lambda one: one[0][1] not in one[0][2]
+        for (file, name, symbol), function_lines in sorted(
+            _by_function(lines).items(), key=lambda pair: pair[0][1] not in pair[0][2]
         ):
-            of = {line.line: sum(one.executed for one in counts[line]) / profile.calls for line in own}
-            source, known = source_text(own[0].path), {line.line: line.text for line in own}
+            of = {
+                line.line: sum(instruction_count.executed for instruction_count in counts[line]) / profile.calls
+                for line in function_lines
+            }
+            source, known = source_text(function_lines[0].path), {line.line: line.text for line in function_lines}
             texts += ["", f"{name} in {symbol}, {file}" if file else f"{NO_LINE} {symbol}"]
             for number in range(min(of), max(of) + 1) if max(of) <= len(source) else sorted(of):
                 count = shown_number(of[number]) if number in of else ""
@@ -411,7 +420,7 @@ def coverage(profile: CellProfile, sources: Sources) -> Mapping[str, Mapping[int
         if of is None:
             continue
         whole = [(0, frames) for frames in of.lines_of(*of.parts_of(symbol)).values()]
-        executed = [(one.executed, frames) for one, frames in located]
+        executed = [(instruction_count.executed, frames) for instruction_count, frames in located]
         for inner, count in executed_lines([*whole, *executed]):
             lines[inner.file][inner.line] += count
     return lines
@@ -426,20 +435,22 @@ def _located(
         key = GENERATED if symbol.place == "generated" else symbol.module
         return None if symbol.place == "user" else sources.get(key)
 
-    for one in sources.values():  # all at once: reading a kernel's file takes a fifth of a second
-        symbols = [symbol for symbol in profile.symbols if source(symbol) is one]
-        one.check(symbols)
-        one.frames(one.start_of(symbol) + here.offset for symbol in symbols for here in symbol.instructions)
+    for line_source in sources.values():  # all at once: reading a kernel's file takes a fifth of a second
+        symbols = [symbol for symbol in profile.symbols if source(symbol) is line_source]
+        line_source.check(symbols)
+        line_source.frames(
+            line_source.start_of(symbol) + here.offset for symbol in symbols for here in symbol.instructions
+        )
         if is_whole:
-            one.lines_of(*(part for symbol in symbols for part in one.parts_of(symbol)))
+            line_source.lines_of(*(part for symbol in symbols for part in line_source.parts_of(symbol)))
     for symbol in profile.symbols:
         of = source(symbol)
         if of is None:
-            yield symbol, of, [(one, ()) for one in symbol.instructions]
+            yield symbol, of, [(instruction, ()) for instruction in symbol.instructions]
         else:
             start = of.start_of(symbol)
-            found = of.frames(start + one.offset for one in symbol.instructions)
-            yield symbol, of, [(one, found[start + one.offset]) for one in symbol.instructions]
+            frames = of.frames(start + instruction.offset for instruction in symbol.instructions)
+            yield symbol, of, [(instruction, frames[start + instruction.offset]) for instruction in symbol.instructions]
 
 
 @lru_cache(maxsize=512)

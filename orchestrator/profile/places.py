@@ -135,8 +135,10 @@ class Places:
         for code, counts in executed.items() if begins else ():
             codes[code.address].append(code)
             text, numbers = operands(code.code, self._word)
-            leads = [one.value for one in numbers if one.kind == "relative"] or ([0] if text.startswith("rep") else [])
-            back = begins.intersection((code.address + one) % (1 << 8 * self._word) for one in leads)
+            leads = [number.value for number in numbers if number.kind == "relative"] or (
+                [0] if text.startswith("rep") else []
+            )
+            back = begins.intersection((code.address + lead) % (1 << 8 * self._word) for lead in leads)
             if counts.taken and "call" not in text:
                 begins -= {one for one in back if self.owner(one) == self.owner(code.address)}
         found: dict[int, int] = {}
@@ -157,10 +159,10 @@ class Places:
         for address, code in codes:
             owner = self.owner(address)
             numbers = () if owner.place == "user" else operands(code, self._word)[1]
-            for one in numbers:
-                target = ((address if one.kind == "relative" else 0) + one.value) % behind
+            for number in numbers:
+                target = ((address if number.kind == "relative" else 0) + number.value) % behind
                 name = self._place(target)
-                if name is not None and one.kind == "relative":
+                if name is not None and number.kind == "relative":
                     found[owner.function.module or ""][(target - owner.start) % behind] = name
                 elif name is not None:
                     found[""][target] = name
@@ -181,12 +183,12 @@ class Places:
         self, counts: Mapping[Code, Counts], misses: Mapping[Code, Misses] | None = None
     ) -> tuple[SymbolProfile, ...]:
         """Instructions by symbol: the largest symbol first, its instructions in order of address."""
-        found: dict[Owner, list[InstructionCount]] = defaultdict(list)
+        instruction_counts: dict[Owner, list[InstructionCount]] = defaultdict(list)
         missed: dict[Owner, list[InstructionMisses]] = defaultdict(list)
         for (address, code), one in sorted(counts.items()):
             owner = self.owner(address)
             offset = address - owner.function.address
-            found[owner].append(InstructionCount(offset, code, *one))
+            instruction_counts[owner].append(InstructionCount(offset, code, *one))
             if misses and Code(address, code) in misses:
                 missed[owner].append(InstructionMisses(offset, code, misses[Code(address, code)]))
         made = [
@@ -198,9 +200,9 @@ class Places:
                 instructions=tuple(instructions),
                 misses=tuple(missed[owner]),
             )
-            for owner, instructions in found.items()
+            for owner, instructions in instruction_counts.items()
         ]
-        return tuple(sorted(made, key=lambda one: (-one.executed, one.title, one.address)))
+        return tuple(sorted(made, key=lambda profile: (-profile.executed, profile.title, profile.address)))
 
 
 def titled(function: Function) -> str:
@@ -253,23 +255,23 @@ def made_at(made: Sequence[tuple[int, str]], address: int) -> str:
     return made[at][1] if at >= 0 and address - made[at][0] < _FARTHEST else GENERATED
 
 
-def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: UnlistedModule | None, program: str) -> Places:
-    """The functions of ``symbols`` and of ``own``, one of the ``modules``.
+def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], module: UnlistedModule | None, program: str) -> Places:
+    """The functions of ``symbols`` and of ``module``, one of the ``modules``.
 
     Raises EvidenceError if the kernel does not list its text.
     """
     start, end = symbols.anywhere("_stext"), symbols.anywhere("_etext")
     if start is None or end is None:
         raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext)")
-    known = [] if own is None else sorted((address, name) for name, address in own.code.functions.items())
-    ranges = [range(start, end), *(range(one.start, one.end) for one in modules)]
-    if own is not None:
-        ranges = [one for one in ranges if one.start != own.start] + [range(own.start, own.code.end)]
+    known = [] if module is None else sorted((address, name) for name, address in module.code.functions.items())
+    ranges = [range(start, end), *(range(memory.start, memory.end) for memory in modules)]
+    if module is not None:
+        ranges = [one for one in ranges if one.start != module.start] + [range(module.start, module.code.end)]
 
     def function_at(address: int) -> Function | None:
-        if own is not None and own.start <= address < own.code.end:
+        if module is not None and module.start <= address < module.code.end:
             at = bisect_right(known, (address, _BEHIND_NAMES)) - 1
-            return Function(*known[at], own.name) if at >= 0 else None
+            return Function(*known[at], module.name) if at >= 0 else None
         found = symbols.function_at(address)
         return None if found is None else Function(*found)
 

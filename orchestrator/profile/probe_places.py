@@ -34,21 +34,21 @@ class Disassembly:
     @classmethod
     def of(cls, kernel: str, release: str, code: KernelCode, function: placement.FunctionPlaces) -> Disassembly:
         names = _Names(code, function)
-        return cls(kernel, release, function, [names.text(one) for one in function.places])
+        return cls(kernel, release, function, [names.text(place) for place in function.places])
 
     def sheet(self) -> Sheet:
         places = self.function.places
         verdicts = [place.verdicts[technique] for place in places for technique in placement.TECHNIQUES]
-        given = dict.fromkeys(one.reason for one in verdicts if one.reason is not None)
+        given = dict.fromkeys(verdict.reason for verdict in verdicts if verdict.reason is not None)
         reasons = {reason: mark for mark, reason in enumerate(given, start=1)}
-        offsets = max((len(_offset(one)) for one in places), default=0)
-        codes = max((len(one.code) for one in places), default=0) * 2
+        offsets = max((len(_offset(place)) for place in places), default=0)
+        codes = max((len(place.code) for place in places), default=0) * 2
         rows = [
             Row(
-                f"{_offset(one):<{offsets}}  {one.code.hex():<{codes}}  {text}",
-                [_shown(one, technique, reasons) for technique in placement.TECHNIQUES],
+                f"{_offset(place):<{offsets}}  {place.code.hex():<{codes}}  {text}",
+                [_shown(place, technique, reasons) for technique in placement.TECHNIQUES],
             )
-            for one, text in zip(places, self.text, strict=True)
+            for place, text in zip(places, self.text, strict=True)
         ]
         return Sheet(
             title=f"{self.function.symbol} of {self.kernel}",
@@ -75,25 +75,25 @@ class Disassembly:
             "notes": [self.source, *self._notes()],
             "instructions": [
                 {
-                    "offset": one.offset,
-                    "bytes": one.code.hex(),
+                    "offset": place.offset,
+                    "bytes": place.code.hex(),
                     "text": text,
-                    "step": one.step,
+                    "step": place.step,
                     "probes": {
                         technique: {
-                            "possible": one.verdicts[technique].is_possible,
-                            "reason": one.verdicts[technique].reason,
+                            "possible": place.verdicts[technique].is_possible,
+                            "reason": place.verdicts[technique].reason,
                         }
                         for technique in placement.TECHNIQUES
                     },
-                    "kinds": [kind.name for kind in probes().values() if _may_be(kind, one)],
+                    "kinds": [kind.name for kind in probes().values() if _may_be(kind, place)],
                 }
-                for one, text in zip(self.function.places, self.text, strict=True)
+                for place, text in zip(self.function.places, self.text, strict=True)
             ],
         }
 
     def _notes(self) -> Sequence[str]:
-        return [_EMULATED] if any(one.step == "emulated" for one in self.function.places) else []
+        return [_EMULATED] if any(place.step == "emulated" for place in self.function.places) else []
 
 
 def _may_be(kind: ProbeKind, place: placement.ProbePlace) -> bool:
@@ -133,7 +133,7 @@ class _Names:
         self._symbols = Symbols.of_image(code)
         self._function = function
         self._word = code.word
-        self._image = range(function.address & -(16 << 20), max((one.address for one in code.symbols), default=0))
+        self._image = range(function.address & -(16 << 20), max((symbol.address for symbol in code.symbols), default=0))
         self._lists_data = code.named("__start___jump_table") != ()
 
     def text(self, place: placement.ProbePlace) -> str:

@@ -151,16 +151,16 @@ class Counter:
         plugin, places = self.guest.machine.counter, self._places_of(counted, program)
         assert plugin is not None
         with valid_result():
-            found = counts.CacheMisses() if plugin.caches is None or missed is None else missed(plugin.caches)
+            misses = counts.CacheMisses() if plugin.caches is None or missed is None else missed(plugin.caches)
             return CellProfile(
                 cell=cell,
                 arch=places.arch,
                 calls=calls,
                 unit=unit,
                 has_details=plugin.is_detailed,
-                symbols=places.symbols(counted.counts, found.by_code),
+                symbols=places.symbols(counted.counts, misses.by_code),
                 stacks=places.stacks(counted.stacks, None if plugin.landmarks else counted.counts),
-                caches=found.caches,
+                caches=misses.caches,
                 names=places.names(counted.counts),
             )
 
@@ -177,12 +177,12 @@ class Counter:
 
     def places(self, program: str = _PROGRAMS) -> Places:
         """Whose code is where, or was while it was counted. Raises EvidenceError if the guest does not list it."""
-        found = places_of(self.symbols, self._modules.values(), self._own, program)
+        places = places_of(self.symbols, self._modules.values(), self._own, program)
         if self.kept is not None:
-            return found
+            return places
         # Read again, and only if there is such code: it comes and goes.
         made = cache(self._listed_code)
-        return replace(found, made_at=lambda address: made_at(made(), address))
+        return replace(places, made_at=lambda address: made_at(made(), address))
 
     def _listed_code(self) -> Sequence[tuple[int, str]]:
         with resumed(self.guest):
@@ -225,7 +225,7 @@ def stored(profile: CellProfile, file: Path, work: counts.CountedWork | None = N
         sha256=write_profile(profile, file),
         calls=profile.calls,
         instructions=profile.executed,
-        int3=sum(one.executed for one in profile.instructions if one.code == f"{INT3:02x}"),
+        int3=sum(instruction.executed for instruction in profile.instructions if instruction.code == f"{INT3:02x}"),
         repetitions=profile.repetitions if work is None else None,
         ticks=None if work is None else work.ticks,
         faults=0 if work is None else work.faults,

@@ -27,33 +27,35 @@ def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spe
 
     ``spec`` finds the kernel, whose tree may be gone or hold another one by now. Raises LabError if nothing has any.
     """
-    boot = next((one for one in origin_of(directory).boots if one.has(cell)), None)
+    boot = next((provenance for provenance in origin_of(directory).boots if provenance.has(cell)), None)
     if boot is None:
         raise NoDebugInfoError(f"the run does not record what cell {cell.id} was measured on", where=str(directory))
-    found: dict[str | None, LineSource] = {}
+    sources: dict[str | None, LineSource] = {}
     failures: list[LabError] = []
     kept = kept_lines(directory, cell.kernel, boot.kernel.image_sha256)
     if kept is not None:
-        found[None] = kept
+        sources[None] = kept
     if cell.profile is not None and (profile := load_profile(directory, cell)).code_lines:
         keys = [one.key[:8] for one in boot.inputs.get(cell.id, {}).values() if one.key.isalnum()]
-        found[GENERATED] = CodeLines(profile, [one for key in keys for one in (directory / "sources").glob(f"*-{key}")])
+        sources[GENERATED] = CodeLines(
+            profile, [path for key in keys for path in (directory / "sources").glob(f"*-{key}")]
+        )
     modules = [module for name, module in boot.modules.items() if name.partition(": ")[0] == cell.id]
     for recorded in (*modules, *([None] if kept is None else [])):
         try:
             kernel = _measured_kernel(context, spec(), boot)
             if recorded is None:
-                found[None] = SourceLines.of_kernel(kernel_debug_info(context, kernel), kernel)
+                sources[None] = SourceLines.of_kernel(kernel_debug_info(context, kernel), kernel)
             else:
                 module = _measured(context, directory / "modules" / kernel.spec.name, recorded)
-                found[module.name] = SourceLines.of_module(module_debug_info(context, kernel, module), kernel)
+                sources[module.name] = SourceLines.of_module(module_debug_info(context, kernel, module), kernel)
         except LabError as error:
             failures.append(error)
-    if not found:
+    if not sources:
         raise failures[0]
     for failure in failures:
         context.say(f"no lines: {failure.what}{f' ({failure.hint})' if failure.hint else ''}")
-    return found
+    return sources
 
 
 def _measured_kernel(context: BuildContext, spec: KernelSpec, boot: BootProvenance) -> Kernel:

@@ -101,13 +101,13 @@ def run_counts(runs: Sequence[Region], places: Places) -> Sequence[RunCounts]:
     last reading of the clock, which is in the region, is left out.
     """
     begins = _beginnings(places)
-    found = []
+    counts_of_each = []
     for run in runs:
         counts = Counter[_Part]({_USER: -1})
         for stack, count in run.stacks.items():
             counts[_part(stack, places.kernel_start, begins)] += count
-        found.append(counts)
-    return found
+        counts_of_each.append(counts)
+    return counts_of_each
 
 
 def counted_runs(runs: Sequence[Region], places: Places, plain: Sequence[RunCounts] = ()) -> CountedRuns:
@@ -147,7 +147,7 @@ def _beginnings(places: Places) -> _Begins:
 
 
 def _own(runs: Sequence[RunCounts]) -> Sequence[float]:
-    return [float(sum(count for part, count in one.items() if part[0] not in BACKGROUND)) for one in runs]
+    return [float(sum(count for part, count in run.items() if part[0] not in BACKGROUND)) for run in runs]
 
 
 def _part(stack: Stack, kernel_start: int, begins_at: _Begins) -> _Part:

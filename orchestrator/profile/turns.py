@@ -113,9 +113,13 @@ def _by_call(region: TurnsRegion, small: TurnsRegion, calls: int, title: Callabl
     ]
     instructions, moved, contended = zip(*more, strict=True)
     return Turns(
-        tuple(one / calls for one in instructions),
+        tuple(instruction / calls for instruction in instructions),
         sum(moved) / all_calls,
         sum(contended) / all_calls,
         region.lines,
-        {name: lines / all_calls for name, lines in sorted(places.items(), key=lambda one: (-one[1], one[0])) if lines},
+        {
+            name: lines / all_calls
+            for name, lines in sorted(places.items(), key=lambda pair: (-pair[1], pair[0]))
+            if lines
+        },
     )

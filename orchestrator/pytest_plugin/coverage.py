@@ -105,15 +105,15 @@ class GuestCoverage:
             if name in sections
         ]
         # A command of the test's may have removed modules.
-        self._places = [one for one in self._places if not any(map(one.is_overwritten, loaded))] + loaded
+        self._places = [place for place in self._places if not any(map(place.is_overwritten, loaded))] + loaded
         self._count(executed)
         # The kernel frees it, and other code may be loaded there.
-        self._places = [one for one in self._places if not one.section.startswith(".init")]
+        self._places = [place for place in self._places if not place.section.startswith(".init")]
 
     def unloaded(self, name: str) -> None:
         """A module has been unloaded."""
         self.settle()
-        self._places = [one for one in self._places if one.covered.module is None or one.covered.name != name]
+        self._places = [place for place in self._places if place.covered.module is None or place.covered.name != name]
 
     def end(self) -> None:
         """The guest has ended."""
@@ -142,8 +142,12 @@ Lines = Counter[tuple[str, int]]
 
 def parts_of(code: KernelCode, name: str | None = None) -> Sequence[range]:
     """The addresses of each function of a module, or of the parts of one of a kernel's."""
-    wanted = (one for one in code.symbols if one.type in FUNCTION_TYPES and name in (None, one.name.partition(".")[0]))
-    return [range(one.address, code.following(one.address) or one.address) for one in wanted]
+    symbols = (
+        symbol
+        for symbol in code.symbols
+        if symbol.type in FUNCTION_TYPES and name in (None, symbol.name.partition(".")[0])
+    )
+    return [range(symbol.address, code.following(symbol.address) or symbol.address) for symbol in symbols]
 
 
 def covered_lines(
@@ -181,7 +185,7 @@ class Coverage:
         if not end:
             raise UsageError(f"kernel '{kernel.spec.name}' does not say where its code ends and that of modules begins")
         self._context = context
-        functions = [(one.addresses.start, one.addresses.stop) for one in self.functions(kernel)]
+        functions = [(function.addresses.start, function.addresses.stop) for function in self.functions(kernel)]
         return replace(
             machine, coverage=CoveragePlugin(qemu_plugin(context, "cover"), ((end, _BEHIND_ALL), *functions))
         )
@@ -208,8 +212,8 @@ class Coverage:
                 except LabError as error:
                     self.problems[code.name] = f"{error.what} ({error.where})" if error.where else error.what
         if hasattr(session.config, "workeroutput"):
-            found = {name: list(lines.items()) for name, lines in self._found.items()}
-            session.config.workeroutput[COVERAGE] = found, self.problems
+            pairs = {name: list(lines.items()) for name, lines in self._found.items()}
+            session.config.workeroutput[COVERAGE] = pairs, self.problems
         elif not self._write():
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 

@@ -115,8 +115,8 @@ class GuestPool:
 
     def retire(self, guest: TestedGuest) -> None:
         guest.kill()
-        self._shared = {key: other for key, other in self._shared.items() if other is not guest}
-        self._own = [other for other in self._own if other is not guest]
+        self._shared = {key: other_guest for key, other_guest in self._shared.items() if other_guest is not guest}
+        self._own = [other_guest for other_guest in self._own if other_guest is not guest]
 
     def close(self) -> None:
         for guest in (*self._shared.values(), *self._own):
@@ -285,8 +285,8 @@ _HEADINGS = ("tests", "kernel", "cpu", "smp", "memory", "timing", "image", "chan
 def guest_lines(items: Sequence[pytest.Item]) -> Iterator[str]:
     """The lines of a table: each machine, how tests get it, and the number of tests."""
     marked = [(item.stash[OPTIONS], set(getattr(item, "fixturenames", ()))) for item in items if OPTIONS in item.stash]
-    wanted = Counter(row for options, fixtures in marked for row in _rows(options, fixtures))
-    rows = [_HEADINGS, *((str(count), *row) for row, count in wanted.items())]
+    counts = Counter(row for options, fixtures in marked for row in _rows(options, fixtures))
+    rows = [_HEADINGS, *((str(count), *row) for row, count in counts.items())]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

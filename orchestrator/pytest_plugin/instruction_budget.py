@@ -159,11 +159,11 @@ class BudgetFile:
     def _parsed(self, text: object) -> CallBudget:
         if isinstance(text, dict):
             try:
-                found = _BySymbol.model_validate(text, strict=True)
+                symbol = _BySymbol.model_validate(text, strict=True)
             except ValidationError:
                 what = "a budget with symbols has instructions, and symbols with a number for each"
                 raise ConfigError(f"found {str(text)[:80]!r}; {what}", where=str(self.path)) from None
-            return replace(self._parsed(found.instructions), symbols=found.symbols)
+            return replace(self._parsed(symbol.instructions), symbols=symbol.symbols)
         match = _BUDGET.fullmatch(str(text))
         if match is None:
             raise ConfigError(f"found {text!r}; {_EXPECTED}", where=str(self.path))
@@ -271,9 +271,9 @@ def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> CallInstructions:
     if not measured.samples:
         raise EvidenceError("nothing was counted")
     if measured.varies:
-        found = measured.costs or measured.samples
+        counts = measured.costs or measured.samples
         raise EvidenceError(
-            f"calls vary, and take {min(found):.10g} to {max(found):.10g} instructions: there is no exact count"
+            f"calls vary, and take {min(counts):.10g} to {max(counts):.10g} instructions: there is no exact count"
         )
     return CallInstructions(
         measured.samples[0], lambda: _symbols(guest, calls, measured), _failing(guest, calls, measured)
@@ -352,7 +352,9 @@ class InstructionBudget:
         number = system_calls()[call].number(arch, "auto")
         if number is None:
             raise UnsupportedError(f"kernel {self.kernel.spec.name} has no system call {call}")
-        usual: Sequence[Argument] = next((one.arguments for one in benchmarks().values() if one.call == call), ())
+        usual: Sequence[Argument] = next(
+            (benchmark.arguments for benchmark in benchmarks().values() if benchmark.call == call), ()
+        )
         words = checked.arguments or usual
         calls = system_call(number, words, entry="auto", word_size=ARCHITECTURES[arch].word, calls=_CALLS)
         return self._held(label or call, _counted(self.guest, self.kernel, replace(calls, expected=checked.expect)))

@@ -124,8 +124,8 @@ def compare(claim: Claim, facts: ClaimInputs, later: ClaimInputs | None = None) 
             pairs = pairwise(claim.order)
             figures = [_ratio(f"{more} / {less}", (more, facts), (less, facts), (1.0, None)) for less, more in pairs]
             # A part of an order may refute it, and does not confirm it.
-            is_known = all(one.holds is not None for one in figures)
-            return [replace(one, holds=None) if one.holds and not is_known else one for one in figures]
+            is_known = all(figure.holds is not None for figure in figures)
+            return [replace(figure, holds=None) if figure.holds and not is_known else figure for figure in figures]
         case ChangeClaim():
             assert later is not None
             tables = " / ".join(reversed(claim.tables))
@@ -160,20 +160,20 @@ _Probe = tuple[str, ClaimInputs]
 
 
 def _ratio(label: str, above: _Probe, below: _Probe, bounds: tuple[float | None, float | None]) -> ClaimFigure:
-    (of, facts), (to, others), (lower, upper) = above, below, bounds
-    value, base = facts.overheads.get(of), others.overheads.get(to)
+    (of, facts), (to, other_inputs), (lower, upper) = above, below, bounds
+    value, base = facts.overheads.get(of), other_inputs.overheads.get(to)
     if value is None or base is None:
         return ClaimFigure(label, NOTHING, None)
-    if of in facts.undecided or to in others.undecided:
+    if of in facts.undecided or to in other_inputs.undecided:
         return ClaimFigure(label, UNDECIDED, None)
-    if of not in facts.ranges or to not in others.ranges:
+    if of not in facts.ranges or to not in other_inputs.ranges:
         # Unlike the quotient, the product is also correct for a negative base.
         enough = lower is None or value >= lower * base
         small = upper is None or value <= upper * base
         return ClaimFigure(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
     # Decided if the claim holds, or fails, for every CPU within the ranges.
     text = ratio_figure(value, base)
-    ranges = facts.ranges[of], others.ranges[to]
+    ranges = facts.ranges[of], other_inputs.ranges[to]
     if any(time + sum(map(min, each.values())) <= 0 for time, each in zip((value, base), ranges, strict=True)):
         return ClaimFigure(label, text, None)
     least, most = (_extreme(value, base, *ranges, pick) for pick in (min, max))
@@ -181,7 +181,7 @@ def _ratio(label: str, above: _Probe, below: _Probe, bounds: tuple[float | None,
     holds = True if at_least <= least and most <= at_most else None
     if most < at_least or least > at_most:
         holds = False
-    is_fit = of in facts.fitted and to in others.fitted
+    is_fit = of in facts.fitted and to in other_inputs.fitted
     mark = f" {FIT}" if is_fit else ""
     return ClaimFigure(label, f"{text}{mark} ({least:.2f} to {most:.2f})", holds, is_fit=is_fit)
 
@@ -231,7 +231,7 @@ class ClaimColumn:
 
     @property
     def decided(self) -> bool:
-        return all(one.holds is not None for one in self.measured if one.judged)
+        return all(figure.holds is not None for figure in self.measured if figure.judged)
 
 
 @dataclass(frozen=True)
@@ -245,16 +245,16 @@ class ClaimOutcome:
     @property
     def verdict(self) -> Verdict:
         """HOLDS if all judged figures agree, FAILS if one does not; without any, UNDECIDED or, unmeasured, UNKNOWN."""
-        figures = [one for column in self.columns for one in column.measured]
-        judged = [one.holds for one in figures if one.holds is not None]
+        figures = [figure for column in self.columns for figure in column.measured]
+        judged = [figure.holds for figure in figures if figure.holds is not None]
         if judged:
             return Verdict.HOLDS if all(judged) else Verdict.FAILS
-        return Verdict.UNDECIDED if any(one.text != NOTHING for one in figures) else Verdict.UNKNOWN
+        return Verdict.UNDECIDED if any(figure.text != NOTHING for figure in figures) else Verdict.UNKNOWN
 
     @property
     def is_fit(self) -> bool:
         """Whether all figures that are judged are of costs that were fitted to them."""
-        judged = [one.is_fit for column in self.columns for one in column.measured if one.holds is not None]
+        judged = [figure.is_fit for column in self.columns for figure in column.measured if figure.holds is not None]
         return bool(judged) and all(judged)
 
     @property
@@ -302,14 +302,14 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
             groups.setdefault((table.document_id, "modelled"), []).append((panel, table, modelled_inputs(cells)))
     assessments = []
     for (document, clock), found in groups.items():
-        wanted = [claim for claim in claims().values() if claim.document == document]
-        ratios = [claim for claim in wanted if isinstance(claim, RatioClaim | OrderClaim | ChangeClaim)]
+        ratio_claims = [claim for claim in claims().values() if claim.document == document]
+        ratios = [claim for claim in ratio_claims if isinstance(claim, RatioClaim | OrderClaim | ChangeClaim)]
         by_time = timed.get(document, []) if clock == "instructions" else []
         indication = f", {INDICATION}" if any(panel.emulated for panel, *_ in found) else ""
         also = f", and those of time {_CLOCKS['modelled']}" if by_time else ""
         title = f"Claims of {found[0][1].document}, {_CLOCKS[clock]}{also}{indication}"
         judged = []
-        for claim in wanted if modelled is None else ratios:
+        for claim in ratio_claims if modelled is None else ratios:
             is_timed = claim in ratios and "modelled" not in claim.undecided
             its_times = [one for one in by_time if is_timed and one[1].name in claim.tables]
             judged.append(_outcome(claim, its_times, "modelled") if its_times else _outcome(claim, found, clock))
@@ -325,7 +325,7 @@ def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> Cla
         figures = compare(claim, *(inputs for *_, inputs in compared))
         published = compare(claim, *(published_inputs(table) for _, table, _ in compared))
         if clock in claim.undecided:
-            figures = [replace(one, holds=None) for one in figures]
+            figures = [replace(figure, holds=None) for figure in figures]
         # Panels of the same name differ in kernel or machine.
         labels = [
             panel.name if names[panel.name] == 1 else f"{panel.name} {panel.first.cpu} {panel.kernel}"
@@ -340,7 +340,7 @@ def _pairs(tables: Sequence[str], measured: Sequence[_Measured]) -> Iterator[Seq
     before, after = ([one for one in measured if one[1].name == table] for table in tables)
     for pair in product(before, after):
         firsts = [panel.first for panel, *_ in pair]
-        if len({(one.handler, one.cpu, one.smp, one.benchmark, one.metric) for one in firsts}) == 1:
+        if len({(first.handler, first.cpu, first.smp, first.benchmark, first.metric) for first in firsts}) == 1:
             yield pair
 
 
@@ -377,16 +377,19 @@ ClaimsLayout = Callable[[Assessment], ClaimsPart]
 
 def all_claims(assessment: Assessment) -> ClaimsPart:
     """All claims with their figures, decided or not."""
-    statements = [Statement(one.verdict, one.claim.statement, _grid(one), _remarks(one)) for one in assessment.outcomes]
+    statements = [
+        Statement(outcome.verdict, outcome.claim.statement, _grid(outcome), _remarks(outcome))
+        for outcome in assessment.outcomes
+    ]
     return ClaimsPart(assessment.title, statements, [])
 
 
 def decided_claims(assessment: Assessment) -> ClaimsPart:
     """The claims that the run decides, with the figures of failed ones, and how to decide the others."""
     outcomes = assessment.outcomes
-    unknown = [one for one in outcomes if one.verdict in (Verdict.UNKNOWN, Verdict.UNDECIDED)]
-    elsewhere = [one for one in unknown if not one.columns]
-    reasons = Counter(one.reason for one in unknown if one.columns)
+    unknown = [outcome for outcome in outcomes if outcome.verdict in (Verdict.UNKNOWN, Verdict.UNDECIDED)]
+    elsewhere = [outcome for outcome in unknown if not outcome.columns]
+    reasons = Counter(outcome.reason for outcome in unknown if outcome.columns)
     left_out = []
     if elsewhere:
         config, options = f"configs/{elsewhere[0].claim.document}.yaml", _OPTIONS[elsewhere[0].clock]
@@ -397,25 +400,30 @@ def decided_claims(assessment: Assessment) -> ClaimsPart:
         sentence = f"The figures of these tables do not decide {count} of {len(outcomes)} claims."
         left_out.append(sentence if reason is None else f"{sentence} {reason}")
     if outcomes:
-        clock = " --clock modelled" if all(one.clock == "modelled" for one in outcomes) else ""
+        clock = " --clock modelled" if all(outcome.clock == "modelled" for outcome in outcomes) else ""
         left_out.append(f"For all figures: {PROGRAM} report {assessment.run}{clock} --claims")
     statements = [
         Statement(
-            one.verdict,
-            one.claim.statement,
+            outcome.verdict,
+            outcome.claim.statement,
             None,
-            [*([_contradiction(one)] if one.verdict is Verdict.FAILS else []), *([_NO_TEST] if one.is_fit else [])],
+            [
+                *([_contradiction(outcome)] if outcome.verdict is Verdict.FAILS else []),
+                *([_NO_TEST] if outcome.is_fit else []),
+            ],
         )
-        for one in outcomes
-        if one not in unknown
+        for outcome in outcomes
+        if outcome not in unknown
     ]
     return ClaimsPart(assessment.title, statements, left_out)
 
 
 def _contradiction(outcome: ClaimOutcome) -> str:
     """The first table's figures that contradict a claim, the names of other such tables, and the reason."""
-    first, *others = [column for column in outcome.columns if any(one.holds is False for one in column.measured)]
-    also = f"; also {', '.join(column.name for column in others)}" if others else ""
+    first, *other_columns = [
+        column for column in outcome.columns if any(figure.holds is False for figure in column.measured)
+    ]
+    also = f"; also {', '.join(column.name for column in other_columns)}" if other_columns else ""
     wrong = []
     for measured, published in zip(first.measured, first.published, strict=True):
         if measured.holds is False:
@@ -431,8 +439,8 @@ def _grid(outcome: ClaimOutcome) -> Grid | None:
     for index, first in enumerate(outcome.columns[0].measured):
         rows.append(Row(first.label, [column.measured[index].text for column in outcome.columns]))
         published = [column.published[index] for column in outcome.columns]
-        if any(one.text != NOTHING for one in published):
-            rows.append(Row("  published", [one.text for one in published]))
+        if any(figure.text != NOTHING for figure in published):
+            rows.append(Row("  published", [figure.text for figure in published]))
     return Grid([column.name for column in outcome.columns], [rows])
 
 
@@ -445,6 +453,8 @@ def _remarks(outcome: ClaimOutcome) -> list[str]:
         remarks.append(outcome.reason)
     elif outcome.undecided:
         remarks.append(f"Not measured or not decided: {', '.join(outcome.undecided)}.")
-    if any(BELOW_ZERO in (one.text for one in (*column.measured, *column.published)) for column in outcome.columns):
+    if any(
+        BELOW_ZERO in (figure.text for figure in (*column.measured, *column.published)) for column in outcome.columns
+    ):
         remarks.append(f"{BELOW_ZERO}: the overhead in the denominator is below zero.")
     return remarks

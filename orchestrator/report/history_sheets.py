@@ -67,8 +67,8 @@ def history_sheets(steps: Steps, newest: Sequence[ExplainedStep], limit: int | N
     if not newest:
         return [Sheet(title, head, runs, ["There is no step.", *how])]
     rows = []
-    for mark, one in enumerate(newest, 1):
-        step = one.step
+    for mark, explained_step in enumerate(newest, 1):
+        step = explained_step.step
         figures = [figure(end, history.unit) for end in (step.old, step.new)]
         share = f"{100 * step.change / step.old:+.1f}" if step.old > 0 else NOTHING
         rows.append(Row(_day(step.after), [*figures, signed_figure(step.change, history.unit), share, f"[{mark}]"]))
@@ -76,28 +76,28 @@ def history_sheets(steps: Steps, newest: Sequence[ExplainedStep], limit: int | N
     earlier = len(steps.found) - len(newest)
     if earlier > 0:
         how.append(f"{counted(earlier, 'earlier step')} not shown; --limit 0 lists all.")
-    found = Sheet(title, head, Grid(["before", "after", "change", "%", ""], [rows], together=5), how, notes)
-    return [found, Sheet("Runs, newest first", [], runs, [])]
+    sheet = Sheet(title, head, Grid(["before", "after", "change", "%", ""], [rows], together=5), how, notes)
+    return [sheet, Sheet("Runs, newest first", [], runs, [])]
 
 
 def overview_sheet(title: str, histories: Sequence[Steps], sentences: Sequence[str]) -> Sheet:
     """A line per history, of at least one: its course and its last step."""
-    names = [(one.history.metric.experiment, *one.history.metric.cell.split("/")) for one in histories]
+    names = [(history.history.metric.experiment, *history.history.metric.cell.split("/")) for history in histories]
     alike = shared_parts(names) if len(histories) > 1 else []
     labels = (
         ["/".join(compress(name, map(not_, alike))) for name in names]
         if alike
-        else [str(one.history.metric) for one in histories]
+        else [str(history.history.metric) for history in histories]
     )
     common = ", ".join(compress(names[0], alike))
     rows = []
-    for label, one in zip(labels, histories, strict=True):
-        unit, values = one.history.unit, [one.history.of(point) for point in one.history.points]
-        last = one.found[-1] if one.found else None
+    for label, steps in zip(labels, histories, strict=True):
+        unit, values = steps.history.unit, [steps.history.of(point) for point in steps.history.points]
+        last = steps.found[-1] if steps.found else None
         cells = [
             sparkline(values, _SHORT_LINE),
             "failed" if values[-1] is None else f"{figure(values[-1], unit)} {unit_name(unit)}",
-            str(len(one.found)),
+            str(len(steps.found)),
             NOTHING if last is None else _day(last.after),
             NOTHING if last is None else signed_figure(last.change, unit),
         ]
@@ -115,12 +115,12 @@ def left_out(history: History) -> list[str]:
     ]
 
 
-def _explanation(one: ExplainedStep) -> Iterator[str]:
-    causes = [cause.sentence for cause in one.causes]
+def _explanation(step: ExplainedStep) -> Iterator[str]:
+    causes = [cause.sentence for cause in step.causes]
     yield from shown(causes or [EQUAL_PROVENANCE], _SHOWN_CAUSES)
-    if one.step.missing:
-        yield f"{counted(one.step.missing, 'run')} without a number in between"
-    yield in_one_line(one.command)
+    if step.step.missing:
+        yield f"{counted(step.step.missing, 'run')} without a number in between"
+    yield in_one_line(step.command)
 
 
 def _runs_grid(history: History, limit: int | None) -> Grid:
@@ -175,16 +175,16 @@ def history_json(steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, 
         "how": steps.how,
         "steps": [
             {
-                "before": one.step.before.run,
-                "after": one.step.after.run,
-                "started": one.step.after.started,
-                "old": one.step.old,
-                "new": one.step.new,
-                "change": one.step.change,
-                "missing": one.step.missing,
-                "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in one.causes],
+                "before": step.step.before.run,
+                "after": step.step.after.run,
+                "started": step.step.after.started,
+                "old": step.step.old,
+                "new": step.step.new,
+                "change": step.step.change,
+                "missing": step.step.missing,
+                "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in step.causes],
             }
-            for one in explained
+            for step in explained
         ],
         "points": [{name: getattr(point, name) for name in _POINT} for point in history.points],
         "other_units": history.other_units,
@@ -211,18 +211,18 @@ _LONGEST = 60
 def bisection_sheet(found: Found) -> Sheet:
     """The first bad commit, or its candidates, and the measured commits in order."""
     ends = [one.measured for one in found.tried[:2] if one.measured is not None]
-    good, bad = (one.value for one in ends)
+    good, bad = (measured.value for measured in ends)
     unit = clocked_unit(ends[0].unit)
     sure = len(found.candidates) == 1
     title = f"First bad commit: {_named(found.candidates[0])}" if sure else "The first bad commit is one of these"
-    facts = [f"{one.author}, {one.date}" if sure else _named(one) for one in found.candidates]
+    facts = [f"{candidate.author}, {candidate.date}" if sure else _named(candidate) for candidate in found.candidates]
     rows = []
-    for one, end in zip_longest(found.tried, ("good end", "bad end")):
+    for tried, end in zip_longest(found.tried, ("good end", "bad end")):
         cost, judged = "skipped", "skip"
-        if one.measured is not None:
-            cost = number(one.measured.value)
-            judged = "bad" if abs(one.measured.value - bad) <= abs(one.measured.value - good) else "good"
-        rows.append(Row(_named(one.commit)[:_LONGEST], [cost, end or judged]))
+        if tried.measured is not None:
+            cost = number(tried.measured.value)
+            judged = "bad" if abs(tried.measured.value - bad) <= abs(tried.measured.value - good) else "good"
+        rows.append(Row(_named(tried.commit)[:_LONGEST], [cost, end or judged]))
     sentences = [f"A cost of {number((good + bad) / 2)} {unit} or more is bad, halfway between both ends."]
     sentences += [f"{one.commit.short} was skipped: {one.why_skipped}" for one in found.skipped]
     return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences)
@@ -231,15 +231,15 @@ def bisection_sheet(found: Found) -> Sheet:
 def bisection_json(found: Found) -> dict[str, Any]:
     """The result of a bisection as JSON."""
     return {
-        "candidates": [asdict(one) for one in found.candidates],
+        "candidates": [asdict(candidate) for candidate in found.candidates],
         "tried": [
             {
-                "commit": asdict(one.commit),
-                "value": None if one.measured is None else one.measured.value,
-                "unit": None if one.measured is None else one.measured.unit,
-                "why_skipped": one.why_skipped or None,
+                "commit": asdict(tried.commit),
+                "value": None if tried.measured is None else tried.measured.value,
+                "unit": None if tried.measured is None else tried.measured.unit,
+                "why_skipped": tried.why_skipped or None,
             }
-            for one in found.tried
+            for tried in found.tried
         ],
     }
 

@@ -78,8 +78,8 @@ class Panel:
 
     def time(self, cell: CellRecord) -> ModelledCell | None:
         """The cell's modelled time, if it has one."""
-        found = self.times.get(cell.id)
-        return None if found is None or found.overhead is None else found
+        modelled_cell = self.times.get(cell.id)
+        return None if modelled_cell is None or modelled_cell.overhead is None else modelled_cell
 
     def place(self, name: str | None) -> str:
         """``name`` and, if needed, the handler, for a sentence; may be empty."""
@@ -201,11 +201,11 @@ def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
         return None
     if cell.probe == BASELINE:
         return f"measured on {cell.kernel}, for the probes there"
-    own = next(
+    own_cell = next(
         (one for one in panel.cells if one.kernel == cell.kernel and one.probe == BASELINE and one.value is not None),
         None,
     )
-    against = f", with that kernel's baseline of {figure(own.value, own.unit)}" if own else ""
+    against = f", with that kernel's baseline of {figure(own_cell.value, own_cell.unit)}" if own_cell else ""
     return f"measured on {cell.kernel}{against}"
 
 
@@ -347,8 +347,8 @@ def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
     """The run's cells in panels, in the run's order."""
     alike: dict[Hashable, list[CellRecord]] = {}
     for cell in run.cells:
-        own = registry.kind_of(cell).group_key(cell)
-        key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, cell.clock, cell.unit, own)
+        hashable = registry.kind_of(cell).group_key(cell)
+        key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, cell.clock, cell.unit, hashable)
         alike.setdefault(key, []).append(cell)
     found = [panel for cells in alike.values() for panel in registry.kind_of(cells[0]).panels(cells)]
     handlers: dict[str | None, set[str]] = {}
@@ -367,15 +367,17 @@ def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
 
 def run_tables(run: RunRecord, registry: ReportRegistry) -> list[tuple[TableReport, Sequence[Panel]]]:
     """The kind and the panels of each table, in the run's order."""
-    found: list[tuple[TableReport, list[Panel]]] = []
+    pairs: list[tuple[TableReport, list[Panel]]] = []
     for panel in panels(run, registry):
         kind = registry.kind_of(panel.first)
-        fitting = next((panels for other, panels in found if other is kind and kind.same_table(panel, panels)), None)
+        fitting = next(
+            (panels for other_report, panels in pairs if other_report is kind and kind.same_table(panel, panels)), None
+        )
         if fitting is None:
-            found.append((kind, [panel]))
+            pairs.append((kind, [panel]))
         else:
             fitting.append(panel)
-    return [(kind, panels) for kind, panels in found]
+    return [(kind, panels) for kind, panels in pairs]
 
 
 FOLDER = "charts"
@@ -402,9 +404,9 @@ def draw_charts(run: RunRecord, directory: Path, registry: ReportRegistry) -> li
 
 def charts(run: RunRecord, registry: ReportRegistry) -> dict[str, Chart]:
     """The charts' content by file names."""
-    found: dict[str, Chart] = {}
+    bar_charts: dict[str, Chart] = {}
     for kind, panels in run_tables(run, registry):
         for name, chart in kind.charts(panels).items():
             numbered = (f"{name}-{number}" for number in count(2))
-            found[next(one for one in chain([name], numbered) if one not in found)] = chart
-    return found
+            bar_charts[next(one for one in chain([name], numbered) if one not in bar_charts)] = chart
+    return bar_charts

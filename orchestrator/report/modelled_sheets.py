@@ -77,7 +77,7 @@ def modelled_summary(modelled: ModelledRun, assessments: Sequence[Assessment]) -
     findings = [finding for assessment in assessments for finding in contradicted(assessment)]
     times = [cell for cell in modelled.cells if cell.overhead is not None]
     if times:
-        cell = max(times, key=lambda one: one.overhead or 0.0)
+        cell = max(times, key=lambda modelled_cell: modelled_cell.overhead or 0.0)
         low, high = cell.interval or (0.0, 0.0)
         beside = "" if cell.published is None else f"; published: {published_figure(cell.published)}"
         sentence = f"Largest overhead: {_name(cell)}, {cell.overhead:.1f} nsec ({low:.1f} to {high:.1f}){beside}."
@@ -112,12 +112,12 @@ def cost_sheets(costs: CpuPrices) -> list[Sheet]:
 def cost_sheet(costs: CpuPrices) -> Sheet:
     """The costs of a CPU with ranges and sources, and the reason if they give no times."""
     rows = []
-    for one in costs.costs:  # from a fraction of a cycle to thousands
-        figures = [f"{end:.0f}" if abs(end) >= 1000 else f"{end:.4g}" for end in (one.value, one.low, one.high)]
-        rows.append(Row(one.name, [*figures, one.source]))
+    for cost in costs.costs:  # from a fraction of a cycle to thousands
+        figures = [f"{end:.0f}" if abs(end) >= 1000 else f"{end:.4g}" for end in (cost.value, cost.low, cost.high)]
+        rows.append(Row(cost.name, [*figures, cost.source]))
     declared = "not calibrated" if costs.declared is None else f"declared {costs.declared}"
     reason = [] if costs.reason is None else [f"These costs give no times: {costs.reason}"]
-    sources = _by_source((one.name, one.where) for one in costs.costs)
+    sources = _by_source((price.name, price.where) for price in costs.costs)
     return Sheet(
         title=f"Costs of {cpu(costs.cpu).title}",
         facts=[f"in cycles; cost table {costs.cpu}, {declared}, SHA-256 {costs.sha256[:12]}..."],
@@ -129,10 +129,13 @@ def cost_sheet(costs: CpuPrices) -> Sheet:
 def _caches(name: str, caches: CpuCaches) -> Sheet:
     levels = {"L1 instructions": caches.l1i, "L1 data": caches.l1d, "L2": caches.l2}
     tlbs = {"instruction TLB": caches.itlb, "data TLB": caches.dtlb}
-    rows = [Row(label, [f"{one.size // 1024} KiB", str(one.ways), str(one.line)]) for label, one in levels.items()]
-    rows += [Row(label, [f"{one.entries} entries", str(one.ways), str(one.page)]) for label, one in tlbs.items()]
-    sources = [(label, one.source) for label, one in levels.items()]
-    sources += [(label, one.source) for label, one in tlbs.items()]
+    rows = [
+        Row(label, [f"{geometry.size // 1024} KiB", str(geometry.ways), str(geometry.line)])
+        for label, geometry in levels.items()
+    ]
+    rows += [Row(label, [f"{tlb.entries} entries", str(tlb.ways), str(tlb.page)]) for label, tlb in tlbs.items()]
+    sources = [(label, geometry.source) for label, geometry in levels.items()]
+    sources += [(label, tlb.source) for label, tlb in tlbs.items()]
     return Sheet(
         title=f"Caches and TLBs of {cpu(name).title}",
         facts=[f"{caches.core}; entry {caches.name} of cpu_caches.yaml"],
@@ -226,7 +229,7 @@ def _times(table: _Table) -> Sheet:
 def _row(cell: ModelledCell, cells: Sequence[ModelledCell]) -> Row:
     """A cell's figures; its label has the parts of the id in which equal probes of the table differ: kernel, point."""
     kind = probes().get(cell.probe)
-    alike = [set(one.id.split("/")) for one in cells if one.probe == cell.probe]
+    alike = [set(modelled_cell.id.split("/")) for modelled_cell in cells if modelled_cell.probe == cell.probe]
     own = [part for part in cell.id.split("/") if not all(part in parts for parts in alike)]
     times = (cell.overhead, *(cell.interval or (None, None)))
     figures = [published_figure(cell.published), *(NOTHING if one is None else f"{one:.1f}" for one in times)]
@@ -246,7 +249,11 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
             blocks.append([*rows, Row(total.label, total.cells, "bold")])
     if not blocks:
         blocks = [[Row(name, [NOTHING] * len(_HEADINGS)) for name in dict.fromkeys(cell.cpu for cell in cells)]]
-    excluded = [f"{one.table or one.id}, {one.probe} is excluded: {one.exclusion}" for one in cells if one.exclusion]
+    excluded = [
+        f"{modelled_cell.table or modelled_cell.id}, {modelled_cell.probe} is excluded: {modelled_cell.exclusion}"
+        for modelled_cell in cells
+        if modelled_cell.exclusion
+    ]
     without: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
         if cell.reason is not None:
@@ -264,10 +271,10 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
     )
 
 
-def _agreement_row(name: str, found: Sequence[Agreement]) -> Row:
-    errors = [error for one in found for error in one.errors]
-    pairs = sum(one.pairs for one in found)
-    kept, in_band = sum(one.kept for one in found), sum(one.in_band for one in found)
+def _agreement_row(name: str, agreements: Sequence[Agreement]) -> Row:
+    errors = [error for one in agreements for error in one.errors]
+    pairs = sum(one.pairs for one in agreements)
+    kept, in_band = sum(one.kept for one in agreements), sum(one.in_band for one in agreements)
     middle = _percent(median(map(abs, errors))).lstrip("+") if errors else NOTHING
     worst = _percent(max(errors, key=abs)) if errors else NOTHING
     return Row(name, [str(len(errors)), middle, worst, f"{kept} of {pairs}", f"{in_band} of {pairs}"])

@@ -22,16 +22,16 @@ from orchestrator.results.stored_profile import NO_MISSES, CellProfile, SymbolPr
 
 def folded_text(profile: CellProfile) -> str:
     """Folded stacks: names separated by semicolons, and the last one's instructions in all calls."""
-    return "".join(f"{one.names} {one.executed}\n" for one in profile.known_stacks())
+    return "".join(f"{stack.names} {stack.executed}\n" for stack in profile.known_stacks())
 
 
 def _samples(profile: CellProfile) -> tuple[Sequence[str], Sequence[tuple[Sequence[int], int]]]:
     """The functions; stacks of their indices, the program first, with the last one's instructions in all calls."""
     indices: dict[str, int] = {}
     stacks = [
-        ([indices.setdefault(name, len(indices)) for name in one.names.split(";")], one.executed)
-        for one in profile.known_stacks()
-        if one.executed > 0  # others execute less than an empty batch
+        ([indices.setdefault(name, len(indices)) for name in stack.names.split(";")], stack.executed)
+        for stack in profile.known_stacks()
+        if stack.executed > 0  # others execute less than an empty batch
     ]
     return list(indices), stacks
 
@@ -102,7 +102,7 @@ _COLOURS = {"Kernel": "yellow", "Modules": "orange", "Program": "blue", "Other":
 def firefox_text(profile: CellProfile) -> str:
     """JSON for Firefox Profiler, with instructions per call. On its time line each stack has a millisecond."""
     functions, stacks = _samples(profile)
-    programs = {one.name for one in profile.symbols if one.place == "user"}
+    programs = {symbol.name for symbol in profile.symbols if symbol.place == "user"}
     categories = [1 if name.endswith("]") else 2 if name in programs else 0 for name in functions]
     nodes: dict[tuple[int | None, int], int] = {}
     innermost: list[int | None] = []
@@ -168,9 +168,9 @@ def callgrind_text(profile: CellProfile) -> str:
     ]
     first = {symbol.title: symbol for symbol in reversed(profile.symbols)}
     edges = _edges(profile, first)
-    for symbol, found in counted:
+    for symbol, pairs in counted:
         lines += ["", *_function(first, symbol.title)]
-        lines += [f"{symbol.address + offset:#x} {' '.join(map(str, counts))}" for offset, counts in found]
+        lines += [f"{symbol.address + offset:#x} {' '.join(map(str, counts))}" for offset, counts in pairs]
         lines += edges.pop(symbol.title, [])
     for caller, calls in edges.items():  # functions without instructions of their own
         lines += ["", *_function(first, caller), *calls]
@@ -182,18 +182,21 @@ def _edges(profile: CellProfile, first: Mapping[str, SymbolProfile]) -> dict[str
     edges: dict[tuple[str, str], list[CallCost]] = defaultdict(list)
 
     def add(caller: CallCost) -> None:
-        for one in caller.called:
-            edges[caller.name, one.name].append(one)
-            add(one)
+        for cost in caller.called:
+            edges[caller.name, cost.name].append(cost)
+            add(cost)
 
     for program in call_tree(profile).called if profile.stacks else ():
         add(program)
     lines: dict[str, list[str]] = defaultdict(list)
     for (caller, callee), costs in edges.items():
         place, target = (first[title].address if title in first else 0 for title in (caller, callee))
-        executed = int(sum(one.total for one in costs) * profile.calls)
+        executed = int(sum(cost.total for cost in costs) * profile.calls)
         lines[caller] += [f"c{line}" for line in _function(first, callee)]
-        lines[caller] += [f"calls={known_sum(one.entered for one in costs) or 1} {target:#x}", f"{place:#x} {executed}"]
+        lines[caller] += [
+            f"calls={known_sum(cost.entered for cost in costs) or 1} {target:#x}",
+            f"{place:#x} {executed}",
+        ]
     return lines
 
 
@@ -205,17 +208,17 @@ def _function(symbols: Mapping[str, SymbolProfile], title: str) -> Sequence[str]
 
 def _counted(profile: CellProfile, symbol: SymbolProfile) -> Sequence[tuple[int, tuple[int, ...]]]:
     """The counts of each instruction by its offset, in the order of the events."""
-    missed = {(one.offset, one.code): one.misses for one in symbol.misses}
+    missed = {(misses.offset, misses.code): misses.misses for misses in symbol.misses}
     return [
         (
-            one.offset,
+            instruction.offset,
             (
-                one.executed,
-                *((one.loads, one.stores, one.taken) if profile.has_details else ()),
-                *(missed.get((one.offset, one.code), NO_MISSES) if profile.caches else ()),
+                instruction.executed,
+                *((instruction.loads, instruction.stores, instruction.taken) if profile.has_details else ()),
+                *(missed.get((instruction.offset, instruction.code), NO_MISSES) if profile.caches else ()),
             ),
         )
-        for one in symbol.instructions
+        for instruction in symbol.instructions
     ]
 
 
@@ -275,7 +278,7 @@ def flame_graph(profile: CellProfile) -> str:
 
 
 def _rows(calls: Sequence[CallCost]) -> int:
-    return max((1 + _rows(one.called) for one in calls if one.total > 0), default=0)
+    return max((1 + _rows(call.called) for call in calls if call.total > 0), default=0)
 
 
 def _boxes(

@@ -62,9 +62,18 @@ def profile_sheet(
         return Row(name, [*figures, repeated] if all_repetitions else figures, style)
 
     listed, rest = first_and_rest(profile.symbols, limit)
-    symbols = [row(_symbol_title(one), one.executed, one.repetitions) for one in listed]
+    symbols = [
+        row(_symbol_title(symbol_profile), symbol_profile.executed, symbol_profile.repetitions)
+        for symbol_profile in listed
+    ]
     if rest:
-        symbols.append(row(others(len(rest)), sum(one.executed for one in rest), sum(one.repetitions for one in rest)))
+        symbols.append(
+            row(
+                others(len(rest)),
+                sum(symbol_profile.executed for symbol_profile in rest),
+                sum(symbol_profile.repetitions for symbol_profile in rest),
+            )
+        )
     sums = [row("all", profile.executed, all_repetitions, "bold")]
     sentences = [inlined]
     headings = [f"per {unit}", "share"]
@@ -89,10 +98,13 @@ def difference_sheet(difference: ProfileDifference, limit: int | None = None) ->
     """The symbols that differ, the largest change first; those after the first ``limit`` share a row."""
     before, after = difference.totals
     listed, rest = first_and_rest(difference.symbols, limit)
-    rows = [Row(one.title, change_figures(one.before, one.after)) for one in listed]
+    rows = [
+        Row(symbol_difference.title, change_figures(symbol_difference.before, symbol_difference.after))
+        for symbol_difference in listed
+    ]
     if rest:
-        sums_before = sum((one.before or ZERO for one in rest), start=ZERO)
-        sums_after = sum((one.after or ZERO for one in rest), start=ZERO)
+        sums_before = sum((symbol_difference.before or ZERO for symbol_difference in rest), start=ZERO)
+        sums_after = sum((symbol_difference.after or ZERO for symbol_difference in rest), start=ZERO)
         rows.append(Row(others(len(rest)), change_figures(sums_before, sums_after)))
     sums = Row("all", change_figures(before, after), "bold")
     return Sheet(
@@ -107,9 +119,11 @@ def function_sheet(difference: ProfileDifference, function: FunctionDifference) 
     """The instructions of a function that differ, in order."""
     symbol = function.symbol
     rows = []
-    for one in function.instructions:
-        offset = one.before_offset if one.after_offset is None else one.after_offset
-        rows.append(Row(one.text, [f"+{offset or 0:#x}", *change_figures(one.before, one.after)]))
+    for instruction in function.instructions:
+        offset = instruction.before_offset if instruction.after_offset is None else instruction.after_offset
+        rows.append(
+            Row(instruction.text, [f"+{offset or 0:#x}", *change_figures(instruction.before, instruction.after)])
+        )
     sums = Row("all", ["", *change_figures(symbol.before, symbol.after)[:-1], ""], "bold")
     headings = ["at", "before", "after", "change", ""]
     same = "1 instruction is" if function.equal == 1 else f"{function.equal} instructions are"
@@ -157,20 +171,20 @@ def tree_sheet(tree: CallCost, cut: TreeLimits) -> Sheet:
     """A profile's tree of calls; each caller's calls are sorted by size, and the small ones share a row."""
     least = Fraction(cut.percent) / 100 * abs(tree.total)
 
-    def is_heavy(one: CallCost) -> bool:
-        return one.total != 0 and abs(one.total) >= least
+    def is_heavy(cost: CallCost) -> bool:
+        return cost.total != 0 and abs(cost.total) >= least
 
     def row(name: str, calls: Sequence[CallCost], depth: int) -> Row:
-        total = sum((one.total for one in calls), start=ZERO)
+        total = sum((call.total for call in calls), start=ZERO)
         own = per_call(calls[0].own) if len(calls) == 1 else ""
         return Row(name, [per_call(total), own, share(total, tree.total)], depth=depth)
 
     def below(caller: CallCost, depth: int) -> Iterator[Row]:
-        light = [one for one in caller.called if not is_heavy(one)]
-        for one in sorted(filter(is_heavy, caller.called), key=lambda one: (-one.total, one.name)):
-            yield row(one.name, [one], depth)
+        light = [call_cost for call_cost in caller.called if not is_heavy(call_cost)]
+        for cost in sorted(filter(is_heavy, caller.called), key=lambda call_cost: (-call_cost.total, call_cost.name)):
+            yield row(cost.name, [cost], depth)
             if depth < cut.depth:
-                yield from below(one, depth + 1)
+                yield from below(cost, depth + 1)
         if light:
             yield row(light[0].name if len(light) == 1 else others(len(light)), light, depth)
 
@@ -192,19 +206,19 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
     """The misses per call of each symbol with misses, and its share; no sheet without modelled caches."""
     if not profile.caches:
         return []
-    symbols = [one for one in profile.symbols if any(one.missed)]
-    symbols.sort(key=lambda one: -sum(one.missed))
-    rows = [Row(_symbol_title(one), [*_cells(profile, one.missed)]) for one in symbols]
+    symbols = [symbol for symbol in profile.symbols if any(symbol.missed)]
+    symbols.sort(key=lambda symbol: -sum(symbol.missed))
+    rows = [Row(_symbol_title(symbol), [*_cells(profile, symbol.missed)]) for symbol in symbols]
     sums = [Row("all", [*_cells(profile, profile.missed)], "bold")]
     accesses = [
         Row("accesses", [cell for c in profile.caches for cell in (per_call(profile.per_call(c.accesses)), "")])
     ]
     differing = [
-        f"A second pass missed {per_call(profile.per_call(one.repeated))} times per call in {TITLES[one.name]}."
-        for one in profile.caches
-        if one.repeated != one.misses
+        f"A second pass missed {per_call(profile.per_call(cache.repeated))} times per call in {TITLES[cache.name]}."
+        for cache in profile.caches
+        if cache.repeated != cache.misses
     ]
-    headings = [heading for one in profile.caches for heading in (f"{TITLES[one.name]} misses", "share")]
+    headings = [heading for cache in profile.caches for heading in (f"{TITLES[cache.name]} misses", "share")]
     return [
         Sheet(
             title=f"{profile.cell}: caches",
@@ -219,10 +233,10 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
 
 
 def _cells(profile: CellProfile, missed: Misses) -> Iterator[str]:
-    for one in profile.caches:
-        count = missed.of(one.name)
+    for cache in profile.caches:
+        count = missed.of(cache.name)
         yield per_call(profile.per_call(count))
-        yield share(count, one.misses) if count else NOTHING
+        yield share(count, cache.misses) if count else NOTHING
 
 
 def _geometry(cache: CacheProfile) -> str:

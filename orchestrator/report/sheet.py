@@ -64,7 +64,7 @@ class Grid:
         widths = [whole, *(min(whole, max(narrowest, width - needed)) for needed in folded)]
         # The widest labels and headings with the fewest parts.
         fitted = [(one, _Fitted(self, fold, width - one)) for one in widths for fold in _HEADING_WIDTHS]
-        labels, fitting = min(fitted, key=lambda one: (one[1].excess, len(one[1].parts)))
+        labels, fitting = min(fitted, key=lambda pair: (pair[1].excess, len(pair[1].parts)))
         for index, part in enumerate(fitting.parts):
             if index:
                 yield Text()

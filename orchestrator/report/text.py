@@ -102,21 +102,21 @@ def most_important(findings: Iterable[Highlight]) -> list[str]:
     by_rank: dict[Rank, list[Highlight]] = {}
     for finding in findings:
         by_rank.setdefault(finding.rank, []).append(finding)
-    in_order = [sorted(of_rank, key=lambda one: -one.weight) for _, of_rank in sorted(by_rank.items())]
-    chosen = [of_rank[0] for of_rank in in_order] + [one for of_rank in in_order for one in of_rank[1:]]
-    kept = list(dict.fromkeys(one.sentence for one in chosen))[:SENTENCES]
-    ranks = {one.sentence: one.rank for one in chosen}
+    in_order = [sorted(of_rank, key=lambda highlight: -highlight.weight) for _, of_rank in sorted(by_rank.items())]
+    chosen = [of_rank[0] for of_rank in in_order] + [highlight for of_rank in in_order for highlight in of_rank[1:]]
+    kept = list(dict.fromkeys(highlight.sentence for highlight in chosen))[:SENTENCES]
+    ranks = {highlight.sentence: highlight.rank for highlight in chosen}
     return sorted(kept, key=lambda sentence: ranks[sentence])
 
 
 def contradicted(assessment: Assessment) -> Iterator[Highlight]:
     """The number of a document's claims that do not hold, and the first of them with its figure."""
-    decided = [one for one in assessment.outcomes if one.verdict in (Verdict.HOLDS, Verdict.FAILS)]
-    failing = [one for one in decided if one.verdict is Verdict.FAILS]
+    decided = [outcome for outcome in assessment.outcomes if outcome.verdict in (Verdict.HOLDS, Verdict.FAILS)]
+    failing = [outcome for outcome in decided if outcome.verdict is Verdict.FAILS]
     if not failing:
         return
     column, wrong = next(
-        (column, one) for column in failing[0].columns for one in column.measured if one.holds is False
+        (column, figure) for column in failing[0].columns for figure in column.measured if figure.holds is False
     )
     claim = failing[0].claim
     yield Highlight(
@@ -139,13 +139,13 @@ def _without_number(run: RunRecord) -> Iterator[Highlight]:
             first = f"the first {first}" if len(most) == 1 else f"{all_of} for the same reason, the first {first}"
         how_many = f"Failed: {count} of {counted(len(run.cells), 'cell')}"
         yield Highlight(Rank.FAILED, f"{how_many}, {first}: {cut(most[0].first_line, _LONGEST_REASON)}")
-    others = by_reason(cell for cell in run.cells if cell.status in ("skipped", "unsupported"))
-    if others:
+    other_cells = by_reason(cell for cell in run.cells if cell.status in ("skipped", "unsupported"))
+    if other_cells:
         rank = Rank.OTHER if any(cell.status == "ok" for cell in run.cells) else Rank.FAILED
-        by_status = Counter(cell.status for group in others for cell in group)
+        by_status = Counter(cell.status for group in other_cells for cell in group)
         states = ", ".join(f"{count} {status}" for status, count in by_status.items())
         reasons = []
-        for group in sorted(others, key=len, reverse=True):
+        for group in sorted(other_cells, key=len, reverse=True):
             which = group[0].id if len(group) == 1 else counted(len(group), "cell")
             reasons.append(f"{which}: {cut(group[0].first_line, _LONGEST_REASON)}")
         more = f"; {counted(len(reasons) - _REASONS, 'more reason')}" if len(reasons) > _REASONS else ""
@@ -299,7 +299,7 @@ def render_sheets(
     if sentences:
         parts.append("\n".join(f"- {escaped(sentence)}" for sentence in sentences))
     parts += [part for sheet in sheets for part in _markdown_sheet(sheet)]
-    parts += [part for one in claims for part in _markdown_claims(one)]
+    parts += [part for claim in claims for part in _markdown_claims(claim)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -310,8 +310,8 @@ def escaped(text: str) -> str:
 
 def _inert(line: str) -> str:
     """The line as HTML without markup, mentions and links."""
-    line = re.sub("[&<>@#]", lambda found: _ENTITIES[found[0]], line)
-    return _LINKS.sub(lambda found: found[0].replace(":", "&#58;").replace(".", "&#46;"), line)
+    line = re.sub("[&<>@#]", lambda match: _ENTITIES[match[0]], line)
+    return _LINKS.sub(lambda match: match[0].replace(":", "&#58;").replace(".", "&#46;"), line)
 
 
 def paragraph(*lines: str) -> str:
@@ -436,7 +436,7 @@ def made_with(*runs: Run) -> str:
     )
     facts = [f"{'runs' if len(runs) > 1 else 'run'} {', '.join(run.record.run for run in runs)}", ", ".join(kernels)]
     for before, name in (("probe-lab ", "orchestrator"), ("", "qemu"), ("", "compiler")):
-        versions = dict.fromkeys(getattr(one.session, name) for one in origins)
+        versions = dict.fromkeys(getattr(origin.session, name) for origin in origins)
         facts += [f"{before}{version}" for version in versions if version]
     files = [run.directory / EXPERIMENT_FILE for run in runs]
     digests = dict.fromkeys(sha256(file.read_bytes()).hexdigest()[:16] for file in files if file.is_file())

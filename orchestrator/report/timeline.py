@@ -43,8 +43,17 @@ def _lines(timeline: Timeline) -> Iterator[_Line]:
         if not is_leaf:
             open_.append(span)
         while open_ and (following is None or following.depth <= open_[-1].depth):
-            one = open_.pop()
-            yield _Line(one.end, None, one.own, (one.depth, one.name, f"}}{f'  /* {one.left} */' if one.left else ''}"))
+            timeline_span = open_.pop()
+            yield _Line(
+                timeline_span.end,
+                None,
+                timeline_span.own,
+                (
+                    timeline_span.depth,
+                    timeline_span.name,
+                    f"}}{f'  /* {timeline_span.left} */' if timeline_span.left else ''}",
+                ),
+            )
 
 
 _HEADING = "    at length |  function"
@@ -58,17 +67,19 @@ def text(timeline: Timeline) -> str:
 
 def difference_text(before: Timeline, after: Timeline) -> str:
     """Two calls side by side, from the first difference on."""
-    ones, others = list(_lines(before)), list(_lines(after))
-    matcher = SequenceMatcher(None, [one.key for one in ones], [other.key for other in others], autojunk=False)
+    ones, other_lines = list(_lines(before)), list(_lines(after))
+    matcher = SequenceMatcher(
+        None, [line.key for line in ones], [other_line.key for other_line in other_lines], autojunk=False
+    )
     rows: list[tuple[_Line | None, _Line | None]] = []
     for _, first, behind, second, end in matcher.get_opcodes():
-        rows += zip_longest(ones[first:behind], others[second:end])
+        rows += zip_longest(ones[first:behind], other_lines[second:end])
     signs = [_sign(*row) for row in rows]
     title = f"{before.cell} ({before.instructions}) -> {after.cell} ({after.instructions} instructions)"
     start = next((number for number, sign in enumerate(signs) if sign != " "), None)
     if start is None:
         return f"{title}\n\nBoth calls are in the same functions, for as many instructions.\n"
-    shown = [(one.text if one else "", other.text if other else "") for one, other in rows]
+    shown = [(line.text if line else "", other_line.text if other_line else "") for line, other_line in rows]
     first = max(0, start - _BEFORE)
     width = max(map(len, [_HEADING, *(left for left, _ in shown[first:])]))
     at = next(line.at for line in rows[start] if line is not None)
@@ -86,10 +97,10 @@ def difference_text(before: Timeline, after: Timeline) -> str:
     )
 
 
-def _sign(one: _Line | None, other: _Line | None) -> str:
-    if one is None or other is None:
-        return ">" if one is None else "<"
-    return " " if one.key == other.key and one.own == other.own else "|"
+def _sign(line: _Line | None, other_line: _Line | None) -> str:
+    if line is None or other_line is None:
+        return ">" if line is None else "<"
+    return " " if line.key == other_line.key and line.own == other_line.own else "|"
 
 
 def trace(timelines: Sequence[Timeline]) -> str:
@@ -131,9 +142,9 @@ _LEAST_SCALE = 1.0
 
 def page(timelines: Sequence[Timeline], text: str) -> str:
     """A page with a chart of each time line, in which a function is below its caller, and the ``text``."""
-    most = max(one.instructions for one in timelines)
+    most = max(timeline.instructions for timeline in timelines)
     scale = min(max(_NARROWEST / most, _LEAST_SCALE), _WIDEST / most)
     step = 10 ** len(str(most // 40))
-    title = f"Time line of {' and '.join(one.cell for one in timelines)}"
+    title = f"Time line of {' and '.join(timeline.cell for timeline in timelines)}"
     chart = {"scale": scale, "step": step, "colours": _COLOURS, "ink": BOX_INK}
     return render("timeline.html.j2", title, (), timelines=timelines, text=text, **chart)

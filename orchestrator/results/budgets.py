@@ -166,11 +166,11 @@ class Budgets:
 
     def of_cell(self, cell: CellRecord) -> Budget | None:
         names = names_of(cell)
-        return next((budget for wanted, budget in reversed(self.entries) if wanted.matches(names)), None)
+        return next((budget for cell_filter, budget in reversed(self.entries) if cell_filter.matches(names)), None)
 
     def plain(self) -> Mapping[str, Any]:
         """The budgets as in an experiment, in canonical spelling."""
-        return {wanted.text: _plain(budget) for wanted, budget in self.entries}
+        return {cell_filter.text: _plain(budget) for cell_filter, budget in self.entries}
 
 
 def _budget(content: object) -> Budget:
@@ -185,16 +185,16 @@ def _budget(content: object) -> Budget:
 
 def _allowance(content: object, path: tuple[str, ...]) -> Allowance | Limit:
     text = str(content) if isinstance(content, int | float | str) and not isinstance(content, bool) else ""
-    found = _ALLOWANCE.fullmatch(text)
-    if found is None:
+    match = _ALLOWANCE.fullmatch(text)
+    if match is None:
         shown = repr(content)[:80] if text else "no number"
         raise BudgetError([(path, f"found {shown}; {_EXPECTED}")])
-    amount, percent = found["amount"], found["percent"]
-    if not found["sign"]:
+    amount, percent = match["amount"], match["percent"]
+    if not match["sign"]:
         more = f"'+{amount}{percent}' to allow an increase of {amount}{' %' if percent else ''}"
         most = "'<=N' to allow at most N in the cell's unit" if percent else f"'<={amount}' to allow at most {amount}"
         raise BudgetError([(path, f"found {content!r}; write {most}, or {more}")])
-    if found["sign"] == "+":
+    if match["sign"] == "+":
         return Allowance(Fraction(amount), bool(percent))
     if percent:
         raise BudgetError([(path, f"found {content!r}; a limit is in the cell's unit: <={amount}; {_EXPECTED}")])
@@ -205,7 +205,7 @@ def _plain(budget: Budget) -> str | Mapping[str, str]:
     if budget.value is not None and budget.overhead is None:
         return str(budget.value)
     both = {"value": budget.value, "overhead": budget.overhead}
-    return {key: str(one) for key, one in both.items() if one is not None}
+    return {key: str(allowance) for key, allowance in both.items() if allowance is not None}
 
 
 _SHOWN = 20
@@ -221,10 +221,10 @@ def cells_named(run: RunRecord, name: str) -> Sequence[CellRecord]:
     ids = [cell.id for cell in run.cells]
     if _IS_FILTER.search(name) and not _with_parts(ids, name):
         try:
-            wanted = CellFilter.of(name)
+            cell_filter = CellFilter.of(name)
         except FilterError as error:
             raise UsageError(str(error), where=f"cell {name!r}", hint=error.hint) from None
-        if chosen := [cell for cell in run.cells if wanted.matches(names_of(cell))]:
+        if chosen := [cell for cell in run.cells if cell_filter.matches(names_of(cell))]:
             return chosen
     found = set(ids_named(ids, name, f"run {run.run}"))
     return [cell for cell in run.cells if cell.id in found]

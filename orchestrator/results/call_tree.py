@@ -33,10 +33,10 @@ class CallCost:
         """JSON with a list of calls, each after its caller; ``stack`` has names separated by semicolons."""
 
         def calls(caller: CallCost, above: str) -> Iterator[dict[str, Any]]:
-            for one in caller.called:
-                stack = f"{above}{one.name}"
-                yield {"stack": stack, "instructions": float(one.total), "own": float(one.own)}
-                yield from calls(one, f"{stack};")
+            for cost in caller.called:
+                stack = f"{above}{cost.name}"
+                yield {"stack": stack, "instructions": float(cost.total), "own": float(cost.own)}
+                yield from calls(cost, f"{stack};")
 
         return {"instructions": float(self.total), "tree": list(calls(self, ""))}
 
@@ -46,7 +46,7 @@ def call_tree(profile: CellProfile) -> CallCost:
 
     Raises UsageError for a profile without stacks, LabError for a stack that is too deep.
     """
-    stacks = [(one.names.split(";"), one) for one in profile.known_stacks()]
+    stacks = [(stack.names.split(";"), stack) for stack in profile.known_stacks()]
     longest = max(len(names) for names, _ in stacks)
     if longest > DEEPEST:
         raise LabError(f"a stack of cell {profile.cell} has {longest} calls, more than the possible {DEEPEST}")
@@ -58,8 +58,8 @@ def call_tree(profile: CellProfile) -> CallCost:
                 called[names[depth]].append((names, stack))
         costs = [cost(other, called[other], depth + 1) for other in sorted(called)]
         here = [stack for names, stack in below if len(names) == depth]
-        own = Fraction(sum(one.executed for one in here), profile.calls)
-        total = sum((one.total for one in costs), start=own)
-        return CallCost(name, own, total, costs, known_sum(one.entered for one in here))
+        own = Fraction(sum(folded_stack.executed for folded_stack in here), profile.calls)
+        total = sum((call_cost.total for call_cost in costs), start=own)
+        return CallCost(name, own, total, costs, known_sum(folded_stack.entered for folded_stack in here))
 
     return cost(profile.cell, stacks, 0)

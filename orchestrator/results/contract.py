@@ -278,7 +278,9 @@ class ProfileEvidence(Record):
             return "a profile of a whole system lacks the clock's count"
         if len(set(samples)) == 1 and self.instructions / self.calls != samples[0]:
             found = f"{self.instructions} instructions in {self.calls} calls"
-            return f"the profile has {found}, but the samples are {', '.join(f'{one:.10g}' for one in samples[:4])}"
+            return (
+                f"the profile has {found}, but the samples are {', '.join(f'{sample:.10g}' for sample in samples[:4])}"
+            )
         if evidence.int3 is not None and self.int3 * evidence.calls != evidence.int3 * self.calls:
             traps = f"{evidence.int3} traps in {evidence.calls} calls"
             return f"the profile has {self.int3} int3 in {self.calls} calls, but QEMU took {traps}"
@@ -469,8 +471,8 @@ class CellRecord(Record):
 
     def _require_evidence(self) -> None:
         baseline = self.probe == BASELINE
-        counts = [one for one in (self.profile, self.executed) if one is not None]
-        wrong = (one.contradiction(self.samples, self.evidence) for one in counts)
+        counts = [evidence for evidence in (self.profile, self.executed) if evidence is not None]
+        wrong = (count.contradiction(self.samples, self.evidence) for count in counts)
         contradiction = next((one for one in wrong if one is not None), None)
         if contradiction is None and self.work is not None and self.evidence is None:
             contradiction = self.work.contradiction(baseline=baseline, samples=len(self.samples))

@@ -186,8 +186,8 @@ class History:
 
     @cached_property
     def numbers(self) -> Sequence[tuple[HistoryPoint, float]]:
-        found = ((point, self.of(point)) for point in self.points)
-        return [(point, value) for point, value in found if value is not None]
+        pairs = ((point, self.of(point)) for point in self.points)
+        return [(point, value) for point, value in pairs if value is not None]
 
     def of(self, point: HistoryPoint) -> float | None:
         return point.value if self.quantity == "value" else point.overhead
@@ -211,8 +211,8 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
     Raises LabError for a store that another program has changed.
     """
     wanted = "cells.id = ?1 AND runs.experiment = ?2 AND runs.started >= ?3"
-    found = _histories(store, quantity, "runs", wanted, metric.cell, metric.experiment, since)
-    return found[0] if found else None
+    histories = _histories(store, quantity, "runs", wanted, metric.cell, metric.experiment, since)
+    return histories[0] if histories else None
 
 
 def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, since: str = "") -> Sequence[History]:
@@ -233,10 +233,10 @@ def _histories(store: Store, quantity: Quantity, runs: str, wanted: str, *values
     except sqlite3.OperationalError as error:
         # The store translates all errors but that of json_extract(), malformed JSON.
         raise _contradiction(store.path, "a run", str(error)) from error
-    found: dict[Metric, list[HistoryPoint]] = {}
+    points: dict[Metric, list[HistoryPoint]] = {}
     for row, point in zip(rows, _points(rows, store.path), strict=True):
-        found.setdefault(Metric(row["experiment"], row["cell"]), []).append(point)
-    return [_history(store, metric, points, quantity) for metric, points in sorted(found.items())]
+        points.setdefault(Metric(row["experiment"], row["cell"]), []).append(point)
+    return [_history(store, metric, points, quantity) for metric, points in sorted(points.items())]
 
 
 def _history(store: Store, metric: Metric, points: Sequence[HistoryPoint], quantity: Quantity) -> History:

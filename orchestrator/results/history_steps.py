@@ -115,7 +115,7 @@ def noise_of(values: Sequence[float]) -> float:
     if not differences:
         return 0.0
     centre = median(differences)
-    deviations = [abs(one - centre) for one in differences]
+    deviations = [abs(difference - centre) for difference in differences]
     # With a coarse clock more than half are equal. Then use the mean, which is 0.798 standard deviations of a normal.
     deviation = _NORMAL * median(deviations) or sum(deviations) / len(deviations) / 0.798
     return deviation / math.sqrt(2)
@@ -146,7 +146,7 @@ def _width(values: Sequence[float]) -> int:
 
 def _is_abrupt(changes: Sequence[float], place: int, width: int) -> bool:
     places = range(width, len(changes) - width)
-    elsewhere = [changes[other] for other in places if abs(other - place) >= width]
+    elsewhere = [changes[other_place] for other_place in places if abs(other_place - place) >= width]
     return not elsewhere or changes[place] >= _ABRUPT * _NORMAL * median(elsewhere)
 
 
@@ -211,11 +211,11 @@ def _steps(history: History, places: Sequence[int]) -> Sequence[HistoryStep]:
     ends = [0, *places, len(numbers)]
     levels = [median([value for _, value in numbers[start:end]]) for start, end in pairwise(ends) if places]
     index = {point.run: at for at, point in enumerate(history.points)}
-    found = []
+    steps = []
     for place, (old, new) in zip(places, pairwise(levels), strict=True):
         before, after = numbers[place - 1][0], numbers[place][0]
-        found.append(HistoryStep(before, after, old, new, index[after.run] - index[before.run] - 1))
-    return found
+        steps.append(HistoryStep(before, after, old, new, index[after.run] - index[before.run] - 1))
+    return steps
 
 
 def _beyond_resolution(history: History) -> Iterator[int]:
@@ -274,7 +274,7 @@ def _origin(origins: RunOrigins, point: HistoryPoint, cell: str) -> Origin:
     for boot in origin.boots:
         if boot.kernel.name == kernel:
             # Several modules of a cell are named CELL: MODULE.
-            modules = {name: one for name, one in boot.modules.items() if f"{name}: ".startswith(f"{cell}: ")}
+            modules = {name: module for name, module in boot.modules.items() if f"{name}: ".startswith(f"{cell}: ")}
             inputs = {name: one for name, one in boot.inputs.items() if name == cell}
             boots.append(boot.model_copy(update={"modules": modules, "inputs": inputs}))
     # If no boot has the record's kernel, another version has written the file.

@@ -199,11 +199,11 @@ def origin_differences(
         ("release of guests' packages", first.guests, second.guests),
     ]
     # Earlier versions did not record all of them.
-    found = [OriginDifference(what, one, other) for what, one, other in tools if one != other and one and other]
+    differences = [OriginDifference(what, one, other) for what, one, other in tools if one != other and one and other]
     return [
         *_inputs(before, after, pairs),
-        *_modules(before, after, same_tools=not found),
-        *found,
+        *_modules(before, after, same_tools=not differences),
+        *differences,
         *_kernels_and_images(before, after),
         *_machines(before, after),
     ]
@@ -230,13 +230,13 @@ def _both(
 
 def _kernels_and_images(before: Origin, after: Origin) -> Iterator[OriginDifference]:
     for name, first, second in _both(before, after, lambda boot: boot.kernel.name):
-        one, other = first.kernel, second.kernel
+        kernel, other_kernel = first.kernel, second.kernel
         what = f"kernel {name}"
-        if one.version != other.version:
-            yield OriginDifference(what, one.version, other.version)
-        elif one.packages != other.packages:
-            yield OriginDifference(what, detail=_differing(one.packages, other.packages))
-        elif one.image_sha256 != other.image_sha256:
+        if kernel.version != other_kernel.version:
+            yield OriginDifference(what, kernel.version, other_kernel.version)
+        elif kernel.packages != other_kernel.packages:
+            yield OriginDifference(what, detail=_differing(kernel.packages, other_kernel.packages))
+        elif kernel.image_sha256 != other_kernel.image_sha256:
             yield OriginDifference(what, detail=("its image",))
         elif first.initramfs_sha256 != second.initramfs_sha256:
             yield OriginDifference(f"programs in guests with kernel {name}")
@@ -267,13 +267,13 @@ def _inputs(before: Origin, after: Origin, pairs: Iterable[tuple[str, str]] | No
     for cell, other_cell in [(cell, cell) for cell in first] if pairs is None else pairs:
         if cell not in first or other_cell not in second:
             continue
-        (boot, ones), (other_boot, others) = first[cell], second[other_cell]
-        for role in ones.keys() & others.keys():
-            one, other = ones[role], others[role]
-            if one.name != other.name:
-                found[OriginDifference(role, one.name, other.name)] = None
-            elif one.key != other.key:
-                titles = _differing(boot.sources.get(one.key, {}), other_boot.sources.get(other.key, {}))
+        (boot, ones), (other_boot, other_inputs) = first[cell], second[other_cell]
+        for role in ones.keys() & other_inputs.keys():
+            one, other_input = ones[role], other_inputs[role]
+            if one.name != other_input.name:
+                found[OriginDifference(role, one.name, other_input.name)] = None
+            elif one.key != other_input.key:
+                titles = _differing(boot.sources.get(one.key, {}), other_boot.sources.get(other_input.key, {}))
                 changed.setdefault(f"{role} {one.name}", {}).update(dict.fromkeys(titles))
     yield from (OriginDifference(what, detail=tuple(titles)) for what, titles in changed.items())
     yield from found
@@ -286,19 +286,19 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
     )
     found: dict[str, dict[str, None]] = {}
     for cell in [cell for cell in first if cell in second]:
-        (boot, one), (other_boot, other) = first[cell], second[cell]
-        own, others_own = (at.inputs.get(cell, {}).get("probe") for at in (boot, other_boot))
-        if own is not None and others_own is not None and own != others_own:
+        (boot, module), (other_boot, other_module) = first[cell], second[cell]
+        own_input, others_own = (at.inputs.get(cell, {}).get("probe") for at in (boot, other_boot))
+        if own_input is not None and others_own is not None and own_input != others_own:
             continue  # _inputs reports the user's file
-        sources, others = boot.sources.get(one.key), other_boot.sources.get(other.key)
+        sources, others = boot.sources.get(module.key), other_boot.sources.get(other_module.key)
         if sources and others:
-            changed = [_source_title(name, one.name) for name in _differing(sources, others)]
+            changed = [_source_title(name, module.name) for name in _differing(sources, others)]
         else:
             # A key covers sources, kernel and compiler. Earlier versions did not record the sources separately.
-            rebuilt = one.key != other.key and same_tools and boot.kernel == other_boot.kernel
+            rebuilt = module.key != other_module.key and same_tools and boot.kernel == other_boot.kernel
             changed = ["its sources"] if rebuilt else []
         if changed:
-            found.setdefault(f"module {one.name or f'of {_plain(cell)}'}", {}).update(dict.fromkeys(changed))
+            found.setdefault(f"module {module.name or f'of {_plain(cell)}'}", {}).update(dict.fromkeys(changed))
     yield from (OriginDifference(what, detail=tuple(files)) for what, files in found.items())
 
 
@@ -383,4 +383,4 @@ class Found:
 
     @property
     def skipped(self) -> Sequence[Tried]:
-        return [one for one in self.tried if one.measured is None]
+        return [tried for tried in self.tried if tried.measured is None]

@@ -15,7 +15,7 @@ from orchestrator.results.stored_profile import ZERO, CellProfile, SymbolProfile
 def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | None, str | None]]:
     """Pair the names of two profiles: equal names, then the single clones of a function; None for a missing one."""
     first, second = dict.fromkeys(before), dict.fromkeys(after)
-    found: list[tuple[str | None, str | None]] = [(name, name) for name in first if name in second]
+    pairs: list[tuple[str | None, str | None]] = [(name, name) for name in first if name in second]
     left: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for index, (names, others) in enumerate([(first, second), (second, first)]):
         for name in names:
@@ -23,11 +23,11 @@ def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | 
                 left[stem(name)][index].append(name)
     for ours, theirs in left.values():
         if len(ours) == len(theirs) == 1:
-            found.append((ours[0], theirs[0]))
+            pairs.append((ours[0], theirs[0]))
         else:
-            found += [(name, None) for name in ours]
-            found += [(None, name) for name in theirs]
-    return found
+            pairs += [(name, None) for name in ours]
+            pairs += [(None, name) for name in theirs]
+    return pairs
 
 
 class _Change:
@@ -83,7 +83,7 @@ class FunctionDifference:
     equal: int
 
     def as_json(self) -> dict[str, Any]:
-        instructions = [one.as_json() for one in self.instructions]
+        instructions = [instruction.as_json() for instruction in self.instructions]
         return {"symbol": self.symbol.as_json(), "equal": self.equal, "instructions": instructions}
 
 
@@ -117,7 +117,12 @@ class ProfileDifference:
         if function is not None:
             return {**both, "notes": list(self.notes), **function.as_json()}
         equal = {"equal": self.equal, "other_code": list(self.other_code), "notes": list(self.notes)}
-        return {**both, "change": float(after - before), **equal, "symbols": [one.as_json() for one in self.symbols]}
+        return {
+            **both,
+            "change": float(after - before),
+            **equal,
+            "symbols": [symbol.as_json() for symbol in self.symbols],
+        }
 
 
 @dataclass(frozen=True)
@@ -141,10 +146,10 @@ def symbol_pairs(before: CellProfile, after: CellProfile) -> Sequence[SymbolPair
 
 def difference(before: CellProfile, after: CellProfile) -> ProfileDifference:
     """Compare two profiles by symbol names, so that code that only moved is equal."""
-    found = [symbol_difference(pair, before.calls, after.calls) for pair in symbol_pairs(before, after)]
-    differing = [one for one in found if one.before != one.after]
+    differences = [symbol_difference(pair, before.calls, after.calls) for pair in symbol_pairs(before, after)]
+    differing = [one for one in differences if one.before != one.after]
     differing.sort(key=lambda one: (-abs(one.change), one.title))
-    return ProfileDifference(before, after, differing, len(found) - len(differing))
+    return ProfileDifference(before, after, differing, len(differences) - len(differing))
 
 
 def symbol_difference(pair: SymbolPair, calls_before: int, calls_after: int) -> SymbolDifference:
@@ -155,7 +160,7 @@ def symbol_difference(pair: SymbolPair, calls_before: int, calls_after: int) -> 
 
 
 def _by_title(profile: CellProfile) -> Mapping[str, Sequence[SymbolProfile]]:
-    found: dict[str, list[SymbolProfile]] = {}
+    profiles: dict[str, list[SymbolProfile]] = {}
     for symbol in profile.symbols:
-        found.setdefault(symbol.title, []).append(symbol)
-    return found
+        profiles.setdefault(symbol.title, []).append(symbol)
+    return profiles

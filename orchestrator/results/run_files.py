@@ -40,11 +40,11 @@ class KeptFile:
 def provenance(directory: Path) -> Origin:
     """The run's provenance, empty if missing or damaged, without guests of unsafe names."""
     try:
-        found = Origin() if _inside(directory, directory / FILE_NAME) is None else origin_of(directory)
+        origin = Origin() if _inside(directory, directory / FILE_NAME) is None else origin_of(directory)
     except LabError:
         return Origin()
-    named = [boot for boot in found.boots if all(map(_PLAIN.fullmatch, boot.name.split("/")))]
-    return found.model_copy(update={"boots": tuple(named)})
+    named = [boot for boot in origin.boots if all(map(_PLAIN.fullmatch, boot.name.split("/")))]
+    return origin.model_copy(update={"boots": tuple(named)})
 
 
 def kept_file(directory: Path, path: str, most: int) -> KeptFile | None:
@@ -65,8 +65,8 @@ def module_folders(directory: Path, boot: BootProvenance, cell: CellRecord) -> I
     """The folders of the sources of the cell's modules and other user files, in the run's directory."""
     for one in boot.inputs.get(cell.id, {}).values():
         if _PLAIN.fullmatch(one.key):
-            own = sorted((directory / _OWN).glob(f"*-{one.key[:8]}"))
-            yield from (f.relative_to(directory).as_posix() for f in own if f.is_dir())
+            paths = sorted((directory / _OWN).glob(f"*-{one.key[:8]}"))
+            yield from (f.relative_to(directory).as_posix() for f in paths if f.is_dir())
     for key in boot.keys.get(cell.id, ()):
         kept = directory / _MODULES / boot.kernel.name
         if key and _PLAIN.fullmatch(boot.kernel.name) and _PLAIN.fullmatch(key):
@@ -78,7 +78,7 @@ def module_source(directory: Path, folder: str, most: int) -> KeptFile | None:
     own = Path(folder).name.rpartition("-")[0]
     files = [file for file in (directory / folder).iterdir() if file.name.endswith(_SOURCES)]
     text = b""
-    for file in sorted(files, key=lambda one: (not one.name.startswith(own), one.suffix != ".c", one.name)):
+    for file in sorted(files, key=lambda path: (not path.name.startswith(own), path.suffix != ".c", path.name)):
         found = kept_file(directory, file.relative_to(directory).as_posix(), most)
         if found is not None:
             text += f"/* ----- {file.name} ----- */\n".encode() + found.content + b"\n"
@@ -169,13 +169,13 @@ def durations(store: Store, experiment: str) -> Durations:
     """
 
     def latest(wanted: str | None) -> list[RunEntry]:
-        complete = (one for one in store.runs() if one.status == "complete" and wanted in (None, one.experiment))
-        return list(islice((one for one in complete if (one.directory / LOG_NAME).is_file()), _RUNS))
+        complete = (run for run in store.runs() if run.status == "complete" and wanted in (None, run.experiment))
+        return list(islice((run_entry for run_entry in complete if (run_entry.directory / LOG_NAME).is_file()), _RUNS))
 
-    own = latest(experiment)
+    entries = latest(experiment)
     by_cell: dict[str, list[float]] = defaultdict(list)
     by_benchmark: dict[str, list[float]] = defaultdict(list)
-    for entry in dict.fromkeys([*own, *latest(None)]):
+    for entry in dict.fromkeys([*entries, *latest(None)]):
         try:
             record, lines = store.load_run(entry.id), _log_lines(entry.directory, _LARGEST_TIMED_LOG)
         except (LabError, OSError):
@@ -184,7 +184,7 @@ def durations(store: Store, experiment: str) -> Durations:
         for cell in record.cells:
             if cell.id in found:
                 by_benchmark[cell.benchmark].append(found[cell.id])
-                if entry in own:
+                if entry in entries:
                     by_cell[cell.id].append(found[cell.id])
     return Durations(*({name: median(all_of) for name, all_of in one.items()} for one in (by_cell, by_benchmark)))
 

@@ -237,7 +237,7 @@ def _load(path: Path, model: type[_Model]) -> _Model:
         return model.model_validate_json(content)
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        faults = [f"{'.'.join(map(str, one['loc'])) or 'the file'}: {_fault(one)}" for one in problems]
+        faults = [f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {_fault(problem)}" for problem in problems]
         what, detail = "damaged, or written by another version of this program", shown(faults, _SHOWN, "and {} more")
         raise LabError(what, where=str(path), detail=detail, hint=_COPY_AGAIN) from error
 

@@ -152,15 +152,15 @@ class SymbolProfile(Record):
 
     @cached_property
     def executed(self) -> int:
-        return sum(one.executed for one in self.instructions)
+        return sum(instruction.executed for instruction in self.instructions)
 
     @cached_property
     def repetitions(self) -> int:
-        return sum(one.repetitions for one in self.instructions)
+        return sum(instruction.repetitions for instruction in self.instructions)
 
     @cached_property
     def missed(self) -> Misses:
-        return sum_of(one.misses for one in self.misses)
+        return sum_of(misses.misses for misses in self.misses)
 
     @property
     def title(self) -> str:
@@ -228,7 +228,7 @@ class CellProfile(Record):
 
     @property
     def instructions(self) -> Iterable[InstructionCount]:
-        return (one for symbol in self.symbols for one in symbol.instructions)
+        return (instruction for symbol in self.symbols for instruction in symbol.instructions)
 
     @cached_property
     def missed(self) -> Misses:
@@ -236,15 +236,15 @@ class CellProfile(Record):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        caches = {one.name: one for one in self.caches}
+        caches = {profile.name: profile for profile in self.caches}
         for name, cache in caches.items():
             if cache.misses != self.missed.of(name):
                 raise ValueError(f"{name} missed {cache.misses} times, and the symbols {self.missed.of(name)} times")
         if caches and caches["l2"].accesses != caches["l1i"].misses + caches["l1d"].misses:
             raise ValueError("level 2 has other accesses than level 1 has misses")
-        if self.stacks and sum(one.executed for one in self.stacks) != self.executed:
+        if self.stacks and sum(stack.executed for stack in self.stacks) != self.executed:
             raise ValueError("the stacks and the symbols have different sums")
-        if len({(one.name, one.module, one.address) for one in self.symbols}) != len(self.symbols):
+        if len({(symbol.name, symbol.module, symbol.address) for symbol in self.symbols}) != len(self.symbols):
             raise ValueError("two symbols have the same name and address")
         return self
 
@@ -271,24 +271,24 @@ class CellProfile(Record):
             "repetitions": figure(self.repetitions),
             "symbols": [
                 {
-                    **one.model_dump(include={"name", "place", "module"}),
-                    "address": f"{one.address:#x}",
-                    "instructions": figure(one.executed),
-                    "repetitions": figure(one.repetitions),
-                    "misses": {kind: figure(n) for kind, n in one.missed._asdict().items()} if self.caches else {},
+                    **symbol.model_dump(include={"name", "place", "module"}),
+                    "address": f"{symbol.address:#x}",
+                    "instructions": figure(symbol.executed),
+                    "repetitions": figure(symbol.repetitions),
+                    "misses": {kind: figure(n) for kind, n in symbol.missed._asdict().items()} if self.caches else {},
                 }
-                for one in self.symbols
+                for symbol in self.symbols
             ],
             "classes": {name: float(value) for name, value in classes.items()},
             "caches": [
                 {
-                    **one.model_dump(include={"name", "size", "ways", "line"}),
-                    "accesses": figure(one.accesses),
-                    "hits": figure(one.hits),
-                    "misses": figure(one.misses),
-                    "misses_again": figure(one.repeated),
+                    **cache.model_dump(include={"name", "size", "ways", "line"}),
+                    "accesses": figure(cache.accesses),
+                    "hits": figure(cache.hits),
+                    "misses": figure(cache.misses),
+                    "misses_again": figure(cache.repeated),
                 }
-                for one in self.caches
+                for cache in self.caches
             ],
         }
 
@@ -334,19 +334,19 @@ def load_pair(before: tuple[Path, CellRecord], after: tuple[Path, CellRecord]) -
     Beside the baseline of its own table, a cell of calls that vary has a profile of the calls without the probe: the
     kernel may be in another state than it was in the baseline's cell, and in none but the probe's work differ these.
     """
-    (directory, plain), (other, probed) = before, after
-    second = load_profile(other, probed)
+    (directory, plain), (other_path, probed) = before, after
+    second = load_profile(other_path, probed)
     if not has_plain_profile(before, after):
         return load_profile(directory, plain), second
     assert probed.profile is not None
-    return _loaded(plain_file(other / FOLDER / file_name(probed.id)), probed.profile.plain, probed), second
+    return _loaded(plain_file(other_path / FOLDER / file_name(probed.id)), probed.profile.plain, probed), second
 
 
 def has_plain_profile(before: tuple[Path, CellRecord], after: tuple[Path, CellRecord]) -> bool:
     """Whether the second cell has a profile of calls without its probe, and the first one is its baseline."""
-    (directory, plain), (other, probed) = before, after
-    facts = [(one.table, one.cpu, one.smp, one.kernel, one.benchmark, AT.of(one)) for one in (plain, probed)]
-    is_baseline = directory == other and plain.probe == BASELINE != probed.probe and facts[0] == facts[1]
+    (directory, plain), (other_path, probed) = before, after
+    facts = [(cell.table, cell.cpu, cell.smp, cell.kernel, cell.benchmark, AT.of(cell)) for cell in (plain, probed)]
+    is_baseline = directory == other_path and plain.probe == BASELINE != probed.probe and facts[0] == facts[1]
     return is_baseline and probed.profile is not None and probed.profile.plain is not None
 
 
@@ -384,7 +384,7 @@ ZERO = Fraction(0)
 
 def instructions_per_call(symbols: Sequence[SymbolProfile], calls: int) -> Fraction | None:
     """Instructions of the symbols in one call; None if there are none."""
-    return Fraction(sum(one.executed for one in symbols), calls) if symbols else None
+    return Fraction(sum(symbol.executed for symbol in symbols), calls) if symbols else None
 
 
 def file_beside(profile: Path) -> Path:

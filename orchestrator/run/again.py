@@ -60,16 +60,16 @@ class Again:
         if not file.is_file():
             raise UsageError("the run has no experiment, so its cells cannot be measured again", where=str(file))
         experiment = resolve_in_guests(context, load_experiment(file, kinds, (), qemu_cpu_names), kinds)
-        found = next(
+        pair = next(
             ((boot, cell) for boot in plan(experiment).boots for cell in boot.cells if cell.id == stored.id), None
         )
-        if found is None:
+        if pair is None:
             raise UsageError(
                 f"the experiment of run {run.record.run} no longer has cell {stored.id}",
                 where=str(file),
                 hint="the kernel or this program has changed since; run the experiment again",
             )
-        boot, cell = found
+        boot, cell = pair
         boot = replace(boot, cells=(replace(cell, profile=tuple(dict.fromkeys((*cell.profile, *parts)))),))
         kind = kinds.named(boot.kind)
         return cls(context, run, stored, kind, boot, prepare(context, kind, boot))
@@ -87,7 +87,7 @@ class Again:
         """
         provenance = Provenance(directory)
         provenance.session(host_facts(self.context))
-        found: list[CellRecord] = []
+        cells: list[CellRecord] = []
 
         def take(event: Event) -> None:
             match event:
@@ -96,18 +96,21 @@ class Again:
                 case GuestBooted():
                     provenance.boot(event, BOOT, self.artifacts)
                 case CellRecorded(record):
-                    found.append(record)
+                    cells.append(record)
 
         task = BootTask(self.kind, self.boot, self.boot.cells, directory / BOOT)
         run_boot(Session(task, self.artifacts, self.context, take, watch))
-        (record,) = found
+        (record,) = cells
         if record.value is None:
             reason = (record.reason or "").splitlines()
             raise LabError(f"cell {record.id} is {record.status}, and has no number", detail=reason[:_SHOWN])
         stored = self.stored
         if record.value == stored.value or stored.clock == "wall" or len(set(stored.samples)) > 1:  # they may vary
             return record
-        differing = [one.sentence for one in origin_differences(origin_of(self.run.directory), origin_of(directory))]
+        differing = [
+            difference.sentence
+            for difference in origin_differences(origin_of(self.run.directory), origin_of(directory))
+        ]
         was = f"{stored.value:.10g} in run {self.run.record.run}"
         raise LabError(
             f"{record.id} now takes {record.value:.10g} {record.unit}, and {was}",

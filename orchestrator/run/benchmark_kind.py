@@ -74,12 +74,12 @@ class BenchmarkKind(TableKind):
         or an error raised, ends the guest; cells without a record are measured in another one.
         """
 
-    def compare(self, cell: Cell[Any], record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+    def compare(self, cell: Cell[Any], record: CellRecord, other_cells: Sequence[CellRecord]) -> CellRecord:
         """The record, completed from the records of ``cell.compared_with`` that have numbers.
 
         Uses no guest. Raises EvidenceError if the comparison proves the record wrong.
         """
-        del cell, others
+        del cell, other_cells
         return record
 
 

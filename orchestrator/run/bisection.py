@@ -44,8 +44,8 @@ class Bisection:
         self.tree.check_out(good.commit, bad.commit)
         tried: list[Tried] = []
         ends = [self._end(revision, which, tried) for revision, which in ((good, "good"), (bad, "bad"))]
-        least, most = (one.value for one in ends)
-        if abs(most - least) <= sum(one.scatter for one in ends):
+        least, most = (end.value for end in ends)
+        if abs(most - least) <= sum(end.scatter for end in ends):
             raise UsageError(
                 f"good and bad cost the same, {least:.10g} and {most:.10g}: there is no change to look for",
                 hint=f"compare the two with: {PROGRAM} compare, or choose another cell with --cell",

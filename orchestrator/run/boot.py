@@ -64,7 +64,7 @@ def prepare(context: BuildContext, kind: BenchmarkKind, boot: Boot) -> BootArtif
     refused = {id_: unsupported(reason) for id_, reason in reasons.items()}
     rest = [cell for cell in boot.cells if cell.id not in refused]
     cells = {**refused, **(kind.prepare(context, kernel, rest) if rest else {})}
-    if any(isinstance(one, Ready) and one.needs_counter for one in cells.values()) and not machine.counts_code:
+    if any(isinstance(cell, Ready) and cell.needs_counter for cell in cells.values()) and not machine.counts_code:
         machine = counting(context, machine)
     return BootArtifacts(kernel, machine, cells, loaded_files(kernel, boot.kernel_modules))
 
@@ -124,9 +124,9 @@ def compared(
     """
     if record.status != "ok":
         return record
-    found = [outcomes[other] for other in cell.compared_with if other in outcomes]
+    cells = [outcomes[other] for other in cell.compared_with if other in outcomes]
     try:
-        return kind.compare(cell, record, [other for other in found if other.status == "ok"])
+        return kind.compare(cell, record, [other_cell for other_cell in cells if other_cell.status == "ok"])
     except EvidenceError as error:
         return without_number(cell, "failed", str(error))
 

@@ -63,7 +63,7 @@ def symbol_file(context: BuildContext, kernel: Kernel) -> Path | None:
     def build(folder: Path) -> None:
         lines = []
         for symbol in code.symbols:
-            section = next((one for one in parts if symbol.address in one[1]), None)
+            section = next((part for part in parts if symbol.address in part[1]), None)
             if section is not None and _SYMBOL.fullmatch(symbol.name):
                 place = f"{section[0]}:{symbol.address - section[1].start:#x}"
                 kind = "function" if symbol.type in FUNCTION_TYPES else "object"
@@ -90,13 +90,13 @@ class Debugging:
     @cached_property
     def files(self) -> Mapping[str, Path]:
         """The files of the modules by name, with DWARF where that can be made."""
-        found = {}
+        paths = {}
         for module in self.modules:
             try:
-                found[module.name] = module_debug_info(self.context, self.kernel, module)
+                paths[module.name] = module_debug_info(self.context, self.kernel, module)
             except LabError:
-                found[module.name] = module.file
-        return found
+                paths[module.name] = module.file
+        return paths
 
     def attach(self, guest: Guest) -> DebuggerStub:
         """Stop a guest, and print how to attach gdb. Raises GuestError, HostError."""
@@ -289,11 +289,15 @@ def first_instructions(program: bytes) -> Mapping[int, bytes]:
 def _first_instructions(elf: ELFFile) -> Iterator[tuple[int, bytes]]:
     table = elf.get_section_by_name(".symtab")
     symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
-    for start in (one["st_value"] for one in symbols if one.name in _LOOPS):
+    for start in (symbol["st_value"] for symbol in symbols if symbol.name in _LOOPS):
         for segment in elf.iter_segments("PT_LOAD"):
             inside = start - segment["p_vaddr"]
             code = segment.data()[inside : inside + _LOOP_MAX] if 0 <= inside < segment["p_filesz"] else b""
-            jumps = (one.operands[0] for one in decoded(code, start, elf.elfclass // 8) if one.name == "jns")
+            jumps = (
+                instruction.operands[0]
+                for instruction in decoded(code, start, elf.elfclass // 8)
+                if instruction.name == "jns"
+            )
             first = next(jumps, None)
             if isinstance(first, int) and start <= first < start + len(code):
                 yield first, code[first - start :][:_COMPARED]

@@ -315,10 +315,10 @@ def _check(guest: Guest, saved: SavedGuest) -> None:
 
 
 def _empty_loop(guest: Guest) -> int:
-    found = _TICKS.search(guest.succeed(_EMPTY_LOOP).text)
-    if found is None:
+    match = _TICKS.search(guest.succeed(_EMPTY_LOOP).text)
+    if match is None:
         raise GuestError("callbench does not say how long an empty loop takes")
-    return int(found[1])
+    return int(match[1])
 
 
 def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
@@ -388,5 +388,5 @@ def kernel_functions(
                 (folder / name).write_bytes(guest.get(file, largest=largest))
 
     inputs = {"kernel": kernel.key, "initramfs": machine.initramfs.parent.name, "cpu": machine.cpu.name}
-    found = context.cache.obtain("kernel-functions", inputs, f"functions of {kernel.spec.name}", ask)
-    return KernelFunctions(**{name: (found.path / name).read_bytes() for name in _LISTS})
+    artifact = context.cache.obtain("kernel-functions", inputs, f"functions of {kernel.spec.name}", ask)
+    return KernelFunctions(**{name: (artifact.path / name).read_bytes() for name in _LISTS})

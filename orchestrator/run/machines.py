@@ -114,20 +114,20 @@ def timing_of(boot: Boot) -> Timing:
     return timing_named("instructions" if boot.clock == "instructions" else "auto")
 
 
-def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, wanted: GuestDisks = NOTHING) -> Machine:
+def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, disks: GuestDisks = NOTHING) -> Machine:
     """The machine, with its initramfs and disks made on demand.
 
     Raises HostError, BuildError, and UsageError for disks that its kernel cannot have or a CPU that its clock excludes.
     """
     check_cpu(hardware.cpu, hardware.timing)
     return Machine(
-        **ready_disks(context, kernel, wanted)._asdict(),
+        **ready_disks(context, kernel, disks)._asdict(),
         **vars(hardware),
         kernel=kernel.image,
         initramfs=initramfs(context, kernel),
         drivers_built_in=kernel.drivers_built_in,
         smp_kernel=kernel.smp,
         extra_parameters=tuple(kernel.spec.kernel_parameters),
-        channel=wanted.channel,
-        login=wanted.login,
+        channel=disks.channel,
+        login=disks.login,
     )

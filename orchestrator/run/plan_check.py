@@ -46,17 +46,17 @@ def _reason(kernel: Kernel, code: KernelCode, point: Point, modules: Sequence[st
     symbol = point.symbol
     if code.has_function(symbol) or not modules:
         return wrong_point_reason(code, symbol, point.offset)
-    found = loaded_code(kernel, modules, symbol)
-    reasons = {wrong_point_reason(one, symbol, point.offset) for one in found.values()}
+    kernel_codes = loaded_code(kernel, modules, symbol)
+    reasons = {wrong_point_reason(kernel_code, symbol, point.offset) for kernel_code in kernel_codes.values()}
     # Every module has an init_module, and none can be probed.
-    if len(found) > 1 and (len(reasons) > 1 or None in reasons):
-        return f"modules {', '.join(found)} have a function {symbol} each: the name is ambiguous"
-    if not found:
+    if len(kernel_codes) > 1 and (len(reasons) > 1 or None in reasons):
+        return f"modules {', '.join(kernel_codes)} have a function {symbol} each: the name is ambiguous"
+    if not kernel_codes:
         codes = [code, *map(module_code, loaded_files(kernel, modules).values())]
         names = functions_like(symbol, *codes)
         guess = f"; did you mean {' or '.join(names)}?" if names else ""
         return f"it has no function {symbol} of its own, nor have the modules that are loaded{guess}"
-    module = next(iter(found))
+    module = next(iter(kernel_codes))
     if point.is_whole:
         return f"{symbol} is in module {module}: {point} is for functions of the kernel itself"
     return reasons.pop()
@@ -88,11 +88,11 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
 
 def _refuse(experiment: Experiment, found: _Found, key: Callable[[NamedTable, str], KeyPath]) -> None:
     problems = [
-        (one.origin, Problem(key(one, what), _sentence(what, reasons)))
+        (named_table.origin, Problem(key(named_table, what), _sentence(what, reasons)))
         for (table, what), reasons in found.items()
         if None not in reasons.values()
-        for one in experiment.tables
-        if one.name == table
+        for named_table in experiment.tables
+        if named_table.name == table
     ]
     if problems:
         raise error_of_tables(problems)
@@ -149,6 +149,6 @@ def _check_cpus(experiment: Experiment, plan: Plan) -> None:
                 problems += [(named.origin, Problem(key, error.what)) for key in keys]
     if not errors:
         return
-    found = error_of_tables(problems)
+    config_error = error_of_tables(problems)
     kind = HostError if all(isinstance(error, HostError) for error in errors) else ConfigError
-    raise kind(found.what, where=found.where, detail=found.detail, hint=errors[0].hint)
+    raise kind(config_error.what, where=config_error.where, detail=config_error.detail, hint=errors[0].hint)

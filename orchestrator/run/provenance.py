@@ -165,7 +165,7 @@ class Provenance:
                 earlier |= {(place, title): digest for title, digest in digests.items()}
         self._check_built(boots, artifacts)
         changed: dict[str, None] = {}
-        for cell, prepared in chain.from_iterable(one.cells.items() for one in artifacts):
+        for cell, prepared in chain.from_iterable(artifact.cells.items() for artifact in artifacts):
             places = [(source.file or cell, source.digests) for source in prepared.sources.values()]
             places += [(name, _source_hashes(module)) for name, module in _modules_of(cell, prepared)]
             for place, digests in places:
@@ -187,14 +187,14 @@ class Provenance:
             for boot in boots
             for module in boot.modules.values()
         }
-        for one in artifacts:
-            for prepared in one.cells.values():
+        for artifact in artifacts:
+            for prepared in artifact.cells.values():
                 for module in prepared.modules:
-                    key = (one.kernel.spec.name, module.name, frozenset(_source_hashes(module).items()))
+                    key = (artifact.kernel.spec.name, module.name, frozenset(_source_hashes(module).items()))
                     now = sha256_of(module.file)
                     if earlier.get(key, now) != now:
                         what = f"module {module.name} is built from the same sources to another file than before"
-                        hint = f"headers of {one.kernel.spec.name} or the compiler have changed; {_BEGIN_ANEW}"
+                        hint = f"headers of {artifact.kernel.spec.name} or the compiler have changed; {_BEGIN_ANEW}"
                         raise UsageError(what, where=str(module.file), hint=hint)
 
     def _damaged(self) -> LabError:

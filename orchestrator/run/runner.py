@@ -247,8 +247,8 @@ class PreparedPlan:
         refused = (self._refused(artifacts) for artifacts in self.artifacts.values())
         return frozenset(
             cell
-            for one in refused
-            for cell, (status, reason) in one.items()
+            for pairs in refused
+            for cell, (status, reason) in pairs.items()
             if status == "failed" and is_of_code(reason)
         )
 
@@ -393,7 +393,11 @@ class Runner:
 
     def _keep_lines(self, entry: RunEntry, artifacts: Mapping[Boot, BootArtifacts]) -> None:
         cells = [cell for cell in self.store.load_run(entry.id).cells if cell.profile is not None]
-        kernels = {one.kernel.spec.name: one.kernel for one in artifacts.values() if one.kernel.spec.tree is not None}
+        kernels = {
+            artifact.kernel.spec.name: artifact.kernel
+            for artifact in artifacts.values()
+            if artifact.kernel.spec.tree is not None
+        }
         for name, kernel in kernels.items():
             keep_lines(self.context, entry.directory, kernel, [cell for cell in cells if cell.kernel == name])
 
@@ -428,15 +432,15 @@ def _collect(job: Job, entry: RunEntry) -> None:
 
 def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> None:
     """Raise UsageError if a run was started with another experiment file or other overrides."""
-    own, digest = entry.directory / _EXPERIMENT_FILE, entry.digest
+    path, digest = entry.directory / _EXPERIMENT_FILE, entry.digest
     with suppress(ConfigError):  # in the current spelling
         if digest != experiment.digest():
-            digest = load_experiment(own, kinds, (), qemu_cpu_names).digest()
+            digest = load_experiment(path, kinds, (), qemu_cpu_names).digest()
     if digest != experiment.digest():
         raise UsageError(
             f"run {entry.id} was started with another experiment file, or other --set values",
             where=str(entry.directory),
-            hint=f"its own experiment is {own}; without --resume a new run begins",
+            hint=f"its own experiment is {path}; without --resume a new run begins",
         )
 
 

@@ -93,10 +93,10 @@ def refuse(lines: Sequence[str], at: int, why: str) -> NoReturn:
 
 def of_command(steps: Sequence[ScriptStep], command: str, count: int) -> list[ScriptStep]:
     """The steps of one command, of which there must be ``count``."""
-    found = [step for step in steps if step.command == command]
-    if len(found) != count:
-        raise EvidenceError(f"{len(found)} steps '{command}' were made, not {count}")
-    return found
+    script_steps = [step for step in steps if step.command == command]
+    if len(script_steps) != count:
+        raise EvidenceError(f"{len(script_steps)} steps '{command}' were made, not {count}")
+    return script_steps
 
 
 def counting_together(machine: Machine, text: int) -> Machine:

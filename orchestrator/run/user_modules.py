@@ -60,7 +60,7 @@ def own_module(kind: ProbeKind, values: Mapping[str, Value]) -> OwnModule | None
 
 
 def module_outcomes(
-    context: BuildContext, kernel: Kernel, wanted: Mapping[str, OwnModule]
+    context: BuildContext, kernel: Kernel, module_sources: Mapping[str, OwnModule]
 ) -> Mapping[str, Module | Refused]:
     """The modules of cells, by cell id: built from source, or a user's .ko file; otherwise the reason for none.
 
@@ -68,30 +68,32 @@ def module_outcomes(
     """
     folders: dict[Path, Mapping[str, Module] | Refused] = {}
     outcomes: dict[str, Module | Refused] = {}
-    sources = {id_: one for id_, one in wanted.items() if isinstance(one, ModuleSource)}
+    sources = {
+        id_: module_source for id_, module_source in module_sources.items() if isinstance(module_source, ModuleSource)
+    }
     for id_, built in zip(sources, build_modules(context, kernel, list(sources.values())), strict=True):
         outcomes[id_] = failed(built) if isinstance(built, BuildError) else built
-    for id_, one in wanted.items():
-        if isinstance(one, Path):
+    for id_, source in module_sources.items():
+        if isinstance(source, Path):
             try:
-                outcomes[id_] = prebuilt(one, kernel)
+                outcomes[id_] = prebuilt(source, kernel)
             except UnsupportedError as error:
                 outcomes[id_] = unsupported(str(error))
-        elif isinstance(one, FolderModule):
-            if one.folder not in folders:
+        elif isinstance(source, FolderModule):
+            if source.folder not in folders:
                 try:
-                    folders[one.folder] = folder_modules(context, kernel, one.folder, {})
+                    folders[source.folder] = folder_modules(context, kernel, source.folder, {})
                 except (BuildError, ConfigError) as error:
-                    folders[one.folder] = failed(error)
-            outcomes[id_] = _member(folders[one.folder], one)
+                    folders[source.folder] = failed(error)
+            outcomes[id_] = _member(folders[source.folder], source)
     return outcomes
 
 
-def _member(modules: Mapping[str, Module] | Refused, one: FolderModule) -> Module | Refused:
+def _member(modules: Mapping[str, Module] | Refused, folder_module: FolderModule) -> Module | Refused:
     if isinstance(modules, Refused):
         return modules
     try:
-        *needed, module = with_needed(modules, one.folder, one.name, one.parameters)
+        *needed, module = with_needed(modules, folder_module.folder, folder_module.name, folder_module.parameters)
     except UsageError as error:
         return failed(error)
     return replace(module, needed=tuple(needed))

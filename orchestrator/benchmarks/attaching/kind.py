@@ -159,7 +159,7 @@ def parse_figures(text: str, counts: Sequence[int]) -> AttachFigures:
     """The figures of the counts, with all proofs checked. Raises EvidenceError."""
     steps = parse_steps(text)
     (functions,) = of_command(steps, "functions", 1)
-    found: dict[int, AttachSteps] = {}
+    attach_steps: dict[int, AttachSteps] = {}
     for count in counts:
         if count > functions.positive("all"):
             continue
@@ -170,9 +170,9 @@ def parse_figures(text: str, counts: Sequence[int]) -> AttachFigures:
         if one.wanted != (count or functions.number("all")):
             raise EvidenceError(f"the guest attached to {one.wanted} functions, not {count or 'all'}")
         one.check()
-        found[count] = one
+        attach_steps[count] = one
     target = "attachmany:places" if functions.number("own") else "__x64_sys_getpgid"
-    return AttachFigures(functions.number("all"), int(functions.hexadecimal("target"), 16), target, found)
+    return AttachFigures(functions.number("all"), int(functions.hexadecimal("target"), 16), target, attach_steps)
 
 
 # The record of one count of functions: instructions by QEMU's plugin, and what else the guest has found.
@@ -203,41 +203,46 @@ def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, A
     """What each count executed. Raises EvidenceError unless the clock agrees."""
     regions = iter(counter.regions)
     called = {names: frozenset(counter.symbols.functions_like(of).values()) for names, of in _CALLED.items()}
-    found: dict[int, AttachCounts] = {}
+    counts: dict[int, AttachCounts] = {}
     entered = frozenset(counter.symbols.functions_like(_HITS).values())
-    for count, one in figures.by_count.items():
-        own = list(islice(regions, len(one.marked) + one.counted_regions))
-        if len(own) != len(one.marked) + one.counted_regions:
-            raise EvidenceError(f"QEMU has kept no instructions of {one.wanted} functions")
-        calls, ends = own[1 : 1 + one.counted_regions], own[:1] + own[1 + one.counted_regions :]
-        works = [counter.work([region], [step.number("ticks")]) for step, region in zip(one.marked, ends, strict=True)]
-        proved = replace(one, counted=_hits(one, calls, entered)) if calls else one
+    for count, steps in figures.by_count.items():
+        own_regions = list(islice(regions, len(steps.marked) + steps.counted_regions))
+        if len(own_regions) != len(steps.marked) + steps.counted_regions:
+            raise EvidenceError(f"QEMU has kept no instructions of {steps.wanted} functions")
+        calls, ends = (
+            own_regions[1 : 1 + steps.counted_regions],
+            own_regions[:1] + own_regions[1 + steps.counted_regions :],
+        )
+        works = [
+            counter.work([region], [step.number("ticks")]) for step, region in zip(steps.marked, ends, strict=True)
+        ]
+        proved = replace(steps, counted=_hits(steps, calls, entered)) if calls else steps
         facts: dict[str, int | str] = {
             name: _executed(work.together, entries)
             for names, entries in called.items()
             for name, work in zip(names, works, strict=False)
         }
-        found[count] = AttachCounts(proved, works[0], works[1] if len(works) > 1 else None, facts)
-    attached = [count for count, one in figures.by_count.items() if one.held is not None]
+        counts[count] = AttachCounts(proved, works[0], works[1] if len(works) > 1 else None, facts)
+    attached = [count for count, attach_steps in figures.by_count.items() if attach_steps.held is not None]
     ascending = sorted(attached, key=lambda count: figures.by_count[count].wanted)
-    by_function = ((count, _by_function(counter, found[count].attach)) for count in ascending)
+    by_function = ((count, _by_function(counter, counts[count].attach)) for count in ascending)
     for (_, before), (more, now) in pairwise(by_function):
         if grows := growing(before, now):
-            found[more] = replace(found[more], facts={**found[more].facts, parameters.GROWS: grows})
-    return found
+            counts[more] = replace(counts[more], facts={**counts[more].facts, parameters.GROWS: grows})
+    return counts
 
 
-def _hits(one: AttachSteps, calls: Sequence[Region], entries: frozenset[int]) -> int:
+def _hits(steps: AttachSteps, calls: Sequence[Region], entries: frozenset[int]) -> int:
     """The hits of the calls that the guest timed: the least of some batches, less the least of as many half as long.
 
     Raises EvidenceError unless the plugin counted what the clock did.
     """
-    assert one.held is not None
+    assert steps.held is not None
     half, whole = (min(batches, key=lambda region: region.total) for batches in (calls[::2], calls[1::2]))
-    by_clock = one.held.number("ticks")
+    by_clock = steps.held.number("ticks")
     if (total := whole.total - half.total) != by_clock:
         raise EvidenceError(
-            f"QEMU counted {total} instructions in {one.held.number('calls')} calls, the clock {by_clock}"
+            f"QEMU counted {total} instructions in {steps.held.number('calls')} calls, the clock {by_clock}"
         )
     return _executed(whole, entries) - _executed(half, entries)
 
@@ -273,29 +278,29 @@ def attach_record(
     ending: Ending,
 ) -> CellRecord:
     """The record of a count, which is ``failed`` where attaching failed. Raises EvidenceError."""
-    one = counted.one
-    kernel, held = session.artifacts.kernel, one.held
+    steps = counted.one
+    kernel, held = session.artifacts.kernel, steps.held
     if held is None or counted.detach is None:
-        wrong = f", of which number {one.wanted // 2 + 1} does not exist," if cell.task.fault == "name" else ""
+        wrong = f", of which number {steps.wanted // 2 + 1} does not exist," if cell.task.fault == "name" else ""
         reason = (
-            f"attaching to {one.wanted} functions{wrong} {one.failure}; nothing is attached: the kernel lists no "
+            f"attaching to {steps.wanted} functions{wrong} {steps.failure}; nothing is attached: the kernel lists no "
             "function, and all of its text is as before"
         )
         return without_number(cell, "failed", reason, kernel.release)
     if cell.task.fault != "none":
-        raise EvidenceError(f"with fault '{cell.task.fault}' attaching to {one.wanted} functions did not fail")
-    assert one.detach is not None
+        raise EvidenceError(f"with fault '{cell.task.fault}' attaching to {steps.wanted} functions did not fail")
+    assert steps.detach is not None
     value = float(counted.attach.together.total)
     facts = {
-        parameters.ATTACHED_FUNCTIONS: one.wanted,
+        parameters.ATTACHED_FUNCTIONS: steps.wanted,
         parameters.DETACH: counted.detach.together.total,
-        parameters.ATTACH_NS: one.attach.number("ns"),
-        parameters.DETACH_NS: one.detach.number("ns"),
-        parameters.KEPT_BYTES: one.memory(held),
-        parameters.LEFT_BYTES: one.memory(one.after),
+        parameters.ATTACH_NS: steps.attach.number("ns"),
+        parameters.DETACH_NS: steps.detach.number("ns"),
+        parameters.KEPT_BYTES: steps.memory(held),
+        parameters.LEFT_BYTES: steps.memory(steps.after),
         parameters.TEXT_BYTES: held.number("changed"),
-        parameters.HIT: one.hit,
-        parameters.HITS_PER_CALL: one.hits_per_call,
+        parameters.HIT: steps.hit,
+        parameters.HITS_PER_CALL: steps.hits_per_call,
     }
     with valid_result():
         return CellRecord(
@@ -308,11 +313,11 @@ def attach_record(
             evidence=Evidence(
                 mechanism=cell.task.mechanism,
                 probe_bytes=held.hexadecimal("live"),
-                hits=one.hits,
+                hits=steps.hits,
                 int3=None,
                 calls=held.number("calls"),
-                hits_per_call=one.hits_per_call,
-                restored=not one.after.number("changed"),
+                hits_per_call=steps.hits_per_call,
+                restored=not steps.after.number("changed"),
                 clocksource=CLOCKSOURCE,
                 original_bytes=held.hexadecimal("before"),
                 address=f"{figures.address:#x}",
@@ -337,7 +342,7 @@ def _counts(value: object) -> object:
     """A list of up to 20 different numbers of functions up to 100,000, ``all`` for as many as the kernel has."""
     known = value if isinstance(value, list | tuple) else ()
     numbers = [one for one in known if isinstance(one, int) and not isinstance(one, bool)]
-    good = 1 <= len(known) <= 20 and all(1 <= one <= MOST_FUNCTIONS for one in numbers)
+    good = 1 <= len(known) <= 20 and all(1 <= number <= MOST_FUNCTIONS for number in numbers)
     if not good or len(numbers) + known.count(ALL) != len(known) or len(set(known)) != len(known):
         raise mismatch(value, f"expected up to 20 different numbers up to {MOST_FUNCTIONS}, as [1, 1000, {ALL}]")
     return tuple(known)
@@ -412,7 +417,9 @@ class AttachingKind(BenchmarkKind):
         return dict.fromkeys(_rows(), BENCHMARK)
 
     def lists(self) -> Mapping[str, Listing]:
-        rows = [(row_name(name), one.title, ", ".join(one.needs)) for name, one in mechanisms().items()]
+        rows = [
+            (row_name(name), mechanism.title, ", ".join(mechanism.needs)) for name, mechanism in mechanisms().items()
+        ]
         return {BENCHMARK: Listing(("name", "what", "needs"), lambda: rows)}
 
     def cells(self, name: str | None, table: AttachTable) -> Generator[AttachCell, None, None]:
@@ -468,8 +475,8 @@ class AttachingKind(BenchmarkKind):
 
     def measure(self, session: Session, cells: Sequence[AttachCell]) -> Generator[CellRecord, None, None]:
         """The records of all counts of one mechanism. Raises EvidenceError, GuestError for all cells."""
-        for one in cells:
-            session.begin(one)
+        for cell in cells:
+            session.begin(cell)
         first, kernel, counts = cells[0], session.artifacts.kernel, [cell.task.count for cell in cells]
         module: Module | None = session.setup(first).setup
         settings: dict[str, int | str] = {
@@ -500,14 +507,14 @@ class AttachingKind(BenchmarkKind):
                     for profile in [counter.profile_work(counted[count].attach, cell.id, calls=1, unit="run")]
                 }
             ending = collect_proof(finished, 0 if mechanism.taint is None else 1 << mechanism.taint)
-        for one in cells:
-            if one.task.count not in figures.by_count:
+        for cell in cells:
+            if cell.task.count not in figures.by_count:
                 reason = f"this kernel has {figures.functions} functions for {title}"
-                yield without_number(one, "unsupported", reason, kernel.release)
+                yield without_number(cell, "unsupported", reason, kernel.release)
                 continue
-            record = attach_record(one, session, figures, counted[one.task.count], profiles.get(one.id), ending)
+            record = attach_record(cell, session, figures, counted[cell.task.count], profiles.get(cell.id), ending)
             if record.status == "failed":
-                session.guest_still_sound.add(one.id)  # it is proved that nothing is attached
+                session.guest_still_sound.add(cell.id)  # it is proved that nothing is attached
             yield record
 
 

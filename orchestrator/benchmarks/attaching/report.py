@@ -87,8 +87,8 @@ def _name(cell: CellRecord) -> str:
 
 
 def _points(cells: Sequence[CellRecord], read: _Figure) -> list[tuple[float, float]]:
-    found = ((parameters.ATTACHED_FUNCTIONS.of(cell), read(cell)) for cell in cells)
-    return sorted((float(count), cost) for count, cost in found if count and cost and cost > 0)
+    pairs = ((parameters.ATTACHED_FUNCTIONS.of(cell), read(cell)) for cell in cells)
+    return sorted((float(count), cost) for count, cost in pairs if count and cost and cost > 0)
 
 
 def _growth(cells: Sequence[CellRecord], read: _Figure) -> Growth | None:
@@ -160,10 +160,10 @@ class AttachingReport(TableReport):
 
 
 def _by_mechanism(panel: Panel) -> Mapping[str, Sequence[CellRecord]]:
-    found: dict[str, list[CellRecord]] = {}
+    cells: dict[str, list[CellRecord]] = {}
     for cell in panel.cells:
-        found.setdefault(mechanism_of(cell.probe), []).append(cell)
-    return found
+        cells.setdefault(mechanism_of(cell.probe), []).append(cell)
+    return cells
 
 
 def _block(cells: Sequence[CellRecord], footnotes: Footnotes) -> Iterator[Row]:
@@ -173,7 +173,7 @@ def _block(cells: Sequence[CellRecord], footnotes: Footnotes) -> Iterator[Row]:
     # Not of memory, which the kernel takes by slabs and pages.
     exponents = [_growth(cells, read) for read in (_value, parameters.DETACH.of)]
     if any(exponents):
-        texts = [NOTHING if one is None else f"{one.exponent:.2f}" for one in exponents]
+        texts = [NOTHING if exponent is None else f"{exponent.exponent:.2f}" for exponent in exponents]
         yield Row("  exponent", [*texts, *[""] * (len(_COLUMNS) - len(texts))])
 
 

@@ -102,10 +102,10 @@ def capability_grants() -> Mapping[str, tuple[str, Capability, Grant]]:
     """The probe, the capability and its grant by the name that an experiment may use, ``djprobe.pre-exec``."""
     known = capability_list().capabilities.items()
     return {
-        f"{probe}.{name}": (probe, one, one.probes[probe])
+        f"{probe}.{name}": (probe, capability, capability.probes[probe])
         for probe in SHOWN_FOR
-        for name, one in known
-        if probe in one.probes
+        for name, capability in known
+        if probe in capability.probes
     }
 
 

@@ -208,20 +208,20 @@ class Calls:
         if batch < 1:
             raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
         # At least two, to check that they are equal.
-        wanted = Sampling(self.calls, min(batch, self.calls), max(2, repeats), self.calls)
-        wanted = wanted.warmed() if self.depends_on_ticks else wanted
+        sampling = Sampling(self.calls, min(batch, self.calls), max(2, repeats), self.calls)
+        sampling = sampling.warmed() if self.depends_on_ticks else sampling
         try:
-            measured = self._samples(guest, wanted, time_limit)
+            measured = self._samples(guest, sampling, time_limit)
         except DisturbedError:
-            if self.renew is not None or wanted.batch == 1:
+            if self.renew is not None or sampling.batch == 1:
                 raise
             # Some calls have an interrupt themselves: mmap() and munmap() on Linux 7.3, one of a hundred.
             return self.measure_singly(guest, ticks_per_second=ticks_per_second, time_limit=time_limit)
         single = sounding.samples[0]
         if self.renew is None:
-            measured = self._looked_into(guest, wanted, measured, ticks_per_second, time_limit)
-        elif not measured.scatter and single != measured.samples[0] and wanted.batch > 1:
-            measured = self._of_any_batches(guest, wanted, measured, time_limit)
+            measured = self._looked_into(guest, sampling, measured, ticks_per_second, time_limit)
+        elif not measured.scatter and single != measured.samples[0] and sampling.batch > 1:
+            measured = self._of_any_batches(guest, sampling, measured, time_limit)
         # All samples that vary are kept: one alone would look like an exact count.
         kept = None if measured.varies else repeats
         return replace(
@@ -232,7 +232,7 @@ class Calls:
         )
 
     def _looked_into(
-        self, guest: Guest, wanted: Sampling, measured: Measurement, ticks_per_second: int, time_limit: float
+        self, guest: Guest, wanted_sampling: Sampling, measured: Measurement, ticks_per_second: int, time_limit: float
     ) -> Measurement:
         """The samples, if they are what calls cost that are timed one by one and all alike; else others, or ``costs``.
 
@@ -241,11 +241,11 @@ class Calls:
         that is due once a tick: a read of a pipe updates the access time, 302 instructions on debian-amd64. It is among
         the warming calls then. Raises EvidenceError where all calls are alike, and batches of them are not.
         """
-        looked = self._one_by_one(guest, wanted, measured, ticks_per_second, time_limit)
-        tries = [(measured, wanted, looked)]
-        warmed = wanted.warmed()
+        looked = self._one_by_one(guest, wanted_sampling, measured, ticks_per_second, time_limit)
+        tries = [(measured, wanted_sampling, looked)]
+        warmed = wanted_sampling.warmed()
         is_explained = _is_sum_of(measured, looked) or bool(looked.cycle) or (measured.scatter and not looked.varies)
-        if warmed.warming > wanted.warming and not is_explained:
+        if warmed.warming > wanted_sampling.warming and not is_explained:
             again = self._samples(guest, warmed, time_limit)
             looked = self._one_by_one(guest, warmed, again, ticks_per_second, time_limit)
             tries.append((replace(again, warming=warmed.warming), warmed, looked))
@@ -262,7 +262,7 @@ class Calls:
         ((each, calls),) = alone.costs.items()
         raise EvidenceError(
             f"samples of one boot, {found}, are not what their calls take: each of {calls}, timed one by one, {each}",
-            detail=[f"samples are of batches of {wanted.batch} calls"],
+            detail=[f"samples are of batches of {wanted_sampling.batch} calls"],
         )
 
     def _one_by_one(
@@ -271,36 +271,38 @@ class Calls:
         """Calls timed each alone, no more than the samples have and some thousands."""
         calls = min(_MOST_SINGLE, max(like.calls, min(_LOOKED_AT, like.calls * like.repeats)))
         batch = max(1, _between_ticks(ticks_per_second, _SINGLE_TOLL + max(1.0, *measured.samples)))
-        wanted = Sampling(calls, min(batch, calls), 1, warming=min(like.warming, batch // 4), is_single=True)
-        return self._undisturbed(guest, wanted, time_limit)
+        sampling = Sampling(calls, min(batch, calls), 1, warming=min(like.warming, batch // 4), is_single=True)
+        return self._undisturbed(guest, sampling, time_limit)
 
     def _of_whole_periods(
-        self, guest: Guest, wanted: Sampling, cycle: Counter[int], time_limit: float
+        self, guest: Guest, sampling: Sampling, cycle: Counter[int], time_limit: float
     ) -> Measurement | None:
         """Samples and batches of whole periods; None where they are not the mean of one."""
         period = cycle.total()
-        batch, calls = (max(1, number // period) * period for number in (wanted.batch, wanted.calls))
-        whole = replace(wanted, calls=calls, batch=min(batch, calls))
+        batch, calls = (max(1, number // period) * period for number in (sampling.batch, sampling.calls))
+        whole = replace(sampling, calls=calls, batch=min(batch, calls))
         measured = self._samples(guest, whole, time_limit)
         cost = sum(each * times for each, times in cycle.items()) / period
         is_mean = set(measured.samples) == {cost}
-        return replace(measured, warming=wanted.warming, cycle=cycle) if is_mean else None
+        return replace(measured, warming=sampling.warming, cycle=cycle) if is_mean else None
 
-    def _of_any_batches(self, guest: Guest, wanted: Sampling, measured: Measurement, time_limit: float) -> Measurement:
+    def _of_any_batches(
+        self, guest: Guest, sampling: Sampling, measured: Measurement, time_limit: float
+    ) -> Measurement:
         """The samples that are equal in batches of half the size: ``measured``, or ones with warming calls.
 
         Else the samples of both sizes, which scatter. Calls that fill a buffer are no means of their own kinds.
         """
 
         def in_halves(of: Sampling) -> Measurement:
-            halves = replace(of, batch=wanted.batch // 2, repeats=1, untimed=0)
+            halves = replace(of, batch=sampling.batch // 2, repeats=1, untimed=0)
             return self._samples(guest, halves, time_limit)
 
-        halved = in_halves(wanted)
+        halved = in_halves(sampling)
         if _agree(measured, halved):
             return measured
-        warmed = wanted.warmed()
-        if warmed.warming > wanted.warming:
+        warmed = sampling.warmed()
+        if warmed.warming > sampling.warming:
             again = self._samples(guest, warmed, time_limit)
             if not again.scatter and _agree(again, in_halves(warmed)):
                 return replace(again, warming=warmed.warming)
@@ -308,8 +310,8 @@ class Calls:
 
     def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
         """Two samples in batches as in ``dearer``: calls cost no more now, so they fit between two timer ticks."""
-        wanted = Sampling(dearer.calls, min(dearer.calls, dearer.batch), 2, warming=dearer.warming)
-        return self._sampled(guest, wanted, time_limit).samples
+        sampling = Sampling(dearer.calls, min(dearer.calls, dearer.batch), 2, warming=dearer.warming)
+        return self._sampled(guest, sampling, time_limit).samples
 
     def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> Measurement:
         """Two samples for the counting plugin, in batches as in ``measured``, of fewer calls where all are alike."""
@@ -321,19 +323,19 @@ class Calls:
         warming = measured.warming or min(_WARMING_CALLS, measured.batch // 4)
         # Samples that scatter do not execute the same instructions.
         samples = 1 if measured.varies else _MARKED_SAMPLES
-        wanted = Sampling(calls, min(calls, measured.batch), samples, is_marked=True, warming=warming)
+        sampling = Sampling(calls, min(calls, measured.batch), samples, is_marked=True, warming=warming)
         if self.renew is not None:
             self.renew()
-            wanted = replace(wanted, repeats=1, warming=measured.warming)
-        return self._sampled(guest, wanted, time_limit)
+            sampling = replace(sampling, repeats=1, warming=measured.warming)
+        return self._sampled(guest, sampling, time_limit)
 
     def mark_calls(self, guest: Guest, *, time_limit: float) -> Measurement:
         """One sample for the counting plugin, whatever a call does: fault, sleep, or cost something else each time.
 
         Batches of several calls that were disturbed are before it in the plugin's file.
         """
-        wanted = Sampling(self.calls, min(self.calls, self.largest_batch), 1, self.calls, is_marked=True)
-        return self._undisturbed(guest, wanted, time_limit)
+        sampling = Sampling(self.calls, min(self.calls, self.largest_batch), 1, self.calls, is_marked=True)
+        return self._undisturbed(guest, sampling, time_limit)
 
     def take_turns(
         self, guest: Guest, *, cpus: int, repeats: int, time_limit: float
@@ -346,12 +348,12 @@ class Calls:
         options = {"-j": cpus, "-n": calls, "-r": repeats}
         words = [word for option, value in options.items() for word in (option, str(value))]
         first, *rest = _checked(guest, [*self.argv, *words], time_limit).splitlines() or [""]
-        entry, found = _TIMED.fullmatch(first), [match for line in rest if (match := _TURNS.fullmatch(line))]
-        batches = [TurnsBatch(*map(int, one.groups())) for one in found]
+        entry, matches = _TIMED.fullmatch(first), [match for line in rest if (match := _TURNS.fullmatch(line))]
+        batches = [TurnsBatch(*map(int, match.groups())) for match in matches]
         if (
             entry is None
-            or [one.calls for one in batches] != [calls // _FEWER_TURNS, *[calls] * repeats]
-            or len(found) != len(rest)
+            or [batche.calls for batche in batches] != [calls // _FEWER_TURNS, *[calls] * repeats]
+            or len(matches) != len(rest)
         ):
             raise _unexpected([first, *rest])
         self._check_number(int(entry[2]) if entry[2] else None)
@@ -370,10 +372,10 @@ class Calls:
         each = _SINGLE_TOLL + max(1.0, sounding.samples[0])
         batch = _between_ticks(ticks_per_second, each)
         calls = self.single
-        wanted = Sampling(calls, max(1, min(batch, calls, self.largest_batch)), 1, calls, is_single=True)
-        return self._undisturbed(guest, wanted.warmed() if self.depends_on_ticks else wanted, time_limit)
+        sampling = Sampling(calls, max(1, min(batch, calls, self.largest_batch)), 1, calls, is_single=True)
+        return self._undisturbed(guest, sampling.warmed() if self.depends_on_ticks else sampling, time_limit)
 
-    def _undisturbed(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
+    def _undisturbed(self, guest: Guest, sampling: Sampling, time_limit: float) -> Measurement:
         """Sample in smaller and smaller batches, and try batches of one call several times.
 
         When the host suspends a guest, QEMU's i8254 delivers the missed ticks one after the other: after two seconds,
@@ -382,12 +384,12 @@ class Calls:
         tries = _TRIES_OF_ONE
         while True:
             try:
-                return self._sampled(guest, wanted, time_limit)
+                return self._sampled(guest, sampling, time_limit)
             except DisturbedError:
-                tries -= wanted.batch == 1
+                tries -= sampling.batch == 1
                 if not tries:
                     raise
-                wanted = replace(wanted, batch=max(1, wanted.batch // _SMALLER))
+                sampling = replace(sampling, batch=max(1, sampling.batch // _SMALLER))
 
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
         """Make exactly ``calls`` calls, untimed. Their process writes its id to the guest's file ``caller``."""
@@ -415,32 +417,32 @@ class Calls:
             check_expected(self.expected, results, name)
         return seen
 
-    def _samples(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
+    def _samples(self, guest: Guest, sampling: Sampling, time_limit: float) -> Measurement:
         """All samples of one process; with ``renew``, processes of one sample each until enough samples are equal."""
         if self.renew is None:
-            return self._sampled(guest, wanted, time_limit)
+            return self._sampled(guest, sampling, time_limit)
         # Marked as for a profile: the work before the first batch matters, too.
-        alone = replace(wanted, repeats=1, is_marked=True)
+        alone = replace(sampling, repeats=1, is_marked=True)
         ones: list[Measurement] = []
-        while len(ones) < wanted.repeats + _MOST_DIFFERENT:
+        while len(ones) < sampling.repeats + _MOST_DIFFERENT:
             self.renew()
             ones.append(self._sampled(guest, alone, time_limit))
             equal = [one for one in ones if one.samples == ones[-1].samples]
-            if len(equal) == wanted.repeats:
-                found = together(equal)
-                return replace(found, disturbed=found.disturbed + len(ones) - len(equal))
+            if len(equal) == sampling.repeats:
+                measurement = together(equal)
+                return replace(measurement, disturbed=measurement.disturbed + len(ones) - len(equal))
         return together(ones)
 
-    def _sampled(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
-        output, live = self._output(guest, wanted.options, time_limit)
-        measured = replace(parse(output, wanted), live=live)
+    def _sampled(self, guest: Guest, sampling: Sampling, time_limit: float) -> Measurement:
+        output, live = self._output(guest, sampling.options, time_limit)
+        measured = replace(parse(output, sampling), live=live)
         self._check_number(measured.number)
         outcome = measured.outcome
         if outcome is None:
             return measured
         if outcome.uses_up:
             # A new process makes as many calls one by one, to find the first that fails.
-            again = min(_WARM_UP_CALLS + wanted.calls * wanted.repeats, _MOST_ALONE)
+            again = min(_WARM_UP_CALLS + sampling.calls * sampling.repeats, _MOST_ALONE)
             called = parse_called(_checked(guest, [*self.argv, "-c", str(again)], time_limit), again)
             raise _used_up(outcome, called.results or outcome.results)
         check_expected(self.expected, outcome.timed, "timed")
@@ -463,8 +465,8 @@ class Calls:
             raise EvidenceError(f"the program made system call {number}, not {self.number}")
 
 
-def _agree(one: Measurement, other: Measurement) -> bool:
-    return abs(one.samples[0] - other.samples[0]) <= _UNEVEN * one.samples[0]
+def _agree(measurement: Measurement, other_measurement: Measurement) -> bool:
+    return abs(measurement.samples[0] - other_measurement.samples[0]) <= _UNEVEN * measurement.samples[0]
 
 
 def _is_sum_of(measured: Measurement, alone: Measurement) -> bool:
@@ -525,7 +527,7 @@ def parse_called(output: str, calls: int) -> Called:
     if entry is None or called is None or int(called[1]) != calls:
         raise _unexpected(lines)
     results = _results(lines, 2, ("untimed",), entry[1])
-    if [one.observed for one in results] != [calls] * len(results):
+    if [result.observed for result in results] != [calls] * len(results):
         raise _unexpected(lines)
     return Called(
         entry=entry[1],
@@ -549,21 +551,23 @@ def parse_watched(output: str, calls: int) -> Mapping[str, CallResults]:
     """What the system calls of a workload returned; raises EvidenceError where not all of them were seen."""
     lines = output.splitlines()
     head = _WATCHED.fullmatch(lines[0]) if lines else None
-    found = [match for line in lines[1:] if (match := _WATCHED_CALL.fullmatch(line))]
-    if head is None or len(found) != len(lines) - 1 or len(found) > int(head[3]):
+    matches = [match for line in lines[1:] if (match := _WATCHED_CALL.fullmatch(line))]
+    if head is None or len(matches) != len(lines) - 1 or len(matches) > int(head[3]):
         raise _unexpected(lines)
     completed, kinds, signal = (int(group) for group in head.groups()[1:])
     if completed < calls or signal:
         end = f"signal {signal} ended its process" if signal else "its process ended, or it makes too many system calls"
         raise EvidenceError(f"of {calls} calls of workload(), {completed} were seen to their end: {end}")
-    if kinds > len(found):
-        raise EvidenceError(f"workload() makes more than {len(found)} different system calls, and only those were seen")
+    if kinds > len(matches):
+        raise EvidenceError(
+            f"workload() makes more than {len(matches)} different system calls, and only those were seen"
+        )
     arch: Arch = "x86_64" if head[1] == "64" else "i386"
     entry = "syscall" if arch == "x86_64" else "int80"
     names = {call.number(arch, entry): name for name, call in system_calls().items()}
     return {
         names.get(int(match[1]), f"system call {match[1]}"): parse_results(match[2], "watched", entry)
-        for match in found
+        for match in matches
     }
 
 
@@ -581,23 +585,23 @@ def _checked(guest: Guest, argv: list[str], time_limit: float) -> str:
     raise (DisturbedError if is_disturbed else EvidenceError)(message or f"{argv[0]} {end}")
 
 
-def parse(output: str, wanted: Sampling) -> Measurement:
+def parse(output: str, sampling: Sampling) -> Measurement:
     """Turn the program's output into a measurement; raises EvidenceError for incomplete or unexpected output."""
-    calls, repeats = wanted.calls, wanted.repeats
+    calls, repeats = sampling.calls, sampling.repeats
     lines = output.splitlines()
     costs = [line for line in lines if _COSTS.fullmatch(line)]
     lines = [line for line in lines if not _COSTS.fullmatch(line)]
     entry = _TIMED.fullmatch(lines[0]) if lines else None
     empty = _EMPTY.fullmatch(lines[1]) if len(lines) > 1 else None
-    found = [_SAMPLE.fullmatch(line) for line in lines[2 : 2 + repeats]]
-    samples = [tuple(int(group) for group in match.groups()) for match in found if match]
+    matches = [_SAMPLE.fullmatch(line) for line in lines[2 : 2 + repeats]]
+    samples = [tuple(int(group) for group in match.groups()) for match in matches if match]
     fixed = int(empty[1]) if empty else 0
-    regions = [s[1] if wanted.is_single else s[2] for s in samples]
+    regions = [s[1] if sampling.is_single else s[2] for s in samples]
     right = [s[0] == number and s[1] == calls and s[2] > 0 and s[3] > s[2] * fixed for number, s in enumerate(samples)]
-    if entry is None or empty is None or len(samples) != len(found) or len(samples) != repeats or not all(right):
+    if entry is None or empty is None or len(samples) != len(matches) or len(samples) != repeats or not all(right):
         raise _unexpected(lines)
     in_turn: list[int] = []
-    made = calls * repeats if wanted.is_single else 0
+    made = calls * repeats if sampling.is_single else 0
     for cost, _, times in (run.partition("*") for line in costs for run in line.split()[1:]):
         if len(in_turn) > made:
             break
@@ -606,7 +610,7 @@ def parse(output: str, wanted: Sampling) -> Measurement:
         raise _unexpected(costs)
     batches = sum(s[2] for s in samples)
     results = _results(lines, 2 + repeats, ("timed", "untimed"), entry[1])
-    if results and [one.observed for one in results] != [1 + batches, wanted.untimed]:
+    if results and [result.observed for result in results] != [1 + batches, sampling.untimed]:
         raise _unexpected(lines)
     return Measurement(
         samples=tuple((s[3] - times * fixed) / calls for s, times in zip(samples, regions, strict=True)),
@@ -615,11 +619,11 @@ def parse(output: str, wanted: Sampling) -> Measurement:
         calls=calls,
         batches=batches,
         disturbed=sum(s[5] for s in samples),
-        batch=wanted.batch,
+        batch=sampling.batch,
         empty=fixed,
         ticks=tuple((batches, tsc) for _, _, batches, tsc, _, _ in samples),
         costs=Counter(in_turn),
-        cycle=repeating(in_turn, wanted.batch) if repeats == 1 else Counter(),
+        cycle=repeating(in_turn, sampling.batch) if repeats == 1 else Counter(),
         number=int(entry[2]) if entry[2] else None,
         outcome=CallOutcome(*results) if results else None,
     )
@@ -699,8 +703,8 @@ Workload = Calls | WholeProgram
 def parse_runs(output: str, runs: int) -> list[tuple[int, int, int]]:
     """Each run's TSC units, nanoseconds and process; raises EvidenceError for anything but ``runs`` complete lines."""
     lines = output.splitlines()
-    found = [_RUN.fullmatch(line) for line in lines]
-    whole = [tuple(int(group) for group in match.groups()) for match in found if match]
+    matches = [_RUN.fullmatch(line) for line in lines]
+    whole = [tuple(int(group) for group in match.groups()) for match in matches if match]
     if [run[0] for run in whole] != list(range(runs)) or len(whole) != len(lines):
         raise EvidenceError("the output of the program's runner is not what was expected", detail=lines[:10])
     return [(tsc, nanoseconds, pid) for _, tsc, nanoseconds, pid in whole]

@@ -43,8 +43,8 @@ class CallOutcome:
 def joined(outcomes: Sequence[CallOutcome]) -> CallOutcome:
     """The outcome of the calls of several processes, in their order."""
     return CallOutcome(
-        reduce(CallResults.followed_by, [one.timed for one in outcomes]),
-        reduce(CallResults.followed_by, [one.untimed for one in outcomes]),
+        reduce(CallResults.followed_by, [outcome.timed for outcome in outcomes]),
+        reduce(CallResults.followed_by, [outcome.untimed for outcome in outcomes]),
     )
 
 
@@ -103,7 +103,7 @@ def watched_parameters(watched: Mapping[str, CallResults]) -> dict[str, str | in
     """The parameters of a record of a user's function: what its system calls returned, failed ones first."""
     if not watched:
         return {}
-    ordered = sorted(watched.items(), key=lambda one: not one[1].failed)
+    ordered = sorted(watched.items(), key=lambda pair: not pair[1].failed)
     return {
         OUTCOME: phrase("; ".join(f"{name} {summary(results)}" for name, results in ordered)),
         "result_calls": sum(results.observed for results in watched.values()),
@@ -113,7 +113,9 @@ def watched_parameters(watched: Mapping[str, CallResults]) -> dict[str, str | in
 
 def always_failing(watched: Mapping[str, CallResults]) -> Sequence[str]:
     """The system calls that never succeed, and what they return: ``ioctl: always ENOTTY``."""
-    return [f"{name}: {summary(one)}" for name, one in watched.items() if one.observed == one.failed > 0]
+    return [
+        f"{name}: {summary(results)}" for name, results in watched.items() if results.observed == results.failed > 0
+    ]
 
 
 def difference_note(outcome: CallOutcome | None, counted: CallResults | None) -> tuple[str, ...]:
@@ -149,15 +151,15 @@ def parse_results(line: str, name: str, entry: str) -> CallResults:
     unexpected = EvidenceError(
         "what the benchmark says of the calls' results is not what was expected", detail=[line[:300]]
     )
-    found = _LINE.fullmatch(line)
-    if found is None or found[1] != name:
+    match = _LINE.fullmatch(line)
+    if match is None or match[1] != name:
         raise unexpected
     # The 32-bit entries return a 32-bit word; a 64-bit program sign-extends it.
     bits = 64 if entry == "syscall" else 32
-    pairs = [part.split(":") for part in found[7].split(",")] if found[7] else []
+    pairs = [part.split(":") for part in match[7].split(",")] if match[7] else []
     values = tuple((_value(word, bits), int(calls)) for word, calls in pairs)
-    observed, failed, before_failure, other = (int(found[group]) for group in range(2, 6))
-    results = CallResults(observed, failed, before_failure, values, other, _value(found[6], bits))
+    observed, failed, before_failure, other = (int(match[group]) for group in range(2, 6))
+    results = CallResults(observed, failed, before_failure, values, other, _value(match[6], bits))
     calls = dict(values)
     kept_failures = sum(count for value, count in calls.items() if value < 0)
     is_consistent = (

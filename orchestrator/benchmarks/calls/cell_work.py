@@ -124,11 +124,11 @@ class Entries(NamedTuple):
         """What a profile of calls has of a module's functions: the executions of their first instructions."""
         entered: dict[str, int] = {}
         int3 = 0
-        for one in symbols:
-            int3 += sum(each.executed for each in one.instructions if each.code == f"{INT3:02x}")
-            if one.module == module:
-                first = sum(each.executed for each in one.instructions if each.offset == 0)
-                entered |= {one.name: first} if first else {}
+        for symbol in symbols:
+            int3 += sum(each.executed for each in symbol.instructions if each.code == f"{INT3:02x}")
+            if symbol.module == module:
+                first = sum(each.executed for each in symbol.instructions if each.offset == 0)
+                entered |= {symbol.name: first} if first else {}
         return cls(calls, entered, int3)
 
     def proved(self, hits: int, module: Module, guest: Guest) -> list[str]:

@@ -86,16 +86,16 @@ class _CountedGuest:
 
 
 def _entries(run: Region, address: int) -> int:
-    return sum(one.executed for code, one in run.counts.items() if code.address == address)
+    return sum(counts.executed for code, counts in run.counts.items() if code.address == address)
 
 
 def plain_runs(work: CellContext, program: WholeProgram) -> tuple[Figures, ProfileEvidence]:
     """Runs without a probe. Raises EvidenceError."""
     guest = _CountedGuest(work, program)
     counted = guest.runs(work.cell.repeats)
-    found = counted_runs(counted.regions, guest.counter.places())
-    evidence = guest.stored(counted).model_copy(update={"parts": found.parts})
-    return run_figures(found.own, ()), evidence
+    runs = counted_runs(counted.regions, guest.counter.places())
+    evidence = guest.stored(counted).model_copy(update={"parts": runs.parts})
+    return run_figures(runs.own, ()), evidence
 
 
 def probed_runs(work: CellContext, program: WholeProgram) -> tuple[Figures, PointObservations]:
@@ -114,7 +114,7 @@ def probed_runs(work: CellContext, program: WholeProgram) -> tuple[Figures, Poin
         places, profile = guest.counter.places(), guest.stored(counted, attachment)
         run, hits, entered = without_skips(lambda: guest.counted_hits(attachment))
         entries = _entries(run, work.point.address)
-        int3 = sum(one.executed for code, one in run.counts.items() if code.code == f"{INT3_BYTE:02x}")
+        int3 = sum(counts.executed for code, counts in run.counts.items() if code.code == f"{INT3_BYTE:02x}")
         attachment.set_handler(work.handler)
         if not entries:
             raise NotEntered("a run of the program never entered the probe point")
@@ -125,6 +125,6 @@ def probed_runs(work: CellContext, program: WholeProgram) -> tuple[Figures, Poin
         armed.check_same("while the hits were counted")
         counted_hits = HitCounts(entries, hits - entries, int3, None)
         proof = armed.proof(entries, counted_hits, entered=entered, extras=attachment.extras())
-    found = counted_runs(counted.regions, places, [*plain, *guest.plain_runs(around)])
-    profile = profile.model_copy(update={"parts": found.parts})
-    return run_figures(found.own, found.plain), replace(proof, counts=CallCounts(profile))
+    runs = counted_runs(counted.regions, places, [*plain, *guest.plain_runs(around)])
+    profile = profile.model_copy(update={"parts": runs.parts})
+    return run_figures(runs.own, runs.plain), replace(proof, counts=CallCounts(profile))

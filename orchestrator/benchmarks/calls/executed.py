@@ -51,7 +51,9 @@ class Executed(Record):
 
     def at(self, address: int) -> ExecutedFunction | None:
         """The kernel's own function at an address; None where the calls do not execute it."""
-        return next((one for one in self.functions if one.module is None and one.address == address), None)
+        return next(
+            (function for function in self.functions if function.module is None and function.address == address), None
+        )
 
 
 def executed_here(ready: ReadyGuest, workload: Calls, time_limit: float) -> Executed:
@@ -91,8 +93,8 @@ def executed_by(
             ready_guest(context, artifacts, directory, "guest", watch=watch) as ready,
         ):
             workload.prepare(ready.guest)
-            found = executed_here(ready, workload, time_limit)
-        (folder / _FILE).write_text(found.model_dump_json())
+            executed = executed_here(ready, workload, time_limit)
+        (folder / _FILE).write_text(executed.model_dump_json())
 
     artifact = obtain("executed-functions", inputs, f"functions that calls execute on {machine.cpu.name}", count)
     return None if artifact is None else Executed.stored_in(artifact.path / _FILE)
@@ -101,21 +103,21 @@ def executed_by(
 def _functions(
     profile: CellProfile, symbols: Symbols, refused: RefusedPlaces, loaded: Container[str]
 ) -> Iterator[ExecutedFunction]:
-    for one in profile.symbols:
-        if one.place in ("kernel", "module"):
-            executed = {at.offset: at.executed for at in one.instructions if at.executed > 0}
-            entered = entries(one)
+    for symbol in profile.symbols:
+        if symbol.place in ("kernel", "module"):
+            executed = {at.offset: at.executed for at in symbol.instructions if at.executed > 0}
+            entered = entries(symbol)
             uneven = None if entered else "these calls do not enter it at its beginning"
             if entered % profile.calls:
                 uneven = f"{profile.calls} calls enter it {entered} times: not equally often"
             yield ExecutedFunction(
-                name=one.name,
-                address=one.address,
+                name=symbol.name,
+                address=symbol.address,
                 entered=entered,
-                instructions=one.executed,
+                instructions=symbol.executed,
                 counts=executed,
-                refusal=_place_refusal(one, symbols, refused, loaded) or uneven,
-                module=one.module,
+                refusal=_place_refusal(symbol, symbols, refused, loaded) or uneven,
+                module=symbol.module,
             )
 
 

@@ -41,13 +41,13 @@ def ratio_findings(panel: Panel, place: str) -> Iterator[Highlight]:
         return
     decided = _decided(panel)
     base = next((cell for cell in decided.values() if published_column(cell.probe) == table.compared_with), None)
-    others = [cell for probe, cell in decided.items() if probe != BASELINE and cell is not base]
-    if base is None or base.overhead is None or base.overhead <= 0 or not others:
+    other_cells = [cell for probe, cell in decided.items() if probe != BASELINE and cell is not base]
+    if base is None or base.overhead is None or base.overhead <= 0 or not other_cells:
         return
-    largest = max(others, key=lambda cell: cell.overhead or 0.0)
+    largest = max(other_cells, key=lambda cell: cell.overhead or 0.0)
     times = [panel.time(cell) for cell in (largest, base)]
-    figures = [None if one is None else one.overhead for one in times]
-    is_fit = all(one is not None and one.is_fit for one in times)
+    figures = [None if cell is None else cell.overhead for cell in times]
+    is_fit = all(cell is not None and cell.is_fit for cell in times)
     in_time = f" in modelled time{' (fit)' if is_fit else ''}" if all(figures) else ""
     measured = ratio_figure(*figures) if in_time else ratio_figure(largest.overhead, base.overhead)
     documented = ratio_figure(published(largest, table.id).overhead, published(base, table.id).overhead)
@@ -73,10 +73,10 @@ def fifteen_years(panels: Sequence[Panel]) -> Iterator[Highlight]:
 
 def kernel_findings(panels: Sequence[Panel]) -> Iterator[Highlight]:
     """The largest change of a probe's value from the first kernel to another."""
-    base, *others = [{cell.probe: cell for cell in panel.cells} for panel in panels]
+    base, *other_cells = [{cell.probe: cell for cell in panel.cells} for panel in panels]
     differences = [
         (value - before, cell, before)
-        for panel in others
+        for panel in other_cells
         for probe, cell in panel.items()
         if (value := cell.value) is not None and probe in base and (before := base[probe].value) is not None
     ]

@@ -61,28 +61,28 @@ def function_places(kernel: Kernel, point: Point) -> FunctionPlaces | None:
             f"{point} needs the code of kernel {kernel.spec.name}, which is not available",
             hint=CODE_HINT,
         )
-    found = places_of(code, kernel.config, symbol)
-    if found is not None and len(found.places) > MOST_INSTRUCTIONS:
+    places = places_of(code, kernel.config, symbol)
+    if places is not None and len(places.places) > MOST_INSTRUCTIONS:
         raise UsageError(
-            f"{point} stands for {len(found.places)} instructions on {kernel.spec.name}, and {MOST_INSTRUCTIONS} are "
+            f"{point} stands for {len(places.places)} instructions on {kernel.spec.name}, and {MOST_INSTRUCTIONS} are "
             "the most",
             hint=f"name places: {PROGRAM} disasm {kernel.spec.argument} {symbol} lists them",
         )
-    return found
+    return places
 
 
 def found_points(executed: Executed) -> Iterator[FoundPoint]:
     """A point for each function, in the order of ``executed``; a name that several functions have appears once."""
     probed, names = 0, set()
-    possible = {one.name for one in executed.functions if one.refusal is None}
-    for one in executed.functions:
-        if one.name in names or (one.refusal is not None and one.name in possible):
+    possible = {executed_function.name for executed_function in executed.functions if executed_function.refusal is None}
+    for function in executed.functions:
+        if function.name in names or (function.refusal is not None and function.name in possible):
             continue
-        names.add(one.name)
-        refusal = one.refusal
+        names.add(function.name)
+        refusal = function.refusal
         if refusal is None:
             probed += 1
             if probed > MOST_POINTS:
                 refusal = f"left out: {MOST_POINTS} functions with more instructions are probed"
-        hits = one.entered // executed.calls if refusal is None else 1
-        yield FoundPoint(Point(one.name, found_by=EXECUTED), hits, refusal)
+        hits = function.entered // executed.calls if refusal is None else 1
+        yield FoundPoint(Point(function.name, found_by=EXECUTED), hits, refusal)

@@ -51,7 +51,7 @@ def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
     found: dict[int, str] = {}
     for headers in places:
         printed = {arch: _compiled(name, arch, headers or _library_headers(arch))[0] for arch in ARCHITECTURES}
-        of_each = {arch: one[1] if (one := _VALUE.search(text)) else None for arch, text in printed.items()}
+        of_each = {arch: match[1] if (match := _VALUE.search(text)) else None for arch, text in printed.items()}
         where = f"in <{headers[0]}>" if headers else ""
         for arch, value in of_each.items():
             if value is not None:

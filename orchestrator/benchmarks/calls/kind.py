@@ -53,7 +53,9 @@ class CallsKind(BenchmarkKind):
     paths = ("file", "libraries")
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        return {one.name: BenchmarkEntry(one.title, one.entries) for one in benchmarks().values()}
+        return {
+            benchmark.name: BenchmarkEntry(benchmark.title, benchmark.entries) for benchmark in benchmarks().values()
+        }
 
     def rows(self) -> Mapping[str, str]:
         """Probes that verify a capability: ``djprobe.pre-exec``."""
@@ -61,7 +63,7 @@ class CallsKind(BenchmarkKind):
 
     def lists(self) -> Mapping[str, Listing]:
         known = capability_grants().items()
-        rows = [(name, one.title, "yes" if grant.grants else "no") for name, (_, one, grant) in known]
+        rows = [(name, capability.title, "yes" if grant.grants else "no") for name, (_, capability, grant) in known]
         return {"capabilities": Listing(("name", "ability", "granted"), lambda: rows)}
 
     def cells(self, name: str | None, table: CallsTable) -> Iterator[CallCell]:
@@ -76,7 +78,7 @@ class CallsKind(BenchmarkKind):
         """
         if not table.are_counted:
             return table
-        found = {}
+        points = {}
         for machine, name in product(table.machines, table.all_kernels):
             cell = profiled_cell(table, machine, name)
             kernel = ready_kernel(context, cell.spec)
@@ -91,12 +93,12 @@ class CallsKind(BenchmarkKind):
                 assert isinstance(workload, Calls)  # the table takes no program that is run whole
                 executed = executed_by(context, obtain, artifacts, workload, cell.time_limit)
             if table.points != EXECUTED:
-                found[machine_id(machine), name] = tuple(named_points(table.named_points, places, executed))
+                points[machine_id(machine), name] = tuple(named_points(table.named_points, places, executed))
             elif executed is not None:
-                found[machine_id(machine), name] = tuple(found_points(executed))
-                if not found[machine_id(machine), name]:
+                points[machine_id(machine), name] = tuple(found_points(executed))
+                if not points[machine_id(machine), name]:
                     raise UsageError(f"calls of {cell.benchmark} enter no function of {kernel.spec.name}")
-        return table.with_found(found)
+        return table.with_found(points)
 
     def boot_key(self, cell: CallCell) -> Hashable:
         # QEMU follows whole programs, and several CPUs, in other ways.
@@ -142,11 +144,11 @@ class CallsKind(BenchmarkKind):
 
         return measure_in_one_guest(session, cells, measured)
 
-    def compare(self, cell: CallCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+    def compare(self, cell: CallCell, record: CellRecord, other_cells: Sequence[CellRecord]) -> CellRecord:
         """The record with its overhead on the exact clock; on the wall clock each sample has its own baseline."""
         if record.overhead is not None:
             return record
-        baseline = next(iter(others), None)
+        baseline = next(iter(other_cells), None)
         if baseline is None or baseline.value is None or record.value is None:
             lacking = "no overhead: the cell without a probe has no number to compare with"
             return changed(record, notes=(*record.notes, lacking))
@@ -173,9 +175,9 @@ def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnte
             executed = cache.once("executed", cell, lambda: _executed_by_cell(session, ready, cell, workload))
     except GuestError:
         raise
-    except LabError as other:
+    except LabError as other_error:
         return NotEntered(
-            error.what, hint=error.hint, detail=[*error.detail, f"what they execute is not known: {other.what}"]
+            error.what, hint=error.hint, detail=[*error.detail, f"what they execute is not known: {other_error.what}"]
         )
     return explained(error, Point(setup.symbol, setup.offset), ready.symbols, ready.artifacts.kernel.code, executed)
 
@@ -188,11 +190,11 @@ def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workl
     artifacts = replace(ready.artifacts, machine=machine, cells={})
     obtain = session.context.cache.obtain
     try:
-        found = executed_by(session.context, obtain, artifacts, workload, cell.time_limit, session.watch)
+        executed = executed_by(session.context, obtain, artifacts, workload, cell.time_limit, session.watch)
     except GuestError as error:  # of the other guest: the cell's own is sound
         raise EvidenceError(error.what) from None
-    assert found is not None
-    return found
+    assert executed is not None
+    return executed
 
 
 KIND = CallsKind()

@@ -228,8 +228,8 @@ def measure_call(
     point: ProbePoint | None = setup.in_program
     if point is None:
         find = find_entry if cell.point is None or cell.point.offset is None else find_place
-        found = find(ready.guest, ready.symbols, setup.symbol, setup.offset)
-        point = replace(found, is_called_directly=cell.point is None)
+        probe_point = find(ready.guest, ready.symbols, setup.symbol, setup.offset)
+        point = replace(probe_point, is_called_directly=cell.point is None)
     workload = setup.workload
     if isinstance(point, UserPoint) and isinstance(workload, Calls):
         # Since Linux 6.13 a uretprobe's entry moves a timer, to another place of its wheel after some of the ticks
@@ -297,14 +297,14 @@ def _other_name(work: CellContext) -> str:
 
 def _watched(work: CellContext, proof: PointObservations) -> tuple[PointObservations, Sequence[str]]:
     try:
-        found = work.cache.once(
+        results = work.cache.once(
             "results", work.cell, lambda: work.workload.watch(work.ready.guest, time_limit=work.deadline.left())
         )
     except EvidenceError as error:
         if work.cell.task.expected is not None:
             raise
         return proof, [f"what the system calls of workload() return is not known: {error.what}"]
-    return replace(proof, watched=found), ()
+    return replace(proof, watched=results), ()
 
 
 def _is_asked(work: CellContext) -> bool:
@@ -395,27 +395,27 @@ def take_turns(work: CellContext) -> tuple[Measurement, Mapping[str, str | int |
             with counter.evaluating():
                 title = partial(_title, counter.places(workload.program))
                 samples = turns_of(read_turns(guest.counts_file, mark), batches, cpus, title)
-            if all(one == samples[0] for one in samples):
+            if all(sample == samples[0] for sample in samples):
                 break
         else:
             raise EvidenceError(
                 "samples of calls in turns differ: calls must cost the same each time", detail=[*map(str, samples)]
             )
     check_clocksource(guest)
-    values = tuple(mean(one.instructions) for one in samples)
+    values = tuple(mean(sample.instructions) for sample in samples)
     measured = Measurement(
         samples=values,
         nanoseconds=values,
         entry=entry,
         calls=batches[-1].calls,
         batches=len(samples),
-        disturbed=sum(one.disturbed for one in batches[1:]),
+        disturbed=sum(batche.disturbed for batche in batches[1:]),
         number=workload.number,
     )
     turns = samples[0]
     moved_by = ", ".join(f"{name} {moved:.10g}" for name, moved in turns.by_place.items())
     return measured, {
-        ON_EACH_CPU: phrase(", ".join(f"{one:.10g}" for one in turns.instructions)),
+        ON_EACH_CPU: phrase(", ".join(f"{instruction:.10g}" for instruction in turns.instructions)),
         MOVED: turns.moved,
         CONTENDED: turns.contended,
         CONTENDED_LINES: turns.lines,
@@ -510,12 +510,12 @@ def _classes(
     with suppress(EvidenceError):
         marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
         if counter.only_classes:
-            found = counter.classes(mark, marked.timed, calls=marked.calls)
+            classes = counter.classes(mark, marked.timed, calls=marked.calls)
         else:
             named = {"cell": work.cell.id, "program": workload.program}
-            found = executed_classes(counter.profile(mark, marked.timed, calls=marked.calls, **named))
+            classes = executed_classes(counter.profile(mark, marked.timed, calls=marked.calls, **named))
         records = is_recording(work.cell.handler) and work.kind.mechanism != "none"
-        return found if found.agrees_with(measured.samples[0], is_recording=records) else None
+        return classes if classes.agrees_with(measured.samples[0], is_recording=records) else None
     return None
 
 

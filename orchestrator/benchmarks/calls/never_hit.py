@@ -22,7 +22,7 @@ def explained(
 
     ``code`` is None where it is unknown.
     """
-    names = [one.name for one in executed.functions if one.refusal is None]
+    names = [function.name for function in executed.functions if function.refusal is None]
     alike = difflib.get_close_matches(point.symbol, names, n=2, cutoff=0.6)
     suggested = [one for one in dict.fromkeys([*alike, *names]) if one != point.symbol][:5]
     hint = f"these calls enter: {', '.join(suggested)}" if suggested else ""
@@ -35,7 +35,14 @@ def _why(point: Point, symbols: Symbols, code: KernelCode | None, executed: Exec
     function, module = executed.at(address), symbols.module(address)
     if module is not None:
         named = (module, point.symbol)
-        function = next((one for one in executed.functions if (one.module, one.name) == named), None)
+        function = next(
+            (
+                executed_function
+                for executed_function in executed.functions
+                if (executed_function.module, executed_function.name) == named
+            ),
+            None,
+        )
     if function is None:
         yield f"these calls execute no instruction of {point.symbol}"
         if code is not None and module is None:  # the kernel's image has no call of a module's functions
@@ -45,7 +52,7 @@ def _why(point: Point, symbols: Symbols, code: KernelCode | None, executed: Exec
     else:
         yield (
             f"these calls execute {counted(len(function.counts), 'instruction')} of {point.symbol}, at "
-            f"{_listed([f'+{one:#x}' for one in sorted(function.counts)])}, but not the one at "
+            f"{_listed([f'+{count:#x}' for count in sorted(function.counts)])}, but not the one at "
             f"+{offset:#x}: they take another path through it"
         )
 

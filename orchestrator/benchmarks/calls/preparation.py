@@ -264,9 +264,9 @@ def _reasons_in_program(kind: ProbeKind, point: Point) -> Iterator[str]:
         yield _NO_ENTRY
 
 
-def _object_refusal(own: BpfObject, point: Point | None) -> str | None:
+def _object_refusal(own_object: BpfObject, point: Point | None) -> str | None:
     """Why no program of a user's object can be at the cell's point: the sections say where they are attached."""
-    sections = {section: user_section(section) for section in own.programs.values()}
+    sections = {section: user_section(section) for section in own_object.programs.values()}
     if point is None or point.file is None:
         return _NO_PROGRAM if all(sections.values()) else None
     if not any(sections.values()):
@@ -286,8 +286,8 @@ def place_refusal(kernel: Kernel, cell: CallCell, places: Places) -> str | None:
     symbol, offset = probed_place(kernel, cell)
     if symbol not in places:
         code = _code_with(kernel, cell, symbol)
-        found = None if code is None else places_of(code, kernel.config, symbol)
-        places[symbol] = {} if found is None else {one.offset: one for one in found.places}
+        function_places = None if code is None else places_of(code, kernel.config, symbol)
+        places[symbol] = {} if function_places is None else {place.offset: place for place in function_places.places}
     return None if offset not in places[symbol] else refusal_of(kind, places[symbol][offset])
 
 
@@ -414,13 +414,13 @@ def prepare_calls(
     # Each file is compiled once, also one that does not compile.
     compiled = cache(lambda *calls: _outcome(lambda: _compiled(context, kernel, *calls)))
     tool = cache(lambda: _outcome(lambda: bpf_tool(context, kernel.spec.arch)))
-    own = cache(lambda file: _outcome(lambda: bpf_object(context, kernel, file)))
+    wrapper = cache(lambda file: _outcome(lambda: bpf_object(context, kernel, file)))
     for cell in cells:
         calls, probe = _c_file(cell), cell.task.kind
         program = None if calls is None else compiled(*calls)
         attaches: Path | BpfObject | Refused | None = None
         if probe.bpf_file is not None:
-            attaches = own(probe.bpf_file)
+            attaches = wrapper(probe.bpf_file)
             if isinstance(attaches, BpfObject):
                 attaches = _outcome(partial(_chosen, kernel, cell, attaches))
         elif probe.program is not None or probe.one_liner is not None:
@@ -433,8 +433,8 @@ def prepare_calls(
     return prepared
 
 
-def _chosen(kernel: Kernel, cell: CallCell, own: BpfObject) -> BpfObject:
-    chosen = own.chosen(kernel, cell.task.kind.parameters.get(ONE_PROGRAM))
+def _chosen(kernel: Kernel, cell: CallCell, own_object: BpfObject) -> BpfObject:
+    chosen = own_object.chosen(kernel, cell.task.kind.parameters.get(ONE_PROGRAM))
     reason = _object_refusal(chosen, cell.point) or _lacking_section(kernel, chosen.programs.values())
     if reason is not None:
         raise UnsupportedError(reason)
@@ -547,8 +547,10 @@ def _own_files(
     files: dict[str, Path] = {}
     sources: dict[str, UserSource] = {}
     if program is not None:
-        files = {"workload": program.file, **{one.name: one.file for one in program.libraries}}
-        sources = {f"library {one.name}": one.source for one in program.libraries if one.source is not None}
+        files = {"workload": program.file, **{library.name: library.file for library in program.libraries}}
+        sources = {
+            f"library {library.name}": library.source for library in program.libraries if library.source is not None
+        }
         sources["workload"] = program.source
     elif cell.task.file is not None:
         files["workload"] = Path(cell.task.file)
@@ -569,22 +571,22 @@ def _program_point(cell: CallCell, program: _Program | None) -> UserPoint | None
     symbol, offset = point.symbol, point.offset or 0
     if program is None:
         assert cell.task.file is not None
-        found, path = find_in_program(Path(cell.task.file), symbol, offset), PROGRAM
+        place, path = find_in_program(Path(cell.task.file), symbol, offset), PROGRAM
     elif point.library is not None:
-        library = next(one for one in program.libraries if one.name == point.library)
-        found = find_in_library(library.file, library.name, symbol, offset)
+        library = next(shared_library for shared_library in program.libraries if shared_library.name == point.library)
+        place = find_in_library(library.file, library.name, symbol, offset)
     else:
-        found = find_in_program(program.file, symbol, offset)
+        place = find_in_program(program.file, symbol, offset)
     return UserPoint(
         symbol,
         offset,
-        found.address,
-        found.code,
+        place.address,
+        place.code,
         is_entry=offset == 0,
         is_called_directly=False,
         program=path,
-        file_offset=found.file_offset,
-        semaphore=found.semaphore,
+        file_offset=place.file_offset,
+        semaphore=place.semaphore,
         library=None if library is None else library.path,
         label=point.file,
     )
@@ -599,8 +601,8 @@ def workload_of(context: BuildContext, kernel: Kernel, cell: CallCell) -> Worklo
 def _c_file(cell: CallCell) -> tuple[Path, tuple[str, ...], str | None] | None:
     if cell.task.file is None or cell.task.is_counted:
         return None
-    own = find_workload(cell.task.file)
-    return None if own.kind == "program" else (own.file, cell.task.libraries, cell.image)
+    workload = find_workload(cell.task.file)
+    return None if workload.kind == "program" else (workload.file, cell.task.libraries, cell.image)
 
 
 def _workload(kernel: Kernel, cell: CallCell, program: _Program | None) -> Workload:

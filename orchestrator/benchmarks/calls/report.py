@@ -76,14 +76,14 @@ class CallsReport(TableReport):
         if shows_turns(panel):
             return shows_turns(panels[0]) and _work(panel) == _work(panels[0])
         if not panel.references:
-            first, other = panel.first, panels[0].first
-            if (AT.of(first), first.smp, first.handler) != (AT.of(other), other.smp, other.handler):
+            first, other_cell = panel.first, panels[0].first
+            if (AT.of(first), first.smp, first.handler) != (AT.of(other_cell), other_cell.smp, other_cell.handler):
                 return False
             is_new = _work(panel) == _work(panels[0]) and all(panel.kernel != one.kernel for one in panels)
             return is_new and all(map(_is_comparable, (panel, *panels)))
         if not all(_fits_mail(one) for one in (panel, *panels)):
             return False
-        another = all(panel.references != other.references for other in panels)
+        another = all(panel.references != other_panel.references for other_panel in panels)
         return another and _shared(panel) == _shared(panels[0])
 
     def sheet(self, panels: Sequence[Panel]) -> Sheet:

@@ -73,11 +73,11 @@ def repeating(costs: Sequence[int], batch: int) -> Counter[int]:
     """
     batches = [costs[first : first + batch] for first in range(0, len(costs), batch)]
     period = max(map(_period, batches), default=0)
-    whole = [one for one in batches if len(one) >= 2 * period]
-    if not whole or any(one[period:] != one[: max(0, len(one) - period)] for one in batches):
+    whole = [batche for batche in batches if len(batche) >= 2 * period]
+    if not whole or any(batche[period:] != batche[: max(0, len(batche) - period)] for batche in batches):
         return Counter()
-    cycle, *others = (Counter(one[:period]) for one in whole)
-    return cycle if len(cycle) > 1 and all(other == cycle for other in others) else Counter()
+    cycle, *other_counts = (Counter(one[:period]) for one in whole)
+    return cycle if len(cycle) > 1 and all(other_counts == cycle for other_counts in other_counts) else Counter()
 
 
 def _period(costs: Sequence[int]) -> int:
@@ -95,12 +95,12 @@ def together(ones: Sequence[Measurement]) -> Measurement:
     """Samples of the same calls that were measured one by one. The outcome is that of the last one."""
     return replace(
         ones[-1],
-        samples=tuple(sample for one in ones for sample in one.samples),
-        nanoseconds=tuple(time for one in ones for time in one.nanoseconds),
-        batches=sum(one.batches for one in ones),
-        disturbed=sum(one.disturbed for one in ones),
-        ticks=tuple(ticks for one in ones for ticks in one.ticks),
-        costs=sum((one.costs for one in ones), Counter[int]()),
+        samples=tuple(sample for measurement in ones for sample in measurement.samples),
+        nanoseconds=tuple(time for measurement in ones for time in measurement.nanoseconds),
+        batches=sum(measurement.batches for measurement in ones),
+        disturbed=sum(measurement.disturbed for measurement in ones),
+        ticks=tuple(ticks for measurement in ones for ticks in measurement.ticks),
+        costs=sum((measurement.costs for measurement in ones), Counter[int]()),
     )
 
 
@@ -219,7 +219,8 @@ def paired_figures(
     """
     unit = UNITS[clock]
     before, samples = (
-        [(one.nanoseconds if clock == "wall" else one.samples)[0] for one in measured] for measured in (plain, probed)
+        [(measurement.nanoseconds if clock == "wall" else measurement.samples)[0] for measurement in measured]
+        for measured in (plain, probed)
     )
     if not probed:
         return _figures(plain, before, centre(before), Effect(0.0, (0.0, 0.0)))
@@ -251,9 +252,11 @@ def varying_figures(plain: Sequence[Measurement], probed: Sequence[Measurement])
     often. Where costs do not repeat, the overhead is that of the means. There is no verdict unless the interval is
     above zero.
     """
-    before, samples = ([sample for one in measured for sample in one.samples] for measured in (plain, probed))
+    before, samples = (
+        [sample for measurement in measured for sample in measurement.samples] for measured in (plain, probed)
+    )
     by_mean = _differences(before, samples)
-    by_kind, grain = added([one.costs for one in plain], [one.costs for one in probed])
+    by_kind, grain = added([measurement.costs for measurement in plain], [measurement.costs for measurement in probed])
     overhead, (low, high) = median(by_kind or by_mean), median_interval(by_kind or by_mean)
     low, high = low - grain, high + grain
     lowest, highest = median_interval(by_mean)
@@ -301,7 +304,7 @@ def added(plain: Sequence[Counter[int]], probed: Sequence[Counter[int]]) -> Adde
     probe. A kind that each probed sample has and no plain one is the probe's own, as where every hundredth hit begins
     a page of a buffer; it counts as in a mean. Empty where the shift does not explain half of a sample's calls.
     """
-    around = [one + other for one, other in pairwise(plain)]
+    around = [counts + other_counts for counts, other_counts in pairwise(plain)]
     shifts = [_shift(costs, more) for costs, more in zip(around, probed, strict=True)]
     moved = [
         Counter({cost - shift: calls for cost, calls in more.items()})
@@ -324,9 +327,9 @@ def added(plain: Sequence[Counter[int]], probed: Sequence[Counter[int]]) -> Adde
     return Added(by_sample, sum(abs(cost - usual) for cost in own | gone) / fewest)
 
 
-def _recurring(these: Sequence[Counter[int]], others: Sequence[Counter[int]]) -> AbstractSet[int]:
+def _recurring(these: Sequence[Counter[int]], other_counts: Sequence[Counter[int]]) -> AbstractSet[int]:
     """Costs that each of these samples has, and none of the others."""
-    return set.intersection(*map(set, these)) - sum(others, Counter[int]()).keys()
+    return set.intersection(*map(set, these)) - sum(other_counts, Counter[int]()).keys()
 
 
 _COMMON = 16
@@ -361,7 +364,7 @@ def run_figures(samples: Sequence[float], plain: Sequence[float]) -> Figures:
 
 
 def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: Effect) -> Figures:
-    outcomes = [one.outcome for one in measured if one.outcome is not None]
+    outcomes = [measurement.outcome for measurement in measured if measurement.outcome is not None]
     return Figures(
         samples=tuple(samples),
         value=value,
@@ -369,7 +372,7 @@ def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: f
         entry=measured[0].entry,
         calls=measured[0].calls,
         batch=measured[0].batch,
-        batches=sum(one.batches for one in measured),
-        disturbed=sum(one.disturbed for one in measured),
+        batches=sum(measurement.batches for measurement in measured),
+        disturbed=sum(measurement.disturbed for measurement in measured),
         outcome=joined(outcomes) if outcomes else None,
     )

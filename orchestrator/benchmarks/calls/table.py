@@ -152,8 +152,8 @@ def checked_run(value: object) -> object:
 def checked_library(value: object) -> object:
     """A library of the image by its name, or the path of a C file or a library of your own, which becomes absolute."""
     expected = "expected a library of the image, such as libc.so.6, or a path: ./libmine.c, ./libmine.so"
-    found = _named_file(value, find_library, expected)
-    return found.name if found.file is None else str(found.file)
+    library = _named_file(value, find_library, expected)
+    return library.name if library.file is None else str(library.file)
 
 
 def _named_file(value: object, find: Callable[[str], _FileT], expected: str) -> _FileT:
@@ -303,7 +303,9 @@ class CallsTable(ProbedTable):
         """The table as plain values. Texts to point to are quoted: ``O_RDONLY`` without quotes is a number."""
         plain = super().resolved()
         arguments = plain["benchmark"]["arguments"]
-        plain["benchmark"]["arguments"] = [Quoted(one) if isinstance(one, str) else one for one in arguments]
+        plain["benchmark"]["arguments"] = [
+            Quoted(argument) if isinstance(argument, str) else argument for argument in arguments
+        ]
         return plain
 
     @property
@@ -324,17 +326,17 @@ class CallsTable(ProbedTable):
 
     @property
     def named_points(self) -> Sequence[Point]:
-        return () if self.points is None or self.points == EXECUTED else [Point.of(one) for one in self.points]
+        return () if self.points is None or self.points == EXECUTED else [Point.of(point) for point in self.points]
 
     @property
     def unknown(self) -> str | None:
         if self.points == EXECUTED and not self._found:
             return f"points: {EXECUTED}: a guest has to make the calls first"
-        points = [point for found in self._found.values() for point in found]
+        points = [point for found_points in self._found.values() for point in found_points]
         named = ", ".join(map(str, self.whole_functions))
-        if named and (not points or any(one.place and one.hits is None for one in points)):
+        if named and (not points or any(point.place and point.hits is None for point in points)):
             return f"points: {named}: a guest has to count first how often a call executes each instruction"
-        instructions = [str(one) for one in self.named_points if one.file is None and str(one) != one.symbol]
+        instructions = [str(point) for point in self.named_points if point.file is None and str(point) != point.symbol]
         why = "which probes an instruction accepts shows only when it is tried"
         return f"points: {', '.join(instructions)}: {why}" if instructions else None
 
@@ -352,12 +354,12 @@ class CallsTable(ProbedTable):
 
         Until a guest has found them, ``executed`` is like the benchmark's own, ``SYMBOL+*`` a single one of that name.
         """
-        found = self._found.get((machine_id(machine), kernel))
-        return found or [FoundPoint(point) for point in self.named_points] or [FoundPoint(None)]
+        points = self._found.get((machine_id(machine), kernel))
+        return points or [FoundPoint(point) for point in self.named_points] or [FoundPoint(None)]
 
-    def with_found(self, found: Mapping[tuple[str, str], Sequence[FoundPoint]]) -> CallsTable:
+    def with_found(self, points: Mapping[tuple[str, str], Sequence[FoundPoint]]) -> CallsTable:
         table = self.model_copy()
-        table._found = found
+        table._found = points
         return table
 
     def conflicts(self) -> Iterator[Problem]:
@@ -495,7 +497,7 @@ def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
         for point, handler in product(table.points_on(place.machine, place.kernel), table.handlers):
             is_known = point.point is not None or table.points != EXECUTED
             # A refused point needs no baseline; where the points are not known yet, only the baseline is measured.
-            measured = [one for one in probes if (point.refusal is None if one == BASELINE else is_known)]
+            measured = [probe for probe in probes if (point.refusal is None if probe == BASELINE else is_known)]
             yield from (_cell(table, place, point, handler, one) for one in measured)
 
 
@@ -532,7 +534,7 @@ def _cell(table: CallsTable, place: MatrixRow, point: FoundPoint, handler: Handl
         else None,
         "expect": benchmark.expect,
         WORKLOAD: workload if benchmark.run is None else phrase(benchmark.run),
-        "libraries": phrase(", ".join(find_library(one).name for one in benchmark.libraries or ())) or None,
+        "libraries": phrase(", ".join(find_library(library).name for library in benchmark.libraries or ())) or None,
         AT: None if at is None else str(at),
         POINTS: None if at is None else at.found_by,
         **table.guest_parameters,

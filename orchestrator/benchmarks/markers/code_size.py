@@ -73,8 +73,8 @@ class ObjectFile:
         places = (
             SectionPlace(variable.place.section, start + at) for at in range(min(variable.size, _LARGEST_VARIABLE))
         )
-        found = (self.references[place].target for place in places if place in self.references)
-        return [target for target in found if target is not None]
+        section_places = (self.references[place].target for place in places if place in self.references)
+        return [target for target in section_places if target is not None]
 
 
 def read_object(file: Path) -> ObjectFile:
@@ -95,18 +95,18 @@ def _read(elf: Any, file: Path) -> ObjectFile:
     table = elf.get_section_by_name(".symtab")
     if arch is None or elf["e_type"] != "ET_REL" or not isinstance(table, SymbolTableSection):
         raise ConfigError("is no relocatable object of x86", where=str(file))
-    found: dict[str, list[SectionSymbol]] = {"STT_FUNC": [], "STT_OBJECT": []}
+    symbols: dict[str, list[SectionSymbol]] = {"STT_FUNC": [], "STT_OBJECT": []}
     for symbol in table.iter_symbols():
         index, kind = symbol["st_shndx"], symbol["st_info"]["type"]
-        if kind in found and isinstance(index, int):
+        if kind in symbols and isinstance(index, int):
             place = SectionPlace(elf.get_section(index).name, symbol["st_value"])
-            found[kind].append(SectionSymbol(symbol.name, place, symbol["st_size"]))
+            symbols[kind].append(SectionSymbol(symbol.name, place, symbol["st_size"]))
     comment = elf.get_section_by_name(".comment")
     compiler = comment.data().strip(b"\0").split(b"\0")[0] if comment else b""
     sections = {section.name: section.data() for section in elf.iter_sections() if section["sh_type"] == "SHT_PROGBITS"}
-    functions = {one.name: one for one in found["STT_FUNC"]}
+    functions = {section_symbol.name: section_symbol for section_symbol in symbols["STT_FUNC"]}
     name = compiler.decode("ascii", errors="replace")[:120]
-    return ObjectFile(arch, name, functions, found["STT_OBJECT"], sections, dict(_references(elf, table)))
+    return ObjectFile(arch, name, functions, symbols["STT_OBJECT"], sections, dict(_references(elf, table)))
 
 
 def _references(elf: Any, table: SymbolTableSection) -> Iterator[tuple[SectionPlace, SymbolReference]]:
@@ -157,7 +157,7 @@ class SectionInstruction:
     @property
     def reads(self) -> int:
         """Bytes of memory."""
-        memory = [one for one in self.decoded.operands if one.type == capstone.x86.X86_OP_MEM]
+        memory = [operand for operand in self.decoded.operands if operand.type == capstone.x86.X86_OP_MEM]
         return sum(one.size for one in memory if one.access & capstone.CS_AC_READ)
 
 
@@ -175,45 +175,50 @@ class Paths:
     listing: Sequence[str]
 
 
-def paths(found: ObjectFile, name: str) -> Paths:
+def paths(file: ObjectFile, name: str) -> Paths:
     """The paths of a function of the object. Raises EvidenceError where it is missing or cannot be followed."""
-    function = found.functions.get(name)
+    function = file.functions.get(name)
     if function is None:
         raise EvidenceError(f"the object has no function {name}")
-    code = {one.decoded.address: one for one in _instructions(found, function)}
+    code = {instruction.decoded.address: instruction for instruction in _instructions(file, function)}
     likely = _likely(code, name)
     # No path reaches the padding after a function's return.
     unlikely = _reachable(code, likely)
-    cold = found.functions.get(f"{name}.cold")
-    beyond = list(_instructions(found, cold)) if cold else []
+    cold = file.functions.get(f"{name}.cold")
+    beyond = list(_instructions(file, cold)) if cold else []
     listing = [
-        _line(one, _UNLIKELY if at in unlikely else _LIKELY)
-        for at, one in code.items()
+        _line(instruction, _UNLIKELY if at in unlikely else _LIKELY)
+        for at, instruction in code.items()
         if at in likely or at in unlikely
     ]
     way = [code[at] for at in likely]
     start = next(
-        (n for n, one in enumerate(way) if one.decoded.bytes == _IMMEDIATE or one.refers == MARKER_DATA), len(way)
+        (
+            n
+            for n, instruction in enumerate(way)
+            if instruction.decoded.bytes == _IMMEDIATE or instruction.refers == MARKER_DATA
+        ),
+        len(way),
     )
-    end = next((n for n, one in enumerate(way) if n > start and one.is_conditional), start - 1)
+    end = next((n for n, instruction in enumerate(way) if n > start and instruction.is_conditional), start - 1)
     marker = way[start : end + 1]
     return Paths(
-        unlikely=sum(one.decoded.size for one in [*(code[at] for at in unlikely), *beyond]),
-        marker=sum(one.decoded.size for one in marker),
-        flag=sum(one.reads for one in marker if one.refers == MARKER_DATA),
-        listing=[*listing, *(_line(one, _UNLIKELY) for one in beyond)],
+        unlikely=sum(instruction.decoded.size for instruction in [*(code[at] for at in unlikely), *beyond]),
+        marker=sum(instruction.decoded.size for instruction in marker),
+        flag=sum(instruction.reads for instruction in marker if instruction.refers == MARKER_DATA),
+        listing=[*listing, *(_line(instruction, _UNLIKELY) for instruction in beyond)],
     )
 
 
-def _instructions(found: ObjectFile, function: SectionSymbol) -> Iterator[SectionInstruction]:
-    mode = capstone.CS_MODE_32 if found.arch == "i386" else capstone.CS_MODE_64
+def _instructions(file: ObjectFile, function: SectionSymbol) -> Iterator[SectionInstruction]:
+    mode = capstone.CS_MODE_32 if file.arch == "i386" else capstone.CS_MODE_64
     machine = capstone.Cs(capstone.CS_ARCH_X86, mode)
     machine.syntax = capstone.CS_OPT_SYNTAX_ATT
     machine.detail = True
     section, start = function.place.section, function.place.at
-    for one in machine.disasm(found.sections.get(section, b"")[start : start + function.size], 0):
+    for one in machine.disasm(file.sections.get(section, b"")[start : start + function.size], 0):
         inside = (SectionPlace(section, start + one.address + byte) for byte in range(one.size))
-        refers = next((found.references[place].name for place in inside if place in found.references), None)
+        refers = next((file.references[place].name for place in inside if place in file.references), None)
         leads = [] if one.mnemonic in ("ret", "retq", "retl", "ud2", "int3", "jmp") else [one.address + one.size]
         if one.mnemonic.startswith("j") and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", one.op_str):
             leads.append(int(one.op_str, 16))
@@ -233,7 +238,7 @@ def _likely(code: Mapping[int, SectionInstruction], name: str) -> list[int]:
 
 def _reachable(code: Mapping[int, SectionInstruction], likely: Sequence[int]) -> set[int]:
     found: set[int] = set()
-    waiting = [other for at in likely for other in code[at].leads[1:]]
+    waiting = [other_lead for at in likely for other_lead in code[at].leads[1:]]
     while waiting:
         at = waiting.pop()
         if at in code and at not in likely and at not in found:
@@ -242,14 +247,14 @@ def _reachable(code: Mapping[int, SectionInstruction], likely: Sequence[int]) ->
     return found
 
 
-def _line(one: SectionInstruction, mark: str) -> str:
-    notes, decoded = [f"<{one.refers}>"] if one.refers else [], one.decoded
+def _line(instruction: SectionInstruction, mark: str) -> str:
+    notes, decoded = [f"<{instruction.refers}>"] if instruction.refers else [], instruction.decoded
     if decoded.bytes == _IMMEDIATE:
         notes.append("<-- immediate value")
-    elif decoded.mnemonic.startswith(("movzbl", "movzb", "movb", "cmpb")) and one.refers == MARKER_DATA:
+    elif decoded.mnemonic.startswith(("movzbl", "movzb", "movb", "cmpb")) and instruction.refers == MARKER_DATA:
         notes.append("<-- load of the flag")
     elif decoded.mnemonic.startswith("call"):
-        notes.append("<-- call" if one.refers is None or one.refers == MARKER_DATA else "")
+        notes.append("<-- call" if instruction.refers is None or instruction.refers == MARKER_DATA else "")
     text = f"{decoded.mnemonic} {decoded.op_str}".strip()
     return f"{decoded.address:4x}: {decoded.bytes.hex(' '):<30} {mark} {text} {' '.join(notes)}".rstrip()
 
@@ -282,29 +287,33 @@ class MarkerSize:
     listing: Sequence[str]
 
 
-def marker_sizes(found: ObjectFile) -> dict[Flavour, MarkerSize]:
+def marker_sizes(file: ObjectFile) -> dict[Flavour, MarkerSize]:
     """Bytes that each flavour adds to an object of ``marker_sizes.c.j2``. Raises EvidenceError for others."""
-    return {flavour: _size(found, *marked) for flavour, marked in _MARKED.items()}
+    return {flavour: _size(file, *marked) for flavour, marked in _MARKED.items()}
 
 
-def _size(found: ObjectFile, function: str, name: bytes) -> MarkerSize:
-    marked, plain = paths(found, function), paths(found, UNMARKED)
+def _size(file: ObjectFile, function: str, name: bytes) -> MarkerSize:
+    marked, plain = paths(file, function), paths(file, UNMARKED)
     if not marked.marker:
         raise EvidenceError(f"the likely path of {function} has no marker")
     # A marker is a variable whose first two pointers are to its name and its format.
-    markers = [one for one in found.variables if one.place.section == MARKER_DATA and len(found.pointed(one)) > 1]
-    marker = next((one for one in markers if found.text(found.pointed(one)[0]) == name), None)
+    markers = [
+        variable
+        for variable in file.variables
+        if variable.place.section == MARKER_DATA and len(file.pointed(variable)) > 1
+    ]
+    marker = next((symbol for symbol in markers if file.text(file.pointed(symbol)[0]) == name), None)
     if marker is None:
         raise EvidenceError(f"the object has no marker {name.decode('ascii')}")
-    name_text, format_text, *_ = (len(found.text(place)) + 1 for place in found.pointed(marker))
-    own = [one for one in found.variables if one.place in found.pointed(marker)]
+    name_text, format_text, *_ = (len(file.text(place)) + 1 for place in file.pointed(marker))
+    symbols = [variable for variable in file.variables if variable.place in file.pointed(marker)]
     # Each entry in the list of sites begins with a pointer to its marker.
     heads = {
-        place.at: one.target
-        for place, one in found.references.items()
-        if place.section == SITES and one.target is not None and one.target.section == MARKER_DATA
+        place.at: reference.target
+        for place, reference in file.references.items()
+        if place.section == SITES and reference.target is not None and reference.target.section == MARKER_DATA
     }
-    bounds = [*sorted(heads), len(found.sections.get(SITES, b""))]
+    bounds = [*sorted(heads), len(file.sections.get(SITES, b""))]
     sites = sum(behind - at for at, behind in pairwise(bounds) if heads[at] == marker.place)
     if not sites:
         raise EvidenceError(f"the object does not list where the marker {marker.name} is")
@@ -312,7 +321,7 @@ def _size(found: ObjectFile, function: str, name: bytes) -> MarkerSize:
         likely=marked.marker,
         unlikely=marked.unlikely - plain.unlikely,
         flag=marked.flag,
-        data=sum(one.size for one in own if one.place.section == ".data"),
+        data=sum(symbol.size for symbol in symbols if symbol.place.section == ".data"),
         name=name_text,
         format=format_text,
         sections={SITES: sites, MARKER_DATA: marker.size},
@@ -320,11 +329,11 @@ def _size(found: ObjectFile, function: str, name: bytes) -> MarkerSize:
     )
 
 
-def size_lines(found: ObjectFile, kernel: str) -> Iterator[Text | str]:
+def size_lines(file: ObjectFile, kernel: str) -> Iterator[Text | str]:
     """The table's lines. Raises EvidenceError for an object without the document's functions and markers."""
-    sizes = marker_sizes(found)
+    sizes = marker_sizes(file)
     yield "Bytes that each marker adds to the memory image"
-    yield f"{found.arch}, kernel {kernel}, {found.compiler or 'unknown compiler'}"
+    yield f"{file.arch}, kernel {kernel}, {file.compiler or 'unknown compiler'}"
     yield ""
     headings = [name for flavour in sizes for name in (flavour, "published")]
     yield from Grid(headings, [_rows(list(sizes.values()))], together=4).lines(80, "-")
@@ -335,12 +344,12 @@ def size_lines(found: ObjectFile, kernel: str) -> Iterator[Text | str]:
     yield "share its text."
 
 
-def listing_lines(found: ObjectFile) -> Iterator[str]:
+def listing_lines(file: ObjectFile) -> Iterator[str]:
     """The disassembly of the functions without and with a marker, and of the probe. Raises EvidenceError."""
     for title, lines in (
-        ("Without marker", paths(found, UNMARKED).listing),
-        *((flavour.capitalize(), size.listing) for flavour, size in marker_sizes(found).items()),
-        ("The probe", paths(found, PROBE).listing),
+        ("Without marker", paths(file, UNMARKED).listing),
+        *((flavour.capitalize(), size.listing) for flavour, size in marker_sizes(file).items()),
+        ("The probe", paths(file, PROBE).listing),
     ):
         yield ""
         yield title
@@ -351,16 +360,16 @@ def _rows(sizes: Sequence[MarkerSize]) -> list[Row]:
     published = list(marker_benchmarks().sizes.values())
     # In the document the flag is a marker's only part in .data; here it is in __marker_data.
     pairs: list[tuple[str, Sequence[object], Sequence[object]]] = [
-        (".text, likely path", [one.likely for one in sizes], [one.likely for one in published]),
-        (".text, unlikely path", [one.unlikely for one in sizes], [one.unlikely for one in published]),
-        ("flag that is loaded", [one.flag for one in sizes], [one.flag for one in published]),
-        (".data", [one.data for one in sizes], [one.flag for one in published]),
-        (".rodata, name", [one.name for one in sizes], ["its length"] * 2),
-        (".rodata, format", [one.format for one in sizes], ["-"] * 2),
+        (".text, likely path", [size.likely for size in sizes], [size.likely for size in published]),
+        (".text, unlikely path", [size.unlikely for size in sizes], [size.unlikely for size in published]),
+        ("flag that is loaded", [size.flag for size in sizes], [size.flag for size in published]),
+        (".data", [size.data for size in sizes], [size.flag for size in published]),
+        (".rodata, name", [size.name for size in sizes], ["its length"] * 2),
+        (".rodata, format", [size.format for size in sizes], ["-"] * 2),
     ]
-    theirs = zip(*(one.sections.values() for one in published), strict=True)
+    theirs = zip(*(size.sections.values() for size in published), strict=True)
     for section, documented in zip(sizes[0].sections, theirs, strict=True):
-        pairs.append((section, [one.sections[section] for one in sizes], documented))
+        pairs.append((section, [size.sections[section] for size in sizes], documented))
     return [
         Row(label, [str(one) for pair in zip(ours, documented, strict=True) for one in pair])
         for label, ours, documented in pairs

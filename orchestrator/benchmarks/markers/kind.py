@@ -378,9 +378,9 @@ class MarkersKind(BenchmarkKind):
 
         return measure_in_one_guest(session, cells, measured)
 
-    def compare(self, cell: MarkerCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+    def compare(self, cell: MarkerCell, record: CellRecord, other_cells: Sequence[CellRecord]) -> CellRecord:
         """The record with its overhead over the empty loop."""
-        baseline = next((other.value for other in others), None)
+        baseline = next((other_cell.value for other_cell in other_cells), None)
         if cell.task == BASELINE or baseline is None or record.value is None:
             return record
         overhead = record.value - baseline

@@ -42,9 +42,9 @@ def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[S
         _row(name, cell, None, footnotes) for name, cell in cells.items() if name not in document.rows
     ]
     blocks["Conclusions"] = [
-        _less(cells, one.row, one.minus, one.what, one.published)
-        for one in document.conclusions
-        if one.row in cells and one.minus in cells
+        _less(cells, conclusion.row, conclusion.minus, conclusion.what, conclusion.published)
+        for conclusion in document.conclusions
+        if conclusion.row in cells and conclusion.minus in cells
     ]
     for title, rows in blocks.items():
         if rows:
@@ -69,10 +69,16 @@ def _row(title: str, cell: CellRecord, published: float | None, footnotes: Footn
 
 def _difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> float | None:
     """The difference of two rows' costs; None where one has no number, or their kernels differ."""
-    one, other = cells.get(name), cells.get(minus)
-    if one is None or other is None or one.value is None or other.value is None or one.kernel != other.kernel:
+    cell, other_cell = cells.get(name), cells.get(minus)
+    if (
+        cell is None
+        or other_cell is None
+        or cell.value is None
+        or other_cell.value is None
+        or cell.kernel != other_cell.kernel
+    ):
         return None
-    return one.value - other.value
+    return cell.value - other_cell.value
 
 
 def _by_row(panel: Panel) -> dict[str, CellRecord]:
@@ -157,12 +163,14 @@ class MarkersReport(TableReport):
         (panel,) = panels
         yield from overhead_findings(panel.cells, _row_name, panel.place(panel.first.table))
         document, cells = marker_benchmarks(), _by_row(panel)
-        for one in reversed(document.conclusions):
-            more = _difference(cells, one.row, one.minus)
+        for conclusion in reversed(document.conclusions):
+            more = _difference(cells, conclusion.row, conclusion.minus)
             if more is not None:
                 measured = f"{figure(more, panel.first.unit)} {unit_name(panel.first.unit)}"
-                documented = f"{published_figure(one.published)} {document.unit}"
-                yield Highlight(Rank.PUBLISHED, f"To {one.what} takes {measured} a loop; published: {documented}.")
+                documented = f"{published_figure(conclusion.published)} {document.unit}"
+                yield Highlight(
+                    Rank.PUBLISHED, f"To {conclusion.what} takes {measured} a loop; published: {documented}."
+                )
                 return
 
     def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:

@@ -67,7 +67,7 @@ def _profiled_steps(counts: Counter, steps: MarkedSteps, cell: str, file: Path) 
     caches: tuple[CacheName, ...] = ("l1d", "l2") if profile.caches else ()
     misses = {f"{cache}_misses": profile.missed.of(cache) for cache in caches}
     for cache, name in product(caches, dict.fromkeys([*LOOKUPS[1:], *kprobe_cache().published.functions])):
-        misses[f"{cache}_{name}"] = sum(one.missed.of(cache) for one in profile.symbols if one.name == name)
+        misses[f"{cache}_{name}"] = sum(symbol.missed.of(cache) for symbol in profile.symbols if symbol.name == name)
     return stored(profile, file, work), misses
 
 
@@ -285,10 +285,10 @@ class ScalingKind(BenchmarkKind):
     table = ScalingTable
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        return {name: BenchmarkEntry(one.title) for name, one in kprobe_cache().benchmarks.items()}
+        return {name: BenchmarkEntry(facts.title) for name, facts in kprobe_cache().benchmarks.items()}
 
     def rows(self) -> Mapping[str, str]:
-        return {f"{name}.{row}": name for name, one in kprobe_cache().benchmarks.items() for row in one.rows}
+        return {f"{name}.{row}": name for name, facts in kprobe_cache().benchmarks.items() for row in facts.rows}
 
     def lists(self) -> Mapping[str, Listing]:
         known = {row: scaling_row(row) for row in self.rows()}

@@ -108,10 +108,10 @@ def _effects(table: ScalingCells) -> Iterator[Row]:
     }
 
     def difference(kernel: str, other: str | None, size: int) -> str:
-        one, two = table.cell(kernel, "hit", size), table.cell(other, "hit", size) if other else None
-        if one is None or two is None or one.overhead is None or two.overhead is None:
+        cell, two = table.cell(kernel, "hit", size), table.cell(other, "hit", size) if other else None
+        if cell is None or two is None or cell.overhead is None or two.overhead is None:
             return NOTHING
-        return signed_figure(one.overhead - two.overhead, one.unit)
+        return signed_figure(cell.overhead - two.overhead, cell.unit)
 
     for size in table.sizes:
         for label, others in (("more lists", dict.fromkeys(plain[1:], next(iter(plain), None))), ("the cache", same)):

@@ -258,14 +258,14 @@ def read_load(text: str, probes: int) -> ScalingFigures:
     (check,), (original, live, _) = of_command(steps, "check", 1), _looks(steps)
     if check.number("enabled") != probes // 2 or live == original:
         raise EvidenceError(f"{check.number('enabled')} kprobes are enabled, and not {probes // 2}")
-    found = of_command(steps, "load", 2 * len(_LOADS))
-    if [step.arguments for step in found] != [(*load, time) for load in _LOADS for time in ("first", "again")]:
-        raise EvidenceError("the loads were not run in the script's order", detail=[str(step) for step in found])
-    loads = {load: found[2 * at : 2 * at + 2] for at, load in enumerate(_LOADS)}
+    script_steps = of_command(steps, "load", 2 * len(_LOADS))
+    if [step.arguments for step in script_steps] != [(*load, time) for load in _LOADS for time in ("first", "again")]:
+        raise EvidenceError("the loads were not run in the script's order", detail=[str(step) for step in script_steps])
+    loads = {load: script_steps[2 * at : 2 * at + 2] for at, load in enumerate(_LOADS)}
     return ScalingFigures(
         samples={
             "enable": tuple(step.number("taken") / _GROUP for step in enabling),
-            **{row: tuple(float(one.number("real")) for one in loads[load]) for row, load in _ROWS.items()},
+            **{row: tuple(float(step.number("real")) for step in loads[load]) for row, load in _ROWS.items()},
         },
         proof=_events_proof(steps),
         compared=frozenset({"calls"}),

@@ -46,11 +46,11 @@ class ScalingReport(TableReport):
 
     def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
         """Whether no cell of ``panels`` has the place (kernel, row, number of probes) of a cell of the panel."""
-        first, other = panel.first, panels[0].first
+        first, other_cell = panel.first, panels[0].first
         names = ("benchmark", "cpu", "smp", "clock")
-        are_alike = all(getattr(first, name) == getattr(other, name) for name in names)
-        taken = {place_of(cell) for other in panels for cell in other.cells}
-        has_seed = parameters.SEED.of(first) == parameters.SEED.of(other)
+        are_alike = all(getattr(first, name) == getattr(other_cell, name) for name in names)
+        taken = {place_of(cell) for other_panel in panels for cell in other_panel.cells}
+        has_seed = parameters.SEED.of(first) == parameters.SEED.of(other_cell)
         return are_alike and has_seed and not any(place_of(cell) in taken for cell in panel.cells)
 
     def sheet(self, panels: Sequence[Panel]) -> Sheet:
@@ -94,8 +94,8 @@ class ScalingReport(TableReport):
             return {}
 
         def curves(points: Callable[[str], CurvePoints], scale: float = 1) -> list[Curve]:
-            found = {kernel: [(at, cost / scale) for at, cost in points(kernel)] for kernel in table.kernels}
-            return [Curve(kernel, scaled) for kernel, scaled in found.items() if len(scaled) > 1]
+            pairs = {kernel: [(at, cost / scale) for at, cost in points(kernel)] for kernel in table.kernels}
+            return [Curve(kernel, scaled) for kernel, scaled in pairs.items() if len(scaled) > 1]
 
         most, seconds = table.sizes[-1], "seconds of the guest's time"
         panes: dict[str, tuple[str, list[CurvePane]]] = {}
@@ -119,7 +119,7 @@ class ScalingReport(TableReport):
         return {
             f"{first.benchmark}-{name}": CurveChart(title, subtitle, drawn)
             for name, (title, drawn) in panes.items()
-            if any(one.curves for one in drawn)
+            if any(pane.curves for pane in drawn)
         }
 
 

@@ -71,5 +71,5 @@ def kprobe_cache() -> KprobeCache:
 def scaling_row(probe: str) -> ScalingRow | None:
     """The row of a probe's name, such as ``kpcache.enable``; None for any other name."""
     benchmark, _, row = probe.partition(".")
-    found = kprobe_cache().benchmarks.get(benchmark)
-    return found.rows.get(row) if found else None
+    facts = kprobe_cache().benchmarks.get(benchmark)
+    return facts.rows.get(row) if facts else None

@@ -155,13 +155,15 @@ def cost_row(label: str, cells: CellOfColumn, footnotes: Footnotes) -> Row:
     return Row(label, [text(cell) for cell in cells])
 
 
-def growth_rows(label: str, found: Sequence[Growth | None]) -> Iterator[Row]:
+def growth_rows(label: str, growths: Sequence[Growth | None]) -> Iterator[Row]:
     """The growth exponents of a row's costs, and their intervals where known."""
-    if any(found):
-        yield Row(f"  {label}", [f"{one.exponent:.3f}" if one else NOTHING for one in found])
-    intervals = [one.interval if one else None for one in found]
+    if any(growths):
+        yield Row(f"  {label}", [f"{one.exponent:.3f}" if one else NOTHING for one in growths])
+    intervals = [one.interval if one else None for one in growths]
     if any(intervals):
-        yield Row("    its interval", [f"{one[0]:.3f}-{one[1]:.3f}" if one else "" for one in intervals])
+        yield Row(
+            "    its interval", [f"{interval[0]:.3f}-{interval[1]:.3f}" if interval else "" for interval in intervals]
+        )
 
 
 def unless_empty(label: str, texts: Sequence[str]) -> Iterator[Row]:

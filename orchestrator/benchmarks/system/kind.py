@@ -52,12 +52,12 @@ from orchestrator.run.boot import changed
 
 def check_same_work(baseline: CellRecord, record: CellRecord) -> None:
     """Raise EvidenceError where the work differs from the baseline's, so that costs cannot be compared."""
-    proof, own = baseline.work, record.work
+    proof, evidence = baseline.work, record.work
     assert proof is not None
-    assert own is not None
-    if (proof.done, proof.digest) != (own.done, own.digest):
+    assert evidence is not None
+    if (proof.done, proof.digest) != (evidence.done, evidence.digest):
         raise EvidenceError(
-            f"each run made {own.done} things of digest {own.digest[:16] or 'none'}, the baseline's "
+            f"each run made {evidence.done} things of digest {evidence.digest[:16] or 'none'}, the baseline's "
             f"{proof.done} of {proof.digest[:16] or 'none'}: they did not do the same work"
         )
 
@@ -148,7 +148,8 @@ def _with_room(machines: tuple[MachineSpec, ...], info: ValidationInfo) -> tuple
         return machines
     memory = f"{benchmark.spec.memory_mib}M"
     return tuple(
-        one if "memory" in one.model_fields_set else one.model_copy(update={"memory": memory}) for one in machines
+        machine if "memory" in machine.model_fields_set else machine.model_copy(update={"memory": memory})
+        for machine in machines
     )
 
 
@@ -285,12 +286,12 @@ class SystemKind(BenchmarkKind):
     table = SystemTable
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        return {name: BenchmarkEntry(one.title) for name, one in system_workloads().benchmarks.items()}
+        return {name: BenchmarkEntry(workload.title) for name, workload in system_workloads().benchmarks.items()}
 
     def lists(self) -> Mapping[str, Listing]:
-        scopes = [(name, one.title, one.seconds) for name, one in system_workloads().scopes.items()]
+        scopes = [(name, scope.title, scope.seconds) for name, scope in system_workloads().scopes.items()]
         known, own = standard_events().values(), ["system calls' own"]
-        events = [(one.name, one.title, one.group, one.marker, one.functions or own) for one in known]
+        events = [(event.name, event.title, event.group, event.marker, event.functions or own) for event in known]
         return {
             "scopes": Listing(("name", "what_is_built", "guest_seconds_a_warm_run"), lambda: scopes),
             "events": Listing(("name", "event", "group", "marker", "functions"), lambda: events),
@@ -333,20 +334,20 @@ class SystemKind(BenchmarkKind):
         for cell in cells:
             yield measure_work(session, cell)
 
-    def compare(self, cell: SystemCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+    def compare(self, cell: SystemCell, record: CellRecord, other_cells: Sequence[CellRecord]) -> CellRecord:
         """The record with its overhead over the baseline; no verdict where the A/A boots cannot resolve it.
 
         Raises EvidenceError where its work differs from the baseline's.
         """
         if not cell.compared_with:
             return record
-        baseline = next((other for other in others if other.id == cell.compared_with[0]), None)
+        baseline = next((other_cell for other_cell in other_cells if other_cell.id == cell.compared_with[0]), None)
         if baseline is not None:
             check_same_work(baseline, record)
         resolution = Resolution.of(
             record.samples,
             () if baseline is None else baseline.samples,
-            [other.samples for other in others if other is not baseline],
+            [other_cell.samples for other_cell in other_cells if other_cell is not baseline],
         )
         undecided = None if cell.task.aa_boot else resolution.why_undecided(UNITS[cell.clock])
         facts = dict(record.parameters)

@@ -78,7 +78,7 @@ class Instrumentation:
         if address not in self._known:
             in_module = self.module is not None and self.module.start <= address < self.module.end
             made = address >= self.places.kernel_start and self.places.owner(address).place == "generated"
-            self._known[address] = in_module or made or any(address in one for one in self.markers)
+            self._known[address] = in_module or made or any(address in marker for marker in self.markers)
         return self._known[address]
 
 
@@ -192,10 +192,10 @@ def _profiled_runs(
         warm = counts.regions[1:]  # the first is the cold run's
         work = counts.work(warm, [run.ticks for run in figures.warm])
         markers = () if kernel.code is None else marker_code(kernel.code)
-        own = Instrumentation(counts.places(), markers, counts.module_memory, sites)
+        instrumentation = Instrumentation(counts.places(), markers, counts.module_memory, sites)
         profile = counts.profile_work(work, cell.id, calls=len(work.regions), unit="run")
         proof = stored(profile, file, work)
-        return proof, [float(own.executed(region)) for region in work.regions]
+        return proof, [float(instrumentation.executed(region)) for region in work.regions]
 
 
 @dataclass(frozen=True)
@@ -208,15 +208,15 @@ class SystemSetup:
 
 def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Prepared[SystemSetup]:
     """Prepare a cell's programs, and its module if it has one. Raises HostError without its image or source."""
-    inputs, kind, own = system_inputs(context, kernel, cell.task), cell.task.recorder, probe_kind(cell.task.probe)
-    source: OwnModule | None = own_module(own, {})
+    inputs, kind, own_kind = system_inputs(context, kernel, cell.task), cell.task.recorder, probe_kind(cell.task.probe)
+    source: OwnModule | None = own_module(own_kind, {})
     if kind is not None:
         values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None, kernel.code)
         source = render(recorder.TEMPLATE, values)
-    wanted = {} if source is None else {cell.id: source}
-    module = module_outcomes(context, kernel, wanted).get(cell.id)
-    if isinstance(module, Module) and own.parameters:
-        module = with_parameters(module, own.parameters)
+    module_sources = {} if source is None else {cell.id: source}
+    module = module_outcomes(context, kernel, module_sources).get(cell.id)
+    if isinstance(module, Module) and own_kind.parameters:
+        module = with_parameters(module, own_kind.parameters)
     if isinstance(module, Refused):
         return module
     if module is not None and module.needed:
@@ -225,10 +225,10 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
     notes = (
         *smp_note(kernel, cell.smp),
         *compiler_note(kernel, module),
-        *parameters_note(own.parameters),
+        *parameters_note(own_kind.parameters),
         *passed_notes(kernel, cell),
     )
-    sources = user_sources(own, source, cell.task.image)
+    sources = user_sources(own_kind, source, cell.task.image)
     return Ready(SystemSetup(inputs, module), () if module is None else (module,), notes, inputs.keys, sources)
 
 

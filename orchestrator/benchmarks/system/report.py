@@ -89,8 +89,8 @@ class _Table:
     def own_overhead(self, cell: CellRecord) -> float | None:
         """The difference to the baseline on the cell's own kernel; None where that was not measured."""
         of_kernel = [one for one in self.panel.cells if one.kernel == cell.kernel and not _is_aa_boot(one)]
-        own = next((one for one in of_kernel if one.probe == BASELINE), None)
-        return None if own is None or own.value is None or cell.value is None else cell.value - own.value
+        own_cell = next((one for one in of_kernel if one.probe == BASELINE), None)
+        return None if own_cell is None or own_cell.value is None or cell.value is None else cell.value - own_cell.value
 
     def remark(self, cell: CellRecord) -> str | None:
         """For a probe or a module on another kernel: its share of the difference, without that kernel's own."""
@@ -256,8 +256,8 @@ class _Table:
         place, of_table = (f"{name}: ", f", {name}") if name else ("", "")
         unit = self.unit if self.panel.first.clock == "instructions" else "ms"
         measured = [cell for cell in self.panel.cells if cell.value is not None]
-        others = [cell for cell in measured if not self.is_baseline(cell) and not _is_aa_boot(cell)]
-        compared = [cell for cell in others if cell.overhead is not None]
+        other_cells = [cell for cell in measured if not self.is_baseline(cell) and not _is_aa_boot(cell)]
+        compared = [cell for cell in other_cells if cell.overhead is not None]
         decided = [cell for cell in compared if cell.verdict is None]
         if decided:
             largest = max(decided, key=lambda cell: cell.overhead or 0.0)

@@ -170,8 +170,8 @@ def read_command(text: str, warm: int) -> SystemFigures:
     ``digest`` is that of its standard output, whose size is a fact.
     """
     names = ("the size of what was printed", "what was printed")
-    found = _alike(text, warm, _PRINTED, names, "found {!r}, not the size and digest of what was printed")
-    return replace(found, done=1, facts={"output_bytes": found.done})
+    figures = _alike(text, warm, _PRINTED, names, "found {!r}, not the size and digest of what was printed")
+    return replace(figures, done=1, facts={"output_bytes": figures.done})
 
 
 def read_build(text: str, warm: int) -> SystemFigures:
@@ -357,9 +357,9 @@ def system_work(
         read = partial(read_command, warm=task.warm)
         files["argv"] = b"".join(word.encode() + b"\0" for word in task.command)
     # Of the scripts that all cells of a run have in common: a run is resumed only with the same ones.
-    own = [unattended_scripts() / f"{workload.script}.sh", unattended_scripts() / STEPS]
-    scripts = [*own, *(content for name, content in sorted(files.items()) if name.endswith(".sh"))]
-    content = b"".join(one.read_bytes() if isinstance(one, Path) else one for one in scripts)
+    paths = [unattended_scripts() / f"{workload.script}.sh", unattended_scripts() / STEPS]
+    scripts = [*paths, *(content for name, content in sorted(files.items()) if name.endswith(".sh"))]
+    content = b"".join(script.read_bytes() if isinstance(script, Path) else script for script in scripts)
     keys["scripts"] = hashlib.sha256(content).hexdigest()
     if "parameters" in settings:
         folder = unattended_scripts()

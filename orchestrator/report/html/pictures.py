@@ -176,14 +176,18 @@ class Level:
 
 def levels(steps: Steps) -> Sequence[Level]:
     """The levels of a history between its steps."""
-    numbers, found = steps.history.numbers, steps.found
+    numbers, history_steps = steps.history.numbers, steps.found
     if not numbers:
         return []
-    begins = [_when(numbers[0][0]), *(_when(step.after) for step in found)]
+    begins = [_when(numbers[0][0]), *(_when(step.after) for step in history_steps)]
     # Extended to the next step, because a gap would look like missing runs.
     ends = [*begins[1:], _when(numbers[-1][0])]
-    values = [found[0].old, *(step.new for step in found)] if found else [median([value for _, value in numbers])]
-    texts = ["", *(signed_figure(step.change, steps.history.unit) for step in found)]
+    values = (
+        [history_steps[0].old, *(step.new for step in history_steps)]
+        if history_steps
+        else [median([value for _, value in numbers])]
+    )
+    texts = ["", *(signed_figure(step.change, steps.history.unit) for step in history_steps)]
     return list(map(Level, begins, ends, values, texts))
 
 
@@ -215,7 +219,7 @@ def history_picture(steps: Steps, name: str) -> Markup:
         alike = [place for _, place in group]
         known += [(place, upwards(value)) for place in (alike[0], alike[-1])]
     failed = dict.fromkeys(place for place, value in zip(places, values, strict=True) if value is None)
-    changes = [f"{one.change} on {one.first.astimezone(UTC):%Y-%m-%d}" for one in held[1:]][-3:]
+    changes = [f"{level.change} on {level.first.astimezone(UTC):%Y-%m-%d}" for level in held[1:]][-3:]
     newest_steps = f"; {counted(len(held) - 1, 'step')}, the newest: {', '.join(changes)}" if changes else ""
     begun, ended = (f"{moments[at].astimezone(UTC):%Y-%m-%d}" for at in (0, -1))
     what = newest.metric if history.quantity == "value" else f"overhead, {newest.metric}"
@@ -239,8 +243,8 @@ def history_picture(steps: Steps, name: str) -> Markup:
         runs="".join(f"M{x:g} {y:g}h0" for x, y in dict.fromkeys(known)),
         size=3 if len(known) > _MANY else 6,
         levels="".join(
-            f"M{across(one.first.timestamp()):g} {upwards(one.value):g}H{across(one.last.timestamp()):g}"
-            for one in held
+            f"M{across(level.first.timestamp()):g} {upwards(level.value):g}H{across(level.last.timestamp()):g}"
+            for level in held
         ),
         steps=_steps(held, across),
         failed="".join(f"M{x - 3:g} {_HEIGHT - _BOTTOM - 3}l6 6m0 -6l-6 6" for x in failed),
@@ -286,7 +290,7 @@ def _dates(begun: datetime, ended: datetime) -> Iterator[tuple[float, str]]:
 
 def _bands(places: Sequence[float], intervals: Sequence[Interval | None], upwards: _Scale) -> Iterator[str]:
     """The outlines of neighbouring intervals, with gaps at runs without one."""
-    for is_gap, group in groupby(zip(places, intervals, strict=True), lambda one: one[1] is None):
+    for is_gap, group in groupby(zip(places, intervals, strict=True), lambda pair: pair[1] is None):
         if not is_gap:
             ends = [(x, *map(upwards, interval)) for x, interval in group if interval is not None]
             outline = [*((x, high) for x, _, high in ends), *((x, low) for x, low, _ in reversed(ends))]
@@ -295,12 +299,12 @@ def _bands(places: Sequence[float], intervals: Sequence[Interval | None], upward
 
 def _steps(held: Sequence[Level], across: _Scale) -> Sequence[tuple[float, str]]:
     """The steps, newest first, with their changes; of overlapping labels only the newer one."""
-    found: list[tuple[float, str]] = []
+    pairs: list[tuple[float, str]] = []
     free = float(_WIDTH)
     for level in reversed(held[1:]):
         place = across(level.first.timestamp())
         half = _LETTER * len(level.change) / 2
         fits = place + half <= free
-        found.append((place, level.change if fits else ""))
+        pairs.append((place, level.change if fits else ""))
         free = place - half - _LETTER if fits else free
-    return found
+    return pairs

@@ -99,8 +99,8 @@ def _kernel_text(text: TextEvidence | None) -> Mapping[str, Any]:
     if text is None or not text.switched:
         return _fields(text)
     places: dict[str, list[str]] = {}
-    for one in text.switched:
-        places.setdefault(one.key, []).append(one.place)
+    for branch in text.switched:
+        places.setdefault(branch.key, []).append(branch.place)
     switched = "; ".join(f"by key {key}: {_text(found)}" for key, found in places.items())
     return {**_fields(text), "switched": switched}
 
@@ -220,7 +220,7 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
             shell=shlex.join,
             figure=figure,
             published=published_overhead,
-            files=[(one, beside.put(one.name, one.file.content) if beside else None) for one in files],
+            files=[(file, beside.put(file.name, file.file.content) if beside else None) for file in files],
             size=lambda count: f"{count} bytes" if count < 10_000 else f"{count / 1000:.0f} kB",
         )
 

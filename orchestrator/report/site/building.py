@@ -189,7 +189,7 @@ class StepChange:
 
     @property
     def causes(self) -> Sequence[str]:
-        return list(dict.fromkeys(cause for one in self.metrics for cause in one.causes))[:_MOST_CAUSES]
+        return list(dict.fromkeys(cause for metric in self.metrics for cause in metric.causes))[:_MOST_CAUSES]
 
 
 @dataclass(frozen=True)
@@ -207,23 +207,23 @@ class Overview:
     @cached_property
     def changes(self) -> Sequence[StepChange]:
         """The newest runs at which a metric's last step begins, newest first."""
-        found: dict[str, list[tuple[float, MetricSummary]]] = {run.id: [] for run in self.runs[:RECENT]}
-        for one in self.metrics:
-            if one.last is not None and one.last.step.after.run in found:
-                found[one.last.step.after.run].append((abs(one.last.step.change), one))
+        pairs: dict[str, list[tuple[float, MetricSummary]]] = {run.id: [] for run in self.runs[:RECENT]}
+        for metric in self.metrics:
+            if metric.last is not None and metric.last.step.after.run in pairs:
+                pairs[metric.last.step.after.run].append((abs(metric.last.step.change), metric))
         return [
-            StepChange(run, [one for _, one in sorted(of, key=itemgetter(0), reverse=True)])
-            for run, of in found.items()
+            StepChange(run, [summary for _, summary in sorted(of, key=itemgetter(0), reverse=True)])
+            for run, of in pairs.items()
             if of
         ]
 
     @cached_property
     def experiments(self) -> Mapping[str, Sequence[RunEntry]]:
         """The runs of each experiment, the most recent experiment first."""
-        found: dict[str, list[RunEntry]] = {}
+        entries: dict[str, list[RunEntry]] = {}
         for run in self.runs:
-            found.setdefault(run.experiment, []).append(run)
-        return found
+            entries.setdefault(run.experiment, []).append(run)
+        return entries
 
     @cached_property
     def names(self) -> Mapping[str, Sequence[str]]:
@@ -256,15 +256,15 @@ def index_page(overview: Overview, addresses: Addresses) -> Page:
         changes=overview.changes[:_MOST_CHANGES],
         most_changed=_MOST_CHANGED,
         runs=runs[:_MOST_RUNS],
-        metrics=Counter(one.metric.experiment for one in overview.metrics),
-        changed=Counter(one.metric.experiment for change in overview.changes for one in change.metrics),
+        metrics=Counter(metric.metric.experiment for metric in overview.metrics),
+        changed=Counter(metric.metric.experiment for change in overview.changes for metric in change.metrics),
     )
 
 
 def experiment_page(overview: Overview, name: str, addresses: Addresses) -> Page:
     """The page of an experiment: its metrics and its latest runs."""
     runs = overview.experiments[name]
-    metrics = [one for one in overview.metrics if one.metric.experiment == name]
+    metrics = [metric for metric in overview.metrics if metric.metric.experiment == name]
     sections = [NavigationLink("#metrics", "Metrics")] if metrics else []
     count = f"{counted(len(runs), 'run')} {days(runs[-1].started, runs[0].started)}"
     return _rendered(
@@ -327,7 +327,7 @@ def metric_page(steps: Steps, explained: Sequence[ExplainedStep], lacking: str, 
         steps=explained,
         most_causes=_MOST_STEP_CAUSES,
         earlier_steps=len(steps.found) - len(explained),
-        begins={one.step.after.run: (number, one.step.change) for number, one in enumerate(explained, 1)},
+        begins={step.step.after.run: (number, step.step.change) for number, step in enumerate(explained, 1)},
         points=points[: -_MOST_METRIC_RUNS - 1 : -1],
         runs=len(points),
         unit=history.unit,
@@ -448,19 +448,19 @@ def opened_site(directory: Path, lab: Path) -> Iterator[SiteFolder]:
 
     Raises UsageError for a folder with other files or another lab's site; HostError as ``SiteFolder``.
     """
-    own = directory / _OWN
+    path = directory / _OWN
     hint = "name a new or empty folder, or that of an earlier site"
-    with storage_faults(own):
+    with storage_faults(path):
         if directory.exists() and not directory.is_dir():
             raise UsageError("this is a file; a site needs a folder", where=str(directory), hint=hint)
         found = sorted(one.name for one in directory.iterdir() if one.name != _OWN) if directory.exists() else []
-        if found and not (own / _STATE).is_file():
+        if found and not (path / _STATE).is_file():
             what = "this folder has files, but is not a site"
             raise UsageError(what, where=str(directory), detail=found[:5], hint=hint)
-        own.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(own / _LOCK, timeout=_PATIENCE_SECONDS):
-            folder = SiteFolder(directory, _state(own / _STATE, str(lab.resolve())))
+        with FileLock(path / _LOCK, timeout=_PATIENCE_SECONDS):
+            folder = SiteFolder(directory, _state(path / _STATE, str(lab.resolve())))
             try:
                 yield folder
             finally:

@@ -122,19 +122,19 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes, kind: str) -> I
 
 def _modelled(panel: Panel) -> Iterator[Row]:
     times = [panel.time(cell) for cell in panel.cells]
-    overheads, *band = zip(*(time_figures(one, marked=False) for one in times), strict=True)
+    overheads, *band = zip(*(time_figures(cell, marked=False) for cell in times), strict=True)
     yield Row(f"{MODELLED}overhead(nsec)", overheads, style="bold italic")
     yield from (Row(f"{end}(nsec)", texts, "italic", depth=2) for end, texts in zip(("from", "to"), band, strict=True))
-    errors = [None if one is None else one.error for one in times]
+    errors = [None if cell is None else cell.error for cell in times]
     if any(error is not None for error in errors):
         texts = [NOTHING if error is None else f"{100 * error:+.1f} %" for error in errors]
         yield Row("error to published", texts, "italic", depth=2)
-    roles = [None if one is None or one.role is None else one.is_fit for one in times]
+    roles = [None if cell is None or cell.role is None else cell.is_fit for cell in times]
     if any(roles):
-        yield Row("a fit", [NOTHING if one is None else "yes" if one else "no" for one in roles], "italic", depth=2)
-    by_probe = {cell.probe: one for cell, one in zip(panel.cells, times, strict=True)}
+        yield Row("a fit", [NOTHING if role is None else "yes" if role else "no" for role in roles], "italic", depth=2)
+    by_probe = {cell.probe: modelled_cell for cell, modelled_cell in zip(panel.cells, times, strict=True)}
     if by_probe.get(_COMPARED_WITH) is not None and len(times) > 2:
-        ratios = [modelled_ratio(one, by_probe[_COMPARED_WITH]) for one in times]
+        ratios = [modelled_ratio(cell, by_probe[_COMPARED_WITH]) for cell in times]
         yield Row(f"{MODELLED}ratio to {_COMPARED_WITH}", ratios, "italic")
 
 
@@ -146,10 +146,14 @@ def _sample_rows(label: str, samples: Sequence[Sequence[str]]) -> Iterator[Row]:
 def _published(cells: Sequence[CellRecord], table: str) -> Iterator[Row]:
     unit = unit_name(published_unit(cells, table))
     columns = [published(cell, table) for cell in cells]
-    yield from _sample_rows("published(sample", [[published_figure(one) for one in all_.samples] for all_ in columns])
-    yield Row(f"published average({unit})", [published_figure(one.average) for one in columns])
+    yield from _sample_rows(
+        "published(sample", [[published_figure(sample) for sample in all_.samples] for all_ in columns]
+    )
+    yield Row(f"published average({unit})", [published_figure(column.average) for column in columns])
     overheads = [None if cell.probe == BASELINE else one.overhead for cell, one in zip(cells, columns, strict=True)]
-    yield Row(f"published overhead({unit})", [published_figure(one.overhead) for one in columns], style="bold")
+    yield Row(f"published overhead({unit})", [published_figure(column.overhead) for column in columns], style="bold")
     compared = [one for cell, one in zip(cells, overheads, strict=True) if cell.probe == _COMPARED_WITH]
     if compared and len(cells) > 1:
-        yield Row(f"published ratio to {_COMPARED_WITH}", [ratio_figure(one, compared[0]) for one in overheads])
+        yield Row(
+            f"published ratio to {_COMPARED_WITH}", [ratio_figure(overhead, compared[0]) for overhead in overheads]
+        )

@@ -74,10 +74,14 @@ class _Half:
 
     def _times(self, cell: CellRecord | None, base: CellRecord | None) -> dict[str, str]:
         unit = "us" if self.table.unit == "us" else "ns"
-        time, other = (None if one is None else self.panel.time(one) for one in (cell, base))
+        time, other_cell = (None if one is None else self.panel.time(one) for one in (cell, base))
         overhead, low, high = time_figures(time, unit)
         band = NOTHING if time is None else f"{low} to {high}"
-        return {f"modelled {unit_name(unit)}": overhead, "band": band, "modelled ratio": modelled_ratio(time, other)}
+        return {
+            f"modelled {unit_name(unit)}": overhead,
+            "band": band,
+            "modelled ratio": modelled_ratio(time, other_cell),
+        }
 
     def conditions(self, footnotes: Footnotes) -> str:
         baselines = [
@@ -110,7 +114,7 @@ def mail_sheet(panels: Sequence[Panel]) -> Sheet:
     labels = dict.fromkeys(column for half in halves for column in half.table.columns)
     # The mail separates kprobes and kretprobes, in names such as kprobe+optimized.
     is_split = all("+" in half.table.compared_with for half in halves)
-    blocks = [list(labels) for _, labels in groupby(labels, lambda one: is_split and one.partition("+")[0])]
+    blocks = [list(labels) for _, labels in groupby(labels, lambda label: is_split and label.partition("+")[0])]
     blocks.append(list(dict.fromkeys(label for half in halves for label in half.cells if label not in labels)))
     rows = [
         [Row(label, [text for half in halves for text in half.columns(label, footnotes).values()]) for label in block]

@@ -49,12 +49,12 @@ _OWN = [kind for kind in get_args(PartKind) if kind not in BACKGROUND]
 def parts_sheet(panel: Panel) -> Sheet:
     """A run by system call: calls, instructions, and what each probe adds to them."""
     layout = Layout([panel.cells], probe_title, partial(other_kernel, panel))
-    marks, others = layout.footnotes.marks, probed(panel)
+    marks, other_cells = layout.footnotes.marks, probed(panel)
     base = next((cell for cell in panel.cells if cell.probe == BASELINE), panel.first)
     headings = ["calls", "instructions", "a call", "+-"]
-    headings += [text for cell in others for text in (f"{probe_title(cell)}{marks(cell)}", "+-")]
+    headings += [text for cell in other_cells for text in (f"{probe_title(cell)}{marks(cell)}", "+-")]
     runs, title = max(len(cell.samples) for cell in panel.cells), benchmark_title(panel.first)
-    cells = [base, *others]
+    cells = [base, *other_cells]
     return layout.sheet(
         f"A program by system call on {cpu(panel.first.cpu).title}",
         [conditions(panel), f"{title}: the median of {runs} runs, whose parts add up to it"],
@@ -102,7 +102,7 @@ def _part_row(
     calls: int | None = None,
 ) -> Row:
     """The parts of these kinds, or the one of this name; ``calls`` are others than theirs, which are not printed."""
-    base, *others = (
+    base, *other_parts = (
         [part for part in _parts(cell) if part.kind in kinds and name in (None, part.name)] for cell in cells
     )
     total, own = sum(part.instructions for part in base), sum(part.calls for part in base) if calls is None else 0
@@ -112,7 +112,7 @@ def _part_row(
         texts = [str(own or NOTHING), str(total), number(round(total / each, 1)) if each else NOTHING]
         runs = _sums([part.runs for part in base])
         texts.append(number(max(runs) - min(runs)))
-    for cell, parts in zip(cells[1:], others, strict=True):
+    for cell, parts in zip(cells[1:], other_parts, strict=True):
         if not _parts(cell):
             texts += [cell.status if len(kinds) > 1 and cell.status != "ok" else NOTHING, NOTHING]
             continue

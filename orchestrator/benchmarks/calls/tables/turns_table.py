@@ -67,14 +67,14 @@ class _Rows:
 
     def curves(self, parameter: NumberParameter) -> Sequence[Curve]:
         """A curve for each row with a probe."""
-        found = []
+        curves = []
         for name, by_size in self.by_row.items():
             points = [
                 (float(size), value) for size, cell in by_size.items() if (value := parameter.of(cell)) is not None
             ]
             if points and next(iter(by_size.values())).probe != BASELINE:
-                found.append(Curve(name, points))
-        return found
+                curves.append(Curve(name, points))
+        return curves
 
 
 def turns_sheet(panels: Sequence[Panel]) -> Sheet:
