@@ -11,16 +11,14 @@
     text = text $0 "\n"
 }
 
-function add(characters) {
-    word = word characters
+# No gsub(): awks differ in what they make of a backslash in its replacement.
+function add(character) {
+    word = word (character == single ? single "\\" single single : character)
     begun = 1
 }
 
 function end_word() {
-    if (begun) {
-        gsub(single, single "\\\\" single single, word)
-        printf " %s%s%s", single, word, single
-    }
+    if (begun) printf " %s%s%s", single, word, single
     word = ""
     begun = 0
 }

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -419,9 +419,9 @@ def test_words_are_those_of_a_shell(job: Job, text: str, words: list[str]) -> No
     assert job.words == [*words, "--format", "github"]
 
 
-def quoted(text: str, *statuses: int) -> str:
+def quoted(text: str, *statuses: int, awk: Sequence[str] = ("awk",)) -> str:
     """The words of a text, as ci/words.awk prints them for a shell."""
-    command = ["awk", "-f", str(ROOT / "ci/words.awk")]
+    command = [*awk, "-f", str(ROOT / "ci/words.awk")]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, env=SPLIT)
     assert done.returncode in (statuses or (0,))
     return done.stdout
@@ -434,6 +434,7 @@ def shell_words(text: str) -> list[str]:
     return done.stdout.split("\0")[:-1]
 
 
+ALL_IN_QUOTES = re.compile(r"( '[^']*'(\\''[^']*')*)*")
 SPLIT = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
 INSIDE = st.text("a \t\n#é-", max_size=4)
 PARTS = st.one_of(
@@ -454,7 +455,27 @@ def test_words_are_those_that_a_shell_makes(text: str, comment: str) -> None:
 @given(st.text(st.one_of(st.characters(exclude_characters="\0", codec="utf-8"), st.sampled_from("\"'\\\n\r $`;&#("))))
 def test_a_shell_executes_nothing_of_a_text(text: str) -> None:
     """All that it gets is in single quotes."""
-    assert re.fullmatch(r"( '[^']*'(\\''[^']*')*)*", quoted(text, 0, 1))
+    assert ALL_IN_QUOTES.fullmatch(quoted(text, 0, 1))
+
+
+@pytest.mark.parametrize("awk", ["awk", "mawk", "gawk", "gawk --posix", "original-awk", "busybox awk"])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("""cost "a' ; echo executed ; '" """, ["cost", "a' ; echo executed ; '"]),
+        ("""cost it\\'s \\''a'\\' "''" """, ["cost", "it's", "'a'", "''"]),
+        ("""cost "'\\&" '\\&&' \\&\\\\ "\\\\'" """, ["cost", "'\\&", "\\&&", "&\\", "\\'"]),
+        ("cost 'Größe µ.c' \N{NO-BREAK SPACE}x", ["cost", "Größe µ.c", "\N{NO-BREAK SPACE}x"]),
+        ("# why\ncost a#b # it's\r\n 'c\n d' \\\ne", ["cost", "a#b", "c\n d", "e"]),
+    ],
+)
+def test_each_awk_quotes_what_a_shell_would_execute(awk: str, text: str, words: list[str]) -> None:
+    program, *options = awk.split()
+    if shutil.which(program) is None:
+        pytest.skip(f"the host has no {program}")
+    printed = quoted(text, awk=[program, *options])
+    assert ALL_IN_QUOTES.fullmatch(printed)
+    assert shell_words(printed) == words
 
 
 def test_a_format_is_a_word(job: Job) -> None:
