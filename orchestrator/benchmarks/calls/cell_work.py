@@ -158,8 +158,9 @@ class Entries(NamedTuple):
 class CallCounts(NamedTuple):
     """What the calls executed: the proof of a profile, and the classes for modelled time; None where not counted.
 
-    ``no_profile`` is why these calls have none, if QEMU cannot count them. ``uneven`` are the functions that not all of
-    calls that vary execute alike. ``entries`` are those of a module that does not count its hits.
+    ``no_profile`` is why these calls have none, if QEMU cannot count them; ``no_plain_profile`` why those without the
+    probe have none, of calls that vary. ``uneven`` are the functions that not all of calls that vary execute alike.
+    ``entries`` are those of a module that does not count its hits.
     """
 
     profile: ProfileEvidence | None = None
@@ -167,6 +168,7 @@ class CallCounts(NamedTuple):
     uneven: Sequence[str] = ()
     entries: Entries | None = None
     no_profile: str = ""
+    no_plain_profile: str = ""
 
 
 @dataclass(frozen=True)

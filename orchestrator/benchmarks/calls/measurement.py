@@ -536,17 +536,27 @@ def _paired(work: CellContext, events: Path | None) -> tuple[Figures, PointObser
                 proof = _proof(work, armed, events, counts)
             _check_live(work, probed[-1].live)
         plain.append(_timed(this))
-    if work.varies and counts.profile is not None and work.profile is not None:
-        of = replace(work.cell, id=next(iter(work.cell.compared_with), work.cell.id))
-        beside = _counted(replace(work, cell=of, profile=plain_file(work.profile)), together(plain), None).profile
-        assert beside is not None
-        counts = counts._replace(profile=counts.profile.model_copy(update={"plain": beside.sha256}))
-        proof = replace(proof, counts=counts)
+    counts = _beside_plain(work, plain, counts)
+    proof = replace(proof, counts=counts)
     if work.varies:
         figures, baseline = varying_figures(plain, probed), work.cache.baseline(work.cell)
         other = None if baseline is None else other_state(baseline.figures.samples, together(plain).samples)
         return (figures if other is None else replace(figures, notes=(*figures.notes, other))), proof
     return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
+
+
+def _beside_plain(work: CellContext, plain: Sequence[Measurement], counts: CallCounts) -> CallCounts:
+    """The counts of calls that vary, with the profile of these without the probe; as they are where none is wanted.
+
+    The probed profile stays without its plain one where QEMU cannot count the calls, or the host disturbs them.
+    """
+    if not work.varies or counts.profile is None or work.profile is None:
+        return counts
+    compared = replace(work.cell, id=next(iter(work.cell.compared_with), work.cell.id))
+    counted = _counted(replace(work, cell=compared, profile=plain_file(work.profile)), together(plain), None)
+    if counted.profile is None:
+        return counts._replace(no_plain_profile=counted.no_profile)
+    return counts._replace(profile=counts.profile.model_copy(update={"plain": counted.profile.sha256}))
 
 
 def _varying(work: CellContext, batch: int) -> CellContext:
@@ -692,6 +702,8 @@ def _profile_notes(counts: CallCounts) -> Iterator[str]:
     profile = counts.profile
     if counts.no_profile:
         yield f"no profile: {counts.no_profile}"
+    if counts.no_plain_profile:
+        yield f"no profile of these calls without the probe: {counts.no_plain_profile}"
     if counts.uneven:
         functions = ", ".join(shown(counts.uneven, 5, "{} more functions"))
         yield f"what only some calls do, or not equally often, is in {functions}"
