@@ -69,15 +69,22 @@ def repeating(costs: Sequence[int], batch: int) -> Counter[int]:
     """The costs of as many calls as it takes until they repeat, the same in each batch.
 
     Empty where they do not repeat, or all are alike. Other calls between batches may have moved them on, so that each
-    begins anywhere. A batch must have two periods.
+    begins anywhere. One batch must have two periods, and the costs of a short one must be a part of the cycle.
     """
     batches = [costs[first : first + batch] for first in range(0, len(costs), batch)]
     period = max(map(_period, batches), default=0)
     whole = [batche for batche in batches if len(batche) >= 2 * period]
     if not whole or any(batche[period:] != batche[: max(0, len(batche) - period)] for batche in batches):
         return Counter()
-    cycle, *other_counts = (Counter(one[:period]) for one in whole)
-    return cycle if len(cycle) > 1 and all(other_counts == cycle for other_counts in other_counts) else Counter()
+    cycle = whole[0][:period]
+    is_cycle = all(_is_part(batche[:period], cycle) for batche in batches)
+    return Counter(cycle) if len(set(cycle)) > 1 and is_cycle else Counter()
+
+
+def _is_part(costs: Sequence[int], cycle: Sequence[int]) -> bool:
+    """Whether these costs, of at most one cycle, follow each other in it from some call on."""
+    twice = [*cycle, *cycle]
+    return any(twice[first : first + len(costs)] == [*costs] for first in range(len(cycle)))
 
 
 def _period(costs: Sequence[int]) -> int:

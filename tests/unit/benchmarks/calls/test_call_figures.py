@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from random import Random
@@ -25,6 +25,7 @@ from orchestrator.benchmarks.calls.samples import (
     exact_figures,
     other_state,
     paired_figures,
+    repeating,
     varying_figures,
 )
 from orchestrator.catalog.probes import probes
@@ -246,3 +247,26 @@ def test_costs_of_any_distribution_have_an_interval_with_the_truth(width: int) -
         assert figures.notes[-1].startswith("no verdict: the overhead lies between")
     else:
         assert figures.overhead == 50.0
+
+
+@pytest.mark.parametrize(
+    ("costs", "cycle"),
+    [
+        ([1, 1, 2, 1, 1, 2], {1: 2, 2: 1}),
+        ([1, 1, 2, 1, 1, 2, 1, 1, 2], {1: 2, 2: 1}),
+        ([1, 1, 2, 1, 1, 2, 2, 1], {1: 2, 2: 1}),
+        ([1, 1, 2, 1, 1, 2, 2, 1, 1, 2, 1], {1: 2, 2: 1}),
+        ([1, 1, 2, 1, 1, 2, 1, 1, 3], {}),
+        ([1, 1, 2, 1, 1, 2, 3], {}),
+        ([1, 1, 2, 1, 1, 2, 2, 2], {}),
+        ([1, 1, 2, 1, 1, 2, 1, 1, 1], {}),
+        ([1, 1, 2, 1, 1, 2, 2, 1, 2, 2, 1], {}),
+        ([1, 1, 1, 1, 1, 1, 1, 1], {}),
+    ],
+)
+def test_costs_repeat_only_where_each_batch_is_a_part_of_the_cycle(costs: Sequence[int], cycle: dict[int, int]) -> None:
+    assert repeating(costs, 6) == cycle
+
+
+def test_batches_of_equal_counts_in_another_order_do_not_repeat() -> None:
+    assert repeating([1, 2, 3, 4, 1, 2, 3, 4, 4, 3, 2, 1, 4, 3, 2, 1], 8) == {}
