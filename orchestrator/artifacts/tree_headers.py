@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a user's kernel tree gives to the build of a module: headers, build scripts, and the kernel's symbols.
+"""What a user's kernel tree gives to the build of a module: headers, build programs, and the symbols.
 
 They may change while the kernel's image stays the same: a static inline function that only modules use, the layout of a
 structure, the flags of a Makefile. So a module's key has a digest of them.
@@ -16,8 +16,19 @@ from pathlib import Path
 from orchestrator.files import sha256_of
 
 _FOLDERS = ("include", "arch/x86/include", "scripts")
-_FILES = ("Makefile", "arch/x86/Makefile", "arch/x86/Makefile_32.cpu", "arch/x86/Makefile.cpu", "Module.symvers")
-"""As the kernel's own packages of headers have them (scripts/package/install-extmod-build)."""
+_FILES = (
+    "Makefile",
+    "arch/x86/Makefile",
+    "arch/x86/Makefile_32.cpu",
+    "arch/x86/Makefile.cpu",
+    "Module.symvers",
+    "tools/objtool/objtool",
+    "tools/bpf/resolve_btfids/resolve_btfids",
+)
+"""As the kernel's own packages of headers have them (scripts/package/install-extmod-build).
+
+objtool rewrites a module's objects, resolve_btfids its type information.
+"""
 _PRODUCTS = (".o", ".cmd", ".d")
 """What a build leaves beside them, with the names of folders and the order of its work in it."""
 

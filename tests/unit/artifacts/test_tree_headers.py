@@ -23,8 +23,17 @@ READ = (
     "arch/x86/Makefile",
     "Makefile",
     "Module.symvers",
+    "tools/objtool/objtool",
+    "tools/bpf/resolve_btfids/resolve_btfids",
 )
-NOT_READ = ("kernel/fork.c", "vmlinux", "scripts/.fixdep.cmd", "scripts/basic/fixdep.o", "include/config/.tmp")
+NOT_READ = (
+    "kernel/fork.c",
+    "vmlinux",
+    "scripts/.fixdep.cmd",
+    "scripts/basic/fixdep.o",
+    "include/config/.tmp",
+    "tools/objtool/check.o",
+)
 
 
 @pytest.fixture
