@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import shutil
 import sys
@@ -15,16 +16,16 @@ from orchestrator.errors import LabError
 from orchestrator.guest.vmcore import has_vmcoreinfo
 
 
-def opening_command(context: BuildContext, kernel: Kernel, core: Path) -> str:
+def opening_command(context: BuildContext, kernel: Kernel | None, core: Path) -> str:
     """A command line that can be pasted: drgn's, or gdb's for a vmcore that drgn cannot open.
 
     drgn is the one that is installed with the lab, which is on no PATH. It gets the kernel's symbols if they are at
-    hand; nothing is fetched or built for that.
+    hand; nothing is fetched or built for that. Without the guest's ``kernel`` it gets none.
     """
-    try:
-        symbols = [str(kernel_debug_info(BuildContext(context.cache, offline=True), kernel))]
-    except LabError:
-        symbols = []
+    symbols = []
+    if kernel is not None:
+        with contextlib.suppress(LabError):
+            symbols.append(str(kernel_debug_info(BuildContext(context.cache, offline=True), kernel)))
     if not has_vmcoreinfo(core):
         return shlex.join(["gdb", *(symbols or ["vmlinux"]), str(core)])
     path = Path(sys.executable).with_name("drgn")

@@ -27,7 +27,7 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_member, split_path
 from orchestrator.cli import options
 from orchestrator.cli.in_the_tree import tree_kernel
-from orchestrator.errors import GuestError, GuestOops, GuestPanic, UsageError
+from orchestrator.errors import GuestError, GuestOops, GuestPanic, LabError, UsageError
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Login, Machine
@@ -350,8 +350,15 @@ class GuestChoice:
         finally:
             guest.keep_core()
             if self.core is not None and self.core.exists():
-                opening = opening_command(context, ready_kernel(context, self._spec), self.core)
-                options.say(f"vmcore: {self.core}; to open it: {opening}")
+                options.say(f"vmcore: {self.core}")
+                options.say(f"to open it: {opening_command(context, self._unchanged_kernel(context), self.core)}")
+
+    def _unchanged_kernel(self, context: BuildContext) -> Kernel | None:
+        """The guest's kernel; None if its tree was edited or rebuilt while the guest ran."""
+        try:
+            return ready_kernel(context, self._spec)
+        except (LabError, OSError):
+            return None
 
     @cached_property
     def _modules(self) -> GuestModules:

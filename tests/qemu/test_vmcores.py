@@ -80,7 +80,7 @@ def test_a_panicked_guest(workshop: BuildContext, kernel: Kernel, tmp_path: Path
     )
     assert done.returncode == 1, done.stderr
     assert "sysrq triggered crash" in done.stderr
-    (line,) = re.findall(r"^vmcore: \S+; to open it: (.+)$", done.stderr, re.MULTILINE)
+    (line,) = re.findall(r"^vmcore: \S+\nto open it: (.+)$", done.stderr, re.MULTILINE)
     pasted = subprocess.run(
         ["sh", "-c", f"{line} -e 'print(prog[\"init_uts_ns\"].name.release.string_().decode())'"],
         capture_output=True,
