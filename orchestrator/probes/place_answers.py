@@ -7,14 +7,17 @@ patches at boot for a CPU. A guest tries it once; then a plan, a dry run and a d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_files import loaded_code
 from orchestrator.catalog.probes import ProbeKind
+from orchestrator.errors import LabError
 from orchestrator.probes.placement import FunctionPlaces, Possibility, Technique, impossible, technique_of
 
 _KIND, _FILE = "place-answers", "reason.txt"
@@ -33,11 +36,15 @@ def _of(technique: Technique) -> str:
 
 @dataclass(frozen=True)
 class PlaceAnswers:
-    """The answers of guests with one kernel and CPU."""
+    """The answers of guests with one kernel and CPU, which load these of the kernel's own modules.
+
+    Where it is not known what code has a function, nothing is kept of it, and nothing known.
+    """
 
     cache: Cache
     kernel: Kernel
     cpu: str
+    modules: Sequence[str] = ()
 
     def keep(self, kind: ProbeKind, symbol: str, offset: int, reason: str) -> None:
         """Keep a guest's reason why a kind of probe cannot be at a place."""
@@ -75,14 +82,21 @@ class PlaceAnswers:
         def write(folder: Path) -> None:
             (folder / _FILE).write_text(reason[:_LONGEST], encoding="utf-8")
 
+        inputs = self._inputs(probe, symbol, offset)
+        if inputs is None:
+            return
         label = f"{probe} at {symbol}+{offset:#x} of {self.kernel.spec.name}"
-        self.cache.obtain(_KIND, self._inputs(probe, symbol, offset), label, write)
+        self.cache.obtain(_KIND, inputs, label, write)
 
     def _known(self, probe: str, symbol: str, offset: int) -> str | None:
-        artifact = self.cache.get(_KIND, self._inputs(probe, symbol, offset))
+        inputs = self._inputs(probe, symbol, offset)
+        artifact = None if inputs is None else self.cache.get(_KIND, inputs)
         return None if artifact is None else (artifact.path / _FILE).read_text(encoding="utf-8", errors="replace")
 
-    def _inputs(self, probe: str, symbol: str, offset: int) -> dict[str, object]:
+    def _inputs(self, probe: str, symbol: str, offset: int) -> dict[str, object] | None:
+        code = self._code_with(symbol)
+        if code is None:
+            return None
         return {
             "lab": __version__,
             "kernel": self.kernel.key,
@@ -90,4 +104,24 @@ class PlaceAnswers:
             "cpu": self.cpu,
             "probe": probe,
             "place": f"{symbol}+{offset:#x}",
+            **code,
         }
+
+    def _code_with(self, symbol: str) -> Mapping[str, str] | None:
+        """What identifies the code that has a function, besides the kernel's key; None if that is not known.
+
+        The key of a user's tree has its image, and none of its modules.
+        """
+        image = self.kernel.code
+        if image is not None and image.has_function(symbol):
+            return {}
+        try:
+            codes = loaded_code(self.kernel, self.modules, symbol)
+        except LabError:
+            return None
+        if not codes:
+            return {} if image is None else None
+        if len(codes) > 1:
+            return None
+        ((name, code),) = codes.items()
+        return {"module": name, "code": hashlib.sha256(code.image).hexdigest()}

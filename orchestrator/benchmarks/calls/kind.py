@@ -114,8 +114,13 @@ class CallsKind(BenchmarkKind):
 
     def refused(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str | None]:
         places: Places = {}
-        answers = {cpu: PlaceAnswers(Cache(cache_dir()), kernel, cpu).known for cpu in {cell.cpu for cell in cells}}
-        return {cell.id: unsupported_reason(kernel, cell, places, answers[cell.cpu]) for cell in cells}
+        cache = Cache(cache_dir())
+
+        def reason(cell: CallCell) -> str | None:
+            answers = PlaceAnswers(cache, kernel, cell.cpu, cell.kernel_modules)
+            return unsupported_reason(kernel, cell, places, answers.known)
+
+        return {cell.id: reason(cell) for cell in cells}
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
@@ -134,7 +139,7 @@ class CallsKind(BenchmarkKind):
                 return measure_call(ready, cell, session.setup(cell), *files, cache)
             except NeverAtPlace as error:
                 symbol, offset = probed_place(ready.artifacts.kernel, cell)
-                answers = PlaceAnswers(session.context.cache, ready.artifacts.kernel, cell.cpu)
+                answers = PlaceAnswers(session.context.cache, ready.artifacts.kernel, cell.cpu, cell.kernel_modules)
                 answers.keep(cell.task.kind, symbol, offset, error.what)
                 raise
             except NotEntered as error:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +62,41 @@ def test_another_kernel_and_another_cpu_have_answers_of_their_own(answers: Place
         replace(answers, kernel=replace(answers.kernel, spec=spec)),
     )
     assert [one.known(probes()["kprobe-optimized"], "vfs_read", 3) for one in others] == [None] * 3
+
+
+def module_with(file: Path, *functions: str, code: str = "nop") -> None:
+    """A module's file with functions of this code."""
+    text = "".join(f"\t.type {name}, @function\n{name}:\n\t{code}\n\tret\n" for name in functions)
+    text += '\t.section .modinfo\n\t.asciz "license=GPL"\n'
+    file.parent.mkdir(exist_ok=True)
+    subprocess.run(["gcc", "-c", "-x", "assembler", "-", "-o", str(file)], input=text.encode(), check=True)
+
+
+def test_an_answer_about_a_module_s_function_is_of_this_module_and_its_code_alone(answers: PlaceAnswers) -> None:
+    kind, folder = probes()["kprobe"], answers.kernel.modules / "mods"
+    kernel = replace(answers.kernel, modules=folder)
+    mine, theirs = (replace(answers, kernel=kernel, modules=[name]) for name in ("mine", "theirs"))
+    module_with(folder / "mine.ko", "mine_read", code="nop")
+    module_with(folder / "theirs.ko", "mine_read", code="nop")
+    mine.keep(kind, "mine_read", 5, "it is emulated")
+    assert mine.known(kind, "mine_read", 5) == "it is emulated"
+    assert theirs.known(kind, "mine_read", 5) is None
+    module_with(folder / "mine.ko", "mine_read", code="leave")
+    assert mine.known(kind, "mine_read", 5) is None
+    module_with(folder / "mine.ko", "mine_read", code="nop")  # at another time: the content counts
+    assert mine.known(kind, "mine_read", 5) == "it is emulated"
+
+
+def test_where_the_code_is_not_known_nothing_is_kept(answers: PlaceAnswers) -> None:
+    kind, folder = probes()["kprobe"], answers.kernel.modules / "mods"
+    both = replace(answers, kernel=replace(answers.kernel, modules=folder), modules=["mine", "theirs"])
+    for name in both.modules:
+        module_with(folder / f"{name}.ko", "mine_read")
+    both.keep(kind, "mine_read", 5, "which of them?")
+    assert both.known(kind, "mine_read", 5) is None
+    (folder / "theirs.ko").write_bytes(b"no module")
+    both.keep(kind, "mine_read", 5, "who knows?")
+    assert both.known(kind, "mine_read", 5) is None
 
 
 def test_a_disassembly_s_answers_are_known_to_the_next_one_and_to_a_run(answers: PlaceAnswers) -> None:
