@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from orchestrator.artifacts.git import git_in_clone
+from orchestrator.errors import LabError
 from orchestrator.plain_text import counted
 from orchestrator.process import Finished
 
@@ -32,13 +33,20 @@ def check_out(clone: Path, *words: str, offline: bool) -> Finished:
 
 
 def lacking_content(top: Path, clone: Path, commit: str, *, offline: bool) -> Iterator[str]:
-    """A sentence on the pointers that a ``commit`` of ``top``, checked out in ``clone``, has in place of files."""
+    """A sentence on the pointers that a ``commit`` of ``top``, checked out in ``clone``, has in place of files.
+
+    Raises LabError if git cannot list the files, or cannot write those whose content it should have.
+    """
     pointers = _pointers(clone)
     if pointers and git_in_clone(clone, "config", "--get-regexp", r"^filter\.lfs\.", offline=True).status == 0:
         # They may be left from before git-lfs was installed, or had the content: to git they are unchanged.
         for name in pointers:
             (clone / name).unlink()
-        check_out(clone, "--", *(f":(literal){name}" for name in pointers), offline=offline)
+        written = check_out(clone, "--", *(f":(literal){name}" for name in pointers), offline=offline)
+        what = f"git cannot write {counted(len(pointers), 'file')} of Git LFS of {commit[:12]} of {top}"
+        see = f"git -C {shlex.quote(str(top))} archive {commit[:12]} >/dev/null"
+        hint = f"see whether git-lfs can: {see}; and whether there is room: df -h {shlex.quote(str(clone))}"
+        written.or_raise(LabError, what, hint=hint)
         pointers = _pointers(clone)
     if pointers:
         fetched = f"git -C {shlex.quote(str(top))} lfs fetch origin {commit}"
@@ -63,5 +71,7 @@ def _is_pointer(file: Path) -> bool:
 
 
 def _listed(clone: Path, *patterns: str) -> Sequence[str]:
-    listed = git_in_clone(clone, "ls-files", "-z", "--", *patterns, offline=True).stdout
-    return [name for name in listed.split("\0") if name]
+    listed = git_in_clone(clone, "ls-files", "-z", "--", *patterns, offline=True)
+    hint = f"remove the lab's copy, which is then made again: rm -r {shlex.quote(str(clone))}"
+    listed.or_raise(LabError, f"git cannot list the files of {clone}", hint=hint)
+    return [name for name in listed.stdout.split("\0") if name]

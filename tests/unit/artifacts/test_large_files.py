@@ -10,6 +10,8 @@ from user_trees import git
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree
+from orchestrator.artifacts.large_files import lacking_content
+from orchestrator.errors import LabError
 
 POINTER = """\
 version https://git-lfs.github.com/spec/v1
@@ -68,3 +70,23 @@ def test_a_pointer_is_said_until_the_content_can_be_had(tree: Path) -> None:
 def test_a_commit_is_checked_out_where_git_lfs_fails_at_once(tree: Path) -> None:
     filtered(tree, WITHOUT_CONTENT)
     assert header(tree)[0] == POINTER
+
+
+def test_a_file_that_cannot_be_written_again_is_no_missing_file(tree: Path) -> None:
+    assert header(tree)[0] == POINTER
+    filtered(tree, "echo 'No space left on device' >&2; exit 1")
+    commit = git(tree, "rev-parse", "HEAD")
+    with pytest.raises(LabError, match=f"git cannot write 1 file of Git LFS of {commit[:12]}") as caught:
+        header(tree)
+    assert any("No space left on device" in line for line in caught.value.detail)
+    filtered(tree, "sed 's/.*/#define ROUNDS 10/;q'")
+    assert header(tree) == ("#define ROUNDS 10\n", [])
+
+
+def test_a_clone_whose_files_cannot_be_listed_is_no_commit_without_pointers(tree: Path) -> None:
+    with GitTree.open(Cache(tree.parent / "cache"), tree) as clone:
+        commit = git(tree, "rev-parse", "HEAD")
+        clone.check_out(commit)
+        (clone.folder / ".git/index").write_text("damaged")
+        with pytest.raises(LabError, match="git cannot list the files of"):
+            list(lacking_content(tree, clone.folder, commit, offline=True))
