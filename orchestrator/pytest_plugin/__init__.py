@@ -89,13 +89,23 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Coverage(config), COVERAGE)
 
 
+def _is_registered(config: pytest.Config, key: str) -> bool:
+    """Whether this plugin, a plugin of others or a conftest has registered a setting, whatever its value."""
+    try:
+        config.getini(key)
+    except ValueError as error:
+        return not isinstance(error.__cause__, KeyError)  # else the value is none of the setting's type
+    except (TypeError, pytest.UsageError):
+        return True
+    return True
+
+
 def _check_settings(config: pytest.Config) -> None:
     """Refuse a misspelt setting: pytest warns of it at the end, and the guests would be others than asked for."""
     # Without a successor that lists the keys, Config.inicfg is deprecated since pytest 9.
     written = getattr(config, "_inicfg", None)
     keys = config.inicfg if written is None else written
-    names = [key.removeprefix("qemu_") for key in keys if key.startswith("qemu_")]
-    wrong = [name for name in names if name not in SETTINGS]
+    wrong = [key.removeprefix("qemu_") for key in keys if key.startswith("qemu_") and not _is_registered(config, key)]
     if wrong:
         from orchestrator.catalog.data import unknown
 

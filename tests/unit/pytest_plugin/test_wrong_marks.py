@@ -89,3 +89,23 @@ def test_a_test_without_a_wrong_mark_is_no_part_of_the_message(pytester: pytest.
     result = pytester.runpytest_inprocess("--qemu", "-p", "no:cacheprovider", "-p", "no:xdist")
     assert "test_it" in result.stderr.str()
     assert "test_other" not in result.stderr.str()
+
+
+OPTIONS_OF_A_PROJECT = """\
+def pytest_addoption(parser):
+    parser.addini("qemu_binary", "of the project")
+    parser.addini("qemu_port", "of the project", type="bool")
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--qemu"]])
+def test_a_setting_that_the_project_registers_is_its_own(pytester: pytest.Pytester, options: list[str]) -> None:
+    pytester.makeconftest(OPTIONS_OF_A_PROJECT)
+    pytester.makeini("[pytest]\nqemu_binary = /usr/bin/qemu-system-arm\nqemu_port = none\n")
+    pytester.makepyfile("def test_it(pytestconfig):\n    assert 'arm' in pytestconfig.getini('qemu_binary')\n")
+    runs = (*options, "-p", "no:cacheprovider", "-p", "no:xdist")
+    assert pytester.runpytest_inprocess(*runs).ret == pytest.ExitCode.OK
+    result = pytester.runpytest_inprocess(*runs, "-o", "qemu_binry=x")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "unknown setting qemu_... 'binry'" in result.stderr.str()
+    assert "'binary'" not in result.stderr.str()
