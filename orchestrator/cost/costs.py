@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from orchestrator.benchmarks.calls.call_programs import is_of_failed_calls
 from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.comparison.comparison import CellChange, Comparison
@@ -59,6 +60,7 @@ class Cost:
 
     ``new`` says why there was nothing to compare it with, ``unknown`` why what there was has no number.
     ``own`` is the function of a module without a probe: a hit is its execution, as nothing is known of calls without.
+    ``no_baseline`` says why calls without it have no number, where this leaves no cost.
     """
 
     subject: Subject
@@ -68,6 +70,7 @@ class Cost:
     new: str = ""
     unknown: str = ""
     own: OwnFunction | None = None
+    no_baseline: str = ""
 
     @property
     def of_call(self) -> int:
@@ -109,6 +112,8 @@ class Cost:
         """Why it has no number, in the words of the command."""
         if self.cell.verdict == "none":
             return next((note for note in self.cell.notes if note.startswith(_NO_VERDICT)), _NO_VERDICT)
+        if self.no_baseline:
+            return f"the calls without it were not measured: {in_options(self.no_baseline)}"
         return None if self.cell.reason is None else in_options(self.cell.reason)
 
     @property
@@ -123,7 +128,7 @@ class Cost:
     @property
     def is_wrong(self) -> bool:
         """Whether it is beyond what is allowed, or nobody can tell."""
-        return bool(self.beyond or self.unknown or self.cell.status == "failed")
+        return bool(self.beyond or self.unknown or self.no_baseline or self.cell.status == "failed")
 
     @property
     def allowed(self) -> str:
@@ -213,17 +218,26 @@ _UNJUDGED = "calls fail without the module, so what a hit adds to them is not kn
 def with_own_functions(found: Sequence[Cost], run: Run, *, is_judged: bool) -> Sequence[Cost]:
     """The same costs; of a module whose calls fail where it is not loaded, those of its own functions.
 
-    If they are to be judged, they are unknown.
+    If they are to be judged, they are unknown. A baseline that failed for another reason leaves no cost.
     """
-    costs_of = [cost for one in found for cost in _own_costs(one, run) or [one]]
+    costs_of = [each for cost in found for each in _without_baseline(cost, run)]
     return [replace(cost, unknown=_UNJUDGED) if is_judged and cost.own is not None else cost for cost in costs_of]
 
 
-def _own_costs(cost: Cost, run: Run) -> Sequence[Cost]:
+def _without_baseline(cost: Cost, run: Run) -> Sequence[Cost]:
     baseline = _baseline(cost.cell, run.record)
+    is_alone = cost.cell.status == "ok" and cost.cell.overhead is None
+    if not is_alone or baseline is None or baseline.status == "ok":
+        return [cost]
+    reason = baseline.reason or ""
+    if baseline.status != "failed" or not is_of_failed_calls(reason):
+        return [replace(cost, no_baseline=reason)]
+    return _own_costs(cost, run) or [replace(cost, no_baseline=reason)]
+
+
+def _own_costs(cost: Cost, run: Run) -> Sequence[Cost]:
     proved = ENTERED.of(cost.cell)
-    is_alone = cost.cell.overhead is None and baseline is not None and baseline.status == "failed"
-    if not is_alone or proved is None or cost.cell.profile is None:
+    if proved is None or cost.cell.profile is None:
         return []
     functions = own_functions(load_profile(run.directory, cost.cell), proved)
     return [replace(cost, own=function, time=None) for function in functions]
@@ -279,7 +293,8 @@ def _figures(cost: Cost, remarks: Sequence[str]) -> list[str]:
     noted = [cost.reason] if cost.hit is None and cost.reason else cost.notes
     marks = "".join(f" [{remarks.index(text) + 1}]" for text in noted)
     if cost.hit is None:
-        outcome = cost.cell.status if cost.cell.verdict is None else _NO_VERDICT
+        status = "failed" if cost.no_baseline else cost.cell.status
+        outcome = status if cost.cell.verdict is None else _NO_VERDICT
         return [f"{outcome}{marks}", *[""] * (len(_HEADINGS) - 1)]
     unit = cost.cell.unit
     programs = [parameter.of(cost.cell) for parameter in (BPF_VERIFIED, BPF_INSTRUCTIONS, BPF_STACK)]

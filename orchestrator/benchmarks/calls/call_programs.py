@@ -25,6 +25,7 @@ from orchestrator.benchmarks.calls.call_results import (
     CallOutcome,
     Expected,
     check_expected,
+    is_unexpected,
     named,
     parse_results,
 )
@@ -581,8 +582,21 @@ def _checked(guest: Guest, argv: list[str], time_limit: float) -> str:
     # The guest's agent reports a signal as shells do: 128 plus its number.
     signal = result.status - 128
     end = f"was ended by signal {signal}" if signal > 0 else f"ended with status {result.status}"
-    is_disturbed = "no batch without an interrupt" in message
-    raise (DisturbedError if is_disturbed else EvidenceError)(message or f"{argv[0]} {end}")
+    if "no batch without an interrupt" in message:
+        raise DisturbedError(message)
+    if message.startswith(f"{Path(argv[0]).name}: "):  # of the part that times the calls, not of the calls
+        raise EvidenceError(message)
+    raise EvidenceError(f"{argv[0]} {end}", detail=message.splitlines())
+
+
+_CALLS_ENDED = re.compile(r"/\S+ (?:ended with status \d+|was ended by signal (?!9\b)\d+)")
+"""The kernel ends a program by signal 9 where memory runs out."""
+
+
+def is_of_failed_calls(reason: str) -> bool:
+    """Whether a cell has failed because its calls did: they ended their program, or returned what is not expected."""
+    first = reason.partition("\n")[0]
+    return _CALLS_ENDED.fullmatch(first) is not None or is_unexpected(first)
 
 
 def parse(output: str, sampling: Sampling) -> Measurement:

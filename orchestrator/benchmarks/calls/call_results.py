@@ -58,7 +58,15 @@ def check_expected(expected: Expected | None, results: CallResults, which: str) 
         value = -error_numbers()[expected] if isinstance(expected, str) else expected
         right = not results.other and {found for found, _ in results.values} == {value}
     if not right:
-        raise EvidenceError(f"expected {expected} of each call; the {which} ones returned {summary(results)}")
+        raise EvidenceError(f"expected {expected} {_OF_EACH_CALL} {which} ones returned {summary(results)}")
+
+
+_OF_EACH_CALL = "of each call; the"
+
+
+def is_unexpected(reason: str) -> bool:
+    """Whether a cell has failed because calls did not return what is expected."""
+    return reason.startswith("expected ") and f" {_OF_EACH_CALL} " in reason
 
 
 def named(value: int) -> str:
