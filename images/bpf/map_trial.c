@@ -1,31 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // See map_trial.h.
+#include "lists.h"
 #include "map_trial.h"
 
-enum { MOST_MAPS = 64, MOST_PROGRAMS = 64, MOST_SLOTS = 1024, MOST_CPUS = 64, PAGE = 4096 };
-enum { TAKEN = 16, LARGEST_KEY = 512, LARGEST_ELEMENT = 4096, MOST_BUCKETS = 1 << 16, LARGEST_STACK = 1024 };
+enum { MOST_MAPS = 512, MOST_PROGRAMS = 512, MOST_OF_PROGRAM = 64, MOST_SLOTS = 1 << 20, PAGE = 4096 };
+enum { TAKEN = 16, MEMORY = 32 << 20 };
+enum { MOST_CPUS = 8192 };	// the most that a kernel for x86 is built for: NR_CPUS_RANGE_END of arch/x86/Kconfig
 enum { RING_HEADER = 8, RING_LENGTH = (1 << 30) - 1, ROUNDED = 7 };	// include/uapi/linux/bpf.h: busy and discarded bits
 enum { EVENT_PAGES = 9, HEAD = 1024 };	// data_head of struct perf_event_mmap_page
+enum { E_NODEV = 19, E_INVAL = 22 };
 
 struct watched {
 	struct map_info info;
 	int fd, events;
 	uint64_t used, each, produced;
 	uint32_t is_tried, taken, is_short;
-	char keys[TAKEN][LARGEST_KEY];
-	const volatile uint64_t *heads[MOST_CPUS];
+	const char *untried;		// why
+	char *walked;			// room for two keys
+	char *keys;			// those taken out, and of an LRU map all
+	const volatile uint64_t **heads;
+	void *value;
 	uint64_t *digests;
 };
 
 static struct watched maps[MOST_MAPS];
 static uint32_t map_count, programs[MOST_PROGRAMS], program_count;
-static char keys[2][LARGEST_KEY];
+static uint64_t memory = MEMORY;
+static const char *unwatched;		// why a map or a program is not among them
 
 static long element(int command, int map, const void *key, const void *value)
 {
 	union bpf_request request = {.element = {map, (unsigned long)key, (unsigned long)value, 0}};
 
 	return bpf(command, &request, sizeof(request.element));
+}
+
+// Room of a map's, unless the trial has no memory for it.
+static void *room_in(struct watched *map, uint64_t size)
+{
+	void *room = size <= memory ? room_for(size + 1) : NULL;
+
+	if (!room || is_error(room)) {
+		map->untried = "memory";
+		return NULL;
+	}
+	memory -= size;
+	return room;
+}
+
+// What the kernel answers to a request that may find nothing.
+static void expect_none(struct watched *map, long error)
+{
+	if (error && error != -E_NOENT)
+		map->untried = "refused";
 }
 
 static uint32_t type_of(const struct watched *map)
@@ -54,34 +81,66 @@ static int is_queue(const struct watched *map)
 
 static void watch_map(uint32_t id);
 
-static void watch_programs_in(const struct watched *map)
+static void watch_programs_in(struct watched *map)
 {
 	for (uint32_t slot = 0; slot < map->info.entries && slot < MOST_SLOTS; slot++) {
 		uint32_t id;
+		long error = element(BPF_MAP_LOOKUP_ELEM, map->fd, &slot, &id);
 		int program;
 
-		if (element(BPF_MAP_LOOKUP_ELEM, map->fd, &slot, &id))
+		expect_none(map, error);
+		if (error)
 			continue;
 		program = program_by_id(id);
-		if (program >= 0)
-			watch_maps(program);
+		if (program < 0) {
+			expect_none(map, program);
+			continue;
+		}
+		watch_maps(program);
 		sys1(SYS_close, program);
 	}
 }
 
-static void watch_maps_in(const struct watched *map)
+static char *walked_key(const struct watched *map, uint32_t number)
 {
-	char names[2][LARGEST_KEY];
+	return map->walked + (size_t)(number % 2) * map->info.key_size;
+}
+
+// Behind so many keys; 0, or a negative errno.
+static long walk(const struct watched *map, uint32_t number)
+{
+	return element(BPF_MAP_GET_NEXT_KEY, map->fd, number ? walked_key(map, number) : NULL,
+		       walked_key(map, number + 1));
+}
+
+static int can_walk(struct watched *map)
+{
+	if (!map->walked)
+		map->walked = room_in(map, 2 * (uint64_t)map->info.key_size);
+	return map->walked != NULL;
+}
+
+static void watch_maps_in(struct watched *map)
+{
+	long error = 0;
 	uint32_t id;
 
-	if (map->info.key_size > LARGEST_KEY)
+	if (!can_walk(map))
 		return;
-	for (uint32_t i = 0; i < MOST_SLOTS; i++) {
-		if (element(BPF_MAP_GET_NEXT_KEY, map->fd, i ? names[i % 2] : NULL, names[(i + 1) % 2]))
-			return;
-		if (!element(BPF_MAP_LOOKUP_ELEM, map->fd, names[(i + 1) % 2], &id))
+	for (uint32_t i = 0; i < map->info.entries && i < MOST_SLOTS && !(error = walk(map, i)); i++) {
+		long missing = element(BPF_MAP_LOOKUP_ELEM, map->fd, walked_key(map, i + 1), &id);
+
+		expect_none(map, missing);
+		if (!missing)
 			watch_map(id);
 	}
+	expect_none(map, error);
+}
+
+static int has_others(const struct watched *map)
+{
+	return type_of(map) == BPF_MAP_TYPE_PROG_ARRAY || type_of(map) == BPF_MAP_TYPE_ARRAY_OF_MAPS ||
+	       type_of(map) == BPF_MAP_TYPE_HASH_OF_MAPS;
 }
 
 static void watch_map(uint32_t id)
@@ -92,26 +151,34 @@ static void watch_map(uint32_t id)
 	for (uint32_t i = 0; i < map_count; i++)
 		if (maps[i].info.id == id)
 			return;
-	if (map_count == MOST_MAPS)
+	if (map_count == MOST_MAPS) {
+		unwatched = "maps";
 		return;
+	}
 	map->fd = (int)bpf(BPF_MAP_GET_FD_BY_ID, &opening, sizeof(opening.number));
+	if (map->fd == -E_NOENT)
+		return;
 	request.info.fd = map->fd;
 	request.info.size = sizeof(map->info);
 	request.info.to = (unsigned long)&map->info;
-	if (map->fd < 0 || bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)))
+	if (map->fd < 0 || bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info))) {
+		unwatched = "unopened";
 		return;
+	}
 	map->info.name[sizeof(map->info.name) - 1] = 0;
 	map_count++;
-	if (type_of(map) == BPF_MAP_TYPE_PROG_ARRAY)
+	if (has_others(map) && map->info.entries > MOST_SLOTS)
+		map->untried = "slots";
+	else if (type_of(map) == BPF_MAP_TYPE_PROG_ARRAY)
 		watch_programs_in(map);
-	if (type_of(map) == BPF_MAP_TYPE_ARRAY_OF_MAPS || type_of(map) == BPF_MAP_TYPE_HASH_OF_MAPS)
+	else if (has_others(map))
 		watch_maps_in(map);
 }
 
 long watch_maps(int program)
 {
-	uint32_t used[MOST_MAPS];
-	struct program_info info = {.map_count = MOST_MAPS, .maps = (unsigned long)used};
+	uint32_t used[MOST_OF_PROGRAM];
+	struct program_info info = {.map_count = MOST_OF_PROGRAM, .maps = (unsigned long)used};
 	union bpf_request request = {.info = {program, sizeof(info), (unsigned long)&info}};
 	long error = bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info));
 
@@ -120,10 +187,14 @@ long watch_maps(int program)
 	for (uint32_t i = 0; i < program_count; i++)
 		if (programs[i] == info.id)
 			return 0;
-	if (program_count == MOST_PROGRAMS)
+	if (program_count == MOST_PROGRAMS) {
+		unwatched = "programs";
 		return 0;
+	}
 	programs[program_count++] = info.id;
-	for (uint32_t i = 0; i < info.map_count && i < MOST_MAPS; i++)
+	if (info.map_count > MOST_OF_PROGRAM)
+		unwatched = "maps";
+	for (uint32_t i = 0; i < info.map_count && i < MOST_OF_PROGRAM; i++)
 		watch_map(used[i]);
 	return 0;
 }
@@ -138,82 +209,144 @@ static int equal(const char *a, const char *b, size_t size)
 	return 1;
 }
 
+static char *kept_key(const struct watched *map, uint32_t number)
+{
+	return map->keys + (size_t)number * map->info.key_size;
+}
+
 // The keys, and of those that were taken out how many are there again.
-static uint32_t keys_in(const struct watched *map, uint32_t *again)
+static uint32_t keys_in(struct watched *map, uint32_t *again)
 {
 	uint32_t count = 0;
+	long error = 0;
 
-	if (map->info.key_size > LARGEST_KEY)
-		return 0;
 	// One key may go while the next is asked for; then it begins anew.
-	while (count <= map->info.entries &&
-	       !element(BPF_MAP_GET_NEXT_KEY, map->fd, count ? keys[count % 2] : NULL, keys[(count + 1) % 2])) {
+	while (count <= map->info.entries && !(error = walk(map, count))) {
 		count++;
 		for (uint32_t i = 0; again && i < map->taken; i++)
-			*again += equal(map->keys[i], keys[count % 2], map->info.key_size);
+			*again += equal(kept_key(map, i), walked_key(map, count), map->info.key_size);
 	}
+	expect_none(map, error);
 	return count;
 }
 
-// An LRU map makes room itself, at once for many keys, so that it is never quite full: its keys stay, and are remembered.
-// One of a single key is a variable, as bpftrace has them, and hits behave otherwise without its value.
-static void make_room_for_keys(struct watched *map)
+static void take_keys(struct watched *map)
+{
+	long error = 0;
+
+	map->is_short = map->used >= map->info.entries;
+	if (!map->is_short)
+		return;
+	map->keys = room_in(map, TAKEN * (uint64_t)map->info.key_size);
+	if (!map->keys)
+		return;
+	while (map->taken < TAKEN &&
+	       !(error = element(BPF_MAP_GET_NEXT_KEY, map->fd, NULL, kept_key(map, map->taken))) &&
+	       !(error = element(BPF_MAP_DELETE_ELEM, map->fd, kept_key(map, map->taken), NULL)))
+		map->taken++;
+	expect_none(map, error);
+}
+
+// An LRU map makes room itself, by age, at once for many keys: which of all its keys are gone tells that.
+static void remember_keys(struct watched *map)
 {
 	const char *key = NULL;
 
-	map->used = keys_in(map, NULL);
-	map->is_short = map->info.entries > 1 && (is_lru(map) ? 2 : 1) * map->used >= map->info.entries;
-	while (map->is_short && map->taken < TAKEN &&
-	       !element(BPF_MAP_GET_NEXT_KEY, map->fd, key, map->keys[map->taken]) &&
-	       (is_lru(map) || !element(BPF_MAP_DELETE_ELEM, map->fd, map->keys[map->taken], NULL))) {
-		key = is_lru(map) ? map->keys[map->taken] : NULL;
-		map->taken++;
-	}
+	map->keys = room_in(map, map->used * map->info.key_size);
+	while (map->keys && map->taken < map->used &&
+	       !element(BPF_MAP_GET_NEXT_KEY, map->fd, key, kept_key(map, map->taken)))
+		key = kept_key(map, map->taken++);
 }
 
-static uint64_t new_keys(const struct watched *map)
+// One of a single key is a variable, as bpftrace has them, and hits behave otherwise without its value.
+static void make_room_for_keys(struct watched *map)
 {
-	uint32_t again = 0, now = keys_in(map, &again);
-	const uint64_t kept = map->used - map->taken + again;
+	if (!can_walk(map))
+		return;
+	map->used = keys_in(map, NULL);
+	if (map->untried || map->info.entries == 1)
+		return;
+	if (is_lru(map))
+		remember_keys(map);
+	else
+		take_keys(map);
+}
 
-	if (is_lru(map) && map->is_short)
-		return map->taken - again;	// as many have made room, at least, for others
+// Of an LRU map those that are gone. A value is not asked for: the kernel finds the key, and cannot write to NULL (EFAULT).
+static uint32_t gone_keys(const struct watched *map)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < map->taken; i++)
+		count += element(BPF_MAP_LOOKUP_ELEM, map->fd, kept_key(map, i), NULL) == -E_NOENT;
+	return count;
+}
+
+static uint64_t new_keys(struct watched *map)
+{
+	uint32_t again = 0, gone = map->taken, now = keys_in(map, is_lru(map) ? NULL : &again);
+	uint64_t kept;
+
+	if (is_lru(map)) {
+		gone = gone_keys(map);
+		// The kernel evicts none while half the map is free: a program has deleted them.
+		map->is_short = gone && 2 * (map->used > now ? map->used : now) >= map->info.entries;
+	}
+	kept = map->used - gone + again;
 	return now > kept ? now - kept : 0;
 }
 
 // --- stacks ------------------------------------------------------------------------------------------
 
-// Of a bucket's stack; 0 where the bucket is empty.
-static uint64_t stack_in(const struct watched *map, uint32_t bucket)
+// As stack_map_alloc() of kernel/bpf/stackmap.c has them.
+static uint64_t buckets_of(const struct watched *map)
 {
-	static uint64_t stack[LARGEST_STACK];
-	uint64_t digest = 14695981039346656037ULL;	// FNV-1a
+	uint64_t buckets = 1;
 
-	memset(stack, 0, sizeof(stack));
-	if (map->info.value_size > sizeof(stack) || element(BPF_MAP_LOOKUP_ELEM, map->fd, &bucket, stack))
+	while (buckets < map->info.entries)
+		buckets *= 2;
+	return buckets;
+}
+
+// Of a bucket's stack; 0 where the bucket is empty.
+static uint64_t stack_in(struct watched *map, uint32_t bucket)
+{
+	const uint64_t *stack = map->value;
+	uint64_t digest = 14695981039346656037ULL;	// FNV-1a
+	long error;
+
+	memset(map->value, 0, map->info.value_size);
+	error = element(BPF_MAP_LOOKUP_ELEM, map->fd, &bucket, map->value);
+	expect_none(map, error);
+	if (error)
 		return 0;
-	for (size_t i = 0; i < LARGEST_STACK; i++)
+	for (size_t i = 0; i < map->info.value_size / sizeof(*stack); i++)
 		digest = (digest ^ stack[i]) * 1099511628211ULL;
 	return digest;
 }
 
 static void take_stacks(struct watched *map)
 {
-	map->digests = map_memory(-1, MOST_BUCKETS * sizeof(uint64_t), 0, PROT_READ | PROT_WRITE,
-				  MAP_PRIVATE | MAP_ANONYMOUS);
-	for (uint32_t bucket = 0; bucket < map->info.entries && bucket < MOST_BUCKETS; bucket++) {
+	map->value = room_in(map, map->info.value_size);
+	map->digests = room_in(map, buckets_of(map) * sizeof(uint64_t));
+	if (!map->value || !map->digests)
+		return;
+	for (uint64_t at = 0; at < buckets_of(map) && !map->untried; at++) {
+		const uint32_t bucket = at;
+
 		map->digests[bucket] = stack_in(map, bucket);
 		map->used += map->digests[bucket] != 0;
-		element(BPF_MAP_DELETE_ELEM, map->fd, &bucket, NULL);
+		if (map->digests[bucket])
+			expect_none(map, element(BPF_MAP_DELETE_ELEM, map->fd, &bucket, NULL));
 	}
 	map->is_short = 1;	// two stacks may share a bucket of any map
 }
 
-static uint64_t other_stacks(const struct watched *map)
+static uint64_t other_stacks(struct watched *map)
 {
 	uint64_t count = 0;
 
-	for (uint32_t bucket = 0; bucket < map->info.entries && bucket < MOST_BUCKETS; bucket++) {
+	for (uint64_t bucket = 0; bucket < buckets_of(map); bucket++) {
 		const uint64_t digest = map->digests[bucket] ? stack_in(map, bucket) : 0;
 
 		count += digest && digest != map->digests[bucket];
@@ -223,16 +356,23 @@ static uint64_t other_stacks(const struct watched *map)
 
 // --- queues and stacks -------------------------------------------------------------------------------
 
-static uint64_t take_elements(const struct watched *map)
+static uint64_t take_elements(struct watched *map)
 {
-	static char value[LARGEST_ELEMENT];
 	uint64_t count = 0;
+	long error = 0;
 
-	if (map->info.value_size > sizeof(value))
-		return 0;
-	while (count <= map->info.entries && !element(BPF_MAP_LOOKUP_AND_DELETE_ELEM, map->fd, NULL, value))
+	while (count <= map->info.entries &&
+	       !(error = element(BPF_MAP_LOOKUP_AND_DELETE_ELEM, map->fd, NULL, map->value)))
 		count++;
+	expect_none(map, error);
 	return count;
+}
+
+static void empty_queue(struct watched *map)
+{
+	map->value = room_in(map, map->info.value_size);
+	if (map->value)
+		map->is_short = (map->used = take_elements(map)) >= map->info.entries;
 }
 
 // --- rings -------------------------------------------------------------------------------------------
@@ -259,8 +399,10 @@ static void drain_ring(struct watched *map)
 	uint64_t largest = 0;
 
 	map->produced = produced(map);
-	if (!consumed || is_error(data))
+	if (!consumed || is_error(data)) {
+		map->untried = "memory";
 		return;
+	}
 	map->used = map->produced - *consumed;
 	for (uint64_t at = *consumed; at < map->produced;) {
 		const uint64_t record = *(const volatile uint32_t *)(data + (at & (size - 1))) & RING_LENGTH;
@@ -279,7 +421,10 @@ static void drain_ring(struct watched *map)
 
 static void open_events(struct watched *map)
 {
-	for (uint32_t cpu = 0; cpu < map->info.entries && cpu < MOST_CPUS; cpu++) {
+	const uint32_t slots = map->info.entries < MOST_CPUS ? map->info.entries : MOST_CPUS;
+
+	map->heads = room_in(map, slots * sizeof(*map->heads));
+	for (uint32_t cpu = 0; map->heads && cpu < slots; cpu++) {
 		struct event_request event = {
 			.type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_BPF_OUTPUT, .size = sizeof(event),
 			.sample_type = PERF_SAMPLE_RAW, .period = 1,
@@ -288,9 +433,11 @@ static void open_events(struct watched *map)
 		char *pages = fd < 0 ? NULL : map_memory(fd, EVENT_PAGES * PAGE, 0, PROT_READ | PROT_WRITE, MAP_SHARED);
 		int event_fd = (int)fd;
 
-		if (fd < 0 || is_error(pages))
+		if (cpu && (fd == -E_NODEV || fd == -E_INVAL))	// there is no such CPU, or it is offline
 			continue;
-		if (element(BPF_MAP_UPDATE_ELEM, map->fd, &cpu, &event_fd) == 0)
+		if (fd < 0 || is_error(pages) || element(BPF_MAP_UPDATE_ELEM, map->fd, &cpu, &event_fd))
+			map->untried = "events";
+		else
 			map->heads[map->events++] = (const void *)(pages + HEAD);
 	}
 	map->is_short = 1;
@@ -322,12 +469,14 @@ static int has_programs(const struct watched *map)
 static int make_room_in(struct watched *map, int attended)
 {
 	map->each = 1;
+	if (map->untried)
+		return 1;
 	if (has_keys(map))
 		make_room_for_keys(map);
 	else if (type_of(map) == BPF_MAP_TYPE_STACK_TRACE)
 		take_stacks(map);
 	else if (is_queue(map))
-		map->is_short = (map->used = take_elements(map)) >= map->info.entries;
+		empty_queue(map);
 	else if (attended)
 		return 0;
 	else if (type_of(map) == BPF_MAP_TYPE_RINGBUF)
@@ -345,14 +494,14 @@ static int make_room_in(struct watched *map, int attended)
 
 int make_room(int attended)
 {
-	int tried = 0;
+	int tried = unwatched != NULL;
 
 	for (uint32_t i = 0; i < map_count; i++)
 		tried += maps[i].is_tried = make_room_in(&maps[i], attended);
 	return tried;
 }
 
-static uint64_t new_in(const struct watched *map)
+static uint64_t new_in(struct watched *map)
 {
 	if (has_keys(map))
 		return new_keys(map);
@@ -367,23 +516,32 @@ static uint64_t new_in(const struct watched *map)
 	return map->is_short;
 }
 
+static void show_line(int file, const struct watched *map, uint64_t came)
+{
+	const uint64_t numbers[] = {map->info.type, map->info.id, map->info.entries, map->used, map->each};
+
+	for (size_t number = 0; number < sizeof(numbers) / sizeof(numbers[0]); number++) {
+		print_number(file, numbers[number]);
+		print(file, " ");
+	}
+	print(file, map->untried ?: map->is_short ? "1" : "0");
+	print(file, " ");
+	print_number(file, came);
+	print(file, " ");
+	print(file, *map->info.name ? map->info.name : "-");
+	print(file, "\n");
+}
+
 void show_trial(int file)
 {
-	for (uint32_t i = 0; i < map_count; i++) {
-		const struct watched *map = &maps[i];
+	const struct watched absent = {.untried = unwatched};
 
-		if (!map->is_tried)
-			continue;
+	for (uint32_t i = 0; i < map_count; i++)
+		if (maps[i].is_tried) {
+			const uint64_t came = maps[i].untried ? 0 : new_in(&maps[i]);
 
-		const uint64_t numbers[] = {
-			map->info.type, map->info.id, map->info.entries, map->used, map->each, map->is_short, new_in(map),
-		};
-
-		for (size_t number = 0; number < sizeof(numbers) / sizeof(numbers[0]); number++) {
-			print_number(file, numbers[number]);
-			print(file, " ");
+			show_line(file, &maps[i], came);
 		}
-		print(file, *map->info.name ? map->info.name : "-");
-		print(file, "\n");
-	}
+	if (unwatched)
+		show_line(file, &absent, 0);
 }

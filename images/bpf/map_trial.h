@@ -16,8 +16,14 @@ long watch_maps(int program);
 int make_room(int attended);
 // Writes a line for each of them:
 //   TYPE ID ENTRIES USED EACH SHORT NEW NAME
-// USED: keys, elements or bytes before the calls; EACH: of the largest at once. SHORT: 1 where the map was full then, or nobody attended it. NEW: what
-// the calls have put into it, or tried to. Without a name, NAME is -.
+// USED: keys, elements or bytes before the calls; EACH: of the largest at once. SHORT: 1 where the map was full then, or
+// nobody attended it, or it is of an LRU type and keys of it are gone; or why it was not tried:
+//   memory     it takes more than 32 MiB to know what is in it, or it cannot be mapped
+//   refused    the kernel refuses to read it, or to take something out
+//   slots      it has more than 1048576 slots for maps or programs
+//   events     a perf event for it does not open
+//   maps, programs, unopened  of a map that is not known: there are more than 512, or the kernel does not open it
+// NEW: what the calls have put into it, or tried to. Without a name, NAME is -.
 void show_trial(int file);
 
 #endif

@@ -22,9 +22,28 @@ from orchestrator.probes.bpf_program import TOOL, BpfProgram
 from orchestrator.results.parameters import BPF_NEW_KEYS
 
 _GO, _SAID = "/tmp/map-trial.go", "/tmp/map-trial.said"  # noqa: S108 - in the guest
-_LINE = re.compile(r"(\d{1,3}) (\d{1,10}) (\d{1,10}) (\d{1,20}) (\d{1,20}) ([01]) (\d{1,20}) ([\w.-]{1,15})")
-_LONGEST = 1 << 13
-"""Characters: MOST_MAPS of map_trial.c, 64, with a line of at most 100 each."""
+_UNTRIED = {
+    "memory": (
+        "the lab keeps at most 32 MiB of what is in maps",
+        "give it a smaller max_entries, or smaller keys and values",
+    ),
+    "refused": (
+        "the kernel does not let user space read it and take something out",
+        "do not freeze it, and let bpf() read and delete what is in it",
+    ),
+    "slots": ("it has more than 1048576 slots for maps or programs", "give it a smaller max_entries"),
+    "events": ("the kernel opens no perf event for each CPU", "send the records through a ring buffer"),
+    "maps": ("the lab tries 512 maps, and 64 of a program", "measure fewer programs at once"),
+    "programs": ("the lab follows tail calls into 512 programs", "give the program arrays fewer programs"),
+    "unopened": ("the kernel does not open it", "measure the program while nobody else removes its maps"),
+}
+"""Why map_trial.c has not tried a map, and what to do."""
+_LINE = re.compile(
+    r"(\d{1,3}) (\d{1,10}) (\d{1,10}) (\d{1,20}) (\d{1,20}) "
+    rf"([01]|{'|'.join(_UNTRIED)}) (\d{{1,20}}) ([\w.-]{{1,15}})"
+)
+_LONGEST = 1 << 16
+"""Characters: MOST_MAPS of map_trial.c, 512, and a line for those beyond, with at most 110 each."""
 _CELL = 8
 """What a cell's calls put into a map, as a multiple of what the counted ones do: warming and timed calls, disturbed
 batches, those of a profile; 5900 hits of a program whose calls vary, seen on Linux 6.1. A map that so much would fill
@@ -36,6 +55,7 @@ _HASH, _PROGRAMS, _EVENTS, _PERCPU_HASH, _STACKS = 1, 3, 4, 5, 7
 _LRU, _PERCPU_LRU, _TRIE, _QUEUE, _STACK, _RING, _COMMANDS = 9, 10, 11, 22, 23, 27, 31
 """enum bpf_map_type of include/uapi/linux/bpf.h."""
 _LRU_KINDS = (_LRU, _PERCPU_LRU)
+_EVICTS = "evicts old keys for new ones, and had room for the first of them: hits differ"
 _KEYED = (_HASH, _PERCPU_HASH, _TRIE, *_LRU_KINDS)
 _FILLED = {**dict.fromkeys(_KEYED, "keys"), _QUEUE: "elements", _STACK: "elements", _RING: "bytes"}
 """The maps that hits fill, and what with."""
@@ -62,7 +82,8 @@ _UNATTENDED = {
 class MapUse(NamedTuple):
     """A map: how much was in it, ``each`` put in at once, whether that left it short of room, and what came in.
 
-    What user space has to provide, and has not, leaves it short as well.
+    What user space has to provide, and has not, leaves it short as well. An LRU map is short once keys of it are gone.
+    ``untried`` is a key of ``_UNTRIED`` where nothing is known of it.
     """
 
     type: int
@@ -73,11 +94,13 @@ class MapUse(NamedTuple):
     is_short: bool
     new: int
     name: str
+    untried: str = ""
 
     @classmethod
     def of(cls, match: re.Match[str]) -> MapUse:
-        kind, number, entries, used, each, short, new = map(int, match.groups()[:-1])
-        return cls(kind, number, entries, used, each, short == 1, new, match[match.re.groups])
+        kind, number, entries, used, each = map(int, match.groups()[:5])
+        room, new, name = match.groups()[5:]
+        return cls(kind, number, entries, used, each, room == "1", int(new), name, room if room in _UNTRIED else "")
 
 
 class MapTrial:
@@ -99,7 +122,7 @@ class MapTrial:
         """Make room, and look what has come into the maps at the end. Raises EvidenceError for an unreadable answer."""
         script = f'rm -f {_GO} {_SAID}; mkfifo {_GO} {_SAID} && exec "$0" try "$@"'
         said = self._guest.succeed(["sh", "-c", script, TOOL, self.who, _GO, _SAID, *self._folders]).text
-        if not re.fullmatch(r"\d{1,2}\n", said):
+        if not re.fullmatch(r"\d{1,3}\n", said):
             raise EvidenceError(f"the guest does not say how many maps are tried: {said[:40]!r}")
         if int(said) == 0:
             yield
@@ -122,7 +145,7 @@ class MapTrial:
                 self._came[use.number] += use.new
 
     def check(self, calls: int, hits: int) -> None:
-        """Raise EvidenceError if the hits put something into a map that was full, or that such calls may fill."""
+        """Raise EvidenceError for a map that was full when hits put something in, that they may fill, or untried."""
         self._calls = calls
         for use in self._uses.values() if calls else ():
             refusal = self._refusal(use, hits)
@@ -147,19 +170,26 @@ class MapTrial:
 
     def _refusal(self, use: MapUse, hits: int) -> EvidenceError | None:
         is_short = self._came[use.number] > 0
+        if use.untried:
+            why, hint = _UNTRIED[use.untried]
+            named = self.named(use) if use.number else "a map"
+            return EvidenceError(f"{named} was not tried, and may be full: {why}", hint=hint)
         if is_short and use.type in _UNATTENDED:
             what, hint = _UNATTENDED[use.type]
             return EvidenceError(what.format(self.named(use)), hint=hint)
         if use.type not in _FILLED:
             return None
         filling, needed = _FILLED[use.type], use.new * _CELL
-        remedy = self.remedy(use, max(needed, hits * use.each * _CELL))
+        least = max(needed, hits * use.each * _CELL)
+        remedy = self.remedy(use, least if least > use.entries else least + use.entries)
         if is_short and use.type in _LRU_KINDS:
-            what = f"{self.named(use)} evicts old keys for new ones, and had room for the first of them: hits differ"
-            return EvidenceError(what, hint=remedy)
+            return EvidenceError(f"{self.named(use)} {_EVICTS}", hint=remedy)
         if is_short:  # what came in is no more than there was room for
             full = f"{self.named(use)} is full with {self._short[use.number]} {filling}"
             return EvidenceError(f"{full}: the kernel refuses what hits add", hint=remedy)
+        if use.type in _LRU_KINDS and use.entries > 1 and use.new and use.used + needed > use.entries:
+            # It evicts at once for many, perhaps none of them while hits were counted.
+            return EvidenceError(f"{self.named(use)} {_EVICTS}", hint=remedy)
         if needed > use.entries:
             what = f"{self.named(use)} has room for {use.entries} {filling}, and {hits} hits add {use.new}"
             return EvidenceError(f"{what}: it fills up while calls are measured", hint=self.remedy(use, needed))

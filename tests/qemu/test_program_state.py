@@ -122,6 +122,8 @@ REFUSED = {
     "hash_fills": "map fills has room for 8192 keys, and 1000 hits add ",
     "percpu_hash_full": "map of_each_cpu is full with 256 keys",
     "lru": "map newest evicts old keys for new ones, and had room for the first of them",
+    "hash_of_wide_keys": "map full_of_paths is full with 256 keys",
+    "lru_nearly_full": "map newest_of_many evicts old keys for new ones",
     "trie_full": "map prefixes is full with 256 keys",
     "queue_full": "map short_queue is full with 64 elements",
     "stack_full": "map short_stack is full with 64 elements",
@@ -133,7 +135,16 @@ REFUSED = {
 INSERTS = "100 of 100 calls add a key to map roomy: those insert, and do not update"
 
 
-DAILY = ("ring_typical", "hash_full", "hash_roomy", "hash_of_one_key", "perf_unread", "perf_unused")
+DAILY = (
+    "ring_typical",
+    "hash_full",
+    "hash_of_wide_keys",
+    "hash_roomy",
+    "hash_of_one_key",
+    "lru_nearly_full",
+    "perf_unread",
+    "perf_unused",
+)
 ALL = pytest.mark.nightly("a guest for each map that is full, on three kernels: ten minutes on a busy host")
 
 

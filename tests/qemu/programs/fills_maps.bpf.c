@@ -124,6 +124,61 @@ int BPF_PROG(lru_of_one_key)
 	return 0;
 }
 
+struct wide_key {
+	__u64 when;
+	char path[592];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wide_key);
+} scratch SEC(".maps");
+
+MAP(full_of_paths, BPF_MAP_TYPE_HASH, 256, struct wide_key);
+
+SEC("fentry/vfs_read")
+int BPF_PROG(hash_of_wide_keys)
+{
+	__u32 zero = 0;
+	struct wide_key *key = bpf_map_lookup_elem(&scratch, &zero);
+	__u64 count = 1;
+
+	if (!key)
+		return 0;
+	key->when = bpf_ktime_get_ns();
+	bpf_map_update_elem(&full_of_paths, key, &count, BPF_ANY);
+	return 0;
+}
+
+enum { MANY = 10240, HITS_OF_A_KEY = 16 };
+
+MAP(newest_of_many, BPF_MAP_TYPE_LRU_HASH, MANY, __u64);
+
+static long insert_number(__u32 number, void *unused)
+{
+	__u64 key = number;
+
+	bpf_map_update_elem(&newest_of_many, &key, &key, BPF_ANY);
+	return 0;
+}
+
+__u64 hits_of_many;
+
+// The first hit fills the map; from then on few of the keys are evicted in a thousand hits.
+SEC("fentry/vfs_read")
+int BPF_PROG(lru_nearly_full)
+{
+	__u64 hit = hits_of_many++;
+
+	if (hit == 0)
+		bpf_loop(MANY, insert_number, NULL, 0);
+	else if (hit % HITS_OF_A_KEY == 0)
+		insert(&newest_of_many);
+	return 0;
+}
+
 SEC("fentry/vfs_read")
 int BPF_PROG(hash_by_process)
 {

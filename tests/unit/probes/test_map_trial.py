@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import cast
 
@@ -11,6 +12,7 @@ import pytest
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
+from orchestrator.paths import data_dir
 from orchestrator.probes.bpf_program import BpfProgram
 from orchestrator.probes.map_trial import AttendedMapTrial, MapTrial, MapUse, map_uses
 
@@ -49,6 +51,58 @@ def test_what_is_in_maps_is_read() -> None:
         MapUse(27, 12, 4096, 3960, 72, is_short=True, new=4032, name="AT_ring"),
     ]
     assert map_uses("") == []
+
+
+def test_why_a_map_was_not_tried_is_read() -> None:
+    said = "1 7 256 0 1 memory 0 wide\n0 0 0 0 0 maps 0 -\n"
+    assert map_uses(said) == [
+        MapUse(1, 7, 256, 0, 1, is_short=False, new=0, name="wide", untried="memory"),
+        MapUse(0, 0, 0, 0, 0, is_short=False, new=0, name="-", untried="maps"),
+    ]
+
+
+def test_as_many_maps_as_the_guest_tries_are_read() -> None:
+    longest = f"{'9' * 3} {'9' * 10} {'9' * 10} {'9' * 20} {'9' * 20} unopened {'9' * 20} {'n' * 15}\n"
+    assert len(map_uses(longest * 513)) == 513
+
+
+def words_of_the_guests_tool() -> set[str]:
+    text = (data_dir("images") / "bpf" / "map_trial.c").read_text()
+    return set(re.findall(r'\b(?:untried|unwatched) = "(\w+)"', text))
+
+
+def test_each_reason_of_the_guests_tool_is_known() -> None:
+    words = words_of_the_guests_tool()
+    assert len(words) >= 7
+    assert {use.untried for use in map_uses("".join(f"1 7 256 0 1 {word} 0 m\n" for word in words))} == words
+
+
+@pytest.mark.parametrize(
+    ("use", "what", "hint"),
+    [
+        ("1 7 256 0 1 memory 0 wide\n", "map wide was not tried, and may be full: the lab keeps at most 32", "smaller"),
+        ("1 7 256 0 1 refused 0 kept\n", "map kept was not tried, and may be full: the kernel does not", "freeze"),
+        ("3 7 9 0 1 slots 0 next\n", "map next was not tried, and may be full: it has more than", "max_entries"),
+        ("4 7 1 0 1 events 0 out\n", "map out was not tried, and may be full: the kernel opens no", "ring buffer"),
+        ("0 0 0 0 0 maps 0 -\n", "a map was not tried, and may be full: the lab tries 512 maps", "fewer programs"),
+    ],
+)
+def test_a_map_that_was_not_tried_fails_the_cell(use: str, what: str, hint: str) -> None:
+    with pytest.raises(EvidenceError) as error:
+        tried(use, use)
+    assert error.value.what.startswith(what)
+    assert hint in error.value.hint
+    tried(use)  # no calls
+
+
+def test_an_lru_map_that_calls_will_fill_is_refused_before_it_evicts() -> None:
+    nearly = "9 7 10240 10200 1 0 {} newest\n"
+    with pytest.raises(EvidenceError, match=r"^map newest evicts old keys for new ones") as error:
+        tried(nearly.format(0), nearly.format(62))
+    assert error.value.hint.startswith("with max_entries 32768 ")
+    tried(nearly.format(0), nearly.format(0))
+    roomy = "9 7 10240 1000 1 0 {} newest\n"
+    tried(roomy.format(0), roomy.format(62))
 
 
 @pytest.mark.parametrize(
