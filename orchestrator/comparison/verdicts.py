@@ -25,7 +25,8 @@ from typing import Literal
 from orchestrator.errors import HostError
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.exact import exact, increase
-from orchestrator.results.parameters import ARGUMENTS, CALL, ENTRY, RESOLVABLE, WORKLOAD
+from orchestrator.results.parameters import RESOLVABLE
+from orchestrator.results.same_calls import calls_of
 from orchestrator.results.statistics import FEWEST_RUNS, Interval, Resolution, median, median_interval
 
 Figure = Literal["value", "overhead"]
@@ -134,15 +135,9 @@ def between_cells(cell: CellRecord, run: Mapping[str, CellRecord]) -> float:
     """
     if not cell.calls_vary:
         return 0.0
-    same = [one for one in run.values() if one.clock == cell.clock and _calls_of(one) == _calls_of(cell)]
-    plain = [one.value - one.overhead for one in same if one.value is not None and one.overhead is not None]
+    same = [record for record in run.values() if calls_of(record) == calls_of(cell)]
+    plain = [r.value - r.overhead for r in same if r.value is not None and r.overhead is not None]
     return max(plain) - min(plain) if plain else 0.0
-
-
-def _calls_of(cell: CellRecord) -> Sequence[object]:
-    """What cells have in common that make the same calls on the same kernel."""
-    work = (CALL.of(cell), ARGUMENTS.of(cell), WORKLOAD.of(cell), ENTRY.of(cell))
-    return cell.table, cell.cpu, cell.smp, cell.kernel, cell.benchmark, *work
 
 
 def resolution(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:

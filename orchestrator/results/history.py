@@ -22,7 +22,7 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.plain_text import shown
 from orchestrator.results.budgets import ids_named
 from orchestrator.results.contract import PER_CALL, PER_RUN, Clock, Interval, Number, Status, Unit
-from orchestrator.results.parameters import ARGUMENTS, CALL, ENTRY, WORKLOAD
+from orchestrator.results.same_calls import PATHS as SAME_CALLS
 from orchestrator.results.store import Store, no_run_yet
 
 _FAMILY = ("table", "cpu", "smp", "benchmark")
@@ -60,17 +60,13 @@ def between_boots(store: Store, experiment: str, cell: str, since: str) -> Mappi
     return {run: apart for run, apart in found.items() if apart}
 
 
-_CALLS = (*_FAMILY, "kernel", *(f"parameters.{name}" for name in (CALL, ARGUMENTS, WORKLOAD, ENTRY)))
-"""What cells have in common that make the same calls on the same kernel."""
-
-
 def between_cells(store: Store, experiment: str, cell: str, since: str) -> Mapping[str, float]:
     """By how much the cost of the cell's calls differs from cell to cell, without their probes, by run since ``since``.
 
-    In the cells' unit; see ``comparison.verdicts.between_cells``.
+    In the cells' unit. It is what ``comparison.verdicts.between_cells`` computes of whole records.
     """
     same = " AND ".join(
-        f"json_extract(other.record, '$.{name}') IS json_extract(own.record, '$.{name}')" for name in _CALLS
+        f"json_extract(other.record, '$.{name}') IS json_extract(own.record, '$.{name}')" for name in SAME_CALLS
     )
     plain = "json_extract(other.record, '$.value') - json_extract(other.record, '$.overhead')"
     rows = store.select(

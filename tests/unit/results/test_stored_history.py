@@ -12,9 +12,19 @@ import pytest
 from record_builders import cell, whole_system
 from stored_histories import BASE, BEGUN, EXPERIMENT, KPROBE, NEEDS_RUPTURES, broken, counted, store_days, timed
 
+from orchestrator.comparison import verdicts
 from orchestrator.errors import LabError, UsageError
 from orchestrator.results.contract import PER_RUN, CellRecord
-from orchestrator.results.history import History, Metric, Quantity, history, metrics, metrics_named, recent_histories
+from orchestrator.results.history import (
+    History,
+    Metric,
+    Quantity,
+    between_cells,
+    history,
+    metrics,
+    metrics_named,
+    recent_histories,
+)
 from orchestrator.results.history_steps import RunOrigins, Steps, causes, steps_of
 from orchestrator.results.store import FILE_NAME, Store
 
@@ -83,6 +93,20 @@ def test_what_calls_that_vary_cost_in_a_runs_other_cells_is_no_step(tmp_path: Pa
     found = read(tmp_path, apart)
     assert [found.resolution(point) for point, _ in found.numbers] == [50.0, 10.0]
     assert changes(steps_of(found)) == []
+
+
+def test_a_cell_s_history_and_a_comparison_know_the_same_calls(tmp_path: Path) -> None:
+    """Times of the same calls, and calls by another entry, say nothing of counted ones."""
+    subject, alike = varying(6100.0, 5651.0), varying(6110.0, 5650.0).model_copy(update={"id": "alike"})
+    times = timed(9000.0, id="times", samples=[9000.0])
+    entered = varying(6110.0, 5000.0).model_copy(update={"id": "entered", "parameters": {"entry": "int80"}})
+    run = {record.id: record for record in (subject, alike, times, entered)}
+    with Store.open(tmp_path) as store:
+        entry = store.begin_run(EXPERIMENT, list(run), digest="1", provenance={})
+        for record in run.values():
+            store.record(entry.id, record)
+        stored = between_cells(store, EXPERIMENT, subject.id, "")
+        assert stored == {entry.id: verdicts.between_cells(subject, run)} == {entry.id: 11.0}
 
 
 def test_the_overhead_has_a_history_of_its_own(tmp_path: Path) -> None:
