@@ -48,14 +48,24 @@ class EventHits(Record):
         """
         if self.hits is None:
             return 1
-        each, rest = divmod(self.hits, self.calls)
+        each = nearest(self.hits, self.calls)
         hint = "name another call: --call, or calls of yours: --workload FILE.c"
-        if self.hits <= _MOST_INTERRUPTS:
+        if not each and self.hits <= _MOST_INTERRUPTS:
             raise UsageError(f"the call {name} does not hit it", where=event, hint=hint)
-        if rest > _MOST_INTERRUPTS:
+        if not each or not is_near(self.hits, self.calls):
             what = f"{counted(self.calls, 'call')} of {name} hit it {self.hits} times: not equally often"
             raise UsageError(f"{what}, so that a call does not tell what a hit costs", where=event, hint=hint)
         return each
+
+
+def nearest(hits: int, calls: int) -> int:
+    """How often each of the calls hits it, if not for some hits more or fewer."""
+    return (2 * hits + calls) // (2 * calls)
+
+
+def is_near(hits: int, calls: int) -> bool:
+    """Whether so many hits are a multiple of the calls but for what interrupts may add, to them or to an idle pass."""
+    return abs(hits - nearest(hits, calls) * calls) <= _MOST_INTERRUPTS
 
 
 def is_event(name: str) -> bool:
@@ -106,7 +116,7 @@ def _hits(guest: Guest, tool: Path, event: str, calls: Calls) -> int | None:
         hits, of_others = _counted(guest, target, calls, _CALLS)
         # Where nothing else hits it, the kernel's own threads do so for the calls.
         found = hits - idle + (0 if others else of_others)
-        if 0 <= found % _CALLS <= _MOST_INTERRUPTS:
+        if is_near(found, _CALLS):
             break
     return max(0, found)
 

@@ -9,7 +9,9 @@ from orchestrator.cost.event_hits import EventHits, is_event
 from orchestrator.errors import UsageError
 
 
-@pytest.mark.parametrize(("hits", "each"), [(200, 1), (800, 4), (807, 4), (None, 1)])
+@pytest.mark.parametrize(
+    ("hits", "each"), [(200, 1), (195, 1), (180, 1), (220, 1), (793, 4), (800, 4), (807, 4), (None, 1)]
+)
 def test_each_call_hits_it_equally_often(hits: int | None, each: int) -> None:
     assert EventHits(calls=200, hits=hits).per_call("net:netif_receive_skb", "tcp") == each
 
@@ -19,6 +21,9 @@ def test_each_call_hits_it_equally_often(hits: int | None, each: int) -> None:
     [
         (0, "net:netif_receive_skb: the call udp does not hit it"),
         (3, "net:netif_receive_skb: the call udp does not hit it"),
+        (20, "net:netif_receive_skb: the call udp does not hit it"),
+        (99, "net:netif_receive_skb: 200 calls of udp hit it 99 times: not equally often, so that"),
+        (179, "net:netif_receive_skb: 200 calls of udp hit it 179 times: not equally often, so that"),
         (263, "net:netif_receive_skb: 200 calls of udp hit it 263 times: not equally often, so that"),
     ],
 )
