@@ -27,7 +27,7 @@ from orchestrator.cost.costs import (
     explained,
     veristat_csv,
 )
-from orchestrator.cost.reference import by_lines, check_calls, partner
+from orchestrator.cost.reference import ReferenceLines, by_lines, check_calls, partner
 from orchestrator.cost.request import (
     DEFAULT_CPU,
     DEFAULT_KERNEL,
@@ -145,7 +145,8 @@ def cost(
             request = AtCommit(names, kernels, cpu, given, measurer, file.with_name("reference.yaml"))
             old = stored_or_measured(against, request)
         after = measurer.measured(experiment, measurer.planned(experiment))
-    reference = None if other is None else by_lines(other, after, lines, before, after)
+    of_file = ReferenceLines.of_file(other, before, missed)
+    reference = None if other is None else by_lines(other, after, lines, of_file, after)
     if old is not None:
         reference = old.reference(lines, after)
     measured = MeasuredCosts(judged(lines, after, reference), missed, after, reference)

@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, Revision, find_revision
 from orchestrator.artifacts.own_kernel_build import TreeBuild
-from orchestrator.catalog.probes import is_one_liner, probe_in_catalogue, split_member, split_path, with_path
+from orchestrator.catalog.probes import is_one_liner, split_member, split_path
 from orchestrator.cli import options
 from orchestrator.cli.commits import CommitRuns, skipping
 from orchestrator.cli.measuring import Measurer
-from orchestrator.cost.reference import Reference, by_ids, by_lines
+from orchestrator.cli.subjects_at_commits import SubjectAtCommit, subject_of_today
+from orchestrator.cost.reference import Reference, ReferenceLines, by_ids, by_lines
 from orchestrator.cost.request import CostRequest, NamedCalls
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.lab.costs import cost_experiment, cost_lines
@@ -39,24 +40,23 @@ class StoredRun:
 
 @dataclass(frozen=True)
 class MeasuredAtCommit:
-    """What was measured at a commit: its run and lines, or the ``trouble``; and the files that it has not."""
+    """What was measured at a commit: its run, if there is one, and what it has; or the ``trouble``."""
 
     title: str
     tree: GitTree
     run: Run | None = None
-    lines: Sequence[CostRequest] = ()
-    lacking: Sequence[str] = ()
+    before: ReferenceLines = field(default_factory=ReferenceLines)
     trouble: str = ""
 
     def reference(self, lines: Sequence[CostRequest], after: Run) -> Reference:
         if self.run is not None:
-            reference = by_lines(self.title, self.run, lines, self.lines, after, self.lacking)
+            reference = by_lines(self.title, self.run, lines, self.before, after)
             return replace(reference, before={cell: self._of_user(one) for cell, one in reference.before.items()})
         new = {
             cell.id: f"{self.title} has no {line.subject.source}"
             for line in lines
             for cell in after.record.cells
-            if line.has(cell) and line.subject.source in self.lacking
+            if line.has(cell) and line.subject.source in self.before.lacking
         }
         return Reference(self.title, new=new, trouble=self.trouble)
 
@@ -92,63 +92,30 @@ class AtCommit:
 
     def _run(self, tree: GitTree, revision: Revision, commit: Commit) -> MeasuredAtCommit:
         """The run of the subjects that the commit has, under their names of today."""
-        subjects = [_Then.of(name, tree) for name in self.names]
+        subjects = [SubjectAtCommit.of(name, tree) for name in self.names]
         there = [subject for subject in subjects if subject.is_there]
         lacking = [source for subject in subjects if not subject.is_there for source in subject.sources.values()]
         if not there:
-            return MeasuredAtCommit(revision.name, tree, lacking=lacking)
+            return MeasuredAtCommit(revision.name, tree, before=ReferenceLines(lacking=lacking))
         with options.building(offline=self.measurer.offline, verbose=self.measurer.verbose) as context:
             names = [subject.then for subject in there]
             requests, missed = cost_lines(context, names, self.kernels, self.cpu, self.given)
         for error in missed:
             options.say(f"not measured at {revision.name}: {_of_user(str(error), tree)}")
-        lines = [
-            subject.of_today(line) for line in requests for subject in there if line.subject.source in subject.sources
-        ]
+        lines = [replace(line, subject=subject_of_today(line.subject, there)) for line in requests]
+        for error in missed:
+            error.subject = subject_of_today(error.subject, there)
+            error.rename(f"{tree.folder}/", "")
+        before = ReferenceLines(lines, lacking, missed)
         text = cost_experiment([subject.name for subject in there], lines, self.kernels, self.cpu, {})
         self.file.write_text(text)
         if any(subject.file in line.subject.row for subject in there if subject.file for line in lines):
             runs = CommitRuns(tree, self.file, (), TreeBuild.of(tree.top, None, ()), self.measurer, "-commits")
             runs.check(commit.hash)
-            return MeasuredAtCommit(revision.name, tree, runs.measured(commit), lines, lacking)
+            return MeasuredAtCommit(revision.name, tree, runs.measured(commit), before)
         experiment = self.measurer.load(self.file)  # with a script's text, whose file it does not name
         run = self.measurer.measured(experiment, self.measurer.planned(experiment))
-        return MeasuredAtCommit(revision.name, tree, run, lines, lacking)
-
-
-@dataclass(frozen=True)
-class _Then:
-    """A subject that the user named, and its name ``then``, at a commit; ``file`` is its file, if that is in the tree.
-
-    ``sources`` has what a line calls it then, with what it calls it today.
-    """
-
-    name: str
-    then: str
-    sources: Mapping[str, str]
-    file: str = ""
-    moved: str = ""
-
-    @classmethod
-    def of(cls, name: str, tree: GitTree) -> _Then:
-        path, parameters = split_path(name)
-        place, member = split_member(path)
-        moved = tree.moved(place)
-        if is_one_liner(name) or probe_in_catalogue(name) is not None or moved == place:
-            return cls(name, name, {name: name, path: path})
-        then_path = moved if member is None else f"{moved}:{member}"
-        then = with_path(then_path, parameters)
-        return cls(name, then, {then: name, then_path: path}, str(user_path(place)), moved)
-
-    @property
-    def is_there(self) -> bool:
-        return not self.moved or Path(self.moved).exists()
-
-    def of_today(self, line: CostRequest) -> CostRequest:
-        """A line with the path of today's file."""
-        subject = line.subject
-        row = subject.row.replace(self.moved, self.file, 1) if self.moved else subject.row
-        return replace(line, subject=replace(subject, row=row, source=self.sources[subject.source]))
+        return MeasuredAtCommit(revision.name, tree, run, before)
 
 
 def _of_user(text: str, tree: GitTree) -> str:

@@ -202,7 +202,7 @@ def costs(
             times.get(cell.id),
             changed.get(cell.id),
             "" if reference is None else reference.why_new(cell),
-            refused.get(cell.id) or ("" if reference is None else reference.unknown(cell)),
+            refused.get(cell.id) or ("" if reference is None else reference.unknown(cell) or _doubt(changed, cell)),
         )
         for line in lines
         for cell in record.cells
@@ -210,6 +210,14 @@ def costs(
     ]
     titles = list(dict.fromkeys(cost.subject.title for cost in found))
     return sorted(found, key=lambda cost: titles.index(cost.subject.title))
+
+
+def _doubt(changed: Mapping[str, CellChange], cell: CellRecord) -> str:
+    """Why no increase of the cell can be beyond its budget; empty if one can, or none is budgeted."""
+    budgeted = changed[cell.id].budgeted if cell.id in changed else ()
+    increases = (of_figure for of_figure in budgeted if isinstance(of_figure.allowance, Allowance))
+    doubts = (increase.difference.undecided for increase in increases if increase.is_own)
+    return next(filter(None, doubts), "")
 
 
 _UNJUDGED = "calls fail without the module, so what a hit adds to them is not known, and no budget judges it"

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestrator.cost.request import CostRequest
+from orchestrator.cost.subjects import AttachPlace, Subject
+from orchestrator.cost.unreached import UnreachedSubject
 from orchestrator.errors import UsageError
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.parameters import BPF_INSTRUCTIONS, BPF_VERIFIED
 from orchestrator.results.runs import Run
 
 
@@ -16,14 +19,16 @@ from orchestrator.results.runs import Run
 class Reference:
     """The reference as the user named it, and its run: None if there is nothing to measure, or nothing could be.
 
-    By the ids of the cells that are compared: the cell ``before``; and what is ``new``, with a sentence why. Without
-    both a cell has no reference because of ``trouble``. ``gone`` are sentences on what only the reference has.
+    By the ids of the cells that are compared: the cell ``before``; and with a sentence why, what is ``new``, and what
+    is not, but ``unmeasured``. A cell with none of them has no reference because of ``trouble``. ``gone`` are sentences
+    on what only the reference has.
     """
 
     title: str
     run: Run | None = None
     before: Mapping[str, CellRecord] = field(default_factory=dict)
     new: Mapping[str, str] = field(default_factory=dict)
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
     trouble: str = ""
     gone: Sequence[str] = ()
 
@@ -31,6 +36,8 @@ class Reference:
         """Why a cell with a number has none to be compared with, although it is not new; empty otherwise."""
         if cell.value is None or cell.id in self.new:
             return ""
+        if cell.id in self.unmeasured:
+            return f"at {self.title} it could not be measured: {self.unmeasured[cell.id]}"
         before = self.before.get(cell.id)
         if before is None:
             return f"{self.title} could not be measured: {self.trouble}"
@@ -62,45 +69,82 @@ def by_ids(run: Run, lines: Sequence[CostRequest], after: Run) -> Reference:
     return Reference(name, run, cells, dict.fromkeys(missing, f"run {name} has no such cell"), gone=gone)
 
 
-def by_lines(
-    title: str,
-    run: Run,
-    lines: Sequence[CostRequest],
-    before: Sequence[CostRequest],
-    after: Run,
-    lacking: Sequence[str] = (),
-) -> Reference:
-    """The lines ``before``, measured in ``run``; ``lacking`` are files that the reference has not."""
+@dataclass(frozen=True)
+class ReferenceLines:
+    """The ``lines`` of a reference, the files it is ``lacking``, and what it has and no call hits: ``missed``."""
+
+    lines: Sequence[CostRequest] = ()
+    lacking: Sequence[str] = ()
+    missed: Sequence[UnreachedSubject] = ()
+
+    @classmethod
+    def of_file(
+        cls, file: str | None, lines: Sequence[CostRequest], missed: Sequence[UnreachedSubject]
+    ) -> ReferenceLines:
+        """A file's lines, measured with others in one run, which has ``missed`` those of other files, too."""
+        return cls(lines, missed=[error for error in missed if error.subject.source == file])
+
+
+def by_lines(title: str, run: Run, lines: Sequence[CostRequest], before: ReferenceLines, after: Run) -> Reference:
+    """The lines ``before``, measured in ``run``."""
     cells: dict[str, CellRecord] = {}
     new: dict[str, str] = {}
-    partners = [_comparable(line, partner(line, lines, before)) for line in lines]
-    for line, other_request in zip(lines, partners, strict=True):
+    unmeasured: dict[str, str] = {}
+    renamed: dict[str, None] = {}
+    kept: set[Subject] = set()
+    now = _on_each_kernel(lines)
+    unreached = [(CostRequest(error.subject, None, {}, (error.kernel,)), error.what) for error in before.missed]
+    then = [*_on_each_kernel(before.lines), *(line for line, _ in unreached)]
+    for line in now:
+        old = partner(line, now, then)
+        why = next((what for missing, what in unreached if missing is old), "")
         for cell in (cell for cell in after.record.cells if line.has(cell)):
-            same = [
-                one
-                for one in run.record.cells
-                if other_request and other_request.has(one) and one.kernel == cell.kernel
-            ]
-            if same:
-                cells[cell.id] = same[0]
-            elif other_request is None:
-                new[cell.id] = _why_new(title, line, before, lacking)
+            measured = None if old is None else next(filter(old.has, run.record.cells), None)
+            if old is not None and not why and not _is_kept(line, old, (cell, measured)):
+                old = None
+            if old is None:
+                new[cell.id] = _why_new(title, line, then, before.lacking)
+                continue
+            kept.add(old.subject)
+            if why:
+                unmeasured[cell.id] = why
+            elif _comparable(line, old) is None:
+                new[cell.id] = f"at {title} it is hit by other calls, at {old.point}"
+                continue
+            elif measured is None:
+                unmeasured[cell.id] = run.unfinished_sentence if run.unfinished else "its run has no such cell"
             else:
-                new[cell.id] = f"{title} was not measured on {cell.kernel}"
-    left = [line for line in before if line not in partners]
-    gone = [f"{title} has {_titled(title, line)}, which is gone." for line in left]
-    renamed = [
-        f"{line.subject.title} is compared with {other_cost_request.subject.title}, which is in its place at {title}."
-        for line, other_cost_request in zip(lines, partners, strict=True)
-        if other_cost_request is not None and line.subject.name != other_cost_request.subject.name
-    ]
-    return Reference(title, run, cells, new, gone=[*renamed, *gone])
+                cells[cell.id] = measured
+                if line.subject.name != old.subject.name:
+                    place = f"{old.subject.title}, which is in its place at {title}"
+                    renamed[f"{line.subject.title} is compared with {place}."] = None
+    left = dict.fromkeys(line.subject for line in then if line.subject not in kept)
+    gone = [f"{title} has {_titled(title, subject)}, which is gone." for subject in left]
+    return Reference(title, run, cells, new, unmeasured, gone=[*renamed, *gone])
+
+
+def _on_each_kernel(lines: Sequence[CostRequest]) -> list[CostRequest]:
+    """A line for each kernel: a subject may be hit by other calls on another."""
+    return [replace(line, kernels=(kernel,)) for line in lines for kernel in line.kernels]
+
+
+def _is_kept(line: CostRequest, old: CostRequest, both: tuple[CellRecord, CellRecord | None]) -> bool:
+    """Whether a partner is the same program: one of another name in the file has the same calls and the same size."""
+    if line.subject.name == old.subject.name:
+        return True
+    if _comparable(line, old) is None:
+        return False
+    cell, measured = both
+    if measured is None or line.subject.source != old.subject.source:
+        return True  # the user named the file to compare with, and its programs may differ
+    sizes = [(figure.of(cell), figure.of(measured)) for figure in (BPF_INSTRUCTIONS, BPF_VERIFIED)]
+    return all(now == before for now, before in sizes if None not in (now, before))
 
 
 def partner(line: CostRequest, lines: Sequence[CostRequest], before: Sequence[CostRequest]) -> CostRequest | None:
-    """The line of ``before`` with the same name, or a renamed one in the same place.
+    """The line of ``before`` with the same name, or the only one that is gone, if the line is the only new one there.
 
-    It is of the same file, unless ``before`` is of another file altogether.
+    It is of the same file, unless ``before`` is of another file altogether. A renamed program is at the same place.
     """
     of_file = [request for request in lines if request.subject.source == line.subject.source]
     same_file = [request for request in before if request.subject.source == line.subject.source]
@@ -108,13 +152,21 @@ def partner(line: CostRequest, lines: Sequence[CostRequest], before: Sequence[Co
         request.subject.source == other_request.subject.source for request in lines for other_request in before
     )
     old = before if is_other_file else same_file
-    place, names = of_file.index(line), {request.subject.name for request in of_file}
     on_them = [request for request in old if set(request.kernels) & set(line.kernels)]
+    names, old_names = ({request.subject.name for request in requests} for requests in (of_file, old))
+    is_renamed = names - old_names == {line.subject.name} and len(old_names - names) == 1
     same = [request for request in on_them if request.subject.name == line.subject.name]
     renamed = [
-        request for request in old[place : place + 1] if request in on_them and request.subject.name not in names
+        request
+        for request in on_them
+        if is_renamed and request.subject.name not in names and _section(request.subject) == _section(line.subject)
     ]
     return next(iter([*same, *renamed]), None)
+
+
+def _section(subject: Subject) -> tuple[AttachPlace, str]:
+    """What a program's section says."""
+    return subject.place, subject.mechanism
 
 
 def check_calls(line: CostRequest, other_request: CostRequest | None) -> None:
@@ -141,13 +193,9 @@ def _why_new(title: str, line: CostRequest, before: Sequence[CostRequest], lacki
     is_file = any(request.subject.source == title for request in before)
     if is_file:
         return f"{title} has no {subject.title}"
-    elsewhere = next((request for request in before if request.subject.name == subject.name), None)
-    if elsewhere is not None and subject.name:
-        return f"at {title} it is hit by other calls, at {elsewhere.point}"
-    return f"{title} has no {_titled(title, line)}"
+    return f"{title} has no {_titled(title, subject)}"
 
 
-def _titled(title: str, line: CostRequest) -> str:
+def _titled(title: str, subject: Subject) -> str:
     """A program with its file, unless the reference is a file."""
-    subject = line.subject
     return f"{subject.name} of {subject.source}" if subject.name and subject.source != title else subject.title

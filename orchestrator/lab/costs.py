@@ -34,6 +34,7 @@ from orchestrator.cost.request import (
     on_all,
 )
 from orchestrator.cost.subjects import Subject, subjects
+from orchestrator.cost.unreached import UnreachedSubject
 from orchestrator.errors import UsageError
 from orchestrator.experiment.source import stored_budgets
 from orchestrator.lab.lab import Lab
@@ -106,7 +107,7 @@ def cost_kernels(names: Iterable[str], cpu: str) -> list[str]:
 
 def cost_lines(
     context: BuildContext, names: Sequence[str], kernels: Sequence[str], cpu: str, given: NamedCalls
-) -> tuple[list[CostRequest], Sequence[UsageError]]:
+) -> tuple[list[CostRequest], Sequence[UnreachedSubject]]:
     """The lines, and why others are missing: no call reaches the subject on a kernel. Raises UsageError without any.
 
     Raises ConfigError for a workload that is no file, before a kernel is there.
@@ -114,7 +115,7 @@ def cost_lines(
     given.check()
     check_cost_packages(context, names, kernels)
     lines: list[CostRequest] = []
-    missed: list[UsageError] = []
+    missed: list[UnreachedSubject] = []
     found: Sequence[Subject] = ()
     for name in kernels:
         finder = CallFinder(context, ready_kernel(context, cost_kernel(name)), cpu, given)
@@ -125,9 +126,7 @@ def cost_lines(
             try:
                 lines.append(finder.line(subject))
             except UsageError as error:
-                where = f"{subject.title} on {finder.kernel.spec.name}"
-                what = error.what if error.where == subject.title else f"{error.where}: {error.what}"
-                missed.append(UsageError(what, where=where, hint=error.hint))
+                missed.append(UnreachedSubject(subject, finder.kernel.spec, error))
     if not lines:
         raise missed[0]
     return on_all(lines), missed

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 from record_builders import cell, evidence, failed, run
 
 from orchestrator.cost.costs import Cost, cost_comment, cost_json, cost_sheet, problem, verdict
-from orchestrator.cost.reference import Reference, by_ids, by_lines
-from orchestrator.cost.request import CostRequest
+from orchestrator.cost.reference import Reference, ReferenceLines, by_ids, by_lines
+from orchestrator.cost.request import CostRequest, cost_kernel
 from orchestrator.cost.subjects import AttachPlace, Subject
+from orchestrator.cost.unreached import UnreachedSubject
+from orchestrator.errors import UsageError
 from orchestrator.lab.costs import judged
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
@@ -63,9 +66,10 @@ def against(
     lines: Sequence[CostRequest],
     lines_before: Sequence[CostRequest],
     *now: CellRecord,
+    missed: Sequence[UnreachedSubject] = (),
 ) -> tuple[Sequence[Cost], Reference]:
     old, after = stored(tmp_path / "before", *before), stored(tmp_path / "after", *now)
-    reference = by_lines("main", old, lines, lines_before, after)
+    reference = by_lines("main", old, lines, ReferenceLines(lines_before, missed=missed), after)
     return judged(lines, after, reference), reference
 
 
@@ -118,24 +122,104 @@ def test_what_was_unsupported_is_new(tmp_path: Path) -> None:
     assert "on_read is new: at main it was unsupported: no fprobes." in sentences(found, reference)
 
 
-def test_a_program_that_other_calls_hit_is_new_and_the_old_place_is_gone(tmp_path: Path) -> None:
+def test_a_program_that_other_calls_hit_is_new_and_not_gone(tmp_path: Path) -> None:
     lines, before = [line("on_read")], [line("on_read", call="pread64")]
     found, reference = against(tmp_path, [measured("on_read")], lines, before, measured("on_read", 900))
     assert not problem(found)
     assert "on_read is new: at main it is hit by other calls, at vfs_read." in sentences(found, reference)
+    assert reference.gone == []
+
+
+def sized(name: str, verified: int, overhead: float = 100.0, instructions: int = 9) -> CellRecord:
+    return measured(
+        name,
+        overhead,
+        parameters={"bpf_section": "fentry/vfs_read", "bpf_verified": verified, "bpf_instructions": instructions},
+    )
 
 
 def test_a_renamed_program_keeps_its_gate(tmp_path: Path) -> None:
-    lines, before = [line("new_name")], [line("old_name"), line("third")]
-    found, reference = against(
-        tmp_path, [measured("old_name"), measured("third")], lines, before, measured("new_name", 101)
-    )
-    assert problem(found) == "1 of 1 cost beyond what is allowed."
-    assert reference.gone == [
-        "new_name is compared with old_name, which is in its place at main.",
-        "main has third of own.bpf.c, which is gone.",
-    ]
-    assert "main has third of own.bpf.c, which is gone." in sentences(found, reference)
+    lines, before = [line("on_open"), line("new_name")], [line("old_name"), line("on_open")]
+    now = [sized("on_open", 9), sized("new_name", 9, 101)]
+    found, reference = against(tmp_path, [sized("old_name", 9), sized("on_open", 9)], lines, before, *now)
+    assert problem(found) == "1 of 2 costs beyond what is allowed."
+    assert reference.gone == ["new_name is compared with old_name, which is in its place at main."]
+
+
+@pytest.mark.parametrize("size", [{"verified": 8}, {"verified": 9, "instructions": 8}])
+def test_a_program_of_another_size_is_new_and_not_renamed(tmp_path: Path, size: dict[str, int]) -> None:
+    lines, before = [line("reads"), line("fresh")], [line("reads"), line("opens")]
+    cells = [sized("reads", 9), sized("opens", 9)]
+    found, reference = against(tmp_path, cells, lines, before, sized("reads", 9), sized("fresh", overhead=900, **size))
+    assert [one.new for one in found] == ["", "main has no fresh of own.bpf.c"]
+    assert reference.gone == ["main has opens of own.bpf.c, which is gone."]
+
+
+def elsewhere(request: CostRequest) -> CostRequest:
+    """The line with its program at another place, which the same calls pass."""
+    return replace(request, subject=replace(request.subject, place=AttachPlace("ksys_read")))
+
+
+@pytest.mark.parametrize(
+    ("now", "before"),
+    [
+        ([line("reads"), line("fresh")], [line("reads"), elsewhere(line("opens"))]),
+        ([line("reads"), line("fresh")], [line("reads"), line("opens", call="pread64")]),
+        ([line("reads"), line("fresh")], [line("reads"), line("opens"), line("closes")]),
+        ([line("fresh"), line("newest")], [line("opens"), line("closes")]),
+    ],
+)
+def test_a_program_at_another_place_or_among_several_is_new(
+    tmp_path: Path, now: Sequence[CostRequest], before: Sequence[CostRequest]
+) -> None:
+    cells = [[sized(one.subject.name, 9) for one in lines] for lines in (before, now)]
+    found, reference = against(tmp_path, cells[0], now, before, *cells[1])
+    assert all(one.new for one in found if one.subject.name != "reads")
+    gone = [one.subject.name for one in before if one.subject.name != "reads"]
+    assert reference.gone == [f"main has {name} of own.bpf.c, which is gone." for name in gone]
+
+
+def missed(request: CostRequest, what: str) -> UnreachedSubject:
+    kernel = cost_kernel(request.kernels[0])
+    return UnreachedSubject(request.subject, kernel, UsageError(what, where=request.subject.title))
+
+
+def test_what_no_call_hits_at_the_reference_is_unknown_and_not_new(tmp_path: Path) -> None:
+    lines = [line("on_read"), line("on_write")]
+    now = [measured("on_read"), measured("on_write", 900)]
+    error = missed(lines[1], "no known call enters it")
+    found, reference = against(tmp_path, [measured("on_read")], lines, lines[:1], *now, missed=[error])
+    assert problem(found) == "1 of 2 costs could not be compared."
+    said = "on_write on debian-686 is not compared: at main it could not be measured: no known call enters it."
+    assert said in sentences(found, reference)
+    assert reference.gone == []
+    assert [one.new for one in found] == ["", ""]
+
+
+def test_what_no_call_hits_on_one_kernel_is_unknown_there_alone(tmp_path: Path) -> None:
+    kernels = ("debian-686", "debian-amd64")
+    lines = [replace(line("on_read"), kernels=kernels)]
+    error = missed(replace(lines[0], kernels=kernels[1:]), "no known call enters it")
+    now = [measured("on_read"), measured("on_read")]
+    now[1] = now[1].model_copy(update={"kernel": "debian-amd64", "id": "a/debian-amd64/own/noop"})
+    found, _ = against(tmp_path, now[:1], lines, [line("on_read")], *now, missed=[error])
+    assert [one.unknown for one in found] == ["", "at main it could not be measured: no known call enters it"]
+
+
+def test_a_reference_whose_run_lacks_a_cell_is_unknown(tmp_path: Path) -> None:
+    lines = [line("on_read"), line("on_write")]
+    found, _ = against(tmp_path, [measured("on_read")], lines, lines, measured("on_read"), measured("on_write", 900))
+    assert found[1].unknown == "at main it could not be measured: its run has no such cell"
+
+
+def test_an_increase_without_a_verdict_is_no_pass(tmp_path: Path) -> None:
+    """A figure that may as well be none is below any figure: no increase over it can be beyond."""
+    note = "no verdict: an interval of -40 to 20"
+    before = measured("on_read", interval=[-40, 20], samples=[590, 610], verdict="none", notes=[note])
+    lines = [line("on_read")]
+    found, _ = against(tmp_path, [before], lines, lines, measured("on_read", 900))
+    assert problem(found) == "1 of 1 cost could not be compared."
+    assert found[0].unknown.startswith("no verdict")
 
 
 def test_a_new_program_is_not_taken_for_a_renamed_one_of_another_file(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the user named for ``orchestrator cost``, as it is at a commit, and what is found there by its name of today."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.artifacts.git_tree import GitTree
+from orchestrator.catalog.probes import (
+    is_one_liner,
+    parse_parameters,
+    probe_in_catalogue,
+    split_member,
+    split_path,
+    with_path,
+)
+from orchestrator.cost.subjects import Subject
+from orchestrator.paths import user_path
+
+
+@dataclass(frozen=True)
+class SubjectAtCommit:
+    """A subject that the user named, and its name ``then``, at a commit; ``file`` is its file, if that is in the tree.
+
+    ``sources`` has what a line calls it then, with what it calls it today.
+    """
+
+    name: str
+    then: str
+    sources: Mapping[str, str]
+    file: str = ""
+    moved: str = ""
+
+    @classmethod
+    def of(cls, name: str, tree: GitTree) -> SubjectAtCommit:
+        path, parameters = split_path(name)
+        place, member = split_member(path)
+        moved = tree.moved(place)
+        if is_one_liner(name) or probe_in_catalogue(name) is not None or moved == place:
+            return cls(name, name, {name: name, path: path})
+        then_path = moved if member is None else f"{moved}:{member}"
+        then = with_path(then_path, parameters)
+        return cls(name, then, {then: name, then_path: path}, str(user_path(place)), moved)
+
+    @property
+    def is_there(self) -> bool:
+        return not self.moved or Path(self.moved).exists()
+
+    def has(self, subject: Subject) -> bool:
+        """Whether a subject at the commit is of it: with parameters it is one program of a file, or a module's row."""
+        if subject.source not in self.sources:
+            return False
+        return self.then == subject.source or self._parameters == parse_parameters(split_path(subject.row)[1])
+
+    @property
+    def _parameters(self) -> Mapping[str, str]:
+        return parse_parameters(split_path(self.then)[1])
+
+    def of_today(self, subject: Subject) -> Subject:
+        """A subject with the path of today's file."""
+        row = subject.row.replace(self.moved, self.file, 1) if self.moved else subject.row
+        return replace(subject, row=row, source=self.sources[subject.source])
+
+
+def subject_of_today(subject: Subject, named: Sequence[SubjectAtCommit]) -> Subject:
+    """A subject at the commit as it is called today, by the first of the names that it is of."""
+    return next(each for each in named if each.has(subject)).of_today(subject)
