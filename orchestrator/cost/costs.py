@@ -34,12 +34,11 @@ from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.exact import exact
 from orchestrator.results.modelled import ModelledCell
 from orchestrator.results.parameters import (
+    ABOUT_MAPS,
     AT,
     ATTACHED,
     BPF_INSTRUCTIONS,
     BPF_MACHINE_CODE,
-    BPF_NEW_KEYS,
-    BPF_SIZED,
     BPF_STACK,
     BPF_VERIFIED,
     ENTERED,
@@ -146,7 +145,7 @@ class Cost:
     @property
     def notes(self) -> Sequence[str]:
         """What was done with a BPF program's maps, and what its hits do with them."""
-        return [said for parameter in _ON_MAPS if (said := parameter.of(self.cell))]
+        return [said for parameter in ABOUT_MAPS if (said := parameter.of(self.cell))]
 
     def plain(self) -> Mapping[str, Any]:
         """The cost for programs."""
@@ -174,9 +173,6 @@ class Cost:
             "new": self.new or None,
             "unknown": self.unknown or None,
         }
-
-
-_ON_MAPS = (BPF_SIZED, BPF_NEW_KEYS)
 
 
 _OF_PROGRAMS: Mapping[str, tuple[str, CountParameter]] = {

@@ -66,6 +66,8 @@ BPF_SECTION = TextParameter("bpf_section")
 """The sections of a user's BPF programs, which say where libbpf attaches them."""
 BPF_SIZED, BPF_NEW_KEYS = TextParameter("bpf_sized"), TextParameter("bpf_new_keys")
 """The maps of a user's object that the lab gave a size, since its source gives none; those that hits insert into."""
+ABOUT_MAPS = (BPF_SIZED, BPF_NEW_KEYS)
+"""What was done with a BPF program's maps, or is to be known of them: sentences for notes."""
 BPF_VERIFIED, BPF_INSTRUCTIONS = CountParameter("bpf_verified"), CountParameter("bpf_instructions")
 """Instructions that the verifier has walked, and those of the programs, of all that are attached."""
 BPF_MACHINE_CODE, BPF_STACK = CountParameter("bpf_machine_code_bytes"), CountParameter("bpf_stack_bytes")

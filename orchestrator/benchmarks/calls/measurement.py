@@ -66,9 +66,8 @@ from orchestrator.profile.timeline import ORDERED_CALLS
 from orchestrator.profile.turns import read_turns, turns_of
 from orchestrator.results.contract import CellRecord, Evidence, ExecutedClasses, centre_of, valid_result
 from orchestrator.results.parameters import (
+    ABOUT_MAPS,
     ACCELERATOR,
-    BPF_NEW_KEYS,
-    BPF_SIZED,
     CONTENDED,
     CONTENDED_LINES,
     ENTERED,
@@ -689,7 +688,7 @@ def hit_notes(proof: PointObservations) -> Iterator[str]:
         yield "the function tracer guards kprobes against recursion here: ftrace_ops_assist_func() calls their handler"
     if proof.counted.live is not None:
         yield "the first hit of a process is a breakpoint trap, behind which the kernel optimises its uprobe"
-    for about_maps in (BPF_SIZED, BPF_NEW_KEYS):
+    for about_maps in ABOUT_MAPS:
         if about_maps in proof.facts:
             yield str(proof.facts[about_maps])
     if proof.entered:
