@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from orchestrator.experiment.experiment import Experiment as Experiment
     from orchestrator.experiment.plan import Plan as Plan
     from orchestrator.guest.guest import Guest as Guest
-    from orchestrator.lab.lab import Lab as Lab
-    from orchestrator.lab.tested_guest import TestedGuest as TestedGuest
+    from orchestrator.library.lab import Lab as Lab
+    from orchestrator.library.tested_guest import TestedGuest as TestedGuest
     from orchestrator.profile.probe_places import Disassembly as Disassembly
     from orchestrator.results.contract import CellRecord as CellRecord
     from orchestrator.results.profile_difference import ProfileDifference as ProfileDifference
@@ -35,14 +35,14 @@ _PLACES = {
     "Experiment": "experiment.experiment",
     "Guest": "guest.guest",
     "GuestError": "errors",
-    "Lab": "lab.lab",
+    "Lab": "library.lab",
     "LabError": "errors",
     "Plan": "experiment.plan",
     "ProfileDifference": "results.profile_difference",
     "ProgressListener": "run.runner",
     "Run": "results.runs",
     "RunEntry": "results.store",
-    "TestedGuest": "lab.tested_guest",
+    "TestedGuest": "library.tested_guest",
     "TimeLeft": "run.runner",
     "UsageError": "errors",
 }

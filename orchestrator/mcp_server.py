@@ -43,12 +43,12 @@ from orchestrator.comparison.forms import render_comparison
 from orchestrator.cost.request import DEFAULT_CPU, DEFAULT_KERNEL, NamedCalls
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.plan import Plan
-from orchestrator.lab.costs import measured_costs
-from orchestrator.lab.disassembly import disassembly
-from orchestrator.lab.lab import Lab
-from orchestrator.lab.listing import all_lists
-from orchestrator.lab.measurements import Measurements
-from orchestrator.lab.stored import difference_of, load_comparison, shown_ids, stored_pairs
+from orchestrator.library.costs import measured_costs
+from orchestrator.library.disassembly import disassembly
+from orchestrator.library.lab import Lab
+from orchestrator.library.listing import all_lists
+from orchestrator.library.measurements import Measurements
+from orchestrator.library.stored import difference_of, load_comparison, shown_ids, stored_pairs
 from orchestrator.paths import data_dir, lab_dir, user_path
 from orchestrator.plain_text import plain_text
 from orchestrator.profile.difference import with_code

@@ -19,7 +19,7 @@ from orchestrator.cli import options
 from orchestrator.cli.measuring import outcome
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
-from orchestrator.lab.stored import RunCell, find_cell
+from orchestrator.library.stored import RunCell, find_cell
 from orchestrator.program import PROGRAM
 from orchestrator.report import timeline as report
 from orchestrator.results.contract import PER_CALL, CellRecord

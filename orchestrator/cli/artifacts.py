@@ -35,7 +35,7 @@ from orchestrator.catalog.probes import SUFFIXES, find_module, is_path, split_me
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.cli import options
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
-from orchestrator.lab.needed_packages import kernel_lists
+from orchestrator.library.needed_packages import kernel_lists
 from orchestrator.paths import cache_dir, user_path
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.program import PROGRAM, check_all_installed

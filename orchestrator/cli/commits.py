@@ -47,8 +47,8 @@ from orchestrator.experiment.experiment import (
 )
 from orchestrator.experiment.plan import Plan, select
 from orchestrator.experiment.source import kernels_override, names_kernels, read_source
-from orchestrator.lab.measured_commits import MeasuredCommits, is_lasting, request_of, series_of
-from orchestrator.lab.stored import RunCell, compared_kernels, compared_runs, difference_of, shown_ids
+from orchestrator.library.measured_commits import MeasuredCommits, is_lasting, request_of, series_of
+from orchestrator.library.stored import RunCell, compared_kernels, compared_runs, difference_of, shown_ids
 from orchestrator.paths import cache_dir
 from orchestrator.profile.difference import with_code
 from orchestrator.report.history_sheets import bisection_json, bisection_sheet

@@ -23,7 +23,7 @@ from orchestrator.comparison.forms import (
     render_comparison,
 )
 from orchestrator.errors import UsageError
-from orchestrator.lab.stored import compared_kernels, load_comparison
+from orchestrator.library.stored import compared_kernels, load_comparison
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 from orchestrator.report.html.frame import COMPARISON_PAGE, Page

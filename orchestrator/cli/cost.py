@@ -39,7 +39,7 @@ from orchestrator.cost.request import (
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.source import read_budgets
 from orchestrator.files import ScratchFolder
-from orchestrator.lab.costs import MeasuredCosts, cost_experiment, cost_kernels, cost_lines, judged
+from orchestrator.library.costs import MeasuredCosts, cost_experiment, cost_kernels, cost_lines, judged
 from orchestrator.paths import user_path
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets

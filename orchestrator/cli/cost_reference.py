@@ -18,8 +18,8 @@ from orchestrator.cli.subjects_at_commits import SubjectAtCommit, subject_of_tod
 from orchestrator.cost.reference import Reference, ReferenceLines, by_ids, by_lines
 from orchestrator.cost.request import CostRequest, NamedCalls
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.lab.costs import cost_experiment, cost_lines
-from orchestrator.lab.stored import compared_runs
+from orchestrator.library.costs import cost_experiment, cost_lines
+from orchestrator.library.stored import compared_runs
 from orchestrator.paths import cache_dir, lab_dir, user_path
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Commit

@@ -25,7 +25,7 @@ from orchestrator.guest.channel import Stream
 from orchestrator.guest.fetched_folder import fetch_folder
 from orchestrator.guest.guest import Guest, Watch
 from orchestrator.guest.terminal import ESCAPE_KEY, Prepared, attend
-from orchestrator.lab.guests import log_folder
+from orchestrator.library.guests import log_folder
 from orchestrator.program import PROGRAM
 from orchestrator.run.guests import GuestStart
 

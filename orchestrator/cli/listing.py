@@ -15,7 +15,7 @@ from orchestrator.catalog.data import unknown
 from orchestrator.cli import options
 from orchestrator.doctor import examine, exit_status, render
 from orchestrator.errors import UsageError
-from orchestrator.lab.listing import all_lists
+from orchestrator.library.listing import all_lists
 
 _MORE = {
     "cpus": "... and any CPU model of QEMU, by QEMU's name",

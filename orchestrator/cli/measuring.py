@@ -17,7 +17,7 @@ from rich.text import Text
 from orchestrator.cli import options
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.guest import Guest, State
-from orchestrator.lab.lab import Lab
+from orchestrator.library.lab import Lab
 from orchestrator.plain_text import counted, plain_line, plain_text
 from orchestrator.report.sheet import figure, shared_key
 from orchestrator.results.contract import CellRecord

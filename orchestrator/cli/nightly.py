@@ -22,7 +22,7 @@ from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.experiment import Experiment, with_symbols
 from orchestrator.experiment.plan import Plan
 from orchestrator.files import write_whole
-from orchestrator.lab.stored import load_comparison
+from orchestrator.library.stored import load_comparison
 from orchestrator.nightly import (
     NightlyMarker,
     NightlyResult,

@@ -31,7 +31,7 @@ from orchestrator.errors import GuestError, GuestOops, GuestPanic, LabError, Usa
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Login, Machine
-from orchestrator.lab.guests import guest_options
+from orchestrator.library.guests import guest_options
 from orchestrator.paths import user_path
 from orchestrator.plain_text import GUEST_SIZES, guest_mib
 from orchestrator.probes.loading import WATCHED, load

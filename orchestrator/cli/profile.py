@@ -21,8 +21,8 @@ from orchestrator.cli.measuring import Measurer, outcome
 from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.experiment.file import load_experiment
 from orchestrator.guest.machine import qemu_cpu_names
-from orchestrator.lab.disassembly import disassembly
-from orchestrator.lab.stored import RunCell, cells_of_run, difference_of, find_named, shown_ids, stored_pairs
+from orchestrator.library.disassembly import disassembly
+from orchestrator.library.stored import RunCell, cells_of_run, difference_of, find_named, shown_ids, stored_pairs
 from orchestrator.paths import lab_dir
 from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
 from orchestrator.profile.lines import (

@@ -26,7 +26,7 @@ from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.machine import Machine, Wiring, qemu_command
-from orchestrator.lab.needed_packages import check_packages
+from orchestrator.library.needed_packages import check_packages
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM

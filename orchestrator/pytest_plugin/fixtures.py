@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.cache import BuildContext
     from orchestrator.artifacts.kernels import Kernel
     from orchestrator.guest.machine import Machine
-    from orchestrator.lab.tested_guest import KernelModules, TestedGuest
+    from orchestrator.library.tested_guest import KernelModules, TestedGuest
     from orchestrator.pytest_plugin.guest_pool import GuestFactory, GuestPool
     from orchestrator.pytest_plugin.instruction_budget import InstructionBudget, ProbeCosts
 
@@ -187,7 +187,7 @@ def _tests_guest(request: pytest.FixtureRequest, _guest_choice: object) -> Teste
 @pytest.fixture
 def kmod(request: pytest.FixtureRequest, _tests_guest: TestedGuest) -> Iterator[KernelModules]:
     """Builds modules and loads them into the test's guest, as ``guest.load`` does; unloads them after the test."""
-    from orchestrator.lab.tested_guest import KernelModules
+    from orchestrator.library.tested_guest import KernelModules
 
     modules = KernelModules(_tests_guest)
     yield modules

@@ -23,8 +23,8 @@ from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest, State, Watch
 from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import Machine
-from orchestrator.lab.guests import GUEST_ARGUMENTS, Expected, GuestOptions, guest_options
-from orchestrator.lab.tested_guest import TestedGuest
+from orchestrator.library.guests import GUEST_ARGUMENTS, Expected, GuestOptions, guest_options
+from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.program import PROGRAM
 from orchestrator.pytest_plugin.coverage import Coverage, GuestCoverage
 from orchestrator.pytest_plugin.session import NO_CHOICES, OPTIONS, attempt, choose, merged, settings_given, unchosen

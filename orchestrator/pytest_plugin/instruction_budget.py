@@ -58,7 +58,7 @@ from orchestrator.experiment.problems import problems_of
 from orchestrator.files import write_whole
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_cpu_names
-from orchestrator.lab.tested_guest import TestedGuest
+from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.profiled import Counter
 from orchestrator.results.contract import CellRecord, Evidence

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.guest.debugger import DebuggerStub
-    from orchestrator.lab.guests import GuestOptions
-    from orchestrator.lab.tested_guest import TestedGuest
+    from orchestrator.library.guests import GuestOptions
+    from orchestrator.library.tested_guest import TestedGuest
 
 
 SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"

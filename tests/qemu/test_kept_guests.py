@@ -19,7 +19,7 @@ from pseudo_terminals import PSEUDO_TERMINALS
 from orchestrator.artifacts.saved_guests import keep_guest, kept_guest
 from orchestrator.errors import GuestError, HostError, UsageError
 from orchestrator.guest.guest import Guest, State
-from orchestrator.lab.tested_guest import TestedGuest
+from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.pytest_plugin.guest_pool import GuestFactory
 
 pytest_plugins = ["pytester"]

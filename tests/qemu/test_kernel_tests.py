@@ -20,7 +20,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_tests import program_results
-from orchestrator.lab.tested_guest import KernelModules, TestedGuest
+from orchestrator.library.tested_guest import KernelModules, TestedGuest
 from orchestrator.pytest_plugin.ktap_tests import KernelTests
 
 pytest_plugins = ["pytester"]

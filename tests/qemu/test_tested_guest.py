@@ -17,7 +17,7 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.console import Trouble
 from orchestrator.guest.guest import State
-from orchestrator.lab.tested_guest import KernelModules, TestedGuest
+from orchestrator.library.tested_guest import KernelModules, TestedGuest
 from orchestrator.probes.loading import RefusedError, load
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.pytest_plugin.guest_pool import GuestFactory

@@ -12,7 +12,7 @@ from orchestrator.errors import LabError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.console import known_reports
 from orchestrator.guest.guest import Guest
-from orchestrator.lab.tested_guest import LoadedModule, TestedGuest
+from orchestrator.library.tested_guest import LoadedModule, TestedGuest
 from orchestrator.probes.loading import RefusedError
 
 from .markdown import described, fenced, filled, inline, prose, table

@@ -11,8 +11,8 @@ from typing import Any, Self, cast
 import pytest
 
 from orchestrator import pytest_plugin
-from orchestrator.lab.guests import GuestOptions
-from orchestrator.lab.tested_guest import KernelModules
+from orchestrator.library.guests import GuestOptions
+from orchestrator.library.tested_guest import KernelModules
 from orchestrator.pytest_plugin import fixtures, result_reports
 from orchestrator.pytest_plugin.guest_pool import GuestFactory
 from orchestrator.pytest_plugin.instruction_budget import InstructionBudget, ProbeCost, ProbeCosts

@@ -24,8 +24,8 @@ from record_builders import cell
 from stored_profiles import store_run
 
 from orchestrator import mcp_server
-from orchestrator.lab.lab import Lab
-from orchestrator.lab.measurements import Measurements
+from orchestrator.library.lab import Lab
+from orchestrator.library.measurements import Measurements
 from orchestrator.mcp_server import inside, main, server_of_tools
 
 READING = ["compare", "diff", "disasm", "list", "report"]

@@ -11,9 +11,9 @@ from record_builders import cell, failed
 from stored_profiles import store_run
 
 from orchestrator.artifacts.own_kernel_build import TreeBuild
-from orchestrator.lab import measured_commits
-from orchestrator.lab.lab import Lab
-from orchestrator.lab.measured_commits import MeasuredCommits, request_of, stamps
+from orchestrator.library import measured_commits
+from orchestrator.library.lab import Lab
+from orchestrator.library.measured_commits import MeasuredCommits, request_of, stamps
 from orchestrator.results.runs import find_run
 
 

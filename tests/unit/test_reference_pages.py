@@ -26,7 +26,7 @@ from orchestrator.cli.main import app
 from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.experiment import Heading
 from orchestrator.experiment.fields import OneOf, Whole
-from orchestrator.lab.tested_guest import TestedGuest
+from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.results.contract import RunRecord
 
 ROOT = Path(__file__).resolve().parents[2]

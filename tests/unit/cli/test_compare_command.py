@@ -28,7 +28,7 @@ from orchestrator import program
 from orchestrator.cli import options
 from orchestrator.cli.main import app
 from orchestrator.comparison.comparison import next_run
-from orchestrator.lab.stored import compared_runs
+from orchestrator.library.stored import compared_runs
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import find_run
 from orchestrator.results.statistics import median

@@ -19,7 +19,7 @@ REACHED = ReachedFunctions(calls={"getppid": {"__x64_sys_getppid": 1}, "read_zer
 @pytest.fixture(autouse=True)
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A lab of its own, a kernel that is not built, and what calls are known to enter on it."""
-    monkeypatch.setattr("orchestrator.lab.costs.ready_kernel", lambda _, spec: a_kernel(spec.name))
+    monkeypatch.setattr("orchestrator.library.costs.ready_kernel", lambda _, spec: a_kernel(spec.name))
     monkeypatch.setattr("orchestrator.cost.request.reached_functions", lambda *_: REACHED)
     for name in ("lab", "cache"):
         monkeypatch.setenv(f"ORCHESTRATOR_{name.upper()}", str(tmp_path / name))

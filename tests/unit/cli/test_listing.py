@@ -23,7 +23,7 @@ from orchestrator.catalog.probes import Handler, probes, standard_events
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.cli.main import app
 from orchestrator.cost.reaching import call_table
-from orchestrator.lab.listing import all_lists
+from orchestrator.library.listing import all_lists
 from orchestrator.results.contract import Clock
 from orchestrator.results.store import Store
 

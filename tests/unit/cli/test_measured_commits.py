@@ -17,7 +17,7 @@ from orchestrator.artifacts.own_kernel_build import TreeBuild
 from orchestrator.cli.commits import BisectedCell, CommitRuns
 from orchestrator.cli.measuring import Measurer
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
-from orchestrator.lab.lab import Lab
+from orchestrator.library.lab import Lab
 from orchestrator.results.origin import Commit
 from orchestrator.run.bisection import NotMeasured
 

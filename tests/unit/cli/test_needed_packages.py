@@ -10,7 +10,7 @@ import pytest
 from called_commands import refusal
 
 from orchestrator.errors import HostError
-from orchestrator.lab import needed_packages
+from orchestrator.library import needed_packages
 
 pytestmark = pytest.mark.usefixtures("lab")
 

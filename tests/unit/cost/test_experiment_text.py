@@ -18,7 +18,7 @@ from orchestrator.errors import UsageError
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, in a lab of its own."""
-    monkeypatch.setattr("orchestrator.lab.costs.ready_kernel", lambda _, spec: a_kernel(spec.name))
+    monkeypatch.setattr("orchestrator.library.costs.ready_kernel", lambda _, spec: a_kernel(spec.name))
     for name in ("lab", "cache"):
         monkeypatch.setenv(f"ORCHESTRATOR_{name.upper()}", str(tmp_path / name))
     monkeypatch.chdir(tmp_path)

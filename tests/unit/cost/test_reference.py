@@ -18,7 +18,7 @@ from orchestrator.cost.request import CostRequest, cost_kernel
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.cost.unreached import UnreachedSubject
 from orchestrator.errors import UsageError
-from orchestrator.lab.costs import judged
+from orchestrator.library.costs import judged
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 

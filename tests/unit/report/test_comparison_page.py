@@ -18,7 +18,7 @@ from stored_profiles import profile, record, store_run
 
 from orchestrator.comparison.comparison import ComparedRuns
 from orchestrator.comparison.forms import MOST_ROWS, comparison_chart, comparison_page
-from orchestrator.lab.stored import load_comparison
+from orchestrator.library.stored import load_comparison
 from orchestrator.report.chart import IntervalChart
 from orchestrator.report.html import pictures
 from orchestrator.results.contract import CellRecord

@@ -25,7 +25,7 @@ from stored_profiles import record as profile_record
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli.nightly import NightlyReport
 from orchestrator.errors import HostError
-from orchestrator.lab.stored import load_comparison
+from orchestrator.library.stored import load_comparison
 from orchestrator.nightly import (
     NightlyResult,
     Webhook,

@@ -24,7 +24,7 @@ from orchestrator.comparison.series import (
     series_json,
     series_sheets,
 )
-from orchestrator.lab.stored import compared_runs
+from orchestrator.library.stored import compared_runs
 from orchestrator.report.text import print_sheets
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord

@@ -15,7 +15,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.cpus import cpu
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.machine import DataDisk, Machine
-from orchestrator.lab.lab import Lab
+from orchestrator.library.lab import Lab
 from orchestrator.run import runner
 from orchestrator.run.benchmark_kind import BootArtifacts, Prepared, Ready, Refused
 from orchestrator.run.runner import PreparedPlan

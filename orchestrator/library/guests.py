@@ -28,7 +28,7 @@ from orchestrator.experiment.problems import problems_of
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest, Watch
 from orchestrator.guest.machine import ChannelKind, Login, Machine, Timing, qemu_cpu_names
-from orchestrator.lab.tested_guest import TestedGuest
+from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.run.guests import GuestStart, unwatched
 from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
 from orchestrator.steps import LOG_NAME, step_log

@@ -21,8 +21,8 @@ from orchestrator.experiment.file import Moved, built_experiment, load_experimen
 from orchestrator.experiment.plan import Plan, check_budgets, plan, select
 from orchestrator.fleet.target import quiet_logging, target
 from orchestrator.guest.machine import qemu_cpu_names
-from orchestrator.lab.needed_packages import check_packages
-from orchestrator.lab.stored import difference_of, load_comparison, stored_pairs
+from orchestrator.library.needed_packages import check_packages
+from orchestrator.library.stored import difference_of, load_comparison, stored_pairs
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.profile.difference import with_code
 from orchestrator.program import PROGRAM
@@ -42,8 +42,8 @@ from orchestrator.run.runner import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.lab.guests import GuestArguments
-    from orchestrator.lab.tested_guest import TestedGuest
+    from orchestrator.library.guests import GuestArguments
+    from orchestrator.library.tested_guest import TestedGuest
     from orchestrator.profile.probe_places import Disassembly
 
 
@@ -195,7 +195,7 @@ class Lab:
 
     def disassembly(self, kernel: str, function: str, cpu: str | None = None) -> Disassembly:
         """A kernel function's instructions, and the probes that each can take, which a guest is asked."""
-        from orchestrator.lab.disassembly import disassembly  # not for each command: it loads a disassembler
+        from orchestrator.library.disassembly import disassembly  # not for each command: it loads a disassembler
 
         return disassembly(self.context(), kernel, function, cpu)
 
@@ -204,7 +204,7 @@ class Lab:
 
         Raises UsageError, HostError, GuestError; at the end of the block GuestOops if its kernel has reported trouble.
         """
-        from orchestrator.lab.guests import running_guest  # not for each command either: its guests build modules
+        from orchestrator.library.guests import running_guest  # not for each command either: its guests build modules
 
         return running_guest(self.context(), {"fresh": self.fresh, **wanted})
 

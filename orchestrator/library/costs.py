@@ -37,8 +37,8 @@ from orchestrator.cost.subjects import Subject, subjects
 from orchestrator.cost.unreached import UnreachedSubject
 from orchestrator.errors import UsageError
 from orchestrator.experiment.source import stored_budgets
-from orchestrator.lab.lab import Lab
-from orchestrator.lab.needed_packages import check_cost_packages
+from orchestrator.library.lab import Lab
+from orchestrator.library.needed_packages import check_cost_packages
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
