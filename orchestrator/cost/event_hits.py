@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.call_programs import Calls
@@ -26,34 +26,49 @@ from orchestrator.run.benchmark_kind import BootArtifacts
 from orchestrator.run.boot import ready_guest
 from orchestrator.run.machines import Hardware, machine_for
 
+_KIND = "event-hits"
 _FILE = "hits.json"
 _CALLS = 200
 _MOST_INTERRUPTS = 20
 """Hits of a pass that interrupts may add: it takes a timer tick's period or two."""
 _PASSES = 5
+"""Two passes in a row have to give the same answer; otherwise there is none after so many."""
 _TIME_LIMIT = 60.0
 _EVENT = re.compile(r"(?:\w{1,64}:)?\w{1,64}")
 
 
 class EventHits(Record):
-    """How often ``calls`` calls hit an event; None where the kernel has no such event, or no BPF."""
+    """How often ``calls`` calls hit an event, pass by pass; no pass where the kernel has no such event, or no BPF."""
 
     calls: int
-    hits: int | None
+    passes: tuple[int, ...]
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the last two passes give the same answer."""
+        if len(self.passes) < 2:
+            return False
+        before, last = self.passes[-2:]
+        each = nearest(last, self.calls)
+        return before == last or (
+            each == nearest(before, self.calls) and is_near(before, self.calls) and is_near(last, self.calls)
+        )
 
     def per_call(self, event: str, name: str) -> int:
         """The hits of one call; 1 where they are not known, as the measurement will say why.
 
         Raises UsageError where calls of this ``name`` do not hit it, or not equally often.
         """
-        if self.hits is None:
+        if not self.passes:
             return 1
-        each = nearest(self.hits, self.calls)
+        last = self.passes[-1]
+        each = nearest(last, self.calls)
         hint = "name another call: --call, or calls of yours: --workload FILE.c"
-        if not each and self.hits <= _MOST_INTERRUPTS:
+        if not each and self.is_repeated and is_near(last, self.calls):
             raise UsageError(f"the call {name} does not hit it", where=event, hint=hint)
-        if not each or not is_near(self.hits, self.calls):
-            what = f"{counted(self.calls, 'call')} of {name} hit it {self.hits} times: not equally often"
+        if not each or not self.is_repeated or not is_near(last, self.calls):
+            hits = f"{last} times" if self.is_repeated else f"{', then '.join(map(str, self.passes))} times"
+            what = f"{counted(self.calls, 'call')} of {name} hit it {hits}: not equally often"
             raise UsageError(f"{what}, so that a call does not tell what a hit costs", where=event, hint=hint)
         return each
 
@@ -74,7 +89,7 @@ def is_event(name: str) -> bool:
 
 
 def event_hits(context: BuildContext, kernel: Kernel, machine: MachineSpec, event: str, calls: Calls) -> EventHits:
-    """How often ``calls`` hit an ``event``; cached by kernel, machine, event and calls.
+    """How often ``calls`` hit an ``event``; cached by kernel, machine, event and calls if two passes agree.
 
     Raises HostError, BuildError, GuestError.
     """
@@ -89,36 +104,56 @@ def event_hits(context: BuildContext, kernel: Kernel, machine: MachineSpec, even
         "calls": [*calls.argv, str(_CALLS)],
         "program": None if calls.file is None else sha256_of(calls.file),
         "tool": sha256_of(tool),
+        "passes": _PASSES,
     }
 
-    def count(folder: Path) -> None:
+    def count() -> EventHits:
         context.say(f"counting how often the calls hit {event} on {kernel.spec.name}")
         with (
             ScratchFolder("orchestrator-hits-") as scratch,
             ready_guest(context, artifacts, scratch, "guest") as ready,
         ):
-            hits = EventHits(calls=_CALLS, hits=_hits(ready.guest, tool, event, calls))
-        (folder / _FILE).write_text(hits.model_dump_json())
+            return _hits(ready.guest, tool, event, calls)
 
-    title = f"hits of {event} on {hardware.cpu.name}"
-    return EventHits.stored_in(context.cache.obtain("event-hits", inputs, title, count).path / _FILE)
+    return kept_or_counted(context.cache, inputs, f"hits of {event} on {hardware.cpu.name}", count)
 
 
-def _hits(guest: Guest, tool: Path, event: str, calls: Calls) -> int | None:
+def kept_or_counted(
+    cache: Cache, inputs: Mapping[str, object], title: str, count: Callable[[], EventHits]
+) -> EventHits:
+    """What the cache has for these inputs, or else a count, which is kept if it is repeated."""
+    kept = cache.get(_KIND, inputs)
+    if kept is not None:
+        return EventHits.stored_in(kept.path / _FILE)
+    hits = count()
+    if hits.is_repeated:
+        cache.obtain(_KIND, inputs, title, lambda folder: (folder / _FILE).write_text(hits.model_dump_json()))
+    return hits
+
+
+def _hits(guest: Guest, tool: Path, event: str, calls: Calls) -> EventHits:
     bpf_program.bring(guest, tool)
     try:
         target = _target(guest, event)
-        idle, others = _counted(guest, target, calls, 0)
+        return repeated(lambda: _hits_of_calls(guest, target, calls))
     except (EvidenceError, UnsupportedError):  # the measurement says why
-        return None
-    found = 0
-    for _ in range(_PASSES):
-        hits, of_others = _counted(guest, target, calls, _CALLS)
-        # Where nothing else hits it, the kernel's own threads do so for the calls.
-        found = hits - idle + (0 if others else of_others)
-        if is_near(found, _CALLS):
-            break
-    return max(0, found)
+        return EventHits(calls=_CALLS, passes=())
+
+
+def repeated(count: Callable[[], int]) -> EventHits:
+    """Passes until two in a row give the same answer, at most ``_PASSES``."""
+    hits = EventHits(calls=_CALLS, passes=())
+    while not hits.is_repeated and len(hits.passes) < _PASSES:
+        hits = EventHits(calls=_CALLS, passes=(*hits.passes, count()))
+    return hits
+
+
+def _hits_of_calls(guest: Guest, target: AttachTarget, calls: Calls) -> int:
+    """The hits of calls beyond those of a process that makes none."""
+    idle, idle_others = _counted(guest, target, calls, 0)
+    hits, others = _counted(guest, target, calls, _CALLS)
+    # Where nothing else hits it, the kernel's own threads do so for the calls.
+    return max(0, hits - idle + (0 if idle_others else others))
 
 
 def _target(guest: Guest, event: str) -> AttachTarget:
