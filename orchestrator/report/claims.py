@@ -193,12 +193,14 @@ def _extreme(value: float, base: float, of: Ranges, to: Ranges, pick: Callable[.
     """
     none = (0.0, 0.0)
     ends = [tuple(zip(of.get(cause, none), to.get(cause, none), strict=True)) for cause in {**of, **to}]
-    ratio, found = inf, value / base
-    while not isclose(ratio, found):
-        ratio = found
+    ratio, nearer = inf, value / base
+    while not isclose(ratio, nearer):
+        ratio = nearer
         chosen = [pick(pair, key=lambda end: end[0] - ratio * end[1]) for pair in ends]
-        found = (value + sum(one for one, _ in chosen)) / (base + sum(other for _, other in chosen))
-    return found
+        nearer = (value + sum(value_part for value_part, _ in chosen)) / (
+            base + sum(base_part for _, base_part in chosen)
+        )
+    return nearer
 
 
 _CLOCKS: dict[ClaimClock, str] = {
@@ -301,27 +303,28 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
         elif cells := [times[cell.id] for cell in panel.cells if cell.id in times]:
             groups.setdefault((table.document_id, "modelled"), []).append((panel, table, modelled_inputs(cells)))
     assessments = []
-    for (document, clock), found in groups.items():
+    for (document, clock), measurements in groups.items():
         ratio_claims = [claim for claim in claims().values() if claim.document == document]
         ratios = [claim for claim in ratio_claims if isinstance(claim, RatioClaim | OrderClaim | ChangeClaim)]
         by_time = timed.get(document, []) if clock == "instructions" else []
-        indication = f", {INDICATION}" if any(panel.emulated for panel, *_ in found) else ""
+        indication = f", {INDICATION}" if any(panel.emulated for panel, *_ in measurements) else ""
         also = f", and those of time {_CLOCKS['modelled']}" if by_time else ""
-        title = f"Claims of {found[0][1].document}, {_CLOCKS[clock]}{also}{indication}"
+        title = f"Claims of {measurements[0][1].document}, {_CLOCKS[clock]}{also}{indication}"
         judged = []
         for claim in ratio_claims if modelled is None else ratios:
             is_timed = claim in ratios and "modelled" not in claim.undecided
-            its_times = [one for one in by_time if is_timed and one[1].name in claim.tables]
-            judged.append(_outcome(claim, its_times, "modelled") if its_times else _outcome(claim, found, clock))
+            its_times = [measurement for measurement in by_time if is_timed and measurement[1].name in claim.tables]
+            judged.append(_outcome(claim, its_times, "modelled") if its_times else _outcome(claim, measurements, clock))
         assessments.append(Assessment(run.run, title, judged))
     return assessments
 
 
-def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> ClaimOutcome:
-    measured = [one for one in found if one[1].name in claim.tables]
+def _outcome(claim: Claim, measurements: Sequence[_Measured], clock: ClaimClock) -> ClaimOutcome:
+    measured = [measurement for measurement in measurements if measurement[1].name in claim.tables]
     names = Counter(panel.name for panel, *_ in measured)
     columns = []
-    for compared in _pairs(claim.tables, measured) if isinstance(claim, ChangeClaim) else ([one] for one in measured):
+    each = _pairs(claim.tables, measured) if isinstance(claim, ChangeClaim) else ([panel] for panel in measured)
+    for compared in each:
         figures = compare(claim, *(inputs for *_, inputs in compared))
         published = compare(claim, *(published_inputs(table) for _, table, _ in compared))
         if clock in claim.undecided:
@@ -337,7 +340,7 @@ def _outcome(claim: Claim, found: Sequence[_Measured], clock: ClaimClock) -> Cla
 
 def _pairs(tables: Sequence[str], measured: Sequence[_Measured]) -> Iterator[Sequence[_Measured]]:
     """The panels of two tables that measure the same calls, on other kernels or at other points."""
-    before, after = ([one for one in measured if one[1].name == table] for table in tables)
+    before, after = ([measurement for measurement in measured if measurement[1].name == table] for table in tables)
     for pair in product(before, after):
         firsts = [panel.first for panel, *_ in pair]
         if len({(first.handler, first.cpu, first.smp, first.benchmark, first.metric) for first in firsts}) == 1:

@@ -150,11 +150,11 @@ def _curves(chart: CurveChart) -> Figure:
 def _pane(axis: Axes, unit: str, labels: Sequence[str], series: Sequence[Series], colours: Sequence[str]) -> None:
     width = 0.8 / len(series)
     size = 9 if len(series) == 1 else 8
-    for number, one in enumerate(series):
+    for number, bars_of_colour in enumerate(series):
         places = [index + (number - (len(series) - 1) / 2) * width for index in range(len(labels))]
-        heights = [0.0 if bar.value is None else bar.value for bar in one.bars]
-        axis.bar(places, heights, width, color=colours[number % len(colours)], label=one.name)
-        for place, bar in zip(places, one.bars, strict=True):
+        heights = [0.0 if bar.value is None else bar.value for bar in bars_of_colour.bars]
+        axis.bar(places, heights, width, color=colours[number % len(colours)], label=bars_of_colour.name)
+        for place, bar in zip(places, bars_of_colour.bars, strict=True):
             _text(axis, place, bar, size)
     axis.set_xticks(range(len(labels)), labels, fontsize=size)
     axis.tick_params(axis="x", length=0)

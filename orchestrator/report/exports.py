@@ -156,9 +156,9 @@ def _with_result(case: TestCase, result: Failure | Skipped | Error, text: str | 
 
 def _figures(cell: CellRecord) -> Iterator[tuple[str, str]]:
     yield from {"status": cell.status, "metric": cell.metric, "clock": cell.clock, "unit": cell.unit}.items()
-    for name, one in (("value", cell.value), ("overhead", cell.overhead)):
-        if one is not None:
-            yield name, repr(one)
+    for name, amount in (("value", cell.value), ("overhead", cell.overhead)):
+        if amount is not None:
+            yield name, repr(amount)
     if cell.interval is not None:
         yield "interval", " ".join(map(repr, cell.interval))
     if cell.verdict is not None:
@@ -173,17 +173,17 @@ def render_bencher(run: RunRecord) -> str:
 
     Cells without a number are left out. Raises UsageError for a run without any.
     """
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    measures: dict[str, dict[str, dict[str, float]]] = {}
     for cell in run.cells:
         if cell.value is None:
             continue
         interval = median_interval(cell.samples) if cell.clock == "wall" and cell.samples else None
-        found[cell.id] = {"nanoseconds" if cell.unit == "ns" else cell.unit: _metric(cell.value, interval)}
+        measures[cell.id] = {"nanoseconds" if cell.unit == "ns" else cell.unit: _metric(cell.value, interval)}
         if cell.overhead is not None:
-            found[cell.id]["overhead"] = _metric(cell.overhead, cell.interval)
-    if not found:
+            measures[cell.id]["overhead"] = _metric(cell.overhead, cell.interval)
+    if not measures:
         raise UsageError(f"no cell of run {run.run} has a number", hint=f"see why: {PROGRAM} report {run.run}")
-    return json.dumps(found, indent=2) + "\n"
+    return json.dumps(measures, indent=2) + "\n"
 
 
 def _metric(value: float, interval: Interval | None) -> dict[str, float]:

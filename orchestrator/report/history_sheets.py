@@ -72,7 +72,7 @@ def history_sheets(steps: Steps, newest: Sequence[ExplainedStep], limit: int | N
         figures = [figure(end, history.unit) for end in (step.old, step.new)]
         share = f"{100 * step.change / step.old:+.1f}" if step.old > 0 else NOTHING
         rows.append(Row(_day(step.after), [*figures, signed_figure(step.change, history.unit), share, f"[{mark}]"]))
-    notes = [Footnote(mark, "\n".join(_explanation(one))) for mark, one in enumerate(newest, 1)]
+    notes = [Footnote(mark, "\n".join(_explanation(explained))) for mark, explained in enumerate(newest, 1)]
     earlier = len(steps.found) - len(newest)
     if earlier > 0:
         how.append(f"{counted(earlier, 'earlier step')} not shown; --limit 0 lists all.")
@@ -108,9 +108,9 @@ def overview_sheet(title: str, histories: Sequence[Steps], sentences: Sequence[s
 
 def left_out(history: History) -> list[str]:
     """Sentences on runs without a figure in the history."""
-    other, without = history.other_units, len(history.points) - len(history.numbers)
+    left_out_runs, without = history.other_units, len(history.points) - len(history.numbers)
     return [
-        *([f"Left out: {counted(other, 'run')} with another metric or unit."] if other else []),
+        *([f"Left out: {counted(left_out_runs, 'run')} with another metric or unit."] if left_out_runs else []),
         *([f"{counted(without, 'run')} without a number."] if without else []),
     ]
 
@@ -208,30 +208,32 @@ def histories_csv(histories: Sequence[Steps]) -> str:
 _LONGEST = 60
 
 
-def bisection_sheet(found: Found) -> Sheet:
+def bisection_sheet(bisection: Found) -> Sheet:
     """The first bad commit, or its candidates, and the measured commits in order."""
-    ends = [one.measured for one in found.tried[:2] if one.measured is not None]
+    ends = [tried.measured for tried in bisection.tried[:2] if tried.measured is not None]
     good, bad = (measured.value for measured in ends)
     unit = clocked_unit(ends[0].unit)
-    sure = len(found.candidates) == 1
-    title = f"First bad commit: {_named(found.candidates[0])}" if sure else "The first bad commit is one of these"
-    facts = [f"{candidate.author}, {candidate.date}" if sure else _named(candidate) for candidate in found.candidates]
+    sure = len(bisection.candidates) == 1
+    title = f"First bad commit: {_named(bisection.candidates[0])}" if sure else "The first bad commit is one of these"
+    facts = [
+        f"{candidate.author}, {candidate.date}" if sure else _named(candidate) for candidate in bisection.candidates
+    ]
     rows = []
-    for tried, end in zip_longest(found.tried, ("good end", "bad end")):
+    for tried, end in zip_longest(bisection.tried, ("good end", "bad end")):
         cost, judged = "skipped", "skip"
         if tried.measured is not None:
             cost = number(tried.measured.value)
             judged = "bad" if abs(tried.measured.value - bad) <= abs(tried.measured.value - good) else "good"
         rows.append(Row(_named(tried.commit)[:_LONGEST], [cost, end or judged]))
     sentences = [f"A cost of {number((good + bad) / 2)} {unit} or more is bad, halfway between both ends."]
-    sentences += [f"{one.commit.short} was skipped: {one.why_skipped}" for one in found.skipped]
+    sentences += [f"{skipped.commit.short} was skipped: {skipped.why_skipped}" for skipped in bisection.skipped]
     return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences)
 
 
-def bisection_json(found: Found) -> dict[str, Any]:
+def bisection_json(bisection: Found) -> dict[str, Any]:
     """The result of a bisection as JSON."""
     return {
-        "candidates": [asdict(candidate) for candidate in found.candidates],
+        "candidates": [asdict(candidate) for candidate in bisection.candidates],
         "tried": [
             {
                 "commit": asdict(tried.commit),
@@ -239,7 +241,7 @@ def bisection_json(found: Found) -> dict[str, Any]:
                 "unit": None if tried.measured is None else tried.measured.unit,
                 "why_skipped": tried.why_skipped or None,
             }
-            for tried in found.tried
+            for tried in bisection.tried
         ],
     }
 

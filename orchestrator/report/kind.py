@@ -165,8 +165,8 @@ def source(table_id: str) -> str:
     table = reference_tables().get(table_id)
     if table is None:  # a run of another version
         return f"Published: {table_id}."
-    others = "".join(f" {text}" for text in (table.conditions, table.source) if text)
-    return f"Published: {table.title} ({table.id}); kernel {table.kernel}, {table.processor}.{others}"
+    remarks = "".join(f" {text}" for text in (table.conditions, table.source) if text)
+    return f"Published: {table.title} ({table.id}); kernel {table.kernel}, {table.processor}.{remarks}"
 
 
 def published_overhead(cell: CellRecord) -> str:
@@ -202,7 +202,11 @@ def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
     if cell.probe == BASELINE:
         return f"measured on {cell.kernel}, for the probes there"
     own_cell = next(
-        (one for one in panel.cells if one.kernel == cell.kernel and one.probe == BASELINE and one.value is not None),
+        (
+            candidate
+            for candidate in panel.cells
+            if candidate.kernel == cell.kernel and candidate.probe == BASELINE and candidate.value is not None
+        ),
         None,
     )
     against = f", with that kernel's baseline of {figure(own_cell.value, own_cell.unit)}" if own_cell else ""
@@ -350,9 +354,9 @@ def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
         hashable = registry.kind_of(cell).group_key(cell)
         key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, cell.clock, cell.unit, hashable)
         alike.setdefault(key, []).append(cell)
-    found = [panel for cells in alike.values() for panel in registry.kind_of(cells[0]).panels(cells)]
+    all_panels = [panel for cells in alike.values() for panel in registry.kind_of(cells[0]).panels(cells)]
     handlers: dict[str | None, set[str]] = {}
-    for panel in found:
+    for panel in all_panels:
         handlers.setdefault(panel.first.table, set()).add(panel.first.handler)
     times = registry.times(run)
     return [
@@ -361,7 +365,7 @@ def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
             handler=panel.first.handler if len(handlers[panel.first.table]) > 1 else None,
             times={cell.id: times[cell.id] for cell in panel.cells if cell.id in times},
         )
-        for panel in found
+        for panel in all_panels
     ]
 
 
@@ -408,5 +412,5 @@ def charts(run: RunRecord, registry: ReportRegistry) -> dict[str, Chart]:
     for kind, panels in run_tables(run, registry):
         for name, chart in kind.charts(panels).items():
             numbered = (f"{name}-{number}" for number in count(2))
-            bar_charts[next(one for one in chain([name], numbered) if one not in bar_charts)] = chart
+            bar_charts[next(free for free in chain([name], numbered) if free not in bar_charts)] = chart
     return bar_charts

@@ -54,20 +54,22 @@ def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement
     kept = in_band = 0
     disputed: list[str] = []
     lost: list[str] = []
-    for (one, time, band, published), (other, other_time, other_band, other_published) in combinations(judged, 2):
+    for (probe, time, band, published), (other_probe, other_time, other_band, other_published) in combinations(
+        judged, 2
+    ):
         # Products, since a band may reach zero.
         least = band[0] * other_published <= published * other_band[1]
         in_band += least and published * other_band[0] <= band[1] * other_published
         if (time - other_time) * (published - other_published) >= 0:
             kept += 1
         else:
-            column, other_column = (published_column(name) or "" for name in (one, other))
+            column, other_column = (published_column(name) or "" for name in (probe, other_probe))
             orders = {
                 known.overhead(column) < known.overhead(other_column)
                 for known in reference_tables().values()
                 if known.document_id == table.document_id and {column, other_column} <= set(known.columns)
             }
-            (disputed if len(orders) > 1 else lost).append(f"{one} and {other}")
+            (disputed if len(orders) > 1 else lost).append(f"{probe} and {other_probe}")
     errors = [cell.error for cell in cells if cell.is_prediction and cell.error is not None]
     return Agreement(errors, kept, disputed, lost, in_band)
 
@@ -230,11 +232,11 @@ def _row(cell: ModelledCell, cells: Sequence[ModelledCell]) -> Row:
     """A cell's figures; its label has the parts of the id in which equal probes of the table differ: kernel, point."""
     kind = probes().get(cell.probe)
     alike = [set(modelled_cell.id.split("/")) for modelled_cell in cells if modelled_cell.probe == cell.probe]
-    own = [part for part in cell.id.split("/") if not all(part in parts for parts in alike)]
+    distinct = [part for part in cell.id.split("/") if not all(part in parts for parts in alike)]
     times = (cell.overhead, *(cell.interval or (None, None)))
-    figures = [published_figure(cell.published), *(NOTHING if one is None else f"{one:.1f}" for one in times)]
+    figures = [published_figure(cell.published), *(NOTHING if time is None else f"{time:.1f}" for time in times)]
     cycles = NOTHING if cell.cycles is None else f"{cell.cycles:.0f}"
-    label = " at ".join([kind.title if kind else cell.probe, *([", ".join(own)] if own else [])])
+    label = " at ".join([kind.title if kind else cell.probe, *([", ".join(distinct)] if distinct else [])])
     return Row(label, [*figures, _percent(cell.error), cycles, cell.role or NOTHING])
 
 
@@ -244,8 +246,8 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
         of_cpu = [table for table in tables if table.cells[0].cpu == name]
         judged = [(table, agreement(table.published, table.cells)) for table in of_cpu if table.published]
         if judged:
-            rows = [_agreement_row(table.name, [one]) for table, one in judged]
-            total = _agreement_row(name, [one for _, one in judged])
+            rows = [_agreement_row(table.name, [agreement]) for table, agreement in judged]
+            total = _agreement_row(name, [agreement for _, agreement in judged])
             blocks.append([*rows, Row(total.label, total.cells, "bold")])
     if not blocks:
         blocks = [[Row(name, [NOTHING] * len(_HEADINGS)) for name in dict.fromkeys(cell.cpu for cell in cells)]]
@@ -272,9 +274,12 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
 
 
 def _agreement_row(name: str, agreements: Sequence[Agreement]) -> Row:
-    errors = [error for one in agreements for error in one.errors]
-    pairs = sum(one.pairs for one in agreements)
-    kept, in_band = sum(one.kept for one in agreements), sum(one.in_band for one in agreements)
+    errors = [error for table_agreement in agreements for error in table_agreement.errors]
+    pairs = sum(table_agreement.pairs for table_agreement in agreements)
+    kept, in_band = (
+        sum(table_agreement.kept for table_agreement in agreements),
+        sum(table_agreement.in_band for table_agreement in agreements),
+    )
     middle = _percent(median(map(abs, errors))).lstrip("+") if errors else NOTHING
     worst = _percent(max(errors, key=abs)) if errors else NOTHING
     return Row(name, [str(len(errors)), middle, worst, f"{kept} of {pairs}", f"{in_band} of {pairs}"])
@@ -301,11 +306,11 @@ def _remarks(table: _Table) -> Iterator[str]:
     for cell in large:
         if published_column(cell.probe) not in explained and cell.calibration_kernel is None:
             yield f"{table.name}, {_errors([cell])}: the reason is unknown."
-    found = agreement(table.published, table.cells) if table.published else None
-    if found is not None and found.lost:
-        yield f"{table.name}: not in the published order: {', '.join(found.lost)}."
-    if found is not None and found.disputed:
-        disputed = ", ".join(found.disputed)
+    agreed = agreement(table.published, table.cells) if table.published else None
+    if agreed is not None and agreed.lost:
+        yield f"{table.name}: not in the published order: {', '.join(agreed.lost)}."
+    if agreed is not None and agreed.disputed:
+        disputed = ", ".join(agreed.disputed)
         yield f"{table.name}: not in order, and the document's own tables disagree: {disputed}."
 
 

@@ -66,7 +66,10 @@ def pprof_bytes(profile: CellProfile) -> bytes:
     numbers = range(1, len(functions) + 1)
     parts: list[tuple[int, int | bytes]] = [
         (1, _message((1, 1), (2, 2))),
-        *((2, _message(*((1, 1 + one) for one in reversed(stack)), (2, executed))) for stack, executed in stacks),
+        *(
+            (2, _message(*((1, 1 + function) for function in reversed(stack)), (2, executed)))
+            for stack, executed in stacks
+        ),
         *((4, _message((1, number), (4, _message((1, number))))) for number in numbers),
         *((5, _message((1, number), (2, len(texts) - len(functions) + number - 1))) for number in numbers),
         *((6, text.encode()) for text in texts),
@@ -77,13 +80,13 @@ def pprof_bytes(profile: CellProfile) -> bytes:
 
 def _message(*fields: tuple[int, int | bytes]) -> bytes:
     """A message in protobuf's encoding: numbers of fields, with bytes or integers that are not negative."""
-    found = bytearray()
+    encoded = bytearray()
     for number, value in fields:
         if isinstance(value, int):
-            found += _varint(number << 3) + _varint(value)
+            encoded += _varint(number << 3) + _varint(value)
         else:
-            found += _varint(number << 3 | 2) + _varint(len(value)) + value
-    return bytes(found)
+            encoded += _varint(number << 3 | 2) + _varint(len(value)) + value
+    return bytes(encoded)
 
 
 def _varint(value: int) -> bytes:
@@ -133,7 +136,9 @@ def firefox_text(profile: CellProfile) -> str:
 
 def _table(length: int, **columns: Any) -> dict[str, Any]:
     """A table by column; a value that is no list is in all rows."""
-    return {"length": length} | {key: one if isinstance(one, list) else [one] * length for key, one in columns.items()}
+    return {"length": length} | {
+        key: column if isinstance(column, list) else [column] * length for key, column in columns.items()
+    }
 
 
 # "Callgrind Format Specification", version 1. A function's own instructions are exact by address. A call has what the
@@ -154,7 +159,10 @@ def callgrind_text(profile: CellProfile) -> str:
     details = ["Loads", "Stores", "Taken"] if profile.has_details else []
     events = ["Ir", *details, *(_MISSES if profile.caches else ())]
     counted = [(symbol, _counted(profile, symbol)) for symbol in profile.symbols]
-    sums = [sum(values) for values in zip(*(counts for _, found in counted for _, counts in found), strict=True)]
+    sums = [
+        sum(values)
+        for values in zip(*(counts for _, counts_of_symbol in counted for _, counts in counts_of_symbol), strict=True)
+    ]
     lines = [
         "# callgrind format",
         "version: 1",

@@ -84,7 +84,7 @@ def profile_sheet(
             "Each repetition of a string instruction (rep) counts as an instruction, as on the clock; a CPU's counter "
             "counts the instruction once."
         )
-    by_class = [Row(name, [per_call(one), *[""] * (len(headings) - 1)]) for name, one in classes.items()]
+    by_class = [Row(name, [per_call(executed), *[""] * (len(headings) - 1)]) for name, executed in classes.items()]
     of = f"one {unit}" if profile.calls == 1 else f"mean of {profile.calls} {unit}s"
     return Sheet(
         title=profile.cell,
@@ -141,10 +141,10 @@ def _title_of(difference: ProfileDifference) -> str:
 
 def _equal(difference: ProfileDifference) -> Iterable[str]:
     yield f"{counted(difference.equal, difference.noun)} {'is' if difference.equal == 1 else 'are'} equal in both."
-    other = difference.other_code
-    if other:
-        what = "1 executes" if len(other) == 1 else f"{len(other)} execute"
-        named = ", ".join(shown(other, _NAMED, "{} more"))
+    differing = difference.other_code
+    if differing:
+        what = "1 executes" if len(differing) == 1 else f"{len(differing)} execute"
+        named = ", ".join(shown(differing, _NAMED, "{} more"))
         yield f"{what} as many instructions in both, but different ones: {named}."
 
 
@@ -176,8 +176,8 @@ def tree_sheet(tree: CallCost, cut: TreeLimits) -> Sheet:
 
     def row(name: str, calls: Sequence[CallCost], depth: int) -> Row:
         total = sum((call.total for call in calls), start=ZERO)
-        own = per_call(calls[0].own) if len(calls) == 1 else ""
-        return Row(name, [per_call(total), own, share(total, tree.total)], depth=depth)
+        own_cost = per_call(calls[0].own) if len(calls) == 1 else ""
+        return Row(name, [per_call(total), own_cost, share(total, tree.total)], depth=depth)
 
     def below(caller: CallCost, depth: int) -> Iterator[Row]:
         light = [call_cost for call_cost in caller.called if not is_heavy(call_cost)]

@@ -63,7 +63,7 @@ class Grid:
         folded = [] if self.narrowest is None else [_Fitted(self, fold, 0).needed for fold in _HEADING_WIDTHS]
         widths = [whole, *(min(whole, max(narrowest, width - needed)) for needed in folded)]
         # The widest labels and headings with the fewest parts.
-        fitted = [(one, _Fitted(self, fold, width - one)) for one in widths for fold in _HEADING_WIDTHS]
+        fitted = [(labels, _Fitted(self, fold, width - labels)) for labels in widths for fold in _HEADING_WIDTHS]
         labels, fitting = min(fitted, key=lambda pair: (pair[1].excess, len(pair[1].parts)))
         for index, part in enumerate(fitting.parts):
             if index:
@@ -95,7 +95,7 @@ class _Fitted:
             max(len(text) for text in [*heading, *(row.cells[column] for block in grid.blocks for row in block)])
             for column, heading in enumerate(self.headings)
         ]
-        self.needed = sum(len(GAP) + one for one in self.widths)
+        self.needed = sum(len(GAP) + column_width for column_width in self.widths)
         self.parts: list[list[int]] = []
         self.excess = 0
         used = width
@@ -380,8 +380,8 @@ def unknown_traps(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]
     """A sentence on the valid cells whose traps are unknown because of other processes' hits."""
     hit = [cell for cell in cells if has_unknown_traps(cell)]
     if hit:
-        others = sum(cell.evidence.others or 0 for cell in hit if cell.evidence is not None)
-        hits = counted(others, "hit") if others else "hits"
+        foreign_hits = sum(cell.evidence.others or 0 for cell in hit if cell.evidence is not None)
+        hits = counted(foreign_hits, "hit") if foreign_hits else "hits"
         yield (
             f"int3 a hit is {UNKNOWN} for {listed([name(cell) for cell in hit])}: QEMU's count of traps includes "
             f"{hits} by other processes."
@@ -447,8 +447,8 @@ class Footnotes:
         self._notes: list[Footnote] = []
         concerned: dict[str, list[CellRecord]] = {}
         for cell in cells:
-            own = remark(cell)
-            for sentence in [*([own] if own else []), *cell.notes]:
+            table_note = remark(cell)
+            for sentence in [*([table_note] if table_note else []), *cell.notes]:
                 concerned.setdefault(sentence, []).append(cell)
         valid = [cell for cell in cells if cell.status == "ok"]
         for sentence, group in concerned.items():
@@ -459,12 +459,17 @@ class Footnotes:
             alike = without_number.get(cell.id)
             if alike is not None:
                 count = f" ({counted(len(alike), 'cell')})" if len(alike) > 1 else ""
-                names = listed([name(one) for one in alike])
+                names = listed([name(alike_cell) for alike_cell in alike])
                 self._add(alike, f"{names} {cell.status}{count}: ", cell.reason or "", failure=True)
             for sentence in [sentence for sentence, group in concerned.items() if group[0] is cell]:
                 group = concerned[sentence]
                 if not len(group) >= len(valid) > 1:
-                    self._add(group, f"{listed([name(one) for one in group])}: ", sentence, failure=False)
+                    self._add(
+                        group,
+                        f"{listed([name(alike_cell) for alike_cell in group])}: ",
+                        sentence,
+                        failure=False,
+                    )
 
     def all(self) -> Sequence[Footnote]:
         return self._notes
@@ -495,8 +500,8 @@ class Column:
 def cell_row(name: str, cell: CellRecord, columns: Sequence[Column], footnotes: Footnotes, otherwise: str = "") -> Row:
     """A cell's row; without a number, its status in the first column and ``otherwise`` in the others."""
     without: list[str] = [cell.status, *[otherwise] * (len(columns) - 1)]
-    first, *others = without if cell.value is None else [column.figure(cell) for column in columns]
-    return Row(name, [first + footnotes.marks(cell), *others])
+    first, *rest = without if cell.value is None else [column.figure(cell) for column in columns]
+    return Row(name, [first + footnotes.marks(cell), *rest])
 
 
 @dataclass(frozen=True)

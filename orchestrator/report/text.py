@@ -63,15 +63,18 @@ def measured_by(run: RunRecord) -> str | None:
         return None
     named = [f"{name} {counted(count, 'cell')}" for name, count in sorted(cells.items())]
     here = sum(cell.worker is None for cell in run.cells)
-    own = [f"{counted(here, 'cell')} by this machine"] if here else []
-    return f"Measured by a fleet: {', '.join([*shown(named, _NAMED, '{} more workers'), *own])}."
+    here_too = [f"{counted(here, 'cell')} by this machine"] if here else []
+    return f"Measured by a fleet: {', '.join([*shown(named, _NAMED, '{} more workers'), *here_too])}."
 
 
 def of_kernels(run: RunRecord) -> Iterator[str]:
     """Sentences on kernels with parameters and options of their own: what the lab passes, and what came along."""
     usual = dict.fromkeys(filter(None, map(USUAL_PARAMETERS.of, run.cells)))
-    yield from (f"Every kernel boots with {one}; its own parameters replace those of the same name." for one in usual)
-    implied = {cell.kernel: found for cell in run.cells if (found := IMPLIED_OPTIONS.of(cell)) is not None}
+    yield from (
+        f"Every kernel boots with {parameters}; its own parameters replace those of the same name."
+        for parameters in usual
+    )
+    implied = {cell.kernel: options for cell in run.cells if (options := IMPLIED_OPTIONS.of(cell)) is not None}
     yield from (f"The options of {kernel} also set {found}." for kernel, found in implied.items())
 
 
@@ -224,9 +227,9 @@ def _footnote(footnote: Footnote, width: int) -> Iterator[Text]:
     yield Text()
     mark = "" if footnote.mark is None else f"[{footnote.mark}] "
     hanging = " " * len(mark)
-    first, *others = footnote.text.splitlines()
+    first, *continued = footnote.text.splitlines()
     yield from _paragraph(mark + first, width, hanging=hanging, style="red" if footnote.failure else "")
-    for line in others:
+    for line in continued:
         yield from _paragraph(hanging + line, width, hanging=hanging)
 
 
@@ -336,9 +339,9 @@ def _markdown_sheet(sheet: Sheet) -> Iterator[str]:
 
 def markdown_footnote(footnote: Footnote) -> str:
     """A footnote with its mark; all lines but the first are a block of code."""
-    first, *others = footnote.text.splitlines()
+    first, *continued = footnote.text.splitlines()
     mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
-    return mark + paragraph(first) + ("\n\n" + quoted(others) if others else "")
+    return mark + paragraph(first) + ("\n\n" + quoted(continued) if continued else "")
 
 
 def grid_table(grid: Grid) -> str:

@@ -79,11 +79,12 @@ class AttachSteps:
         if signal := self.attach.number("signal"):
             return f"was ended by signal {signal}, as memory ran out"
         if not self.error:
-            raise EvidenceError(f"memory did not run out: {self.wanted} functions were attached in what was left")
+            raise EvidenceError(f"memory did not run out: {self.asked} functions were attached in what was left")
         return f"failed with {errno.errorcode.get(self.error, str(self.error))}"
 
     @property
-    def wanted(self) -> int:
+    def asked(self) -> int:
+        """The number of functions that the program was told to attach to."""
         return self.attach.number("wanted")
 
     @property
@@ -137,8 +138,8 @@ class AttachSteps:
             return
         if self.detach.number("error"):
             raise EvidenceError(f"detaching failed with error {self.detach.number('error')}")
-        if self.held.number("listed") != self.wanted:
-            raise EvidenceError(f"the kernel lists {self.held.number('listed')} attached functions, not {self.wanted}")
+        if self.held.number("listed") != self.asked:
+            raise EvidenceError(f"the kernel lists {self.held.number('listed')} attached functions, not {self.asked}")
         if self.held.hexadecimal("live") == self.held.hexadecimal("before"):
             raise EvidenceError("the text of the first function is as before attaching")
         if (regions := self.counted_regions) < 0 or regions % 2:
@@ -166,11 +167,11 @@ def parse_figures(text: str, counts: Sequence[int]) -> AttachFigures:
         mine = {step.command: step for step in steps if step.arguments == (str(count),)}
         if not {"bare", "attach", "after"} <= mine.keys() or ("while" in mine) != ("detach" in mine):
             raise EvidenceError(f"the steps of {count or 'all'} functions are {', '.join(mine) or 'missing'}")
-        one = AttachSteps(mine["bare"], mine["attach"], mine.get("while"), mine.get("detach"), mine["after"])
-        if one.wanted != (count or functions.number("all")):
-            raise EvidenceError(f"the guest attached to {one.wanted} functions, not {count or 'all'}")
-        one.check()
-        attach_steps[count] = one
+        steps_of_count = AttachSteps(mine["bare"], mine["attach"], mine.get("while"), mine.get("detach"), mine["after"])
+        if steps_of_count.asked != (count or functions.number("all")):
+            raise EvidenceError(f"the guest attached to {steps_of_count.asked} functions, not {count or 'all'}")
+        steps_of_count.check()
+        attach_steps[count] = steps_of_count
     target = "attachmany:places" if functions.number("own") else "__x64_sys_getpgid"
     return AttachFigures(functions.number("all"), int(functions.hexadecimal("target"), 16), target, attach_steps)
 
@@ -186,14 +187,14 @@ _CALLED = {
 }
 """Functions whose calls are counted, by the parameters of attaching and of detaching."""
 _HITS = re.compile(r"klp_ftrace_handler")
-"""Of what counts no hits itself: a hit enters this once."""
+"""Entered once per hit; counts the hits of mechanisms without a counter."""
 
 
 @dataclass(frozen=True)
 class AttachCounts:
     """The instructions of attaching and of detaching; ``detach`` is None where attaching failed."""
 
-    one: AttachSteps
+    steps: AttachSteps
     attach: CountedWork
     detach: CountedWork | None
     facts: Mapping[str, int | str]
@@ -208,7 +209,7 @@ def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, A
     for count, steps in figures.by_count.items():
         own_regions = list(islice(regions, len(steps.marked) + steps.counted_regions))
         if len(own_regions) != len(steps.marked) + steps.counted_regions:
-            raise EvidenceError(f"QEMU has kept no instructions of {steps.wanted} functions")
+            raise EvidenceError(f"QEMU has kept no instructions of {steps.asked} functions")
         calls, ends = (
             own_regions[1 : 1 + steps.counted_regions],
             own_regions[:1] + own_regions[1 + steps.counted_regions :],
@@ -224,7 +225,7 @@ def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, A
         }
         counts[count] = AttachCounts(proved, works[0], works[1] if len(works) > 1 else None, facts)
     attached = [count for count, attach_steps in figures.by_count.items() if attach_steps.held is not None]
-    ascending = sorted(attached, key=lambda count: figures.by_count[count].wanted)
+    ascending = sorted(attached, key=lambda count: figures.by_count[count].asked)
     by_function = ((count, _by_function(counter, counts[count].attach)) for count in ascending)
     for (_, before), (more, now) in pairwise(by_function):
         if grows := growing(before, now):
@@ -253,18 +254,18 @@ def _executed(region: Region, entries: frozenset[int]) -> int:
 
 def _by_function(counter: Counter, work: CountedWork) -> Mapping[str, int]:
     """The instructions of each function of the kernel; of a module that is gone, of BPF and of programs together."""
-    found: dict[str, int] = defaultdict(int)
+    executed_by_function: dict[str, int] = defaultdict(int)
     text = range(counter.symbols.address("_stext"), counter.symbols.address("_etext"))
     for code, counts in work.together.counts.items():
         function = counter.symbols.function_at(code.address) if code.address in text else None
-        found["others" if function is None else function[1]] += counts.executed
-    return found
+        executed_by_function["others" if function is None else function[1]] += counts.executed
+    return executed_by_function
 
 
 def growing(before: Mapping[str, int], now: Mapping[str, int]) -> str | None:
     """The functions with most of what is more; None where nothing is."""
     more = {name: executed - before.get(name, 0) for name, executed in now.items()}
-    grown = sum(one for one in more.values() if one > 0)
+    grown = sum(executed for executed in more.values() if executed > 0)
     most = [name for name in sorted(more, key=lambda name: -more[name])[:3] if more[name] > 0]
     return ", ".join(f"{name[:50]} {100 * more[name] / grown:.1f} %" for name in most) or None
 
@@ -278,21 +279,21 @@ def attach_record(
     ending: Ending,
 ) -> CellRecord:
     """The record of a count, which is ``failed`` where attaching failed. Raises EvidenceError."""
-    steps = counted.one
+    steps = counted.steps
     kernel, held = session.artifacts.kernel, steps.held
     if held is None or counted.detach is None:
-        wrong = f", of which number {steps.wanted // 2 + 1} does not exist," if cell.task.fault == "name" else ""
+        wrong = f", of which number {steps.asked // 2 + 1} does not exist," if cell.task.fault == "name" else ""
         reason = (
-            f"attaching to {steps.wanted} functions{wrong} {steps.failure}; nothing is attached: the kernel lists no "
+            f"attaching to {steps.asked} functions{wrong} {steps.failure}; nothing is attached: the kernel lists no "
             "function, and all of its text is as before"
         )
         return without_number(cell, "failed", reason, kernel.release)
     if cell.task.fault != "none":
-        raise EvidenceError(f"with fault '{cell.task.fault}' attaching to {steps.wanted} functions did not fail")
+        raise EvidenceError(f"with fault '{cell.task.fault}' attaching to {steps.asked} functions did not fail")
     assert steps.detach is not None
     value = float(counted.attach.together.total)
     facts = {
-        parameters.ATTACHED_FUNCTIONS: steps.wanted,
+        parameters.ATTACHED_FUNCTIONS: steps.asked,
         parameters.DETACH: counted.detach.together.total,
         parameters.ATTACH_NS: steps.attach.number("ns"),
         parameters.DETACH_NS: steps.detach.number("ns"),
@@ -341,7 +342,7 @@ _PROGRAM = "attachmany"
 def _counts(value: object) -> object:
     """A list of up to 20 different numbers of functions up to 100,000, ``all`` for as many as the kernel has."""
     known = value if isinstance(value, list | tuple) else ()
-    numbers = [one for one in known if isinstance(one, int) and not isinstance(one, bool)]
+    numbers = [number for number in known if isinstance(number, int) and not isinstance(number, bool)]
     good = 1 <= len(known) <= 20 and all(1 <= number <= MOST_FUNCTIONS for number in numbers)
     if not good or len(numbers) + known.count(ALL) != len(known) or len(set(known)) != len(known):
         raise mismatch(value, f"expected up to 20 different numbers up to {MOST_FUNCTIONS}, as [1, 1000, {ALL}]")

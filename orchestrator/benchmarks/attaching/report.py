@@ -29,7 +29,7 @@ _Figure = Callable[[CellRecord], float | None]
 _FEWEST = 100
 """Functions from which on costs count for the exponent: below, what attaching costs at all hides its growth."""
 _FEWEST_POINTS = 3
-"""A line through two of them fits always."""
+"""Fewest points for an exponent: any two lie on a line."""
 
 
 def _value(cell: CellRecord) -> float | None:
@@ -41,13 +41,13 @@ _FIGURES: dict[str, _Figure] = {
     "detach, instructions": parameters.DETACH.of,
     "memory, bytes": parameters.KEPT_BYTES.of,
 }
-"""Those that grow, by their titles."""
+"""Figures whose growth exponent is printed, by their titles."""
 
 
 def _whole(read: _Figure) -> Callable[[CellRecord], str]:
     def text(cell: CellRecord) -> str:
-        found = read(cell)
-        return NOTHING if found is None else f"{found:.0f}"
+        value = read(cell)
+        return NOTHING if value is None else f"{value:.0f}"
 
     return text
 
@@ -125,13 +125,13 @@ class AttachingReport(TableReport):
     def findings(self, panels: Sequence[Panel]) -> Iterator[Highlight]:
         (panel,) = panels
         for cells in _by_mechanism(panel).values():
-            found, most = _growth(cells, _value), max(_points(cells, _value), default=None)
-            if found is not None and most is not None:
+            fit, most = _growth(cells, _value), max(_points(cells, _value), default=None)
+            if fit is not None and most is not None:
                 yield Highlight(
                     Rank.OTHER,
                     f"{_title(cells[0])}: attaching to {most[0]:.0f} functions takes {most[1]:.0f} instructions, and "
-                    f"grows like their number to the power of {found.exponent:.2f}.",
-                    found.exponent,
+                    f"grows like their number to the power of {fit.exponent:.2f}.",
+                    fit.exponent,
                 )
 
     def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:

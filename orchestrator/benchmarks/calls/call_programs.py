@@ -259,10 +259,10 @@ class Calls:
         if len(alone.costs) > 1:
             return replace(measured, costs=alone.costs)
         # An error of the clock or of the lab.
-        found = ", ".join(f"{sample:.10g}" for sample in measured.samples)
+        timed = ", ".join(f"{sample:.10g}" for sample in measured.samples)
         ((each, calls),) = alone.costs.items()
         raise EvidenceError(
-            f"samples of one boot, {found}, are not what their calls take: each of {calls}, timed one by one, {each}",
+            f"samples of one boot, {timed}, are not what their calls take: each of {calls}, timed one by one, {each}",
             detail=[f"samples are of batches of {wanted_sampling.batch} calls"],
         )
 
@@ -428,7 +428,7 @@ class Calls:
         while len(ones) < sampling.repeats + _MOST_DIFFERENT:
             self.renew()
             ones.append(self._sampled(guest, alone, time_limit))
-            equal = [one for one in ones if one.samples == ones[-1].samples]
+            equal = [measurement for measurement in ones if measurement.samples == ones[-1].samples]
             if len(equal) == sampling.repeats:
                 measurement = together(equal)
                 return replace(measurement, disturbed=measurement.disturbed + len(ones) - len(equal))
@@ -683,8 +683,8 @@ class WholeProgram:
         self, guest: Guest, runs: int, *, caller: str | None, time_limit: float, cold: int = _COLD_RUNS
     ) -> Measurement:
         """The clock's ticks of runs that QEMU counts, after ``cold`` ones that it does not."""
-        found = self._run(guest, cold + runs, caller, time_limit, counted=runs)[cold:]
-        ticks, nanoseconds = (tuple(float(run[at]) for run in found) for at in (0, 1))
+        counted_runs = self._run(guest, cold + runs, caller, time_limit, counted=runs)[cold:]
+        ticks, nanoseconds = (tuple(float(run[at]) for run in counted_runs) for at in (0, 1))
         return Measurement(ticks, nanoseconds, "program", 1, runs, 0)
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:

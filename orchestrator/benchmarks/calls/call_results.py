@@ -56,7 +56,7 @@ def check_expected(expected: Expected | None, results: CallResults, which: str) 
         right = not results.failed
     else:
         value = -error_numbers()[expected] if isinstance(expected, str) else expected
-        right = not results.other and {found for found, _ in results.values} == {value}
+        right = not results.other and {returned for returned, _ in results.values} == {value}
     if not right:
         raise EvidenceError(f"expected {expected} {_OF_EACH_CALL} {which} ones returned {summary(results)}")
 
@@ -166,19 +166,19 @@ def parse_results(line: str, name: str, entry: str) -> CallResults:
     bits = 64 if entry == "syscall" else 32
     pairs = [part.split(":") for part in match[7].split(",")] if match[7] else []
     values = tuple((_value(word, bits), int(calls)) for word, calls in pairs)
-    observed, failed, before_failure, other = (int(match[group]) for group in range(2, 6))
-    results = CallResults(observed, failed, before_failure, values, other, _value(match[6], bits))
+    observed, failed, before_failure, unlisted = (int(match[group]) for group in range(2, 6))
+    results = CallResults(observed, failed, before_failure, values, unlisted, _value(match[6], bits))
     calls = dict(values)
     kept_failures = sum(count for value, count in calls.items() if value < 0)
     is_consistent = (
         len(calls) == len(values)
         and all(calls.values())
-        and sum(calls.values()) + other == observed
-        and (not other or len(calls) == MOST_VALUES)
-        and kept_failures <= failed <= kept_failures + other
+        and sum(calls.values()) + unlisted == observed
+        and (not unlisted or len(calls) == MOST_VALUES)
+        and kept_failures <= failed <= kept_failures + unlisted
         and before_failure <= observed - failed
         and (failed > 0 or before_failure == observed)
-        and (results.last in calls or other > 0 or not observed)
+        and (results.last in calls or unlisted > 0 or not observed)
     )
     if not is_consistent:
         raise unexpected

@@ -84,8 +84,8 @@ class GuestCache:
         same = what, _same_calls(cell)
         if same not in self._found:
             self._found[same] = find()
-        found: _Found = self._found[same]
-        return found
+        answer: _Found = self._found[same]
+        return answer
 
 
 def _same_calls(cell: CallCell) -> _SameCalls:
@@ -95,13 +95,14 @@ def _same_calls(cell: CallCell) -> _SameCalls:
 
 @dataclass(frozen=True)
 class HitCounts:
-    """Hits of the calls and of others, traps, and results, where known; ``besides`` are hits of the program itself.
+    """Hits of the calls and of other processes, traps, and results, where known.
 
+    ``besides`` are hits of the program itself.
     ``live`` are the bytes at the point in the process that made the calls, if the kernel changes them at the first hit.
     """
 
     hits: int
-    others: int | None
+    foreign_hits: int | None
     int3: int | None
     results: CallResults | None
     besides: int = 0
@@ -133,9 +134,9 @@ class Entries(NamedTuple):
 
     def proved(self, hits: int, module: Module, guest: Guest) -> list[str]:
         """The functions entered in so many hits, as ``handler_pre [my_module]``. Raises EvidenceError without one."""
-        found = sorted(f"{name} [{module.name}]" for name, times in self.by_function.items() if times == hits)
-        if found:
-            return found
+        handlers = sorted(f"{name} [{module.name}]" for name, times in self.by_function.items() if times == hits)
+        if handlers:
+            return handlers
         if self.by_function:
             times = [f"{name} {number} times" for name, number in sorted(self.by_function.items())]
             each, rest = divmod(max(self.by_function.values()), self.calls)
@@ -144,11 +145,11 @@ class Entries(NamedTuple):
                 f"{_listed(times)}",
                 hint=f"if each call should, set hits: {each}" if each and not rest else "",
             )
-        own, at = module_functions(module.name, module.file), listed_probes(guest)
+        functions, at = module_functions(module.name, module.file), listed_probes(guest)
         raise EvidenceError(
             f"the calls executed no function of module {module.name}",
             detail=[
-                f"its functions: {_listed(own)}" if own else "its file lists no functions",
+                f"its functions: {_listed(functions)}" if functions else "its file lists no functions",
                 f"the kernel lists probes at {_listed(at)}" if at else "the kernel lists no probe",
             ],
             hint="make calls that reach the module's probe, or probe what the calls reach",

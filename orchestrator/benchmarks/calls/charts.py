@@ -91,7 +91,7 @@ def _subtitle(panels: Sequence[Panel]) -> str:
         for cell in panel.cells:
             if panel.elsewhere(cell) and cell.probe != BASELINE:
                 exceptions.setdefault(cell.probe, []).append(cell.kernel)
-    kernels += "".join(f" ({probe}: {', '.join(others)})" for probe, others in exceptions.items())
+    kernels += "".join(f" ({probe}: {', '.join(kernel_names)})" for probe, kernel_names in exceptions.items())
     first = panels[0].first
     where = f"{first.cpu}, {processors(first)}, {kernels}, handler {first.handler}"
     return f"overhead a call of {called(first)}; measured on {where}"

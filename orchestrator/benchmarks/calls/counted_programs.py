@@ -74,8 +74,8 @@ class _CountedGuest:
             attachment.set_handler("count")
             (run,) = self.runs(1, caller, cold=0).regions
             attachment.set_handler("noop")
-        hits, others = attachment.counts(Called("program", 1, frozenset()))
-        return run, hits + (others or 0), ()
+        hits, foreign_hits = attachment.counts(Called("program", 1, frozenset()))
+        return run, hits + (foreign_hits or 0), ()
 
     def stored(self, counted: CountedWork, attachment: Attachment | None = None) -> ProfileEvidence:
         assert self.work.profile is not None

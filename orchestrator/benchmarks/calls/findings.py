@@ -82,7 +82,7 @@ def kernel_findings(panels: Sequence[Panel]) -> Iterator[Highlight]:
     ]
     if not differences:
         return
-    difference, cell, before = max(differences, key=lambda one: abs(one[0]))
+    difference, cell, before = max(differences, key=lambda change: abs(change[0]))
     place = panels[0].place(panels[0].first.table)
     of_place = f", {place}" if place else ""
     if not difference:

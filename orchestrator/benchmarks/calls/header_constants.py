@@ -39,16 +39,16 @@ def header_constant(name: str) -> int:
     check_installed("header-packages.txt", f"{name}, a constant of C,")
     places = [[header] for header in _declaring(name)]
     # Names with a leading underscore are reserved: only a header line tells __WALL from a compiler's own macros.
-    found = _values(name, places) or ({} if name.startswith("_") else _values(name, [[]]))
-    if not found:
+    values = _values(name, places) or ({} if name.startswith("_") else _values(name, [[]]))
+    if not values:
         raise ConfigError(f"no header of the kernel or of the C library has a constant {name}")
-    if len(found) > 1:
-        raise ConfigError(f"{name} is {', '.join(f'{value} {where}' for value, where in found.items())}")
-    return next(iter(found))
+    if len(values) > 1:
+        raise ConfigError(f"{name} is {', '.join(f'{value} {where}' for value, where in values.items())}")
+    return next(iter(values))
 
 
 def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
-    found: dict[int, str] = {}
+    places_by_value: dict[int, str] = {}
     for headers in places:
         printed = {arch: _compiled(name, arch, headers or _library_headers(arch))[0] for arch in ARCHITECTURES}
         of_each = {arch: match[1] if (match := _VALUE.search(text)) else None for arch, text in printed.items()}
@@ -56,8 +56,8 @@ def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
         for arch, value in of_each.items():
             if value is not None:
                 on = f"on {arch}" if len({*of_each.values()}) > 1 else ""
-                found.setdefault(int(value), " ".join(filter(None, [on, where])))
-    return found
+                places_by_value.setdefault(int(value), " ".join(filter(None, [on, where])))
+    return places_by_value
 
 
 def _declaring(name: str) -> Iterator[str]:

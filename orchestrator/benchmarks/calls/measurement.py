@@ -123,11 +123,11 @@ def count_hits(
     attachment.set_handler(work.handler)
     int3 = counted.int3
     if int3 is not None:
-        check_traps(kind, counted.hits, counted.others or 0, int3)
+        check_traps(kind, counted.hits, counted.foreign_hits or 0, int3)
     # Traps are attributed to these hits only where their number is exactly what these hits take.
     taken = kind.int3_per_hit or 0
-    sure = (not besides or not taken) and (not counted.others or int3 == hits * taken)
-    if counted.others is None and int3 is not None and hits:
+    sure = (not besides or not taken) and (not counted.foreign_hits or int3 == hits * taken)
+    if counted.foreign_hits is None and int3 is not None and hits:
         sure = sure and int3 % hits == 0  # a part of a trap a hit is others', which the module does not count
     return replace(counted, hits=hits, int3=int3 if sure else None, besides=besides)
 
@@ -138,11 +138,11 @@ def _is_accounted_for(kind: ProbeKind, counted: HitCounts, calls: int) -> bool:
     Others may also hit the point while no traps are counted: the guest's agent closes files. QEMU does not see other
     mechanisms, where a jump may have bypassed the handler.
     """
-    others = counted.others or 0
+    foreign_hits = counted.foreign_hits or 0
     each = kind.int3_per_hit if kind.mechanism in ("int3", "call") else None
-    if each is None or counted.int3 is None or others >= calls:
+    if each is None or counted.int3 is None or foreign_hits >= calls:
         return False
-    return counted.hits * each <= counted.int3 <= (counted.hits + others) * each
+    return counted.hits * each <= counted.int3 <= (counted.hits + foreign_hits) * each
 
 
 def _check_live(work: CellContext, live: bytes | None) -> None:
@@ -164,12 +164,12 @@ def _pass(work: CellContext, attachment: Attachment, calls: int, events: Path | 
         attachment.set_handler("noop")
     if recording and events is not None:
         events.parent.mkdir(exist_ok=True)
-    hits, others = attachment.recorded(called, ready.symbols, events) if recording else attachment.counts(called)
+    hits, foreign_hits = attachment.recorded(called, ready.symbols, events) if recording else attachment.counts(called)
     int3 = None if traps is None else traps[INT3]
     if hits:  # without one a process takes no trap, and its place stays as it is
         int3 = None if int3 is None else int3 - work.kind.int3_per_process * len(called.pids)
         _check_live(work, called.live)
-    return HitCounts(hits, others, int3, called.results, live=called.live)
+    return HitCounts(hits, foreign_hits, int3, called.results, live=called.live)
 
 
 # Extras: what a hit of a kprobe costs besides its handler, which is the kernel's aggregator and a post-handler.
@@ -320,10 +320,10 @@ def _explained(work: CellContext, error: OtherMechanism) -> LabError:
     """What the kernel did instead, and why it did not optimise a kprobe: an answer where the cell was to test that."""
     if work.kind.mechanism not in ("jump", "detour"):
         return (NeverAtPlace if _is_asked(work) else OtherMechanism)(error.what, hint=error.hint)
-    other = why_not_optimised(work.ready.guest, work.point)
-    if other is not None:
+    reason = why_not_optimised(work.ready.guest, work.point)
+    if reason is not None:
         refused = UnsupportedError if work.cell.point_discovered else OtherMechanism
-        return refused(f"{error.what}; {other}", hint=error.hint)
+        return refused(f"{error.what}; {reason}", hint=error.hint)
     # Also at a function's entry: what a jump may replace is the kernel's decision, and no fault.
     return NeverAtPlace(NO_JUMP, detail=[error.what], hint=error.hint)
 
@@ -539,8 +539,8 @@ def _paired(work: CellContext, events: Path | None) -> tuple[Figures, PointObser
     proof = replace(proof, counts=counts)
     if work.varies:
         figures, baseline = varying_figures(plain, probed), work.cache.baseline(work.cell)
-        other = None if baseline is None else other_state(baseline.figures.samples, together(plain).samples)
-        return (figures if other is None else replace(figures, notes=(*figures.notes, other))), proof
+        note = None if baseline is None else other_state(baseline.figures.samples, together(plain).samples)
+        return (figures if note is None else replace(figures, notes=(*figures.notes, note))), proof
     return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
 
 
@@ -638,7 +638,7 @@ def _record(work: CellContext, figures: Figures, proof: PointObservations, notes
             int3=counted.int3,
             calls=proof.calls,
             hits_per_call=work.workload.hits,
-            others=counted.others,
+            others=counted.foreign_hits,
             restored=True,
             clocksource=CLOCKSOURCE,
             original_bytes=point.original.hex(),

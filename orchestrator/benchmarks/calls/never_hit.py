@@ -24,7 +24,7 @@ def explained(
     """
     names = [function.name for function in executed.functions if function.refusal is None]
     alike = difflib.get_close_matches(point.symbol, names, n=2, cutoff=0.6)
-    suggested = [one for one in dict.fromkeys([*alike, *names]) if one != point.symbol][:5]
+    suggested = [name for name in dict.fromkeys([*alike, *names]) if name != point.symbol][:5]
     hint = f"these calls enter: {', '.join(suggested)}" if suggested else ""
     detail = [*error.detail, *_why(point, symbols, code, executed)]
     return NotEntered(error.what, where=error.where, detail=detail, hint=hint)
@@ -58,18 +58,18 @@ def _why(point: Point, symbols: Symbols, code: KernelCode | None, executed: Exec
 
 
 def _ways(function: int, symbols: Symbols, code: KernelCode, executed: Executed) -> Iterator[str]:
-    found = {symbols.function_at(address) for address in direct_calls(code, function)}
-    callers = {one[:2] for one in found if one is not None and one[0] != function}
+    functions = {symbols.function_at(address) for address in direct_calls(code, function)}
+    callers = {entry[:2] for entry in functions if entry is not None and entry[0] != function}
     taken = sorted(name for address, name in callers if executed.at(address) is not None)
-    others = sorted(name for address, name in callers if executed.at(address) is None)
-    calling = f"{_listed(taken or others)} {'calls' if len(taken or others) == 1 else 'call'} it"
+    untaken = sorted(name for address, name in callers if executed.at(address) is None)
+    calling = f"{_listed(taken or untaken)} {'calls' if len(taken or untaken) == 1 else 'call'} it"
     if taken:
         yield f"{calling}; the measured calls execute that, on another path"
-    elif others:
+    elif untaken:
         yield f"{calling}; the measured calls execute none of that"
     else:
         yield "nothing calls it directly: it is called through a pointer, or inlined wherever it is used"
-    if others or not callers:
+    if untaken or not callers:
         yield "where the compiler has inlined it, its instructions belong to the function around it"
 
 

@@ -99,7 +99,7 @@ def _no_function_reason(kernel: Kernel, cell: CallCell) -> str | None:
 
 
 _LAST = "do_exit"
-"""Every program enters it; a table without probes need not name a function."""
+"""A function that every program enters, for tables that name none because they have no probes."""
 
 
 def probed_place(kernel: Kernel, cell: CallCell) -> tuple[str, int]:
@@ -120,8 +120,8 @@ def probed_place(kernel: Kernel, cell: CallCell) -> tuple[str, int]:
 def _own_entry(kernel: Kernel, cell: CallCell, symbol: str) -> int:
     """Bytes from a function's symbol to its first own instruction, in the kernel or in one of its loaded modules."""
     code = _code_with(kernel, cell, symbol)
-    found = entry_offset(code, symbol) if code is not None and code.is_module else None
-    return kernel.entry_offset(symbol) if found is None else found
+    offset = entry_offset(code, symbol) if code is not None and code.is_module else None
+    return kernel.entry_offset(symbol) if offset is None else offset
 
 
 def _code_with(kernel: Kernel, cell: CallCell, symbol: str) -> KernelCode | None:

@@ -79,9 +79,9 @@ class CallsReport(TableReport):
             first, other_cell = panel.first, panels[0].first
             if (AT.of(first), first.smp, first.handler) != (AT.of(other_cell), other_cell.smp, other_cell.handler):
                 return False
-            is_new = _work(panel) == _work(panels[0]) and all(panel.kernel != one.kernel for one in panels)
+            is_new = _work(panel) == _work(panels[0]) and all(panel.kernel != compared.kernel for compared in panels)
             return is_new and all(map(_is_comparable, (panel, *panels)))
-        if not all(_fits_mail(one) for one in (panel, *panels)):
+        if not all(_fits_mail(fitting) for fitting in (panel, *panels)):
             return False
         another = all(panel.references != other_panel.references for other_panel in panels)
         return another and _shared(panel) == _shared(panels[0])
@@ -115,8 +115,8 @@ class CallsReport(TableReport):
         if len(panels) > 1 and _is_comparable(panels[0]):
             yield from kernel_findings(panels)
         for panel in panels:
-            own = panel.name if panel.references or len(panels) == 1 else panel.kernel
-            place = panel.place(own if len(panels) > 1 or panel.first.table is not None else None)
+            name_of_panel = panel.name if panel.references or len(panels) == 1 else panel.kernel
+            place = panel.place(name_of_panel if len(panels) > 1 or panel.first.table is not None else None)
             name = name_at_point if shows_points(panel) else probe_title
             yield from overhead_findings(panel.cells, name, place)
             yield from ratio_findings(panel, place)

@@ -157,10 +157,10 @@ def _exact_notes(measured: Measurement) -> tuple[str, ...]:
         low, high, varying = min(measured.samples), max(measured.samples), ""
         if len(measured.costs) > 1:
             ((usual, times),), total = measured.costs.most_common(1), measured.costs.total()
-            others = measured.costs.keys() - {usual}
+            rarer = measured.costs.keys() - {usual}
             varying = (
                 f"calls vary: {100 * times / total:.3g} % of {total} take {usual} instructions, the others "
-                f"{min(others)} to {max(others)}; "
+                f"{min(rarer)} to {max(rarer)}; "
             )
         notes.append(
             f"{varying}samples lie between {low:.10g} and {high:.10g} instructions "
@@ -247,8 +247,8 @@ def paired_figures(
 
 
 def _differences(before: Sequence[float], samples: Sequence[float]) -> Sequence[float]:
-    """Of each sample to the mean of its two neighbours ``before`` it and after it."""
-    return [sample - (one + other) / 2 for sample, (one, other) in zip(samples, pairwise(before), strict=True)]
+    """The difference of each sample from the mean of its neighbours in ``before``, one earlier and one later."""
+    return [sample - (earlier + later) / 2 for sample, (earlier, later) in zip(samples, pairwise(before), strict=True)]
 
 
 def varying_figures(plain: Sequence[Measurement], probed: Sequence[Measurement]) -> Figures:
@@ -318,8 +318,8 @@ def added(plain: Sequence[Counter[int]], probed: Sequence[Counter[int]]) -> Adde
         for shift, more in zip(shifts, probed, strict=True)
     ]
     ((usual, _),) = sum(plain, Counter[int]()).most_common(1)
-    own, gone = _recurring(moved, plain), _recurring(plain, moved)
-    kinds = sum(plain, Counter[int]()).keys() | own
+    added_kinds, gone = _recurring(moved, plain), _recurring(plain, moved)
+    kinds = sum(plain, Counter[int]()).keys() | added_kinds
     if any(2 * sum(more[cost] for cost in kinds) < more.total() for more in moved):
         return Added([], 0.0)
 
@@ -327,11 +327,11 @@ def added(plain: Sequence[Counter[int]], probed: Sequence[Counter[int]]) -> Adde
         return sum((cost - usual) * costs[cost] for cost in kinds) / costs.total()
 
     by_sample = [
-        shift + besides(more, own) - besides(costs, gone)
+        shift + besides(more, added_kinds) - besides(costs, gone)
         for shift, costs, more in zip(shifts, around, moved, strict=True)
     ]
     fewest = min(more.total() for more in moved)
-    return Added(by_sample, sum(abs(cost - usual) for cost in own | gone) / fewest)
+    return Added(by_sample, sum(abs(cost - usual) for cost in added_kinds | gone) / fewest)
 
 
 def _recurring(these: Sequence[Counter[int]], other_counts: Sequence[Counter[int]]) -> AbstractSet[int]:
@@ -351,7 +351,7 @@ def _shift(costs: Counter[int], more: Counter[int]) -> int:
         return sum(min(calls * one_total, costs[cost - shift] * other_total) for cost, calls in more.items())
 
     pairs = product(costs.most_common(_COMMON), more.most_common(_COMMON))
-    return max(sorted({other - one for (one, _), (other, _) in pairs}), key=equal)
+    return max(sorted({shifted - cost for (cost, _), (shifted, _) in pairs}), key=equal)
 
 
 def run_figures(samples: Sequence[float], plain: Sequence[float]) -> Figures:

@@ -55,7 +55,7 @@ _MOST_ARGUMENTS = 6
 _OF_PROGRAMS = ("workload", COUNTED_BENCHMARK)
 """The benchmarks whose arguments are texts: those of a program."""
 _LONGEST_RUN = 200
-"""As long as the text in records, so that two commands differ there."""
+"""Characters of a command: as many as a record keeps, so that two commands differ there."""
 _COUNTED_HANDLERS: tuple[Handler, ...] = ("noop", "count")
 _FEWEST_RUNS, _RUNS = 3, 7
 """Runs that are counted, fewest and by default."""
@@ -70,8 +70,8 @@ _OR_A_TEXT = "; a text to point to stands in quotes"
 def checked_arguments(value: object) -> object:
     """A list of at most six."""
     if not isinstance(value, list | tuple) or len(value) > _MOST_ARGUMENTS:
-        found = f"{len(value)} arguments" if isinstance(value, list | tuple) else shown(value)
-        raise wrong(f"found {found}; expected a list of at most {_MOST_ARGUMENTS}")
+        value_found = f"{len(value)} arguments" if isinstance(value, list | tuple) else shown(value)
+        raise wrong(f"found {value_found}; expected a list of at most {_MOST_ARGUMENTS}")
     return tuple(value)
 
 
@@ -95,9 +95,9 @@ def checked_argument(value: object, info: ValidationInfo) -> object:
         return value
     if isinstance(value, str) and len(value) <= _LONGEST_TEXT and "\0" not in value and value.isprintable():
         return value
-    others = [key for key in value if key != "buffer"] if isinstance(value, dict) else []
-    if others:
-        raise conflict([Problem((key,), f"unknown key; {choices_sentence(str(key), ['buffer'])}") for key in others])
+    unknown = [key for key in value if key != "buffer"] if isinstance(value, dict) else []
+    if unknown:
+        raise conflict([Problem((key,), f"unknown key; {choices_sentence(str(key), ['buffer'])}") for key in unknown])
     if isinstance(value, dict) and value:
         size = value["buffer"]
         if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_BUFFER:
@@ -422,7 +422,7 @@ class CallsTable(ProbedTable):
             why = "set image: debian-amd64, or another that has them, or link it with -static"
             name = self.benchmark.own.file.name
             yield Problem(("benchmark", "file"), f"found {name}; it needs shared libraries: {why}", other=("image",))
-        libraries = [find_library(one) for one in self.benchmark.libraries or ()]
+        libraries = [find_library(library) for library in self.benchmark.libraries or ()]
         names = [library.name for library in libraries]
         where = ("benchmark", "libraries")
         for index, library in enumerate(libraries):
@@ -498,7 +498,7 @@ def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
             is_known = point.point is not None or table.points != EXECUTED
             # A refused point needs no baseline; where the points are not known yet, only the baseline is measured.
             measured = [probe for probe in probes if (point.refusal is None if probe == BASELINE else is_known)]
-            yield from (_cell(table, place, point, handler, one) for one in measured)
+            yield from (_cell(table, place, point, handler, probe) for probe in measured)
 
 
 def profiled_cell(table: CallsTable, machine: MachineSpec, kernel: str) -> CallCell:

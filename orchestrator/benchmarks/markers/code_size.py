@@ -158,7 +158,7 @@ class SectionInstruction:
     def reads(self) -> int:
         """Bytes of memory."""
         memory = [operand for operand in self.decoded.operands if operand.type == capstone.x86.X86_OP_MEM]
-        return sum(one.size for one in memory if one.access & capstone.CS_AC_READ)
+        return sum(operand.size for operand in memory if operand.access & capstone.CS_AC_READ)
 
 
 @dataclass(frozen=True)
@@ -216,35 +216,39 @@ def _instructions(file: ObjectFile, function: SectionSymbol) -> Iterator[Section
     machine.syntax = capstone.CS_OPT_SYNTAX_ATT
     machine.detail = True
     section, start = function.place.section, function.place.at
-    for one in machine.disasm(file.sections.get(section, b"")[start : start + function.size], 0):
-        inside = (SectionPlace(section, start + one.address + byte) for byte in range(one.size))
+    for decoded in machine.disasm(file.sections.get(section, b"")[start : start + function.size], 0):
+        inside = (SectionPlace(section, start + decoded.address + byte) for byte in range(decoded.size))
         refers = next((file.references[place].name for place in inside if place in file.references), None)
-        leads = [] if one.mnemonic in ("ret", "retq", "retl", "ud2", "int3", "jmp") else [one.address + one.size]
-        if one.mnemonic.startswith("j") and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", one.op_str):
-            leads.append(int(one.op_str, 16))
-        yield SectionInstruction(one, refers, leads)
+        leads = (
+            []
+            if decoded.mnemonic in ("ret", "retq", "retl", "ud2", "int3", "jmp")
+            else [decoded.address + decoded.size]
+        )
+        if decoded.mnemonic.startswith("j") and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", decoded.op_str):
+            leads.append(int(decoded.op_str, 16))
+        yield SectionInstruction(decoded, refers, leads)
 
 
 def _likely(code: Mapping[int, SectionInstruction], name: str) -> list[int]:
-    found: list[int] = []
+    path: list[int] = []
     at = 0
-    while at in code and at not in found:
-        found.append(at)
+    while at in code and at not in path:
+        path.append(at)
         if not code[at].leads:
-            return found
+            return path
         at = code[at].leads[0]
     raise EvidenceError(f"the path through {name} reaches no return")
 
 
 def _reachable(code: Mapping[int, SectionInstruction], likely: Sequence[int]) -> set[int]:
-    found: set[int] = set()
+    reached: set[int] = set()
     waiting = [other_lead for at in likely for other_lead in code[at].leads[1:]]
     while waiting:
         at = waiting.pop()
-        if at in code and at not in likely and at not in found:
-            found.add(at)
+        if at in code and at not in likely and at not in reached:
+            reached.add(at)
             waiting += code[at].leads
-    return found
+    return reached
 
 
 def _line(instruction: SectionInstruction, mark: str) -> str:
@@ -371,6 +375,6 @@ def _rows(sizes: Sequence[MarkerSize]) -> list[Row]:
     for section, documented in zip(sizes[0].sections, theirs, strict=True):
         pairs.append((section, [size.sections[section] for size in sizes], documented))
     return [
-        Row(label, [str(one) for pair in zip(ours, documented, strict=True) for one in pair])
+        Row(label, [str(size) for pair in zip(ours, documented, strict=True) for size in pair])
         for label, ours, documented in pairs
     ]

@@ -74,8 +74,8 @@ class MarkerLoops:
             taken.append(self._run(loop, times * rounds))
             copied, passed = (self.parameters.read(name) if copies else "" for name in ("copied", "passed"))
             if copied != passed:
-                found, expected = (" / ".join(texts.splitlines())[:80] for texts in (copied, passed))
-                raise EvidenceError(f"the probe of {loop} copied {found!r}, and {expected!r} was passed")
+                copied_line, passed_line = (" / ".join(texts.splitlines())[:80] for texts in (copied, passed))
+                raise EvidenceError(f"the probe of {loop} copied {copied_line!r}, and {passed_line!r} was passed")
         once, twice = taken
         if twice <= once:
             raise EvidenceError(f"{2 * rounds} rounds of {loop} took {twice} TSC units, and {rounds} took {once}")
@@ -115,10 +115,10 @@ class MarkerLoops:
         """
         is_listed = place in ("immediate", "flag")
         pattern, group = (_LISTED, 4 if place == "immediate" else 5) if is_listed else (_PLACE, 2)
-        wanted = loop if is_listed or place == "loop" else place
+        name = loop if is_listed or place == "loop" else place
         lines = self.parameters.read("markers" if is_listed else "places").splitlines()
         listed = [pattern.fullmatch(line) for line in lines]
-        addresses = {int(match[group], 16) for match in listed if match and match[1] == wanted}
+        addresses = {int(match[group], 16) for match in listed if match and match[1] == name}
         if len(addresses) != 1 or not min(addresses):
             raise EvidenceError(f"the module reports {len(addresses)} places of {loop}, not one")
         return addresses.pop()
@@ -278,9 +278,9 @@ class _Marker:
 
     def check_probe(self, probe: str | None, when: str) -> None:
         """The marker must call this probe; None where nothing may be connected."""
-        found = self.loops.probe()
-        if found != (probe or "-"):
-            raise EvidenceError(f"{when}, the marker of {self.row.loop} calls {found}, not {probe or 'nothing'}")
+        called = self.loops.probe()
+        if called != (probe or "-"):
+            raise EvidenceError(f"{when}, the marker of {self.row.loop} calls {called}, not {probe or 'nothing'}")
 
     def check_patched(self, probe: str | None, live: bytes, original: bytes, when: str) -> None:
         """The place must be patched if a probe is connected, and original otherwise."""
@@ -393,8 +393,8 @@ def unsupported_reason(kernel: Kernel, cell: MarkerCell) -> str | None:
     if row is not None and row.on_stack and kernel.spec.arch == "x86_64":
         return "asmlinkage means nothing on x86_64: the probe's arguments are in registers, not on the stack"
     if row is not None and row.guarded and kernel.config.get("CONFIG_PREEMPT_COUNT") != "y":
-        other = "lab-x86_64-smp-preempt" if kernel.spec.arch == "x86_64" else "lab-i386-smp-preempt"
-        return f"this kernel has no preemption to disable; take a preemptible one, such as {other}"
+        preemptible = "lab-x86_64-smp-preempt" if kernel.spec.arch == "x86_64" else "lab-i386-smp-preempt"
+        return f"this kernel has no preemption to disable; take a preemptible one, such as {preemptible}"
     return None
 
 

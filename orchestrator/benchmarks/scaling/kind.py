@@ -103,10 +103,10 @@ def choose_sites_by_name(listing: bytes, blacklist: bytes, count: int, seed: int
 
 
 def _allowed(listing: bytes, blacklist: bytes, count: int) -> list[int]:
-    found, forbidden = functions(listing), set[int]()
+    addresses, forbidden = functions(listing), set[int]()
     for start, end in _FORBIDDEN.findall(blacklist):  # hundreds of ranges, for 40,000 functions
-        forbidden.update(found[bisect_left(found, int(start, 16)) : bisect_left(found, int(end, 16))])
-    allowed = [address for address in found if address not in forbidden]
+        forbidden.update(addresses[bisect_left(addresses, int(start, 16)) : bisect_left(addresses, int(end, 16))])
+    allowed = [address for address in addresses if address not in forbidden]
     if len(allowed) < count:
         raise UnsupportedError(f"this kernel has {len(allowed)} functions that take a kprobe, not {count}")
     return allowed
@@ -123,10 +123,12 @@ def functions(listing: bytes) -> list[int]:
         raise EvidenceError("the guest's kernel does not list the bounds of its text (_stext, _etext)")
     low, high = bounds[b"_stext"], bounds[b"_etext"]
     # Since Linux 6.2 CONFIG_CALL_PADDING puts nops with a symbol before each function, which kprobes refuse.
-    found = sorted({address for address, name in symbols if low <= address < high and not name.startswith(b"__pfx_")})
-    if not found:
+    addresses = sorted(
+        {address for address, name in symbols if low <= address < high and not name.startswith(b"__pfx_")}
+    )
+    if not addresses:
         raise EvidenceError("the guest's kernel lists no functions of its own, or hides their addresses")
-    return found
+    return addresses
 
 
 def scaling_files(
@@ -208,7 +210,7 @@ def _record(
                 address=f"{proof.address:#x}",
                 symbol=proof.symbol,
                 flag="",
-                others=proof.others,
+                others=proof.foreign_hits,
                 taint=ending.taint,
                 batches=len(samples),
                 disturbed=0,
@@ -225,8 +227,15 @@ _MOST_SIZES = 20
 def checked_sizes(value: object) -> object:
     """A list of up to 20 different hundreds, from 100 to 50 000: probes are registered and enabled in equal steps."""
     known = value if isinstance(value, list | tuple) else ()
-    good = all(isinstance(one, int) and not isinstance(one, bool) for one in known) and 1 <= len(known) <= _MOST_SIZES
-    if not good or any(not 100 <= one <= MOST_PROBES or one % 100 for one in known) or len(set(known)) != len(known):
+    good = (
+        all(isinstance(number, int) and not isinstance(number, bool) for number in known)
+        and 1 <= len(known) <= _MOST_SIZES
+    )
+    if (
+        not good
+        or any(not 100 <= number <= MOST_PROBES or number % 100 for number in known)
+        or len(set(known)) != len(known)
+    ):
         raise mismatch(
             value,
             f"expected a list of up to {_MOST_SIZES} different hundreds from 100 to {MOST_PROBES}, as [1000, 5000]",
@@ -331,8 +340,8 @@ class ScalingKind(BenchmarkKind):
 
     def measure(self, session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:
         """The records of all rows of one size. Raises EvidenceError, GuestError, UnsupportedError for all cells."""
-        for one in cells:
-            session.begin(one)
+        for row_cell in cells:
+            session.begin(row_cell)
         cell = cells[0]
         task, benchmark, artifacts = cell.task, kprobe_cache().benchmarks[cell.benchmark], session.artifacts
         module, kernel = session.setup(cell).setup, artifacts.kernel
@@ -352,11 +361,11 @@ class ScalingKind(BenchmarkKind):
             if guest.machine.counter is not None:
                 counts = Counter.after_work(guest, module)
                 with paused(guest):
-                    for one in cells:
-                        file, steps = session.profile_file(one), figures.marked.get(one.task.name)
+                    for row_cell in cells:
+                        file, steps = session.profile_file(row_cell), figures.marked.get(row_cell.task.name)
                         if file is not None and steps is not None:
-                            with step(f"profile {one.id}"):
-                                profiles[one.task.name] = _profiled_steps(counts, steps, one.id, file)
+                            with step(f"profile {row_cell.id}"):
+                                profiles[row_cell.task.name] = _profiled_steps(counts, steps, row_cell.id, file)
             ending = collect_proof(finished)
         bits = kernel.config.get("CONFIG_KPROBE_HASH_BITS", MAINLINE_HASH_BITS)
         has_cache = kernel.config.get("CONFIG_KPROBE_CACHE") == "y"
@@ -369,9 +378,14 @@ class ScalingKind(BenchmarkKind):
             **({} if cache is None else {CACHE_BYTES: cache}),
             **figures.facts,
         }
-        for one in cells:
+        for row_cell in cells:
             yield _record(
-                one, session.setup(one).notes, figures, facts, ending, profiles.get(one.task.name, (None, {}))
+                row_cell,
+                session.setup(row_cell).notes,
+                figures,
+                facts,
+                ending,
+                profiles.get(row_cell.task.name, (None, {})),
             )
 
 

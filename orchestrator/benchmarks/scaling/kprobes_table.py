@@ -102,20 +102,23 @@ def _hits(table: ScalingCells, footnotes: Footnotes) -> Iterator[Row]:
 def _effects(table: ScalingCells) -> Iterator[Row]:
     plain = [kernel for kernel in table.kernels if not table.cache(kernel)]
     same = {
-        kernel: next((other for other in plain if table.bits(other) == table.bits(kernel)), None)
+        kernel: next((candidate for candidate in plain if table.bits(candidate) == table.bits(kernel)), None)
         for kernel in table.kernels
         if table.cache(kernel)
     }
 
-    def difference(kernel: str, other: str | None, size: int) -> str:
-        cell, two = table.cell(kernel, "hit", size), table.cell(other, "hit", size) if other else None
+    def difference(kernel: str, reference: str | None, size: int) -> str:
+        cell, two = table.cell(kernel, "hit", size), table.cell(reference, "hit", size) if reference else None
         if cell is None or two is None or cell.overhead is None or two.overhead is None:
             return NOTHING
         return signed_figure(cell.overhead - two.overhead, cell.unit)
 
     for size in table.sizes:
-        for label, others in (("more lists", dict.fromkeys(plain[1:], next(iter(plain), None))), ("the cache", same)):
-            texts = [difference(kernel, others.get(kernel), size) for kernel in table.kernels]
+        for label, references in (
+            ("more lists", dict.fromkeys(plain[1:], next(iter(plain), None))),
+            ("the cache", same),
+        ):
+            texts = [difference(kernel, references.get(kernel), size) for kernel in table.kernels]
             yield from unless_empty(f"{label}, among {size}", texts)
 
 

@@ -97,25 +97,27 @@ def _load(table: ScalingCells, size: int, load: str) -> Iterator[Row]:
         misses = [_misses(cell, cache, ("misses",)) for cell in cells]
         if not any(misses):
             continue
-        yield Row(f"  {name} misses", [*(NOTHING if one is None else str(one) for one in misses), "", ""])
+        yield Row(f"  {name} misses", [*(NOTHING if count is None else str(count) for count in misses), "", ""])
         for function in published.functions:
             shares = [_share(cell, cache, function) for cell in cells]
             documented = [published.misses[which].get(function) for which in ("without", "with")]
             label = f"    {function}, %" if function != _LOOKUP else "    the lookup (get_kprobe), %"
-            yield Row(label, [NOTHING if one is None else f"{one:.2f}" for one in (*shares, *documented)])
+            yield Row(
+                label, [NOTHING if percentage is None else f"{percentage:.2f}" for percentage in (*shares, *documented)]
+            )
 
 
 def _share(cell: CellRecord | None, cache: str, function: str) -> float | None:
     """A function's share of a cell's misses in per cent; None where no caches were modelled."""
     of_all = _misses(cell, cache, ("misses",))
     # On a kernel with the cache the lookup has other functions.
-    own = _misses(cell, cache, LOOKUPS if function == _LOOKUP else (function,))
-    return None if not of_all or own is None else 100 * own / of_all
+    of_function = _misses(cell, cache, LOOKUPS if function == _LOOKUP else (function,))
+    return None if not of_all or of_function is None else 100 * of_function / of_all
 
 
 def _misses(cell: CellRecord | None, cache: str, names: Sequence[str]) -> int | None:
-    found = [cell.parameters.get(f"{cache}_{name}") for name in names] if cell else []
-    known = [int(one) for one in found if isinstance(one, int | float)]
+    values = [cell.parameters.get(f"{cache}_{name}") for name in names] if cell else []
+    known = [int(value) for value in values if isinstance(value, int | float)]
     return sum(known) if known else None
 
 

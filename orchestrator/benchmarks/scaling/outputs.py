@@ -27,7 +27,7 @@ _CURVES = ("register", "enable", "disable", "unregister")
 class ScalingProof:
     """Observations of the first target: mechanism, bytes while armed and before, address, hits and calls.
 
-    ``others`` are unintended hits of probes while these were enabled or disabled.
+    ``foreign_hits`` are unintended hits of probes while these were enabled or disabled.
     """
 
     mechanism: str
@@ -37,7 +37,7 @@ class ScalingProof:
     symbol: str
     hits: int
     calls: int
-    others: int | None = None
+    foreign_hits: int | None = None
 
 
 def mechanism_of(live: str) -> str:
@@ -147,7 +147,7 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
             symbol="lab_kpcache_driver.target_00",
             hits=warm.number("hits"),
             calls=warm.number("calls"),
-            others=sum(step.number("others") for step in (*enabling, *disabling)),
+            foreign_hits=sum(step.number("others") for step in (*enabling, *disabling)),
         ),
         facts=facts,
         compared=frozenset(samples) - {*_CURVES, BASELINE},

@@ -65,7 +65,7 @@ class ScalingReport(TableReport):
         measured = [cell for cell in table.cells if cell.value is not None and cell.probe != BASELINE]
         size = max((size_of(cell) for cell in measured), default=0)
         cells = [cell for cell in measured if size_of(cell) == size]
-        row = next((one for one in MOST_TELLING if any(row_of(cell) == one for cell in cells)), None)
+        row = next((telling for telling in MOST_TELLING if any(row_of(cell) == telling for cell in cells)), None)
         cells = [cell for cell in cells if row is None or row_of(cell) == row]
         if not cells:
             return
@@ -83,9 +83,9 @@ class ScalingReport(TableReport):
         base = (dearest.value or 0.0) - (dearest.overhead or 0.0)
         weight = cost_of_one(dearest) / base if dearest.overhead and base > 0 else 0.0
         yield Highlight(Rank.LARGEST, f"{what}, {size} probes: {each}.", weight)
-        found = growth(table.overheads(dearest.kernel, row_of(dearest)))
-        if found is not None:
-            power = f"grows like the number of probes to the power of {found.exponent:.3f}"
+        fit = growth(table.overheads(dearest.kernel, row_of(dearest)))
+        if fit is not None:
+            power = f"grows like the number of probes to the power of {fit.exponent:.3f}"
             yield Highlight(Rank.OTHER, f"{title}: its cost {power} on {dearest.kernel}.")
 
     def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:

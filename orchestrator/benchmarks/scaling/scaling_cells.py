@@ -41,8 +41,8 @@ class ScalingCells:
     @cached_property
     def kernels(self) -> list[str]:
         """The kernels in the order of columns: without the cache first, then by the number of lists."""
-        found = dict.fromkeys(cell.kernel for cell in self.cells)
-        return sorted(found, key=lambda kernel: (self.cache(kernel), self.bits(kernel) or 0))
+        kernels = dict.fromkeys(cell.kernel for cell in self.cells)
+        return sorted(kernels, key=lambda kernel: (self.cache(kernel), self.bits(kernel) or 0))
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -61,8 +61,8 @@ class ScalingCells:
 
     def bits(self, kernel: str) -> int | None:
         """The bits of a kernel's hash of kprobes; None where no cell has them."""
-        found = (parameters.HASH_BITS.of(cell) for cell in self.cells if cell.kernel == kernel)
-        return next((bits for bits in found if bits is not None), None)
+        known = (parameters.HASH_BITS.of(cell) for cell in self.cells if cell.kernel == kernel)
+        return next((bits for bits in known if bits is not None), None)
 
     def cache(self, kernel: str) -> bool:
         return any(cell.kernel == kernel and cell.parameters.get(parameters.KPROBE_CACHE) for cell in self.cells)
@@ -92,10 +92,10 @@ class ScalingCells:
         """
         cell = self.largest(kernel, row)
         # The mean cost of a step is that at the middle of the step.
-        found = growth([(number + 0.5, sample) for number, sample in enumerate(cell.samples)]) if cell else None
-        if found is None:
+        fit = growth([(number + 0.5, sample) for number, sample in enumerate(cell.samples)]) if cell else None
+        if fit is None:
             return None
-        return Growth(1 + found.exponent, found.interval and (1 + found.interval[0], 1 + found.interval[1]))
+        return Growth(1 + fit.exponent, fit.interval and (1 + fit.interval[0], 1 + fit.interval[1]))
 
     def overheads(self, kernel: str, row: str) -> CurvePoints:
         cells = [(size, self.cell(kernel, row, size)) for size in self.sizes]
@@ -158,8 +158,8 @@ def cost_row(label: str, cells: CellOfColumn, footnotes: Footnotes) -> Row:
 def growth_rows(label: str, growths: Sequence[Growth | None]) -> Iterator[Row]:
     """The growth exponents of a row's costs, and their intervals where known."""
     if any(growths):
-        yield Row(f"  {label}", [f"{one.exponent:.3f}" if one else NOTHING for one in growths])
-    intervals = [one.interval if one else None for one in growths]
+        yield Row(f"  {label}", [f"{fit.exponent:.3f}" if fit else NOTHING for fit in growths])
+    intervals = [fit.interval if fit else None for fit in growths]
     if any(intervals):
         yield Row(
             "    its interval", [f"{interval[0]:.3f}-{interval[1]:.3f}" if interval else "" for interval in intervals]

@@ -192,8 +192,11 @@ class SystemTable(Table):
             if probe == BASELINE or probe not in self.probes:
                 yield Problem(("kernel_for", probe), "it is not among the probes that record")
         if self.reference is not None and published_systems()[self.reference].benchmark != benchmark.name:
-            other = published_systems()[self.reference].benchmark
-            yield Problem(("reference",), f"found '{self.reference}', which is of '{other}', not of '{benchmark.name}'")
+            published_benchmark = published_systems()[self.reference].benchmark
+            yield Problem(
+                ("reference",),
+                f"found '{self.reference}', which is of '{published_benchmark}', not of '{benchmark.name}'",
+            )
         if self.profile and self.clock == "wall":
             what = "clock 'wall' counts no instructions, so nothing could prove a profile"
             yield Problem(("profile",), f"found {', '.join(self.profile)}; {what}")
@@ -214,7 +217,7 @@ _SHORTEST_LIMIT = 600
 _HOST_SECONDS = 40
 """Host seconds for each guest second. An emulator takes four, with a profile five, and a busy host eight times that."""
 _PACKETS_PER_SECOND = 10_000
-"""In a second of guest time; every kernel answers a few times as many."""
+"""Packets that a kernel answers in a second of guest time, at least; most answer a few times as many."""
 _PHASE_US = 3700
 """Microseconds by which the work of each A/A boot begins later than the last one's: no multiple of a tick's period."""
 
@@ -239,7 +242,7 @@ def _cell(
         aa_boot=aa_boot,
         events=benchmark.events or (),
     )
-    own: dict[str, str | int] = {
+    given: dict[str, str | int] = {
         parameters.SCOPE: task.scope,
         parameters.PACKETS: task.packets,
         parameters.COMMAND: " ".join(task.command)[:200],
@@ -258,7 +261,7 @@ def _cell(
         task=task,
         parameters={
             parameters.MEMORY_MIB: place.machine.memory_mib,
-            **{name: value for name, value in own.items() if value},
+            **{name: value for name, value in given.items() if value},
             **module_parameters(kind),
         },
         published=_published(table.reference, place.kernel, task),
@@ -290,8 +293,10 @@ class SystemKind(BenchmarkKind):
 
     def lists(self) -> Mapping[str, Listing]:
         scopes = [(name, scope.title, scope.seconds) for name, scope in system_workloads().scopes.items()]
-        known, own = standard_events().values(), ["system calls' own"]
-        events = [(event.name, event.title, event.group, event.marker, event.functions or own) for event in known]
+        known, of_system_calls = standard_events().values(), ["system calls' own"]
+        events = [
+            (event.name, event.title, event.group, event.marker, event.functions or of_system_calls) for event in known
+        ]
         return {
             "scopes": Listing(("name", "what_is_built", "guest_seconds_a_warm_run"), lambda: scopes),
             "events": Listing(("name", "event", "group", "marker", "functions"), lambda: events),

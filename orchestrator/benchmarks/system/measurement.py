@@ -96,9 +96,9 @@ def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
     sentence = None if kind is None else recorder.unsupported_reason(kernel, kind)
     if sentence is not None and kind is not None and kind.module == "marker":
         base, at, version = kernel.spec.of_catalogue.partition("@")
-        own = f"{base}-markers{at}{version}"
-        other = own if own in kernels() else _WITH_MARKERS[kernel.spec.arch]
-        return f"{sentence}: hooks are in kernels that have markers, such as {other}"
+        marked = f"{base}-markers{at}{version}"
+        marked_kernel = marked if marked in kernels() else _WITH_MARKERS[kernel.spec.arch]
+        return f"{sentence}: hooks are in kernels that have markers, such as {marked_kernel}"
     there = ("y", "m") if kernel.modules.is_dir() else ("y",)
     lacking = [option for option in _NEEDED if kernel.config.get(option) not in there]
     if sentence is None and lacking:
@@ -251,7 +251,7 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
         guest = finished.guest
         figures = work.read(output_of(guest))
         recorded = read_recorded(guest, kind, task.warm) if kind else None
-        profile, own = _profiled_runs(session, cell, guest, figures)
+        profile, instrumentation = _profiled_runs(session, cell, guest, figures)
         ending = collect_proof(finished)
     notes = [*prepared.notes, *([_AA_BOOT_NOTE] if task.aa_boot else [])]
     idle = median([1 - (run.user + run.system) / run.real for run in figures.warm])
@@ -263,7 +263,7 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
     with valid_result():
         return CellRecord(
             **identity(cell),
-            parameters={**cell.parameters, **_facts(artifacts, figures, recorded, own)},
+            parameters={**cell.parameters, **_facts(artifacts, figures, recorded, instrumentation)},
             status="ok",
             notes=tuple(notes),
             samples=samples,
@@ -293,7 +293,7 @@ def _facts(
     artifacts: BootArtifacts,
     figures: SystemFigures,
     recorded: tuple[RecorderReport, float] | None,
-    own: Sequence[float],
+    instrumentation: Sequence[float],
 ) -> dict[str, str | int | float]:
     facts: dict[str, str | int | float] = {
         **kernel_facts(artifacts.kernel),
@@ -313,10 +313,10 @@ def _facts(
         facts[parameters.RING_SLOTS] = report.slots
         facts |= {f"recorded_{event.event}": event.recorded for event in report.events}
         facts[parameters.EVENTS_A_RUN] = in_a_run
-    if own:
+    if instrumentation:
         facts |= {
-            parameters.INSTRUMENTATION: median(own),
-            parameters.INSTRUMENTATION_LEAST: min(own),
-            parameters.INSTRUMENTATION_MOST: max(own),
+            parameters.INSTRUMENTATION: median(instrumentation),
+            parameters.INSTRUMENTATION_LEAST: min(instrumentation),
+            parameters.INSTRUMENTATION_MOST: max(instrumentation),
         }
     return facts

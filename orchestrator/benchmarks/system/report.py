@@ -88,17 +88,21 @@ class _Table:
 
     def own_overhead(self, cell: CellRecord) -> float | None:
         """The difference to the baseline on the cell's own kernel; None where that was not measured."""
-        of_kernel = [one for one in self.panel.cells if one.kernel == cell.kernel and not _is_aa_boot(one)]
-        own_cell = next((one for one in of_kernel if one.probe == BASELINE), None)
+        of_kernel = [
+            candidate
+            for candidate in self.panel.cells
+            if candidate.kernel == cell.kernel and not _is_aa_boot(candidate)
+        ]
+        own_cell = next((candidate for candidate in of_kernel if candidate.probe == BASELINE), None)
         return None if own_cell is None or own_cell.value is None or cell.value is None else cell.value - own_cell.value
 
     def remark(self, cell: CellRecord) -> str | None:
         """For a probe or a module on another kernel: its share of the difference, without that kernel's own."""
-        own = self.own_overhead(cell)
-        if cell.kernel == self.panel.kernel or cell.probe == BASELINE or own is None or cell.value is None:
+        overhead = self.own_overhead(cell)
+        if cell.kernel == self.panel.kernel or cell.probe == BASELINE or overhead is None or cell.value is None:
             return None
-        share = 100 * own / (cell.value - own)
-        return f"compared with {cell.kernel} by itself: {own / _MILLION:+.3f} ({share:+.3f} %)"
+        share = 100 * overhead / (cell.value - overhead)
+        return f"compared with {cell.kernel} by itself: {overhead / _MILLION:+.3f} ({share:+.3f} %)"
 
     def sheet(self) -> Sheet:
         first, panel, table = self.panel.first, self.panel, self.published
@@ -164,8 +168,10 @@ class _Table:
         yield _Column("+-", resolvable)
         yield _Column("%", lambda cell: _signed(_percent(cell, cell.overhead)), share)
         if self.is_counted:
-            own = parameters.INSTRUMENTATION.of
-            yield _Column("own", lambda cell: NOTHING if (found := own(cell)) is None else number(found))
+            instrumentation = parameters.INSTRUMENTATION.of
+            yield _Column(
+                "own", lambda cell: NOTHING if (executed := instrumentation(cell)) is None else number(executed)
+            )
             yield _Column("own, %", _own_share)
         yield _Column("cold, real", lambda cell: _millions(parameters.COLD.of(cell)))
         yield _Column("cold, %", colder)
@@ -180,8 +186,8 @@ class _Table:
             yield _Column("published", self._bound)
 
     def _an_event(self, cell: CellRecord) -> str:
-        events, own = parameters.EVENTS_A_RUN.of(cell), self.own_overhead(cell)
-        return f"{own / events:.0f}" if events and own is not None and cell.verdict != "none" else NOTHING
+        events, overhead = parameters.EVENTS_A_RUN.of(cell), self.own_overhead(cell)
+        return f"{overhead / events:.0f}" if events and overhead is not None and cell.verdict != "none" else NOTHING
 
     def _bound(self, cell: CellRecord) -> str:
         row = self.published_row(cell)
@@ -212,15 +218,15 @@ class _Table:
             "beside the work, in code made for its probes, and at probe points. QEMU counted each one."
         )
         for cell in self.panel.cells:
-            own = parameters.INSTRUMENTATION.of(cell)
-            if own:
+            executed = parameters.INSTRUMENTATION.of(cell)
+            if executed:
                 least, most = (
-                    number(end.of(cell) or own)
+                    number(end.of(cell) or executed)
                     for end in (parameters.INSTRUMENTATION_LEAST, parameters.INSTRUMENTATION_MOST)
                 )
                 bound = _percent(cell, parameters.RESOLVABLE.of(cell))
                 against = "" if bound is None else f", where a difference of totals has to exceed {bound:.4f} %"
-                share = 100 * own / cell.value if cell.value else 0
+                share = 100 * executed / cell.value if cell.value else 0
                 yield f"Own of {self.title(cell)}: {least} to {most} in the runs, {share:.4f} %{against}."
         if any(cell.work is not None and cell.work.mechanism == "int3" for cell in self.panel.cells):
             own_profile = f"{PROGRAM} profile has that by symbol"
@@ -348,10 +354,10 @@ def _ticks(cell: CellRecord) -> float:
 
 
 def _own_share(cell: CellRecord) -> str:
-    own = parameters.INSTRUMENTATION.of(cell)
-    if own is None:
+    executed = parameters.INSTRUMENTATION.of(cell)
+    if executed is None:
         return NOTHING
-    return f"{100 * own / cell.value:.4f}" if own and cell.value else ""
+    return f"{100 * executed / cell.value:.4f}" if executed and cell.value else ""
 
 
 def _packets(cell: CellRecord) -> str:

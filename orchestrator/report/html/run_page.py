@@ -60,7 +60,9 @@ class CellPart:
     def samples(self) -> str:
         """The samples in order, equal neighbours as ``4 x 1048``."""
         shown = self.record.samples[:_MOST_SAMPLES]
-        runs = [(value, len(list(group))) for value, group in groupby(figure(one, self.record.unit) for one in shown)]
+        runs = [
+            (value, len(list(group))) for value, group in groupby(figure(sample, self.record.unit) for sample in shown)
+        ]
         texts = [value if times == 1 else f"{times} x {value}" for value, times in runs]
         rest = len(self.record.samples) - len(shown)
         return ", ".join([*texts, *([f"{rest} more"] if rest else [])])
@@ -77,11 +79,11 @@ class CellPart:
             "Profile": _fields(record.profile),
             "Overhead by purpose": record.purposes,
         }
-        found = {name: {key: _text(value) for key, value in group.items()} for name, group in groups.items() if group}
+        facts = {name: {key: _text(value) for key, value in group.items()} for name, group in groups.items() if group}
         shared = {"CPU": record.cpu, "CPUs": str(record.smp), "benchmark": record.benchmark, "metric": record.metric}
         if record.worker is not None:
             shared["measured by"] = record.worker
-        return {"Cell": shared, **found}
+        return {"Cell": shared, **facts}
 
 
 def repeat_command(directory: Path, record: CellRecord) -> str | None:
@@ -91,7 +93,8 @@ def repeat_command(directory: Path, record: CellRecord) -> str | None:
 
 
 def _fields(model: Any) -> Mapping[str, Any]:
-    return {} if model is None else {key: one for key, one in model.model_dump().items() if one not in (None, "", ())}
+    fields = {} if model is None else model.model_dump()
+    return {key: value for key, value in fields.items() if value not in (None, "", ())}
 
 
 def _kernel_text(text: TextEvidence | None) -> Mapping[str, Any]:
@@ -101,7 +104,7 @@ def _kernel_text(text: TextEvidence | None) -> Mapping[str, Any]:
     places: dict[str, list[str]] = {}
     for branch in text.switched:
         places.setdefault(branch.key, []).append(branch.place)
-    switched = "; ".join(f"by key {key}: {_text(found)}" for key, found in places.items())
+    switched = "; ".join(f"by key {key}: {_text(branches)}" for key, branches in places.items())
     return {**_fields(text), "switched": switched}
 
 
@@ -109,9 +112,9 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_text(one)}" for key, one in list(value.items())[:_MOST_ITEMS])
+        return ", ".join(f"{key} {_text(item)}" for key, item in list(value.items())[:_MOST_ITEMS])
     if isinstance(value, list | tuple):
-        return ", ".join(shown([_text(one) for one in value], _MOST_ITEMS, "{} more"))
+        return ", ".join(shown([_text(item) for item in value], _MOST_ITEMS, "{} more"))
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
@@ -254,12 +257,12 @@ def _files_of(
     run: Run, boot: BootProvenance, record: CellRecord, attachments: dict[str, AttachedFile]
 ) -> Iterator[NavigationLink]:
     """Attach the console of a cell's guest and the sources of its modules, if kept, and yield links to them."""
-    wanted: list[tuple[str, str, str, Callable[[Path, str, int], KeptFile | None]]]
-    wanted = [(f"{boot.name}.console", f"Console of {boot.name}", "Console", kept_file)]
+    attachable: list[tuple[str, str, str, Callable[[Path, str, int], KeptFile | None]]]
+    attachable = [(f"{boot.name}.console", f"Console of {boot.name}", "Console", kept_file)]
     for folder in module_folders(run.directory, boot, record):
         title = f"C of {folder.rpartition('/')[2]}"
-        wanted.append((folder, f"{title}, {boot.kernel.name}", title, module_source))
-    for path, title, text, read in wanted:
+        attachable.append((folder, f"{title}, {boot.kernel.name}", title, module_source))
+    for path, title, text, read in attachable:
         if path not in attachments and (file := read(run.directory, path, _LARGEST_FILE)) is not None:
             attachments[path] = AttachedFile(f"file-{len(attachments) + 1}", title, file)
         if path in attachments:

@@ -227,10 +227,10 @@ class Overview:
 
     @cached_property
     def names(self) -> Mapping[str, Sequence[str]]:
-        found: dict[str, list[str]] = {}
+        baselines: dict[str, list[str]] = {}
         for name, baseline in self.baselines.items():
-            found.setdefault(baseline.run, []).append(name)
-        return found
+            baselines.setdefault(baseline.run, []).append(name)
+        return baselines
 
     def cells(self, run: str) -> Counter[str]:
         return self.counts.get(run, Counter())
@@ -314,7 +314,7 @@ def metric_page(steps: Steps, explained: Sequence[ExplainedStep], lacking: str, 
         str(metric),
         [
             *addresses.above(metric.experiment),
-            *(NavigationLink(f"#{one.lower()}", one) for one in ("Course", "Steps", "Runs")),
+            *(NavigationLink(f"#{section.lower()}", section) for section in ("Course", "Steps", "Runs")),
         ],
         addresses,
         summary=[
@@ -406,11 +406,11 @@ class SiteFolder:
 
     def keep_only(self, pages: Container[str]) -> int:
         """Remove all other pages of the site with their files, and return their number."""
-        others = [path for path in self._pages if path not in pages]
-        for path in others:
+        outdated = [path for path in self._pages if path not in pages]
+        for path in outdated:
             for name in (path, *self._pages.pop(path).files):
                 self._remove(name)
-        return len(others)
+        return len(outdated)
 
     def save(self) -> None:
         file = self.directory / _OWN / _STATE
@@ -453,10 +453,10 @@ def opened_site(directory: Path, lab: Path) -> Iterator[SiteFolder]:
     with storage_faults(path):
         if directory.exists() and not directory.is_dir():
             raise UsageError("this is a file; a site needs a folder", where=str(directory), hint=hint)
-        found = sorted(one.name for one in directory.iterdir() if one.name != _OWN) if directory.exists() else []
-        if found and not (path / _STATE).is_file():
+        files = sorted(file.name for file in directory.iterdir() if file.name != _OWN) if directory.exists() else []
+        if files and not (path / _STATE).is_file():
             what = "this folder has files, but is not a site"
-            raise UsageError(what, where=str(directory), detail=found[:5], hint=hint)
+            raise UsageError(what, where=str(directory), detail=files[:5], hint=hint)
         path.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(path / _LOCK, timeout=_PATIENCE_SECONDS):
@@ -600,26 +600,30 @@ class _Build:
             remarks=remarks.get(run.status, []),
             history=lambda cell: at.metric(Metric(run.experiment, cell)),
         )
-        found = Run(self._store.load_run(run.id), run.directory, self._overview.cells(run.id)["planned"])
-        return run_page(found, self._registry, page_folder(Path(at.page)), context)
+        stored = Run(self._store.load_run(run.id), run.directory, self._overview.cells(run.id)["planned"])
+        return run_page(stored, self._registry, page_folder(Path(at.page)), context)
 
     def _metric_page(self, metric: Metric, at: Addresses) -> Page:
-        found = history(self._store, metric)
-        assert found is not None, "only metrics with an outcome are listed"
+        metric_history = history(self._store, metric)
+        assert metric_history is not None, "only metrics with an outcome are listed"
         lacking = ""
         try:
-            steps = steps_of(found)
+            steps = steps_of(metric_history)
         except HostError as error:
-            steps, lacking = Steps(found, [], ""), f"{error.what}: {error.hint}"
+            steps, lacking = Steps(metric_history, [], ""), f"{error.what}: {error.hint}"
         newest = steps.found[: -MOST_STEPS - 1 : -1]
         explained = [ExplainedStep(step, causes(self._origins, step, metric)) for step in newest]
-        values = [found.of(point) for point in found.points]
-        shown = found.points[-1].status if values[-1] is None else f"{figure(values[-1], found.unit)} {found.unit}"
+        values = [metric_history.of(point) for point in metric_history.points]
+        shown = (
+            metric_history.points[-1].status
+            if values[-1] is None
+            else f"{figure(values[-1], metric_history.unit)} {metric_history.unit}"
+        )
         line = MetricSummary(
             metric=metric,
             course=sparkline(values, _POINTS),
             newest=shown,
-            unit=found.unit,
+            unit=metric_history.unit,
             steps=len(steps.found),
             last=explained[0] if explained else None,
             fitted=not lacking,

@@ -105,15 +105,15 @@ def deviations(cells: Sequence[CellRecord]) -> str | None:
 
 def _places(cells: Sequence[CellRecord]) -> Iterator[str]:
     for cell in cells:
-        found = cell.parameters
-        if "places" in found:
+        facts = cell.parameters
+        if "places" in facts:
             yield (
-                f"{cell.probe}: probes at {found['places_taken']} of the function's {found['places']} instructions "
+                f"{cell.probe}: probes at {facts['places_taken']} of the function's {facts['places']} instructions "
                 "at once."
             )
-        if "sampled" in found:
+        if "sampled" in facts:
             yield (
-                f"{cell.probe}: {found['sampled_taken']} of the {found['sampled']} instructions of "
-                f"{found['sampled_functions']} functions from all over the kernel took a probe; "
+                f"{cell.probe}: {facts['sampled_taken']} of the {facts['sampled']} instructions of "
+                f"{facts['sampled_functions']} functions from all over the kernel took a probe; "
                 "kprobes refuse the rest."
             )

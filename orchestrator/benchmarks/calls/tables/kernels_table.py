@@ -51,11 +51,11 @@ def kernels_sheet(panels: Sequence[Panel]) -> Sheet:
     # The words alone where they tell a kernel from the first one.
     names = [panel.kernel.removeprefix(first.kernel if "+" not in first.kernel else "") for panel in panels[1:]]
     headings = [name if name.startswith("+") else panel.kernel for name, panel in zip(names, panels[1:], strict=True)]
-    others = [text for heading in headings for text in (heading, "difference", "")]
+    compared = [text for heading in headings for text in (heading, "difference", "")]
     return layout.sheet(
         f"Overhead of probes on {cpu(first.cpu).title}, on {len(panels)} kernels",
         list(conditions_on_kernels(panels)),
-        Grid([panels[0].kernel, *others], list(_kernel_blocks(panels, layout.footnotes))),
+        Grid([panels[0].kernel, *compared], list(_kernel_blocks(panels, layout.footnotes))),
         [
             f"Differences are to {panels[0].kernel}. {unit_meaning(panels[0])}",
             *times_meaning(panels, lambda cell: f"{probe_title(cell)} on {cell.kernel}"),

@@ -112,7 +112,7 @@ def _outcomes(cells: Sequence[CellRecord], name: _Name) -> tuple[Sequence[str], 
             title = benchmark_title(cell) if call is None else f"{call}({arguments})"
             calls.setdefault(title, []).append(cell)
     failing: list[str] = []
-    others: list[str] = []
+    succeeding: list[str] = []
     for call, group in calls.items():
         has_failed = any(parameters.RESULT_FAILED.of(cell) for cell in group)
         by_text: dict[str, list[str]] = {}
@@ -124,8 +124,8 @@ def _outcomes(cells: Sequence[CellRecord], name: _Name) -> tuple[Sequence[str], 
             texts = [f"{text} ({', '.join(dict.fromkeys(names))})" for text, names in by_text.items()]
         else:
             texts = ["always success, with different results"]  # process numbers, addresses
-        (failing if has_failed else others).extend(f"{call}: {text}." for text in texts)
-    return failing, others
+        (failing if has_failed else succeeding).extend(f"{call}: {text}." for text in texts)
+    return failing, succeeding
 
 
 class Layout:
@@ -144,12 +144,12 @@ class Layout:
     def sheet(
         self, title: str, facts: Sequence[str], grid: Grid, sentences: Sequence[str], name: _Name | None = None
     ) -> Sheet:
-        failing, others = _outcomes(self.cells, name or self._name)
+        failing, succeeding = _outcomes(self.cells, name or self._name)
         return Sheet(
             title=title,
             facts=[*facts, *failing],
             grid=grid,
-            sentences=[*sentences, *others],
+            sentences=[*sentences, *succeeding],
             footnotes=self.footnotes.all(),
             proofs=[proofs for part in self._parts for proofs in proof_lists(part, self._name)],
         )
@@ -197,7 +197,8 @@ def purpose_sentences(cells: Sequence[CellRecord], name: _Name) -> Iterator[str]
     for cell in cells:
         if cell.purposes:
             parts = [
-                f"{purpose_title(one)} {figure(cell.purposes[one], cell.unit)}" for one in in_order([*cell.purposes])
+                f"{purpose_title(purpose)} {figure(cell.purposes[purpose], cell.unit)}"
+                for purpose in in_order([*cell.purposes])
             ]
             yield f"{name(cell)}: {', '.join(parts)}."
     yield from purpose_meaning(cells)

@@ -150,9 +150,11 @@ def _published(cells: Sequence[CellRecord], table: str) -> Iterator[Row]:
         "published(sample", [[published_figure(sample) for sample in all_.samples] for all_ in columns]
     )
     yield Row(f"published average({unit})", [published_figure(column.average) for column in columns])
-    overheads = [None if cell.probe == BASELINE else one.overhead for cell, one in zip(cells, columns, strict=True)]
+    overheads = [
+        None if cell.probe == BASELINE else column.overhead for cell, column in zip(cells, columns, strict=True)
+    ]
     yield Row(f"published overhead({unit})", [published_figure(column.overhead) for column in columns], style="bold")
-    compared = [one for cell, one in zip(cells, overheads, strict=True) if cell.probe == _COMPARED_WITH]
+    compared = [overhead for cell, overhead in zip(cells, overheads, strict=True) if cell.probe == _COMPARED_WITH]
     if compared and len(cells) > 1:
         yield Row(
             f"published ratio to {_COMPARED_WITH}", [ratio_figure(overhead, compared[0]) for overhead in overheads]

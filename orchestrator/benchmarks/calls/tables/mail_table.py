@@ -56,7 +56,9 @@ class _Half:
     def columns(self, label: str, footnotes: Footnotes) -> dict[str, str]:
         to = self.table.compared_with
         first, cell, base = self.panel.first, self.cells.get(label), self.cells.get(to)
-        overhead, compared = (self.table.overhead(one) if one in self.table.columns else None for one in (label, to))
+        overhead, compared = (
+            self.table.overhead(column) if column in self.table.columns else None for column in (label, to)
+        )
         rate = self.table.rate(label) if label in self.table.rates else NOTHING
         low, high = (None if cell is None or cell.status != "ok" else cell.interval) or (None, None)
         bounds = {"95 % from": figure(low, first.unit), "95 % to": figure(high, first.unit)}
@@ -74,7 +76,7 @@ class _Half:
 
     def _times(self, cell: CellRecord | None, base: CellRecord | None) -> dict[str, str]:
         unit = "us" if self.table.unit == "us" else "ns"
-        time, other_cell = (None if one is None else self.panel.time(one) for one in (cell, base))
+        time, other_cell = (None if measured is None else self.panel.time(measured) for measured in (cell, base))
         overhead, low, high = time_figures(time, unit)
         band = NOTHING if time is None else f"{low} to {high}"
         return {

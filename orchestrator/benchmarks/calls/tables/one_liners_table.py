@@ -53,9 +53,9 @@ def one_liners_sheet(panels: Sequence[Panel]) -> Sheet:
         [*conditions_on_kernels(panels), "the baseline's figure is a whole call's"],
         Grid(
             [
-                one
+                heading
                 for panel in panels
-                for one in (panel.kernel, *timed, f"attached by {bpftrace_versions(panel.cells)}")
+                for heading in (panel.kernel, *timed, f"attached by {bpftrace_versions(panel.cells)}")
             ],
             [[Row(title, columns) for title, columns in rows.items()]],
             together=width,

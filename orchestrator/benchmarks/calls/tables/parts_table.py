@@ -105,11 +105,14 @@ def _part_row(
     base, *other_parts = (
         [part for part in _parts(cell) if part.kind in kinds and name in (None, part.name)] for cell in cells
     )
-    total, own = sum(part.instructions for part in base), sum(part.calls for part in base) if calls is None else 0
-    each = own if calls is None else calls
+    total, calls_of_parts = (
+        sum(part.instructions for part in base),
+        sum(part.calls for part in base) if calls is None else 0,
+    )
+    each = calls_of_parts if calls is None else calls
     texts = [NOTHING] * 4
     if _parts(cells[0]):
-        texts = [str(own or NOTHING), str(total), number(round(total / each, 1)) if each else NOTHING]
+        texts = [str(calls_of_parts or NOTHING), str(total), number(round(total / each, 1)) if each else NOTHING]
         runs = _sums([part.runs for part in base])
         texts.append(number(max(runs) - min(runs)))
     for cell, parts in zip(cells[1:], other_parts, strict=True):

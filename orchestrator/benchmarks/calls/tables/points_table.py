@@ -63,7 +63,7 @@ def points_sheet(panel: Panel) -> Sheet:
     ]
     title = Row("modelled(nsec)", [""] * len(headings), "bold italic")
     shown = " or ".join(
-        map(number, sorted({one.value for one in cells if one.probe == BASELINE and one.value is not None}))
+        map(number, sorted({cell.value for cell in cells if cell.probe == BASELINE and cell.value is not None}))
     )
     calls = f"a call of {called(panel.first)}"
     each = f"function that {calls} enters" if function is None else f"instruction of {function} in {calls}"

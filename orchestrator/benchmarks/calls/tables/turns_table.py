@@ -90,8 +90,8 @@ def turns_sheet(panels: Sequence[Panel]) -> Sheet:
             return text_of(cell) if cell.status == "ok" else cell.status + layout.footnotes.marks(cell)
 
         by_row = rows.by_row.items()
-        found = [Row(name, [text(cells.get(size)) for size in rows.sizes], depth=2) for name, cells in by_row]
-        return [Row(title, [""] * len(rows.sizes), "bold"), *found]
+        rows_of_block = [Row(name, [text(cells.get(size)) for size in rows.sizes], depth=2) for name, cells in by_row]
+        return [Row(title, [""] * len(rows.sizes), "bold"), *rows_of_block]
 
     def counts(parameter: NumberParameter) -> Callable[[CellRecord], str]:
         return lambda cell: NOTHING if (value := parameter.of(cell)) is None else number(value)
@@ -134,10 +134,10 @@ def turns_findings(panels: Sequence[Panel]) -> Iterator[Highlight]:
     }
     if moved:
         most, fewest = max(moved, key=moved.__getitem__), min(moved, key=moved.__getitem__)
-        other = f"; {fewest} {number(moved[fewest])}" if moved[fewest] < moved[most] else ""
+        least = f"; {fewest} {number(moved[fewest])}" if moved[fewest] < moved[most] else ""
         lines = "line" if moved[most] == 1 else "lines"
         gets = f"a call with {most} gets {number(moved[most])} {lines} from other CPUs"
-        sentence = f"On {counted(rows.sizes[-1], 'CPU')} {gets}{other}."
+        sentence = f"On {counted(rows.sizes[-1], 'CPU')} {gets}{least}."
         yield Highlight(Rank.LARGEST, sentence, moved[most])
 
 

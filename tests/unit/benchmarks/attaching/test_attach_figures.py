@@ -115,7 +115,7 @@ def test_hits_that_the_mechanism_does_not_count_are_entries_of_its_handler(tmp_p
     counted = counted_by_count(
         counter(tmp_path / "counts", (4, 0), (300, 50), (531, 101), (331, 51), (500, 100), (5, 0)), figures
     )
-    one = counted[1].one
+    one = counted[1].steps
     assert (one.hits, one.hits_per_call, one.hit) == (50, 1, 1.0)
     assert counted[1].detach is not None
     assert (counted[1].attach.together.total, counted[1].detach.together.total) == (4, 5)
@@ -134,7 +134,9 @@ def test_hits_that_the_plugin_cannot_prove_are_refused(
     tmp_path: Path, regions: list[tuple[int, int]], message: str
 ) -> None:
     with pytest.raises(EvidenceError, match=message):
-        _ = counted_by_count(counter(tmp_path / "counts", *regions), parse_figures(LIVEPATCH, [1]))[1].one.hits_per_call
+        _ = counted_by_count(counter(tmp_path / "counts", *regions), parse_figures(LIVEPATCH, [1]))[
+            1
+        ].steps.hits_per_call
 
 
 @given(st.text("abcdefghijklmnopqrstuvwxyz0123456789=: \n", max_size=200))
