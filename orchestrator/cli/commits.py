@@ -545,7 +545,7 @@ def series_command(
 
 
 def _no_base(base: MeasuredCommit, hint: str) -> LabError:
-    what = f"the base, {base.one.commit.short} {base.one.commit.subject}, has no numbers to compare with"
+    what = f"the base, {base.commit.short} {base.commit.subject}, has no numbers to compare with"
     failed = () if base.run is None else base.run.record.cells
     detail = base.reason.splitlines() or [f"{cell.id}: {cell.first_line}" for cell in failed]
     return LabError(what, detail=detail[:20], hint=hint)

@@ -301,9 +301,9 @@ def compare(
             done.append(_judged(pair, (cell, other_cell), varying_difference(cell, other_cell, between), budgets))
         else:
             scattered.append((pair, cell, other_cell))
-    differences = scattered_differences([(one, other) for _, one, other in scattered])
-    for (pair, cell, other_cell), found in zip(scattered, differences, strict=True):
-        done.append(_judged(pair, (cell, other_cell), found, budgets))
+    differences = scattered_differences([(cell, other_cell) for _, cell, other_cell in scattered])
+    for (pair, cell, other_cell), judged in zip(scattered, differences, strict=True):
+        done.append(_judged(pair, (cell, other_cell), judged, budgets))
     return Comparison(sorted(done, key=_order), refused)
 
 

@@ -83,7 +83,7 @@ def _parts(change: CellChange) -> tuple[str, ...]:
     """The parts of a cell's id, ``one -> other`` for parts that differ."""
     cells = (change.pair.before, change.pair.after)
     ids = [cell.id.split("/") for cell in cells if cell is not None]
-    if len({len(one) for one in ids}) > 1:
+    if len({len(parts) for parts in ids}) > 1:
         return (change.pair.title,)
     return tuple(" -> ".join(dict.fromkeys(both)) for both in zip(*ids, strict=True))
 
@@ -242,7 +242,7 @@ def _rows(
     yield Row(name, figures, _STYLES.get(change.change, "") if change.beyond or change.change == "mended" else "")
     overhead = change.overhead
     if overhead is not None and (overhead.before or overhead.after):
-        both = [figure(one, unit) for one in (overhead.before, overhead.after)]
+        both = [figure(amount, unit) for amount in (overhead.before, overhead.after)]
         yield Row("overhead", [*both, *difference_figures(overhead, unit), "", "", ""], depth=2)
     rest = [""] * (len(_HEADINGS) - _ALWAYS)
     listed = symbols.symbols if symbols is not None else []

@@ -35,7 +35,7 @@ from orchestrator.report.sheet import (
 from orchestrator.report.text import ascii_text, made_with
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import SeriesCommit
+from orchestrator.results.origin import Commit, SeriesCommit
 from orchestrator.results.profile_difference import ProfileDifference
 from orchestrator.results.runs import Run
 
@@ -52,20 +52,26 @@ _ADDRESS = re.compile(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,190}", re.ASCII)
 class MeasuredCommit:
     """A commit with its run, or the ``reason`` why it has none; ``same_as`` is the commit with the same kernel."""
 
-    one: SeriesCommit
+    in_series: SeriesCommit
     run: Run | None
     reason: str = ""
     same_as: str = ""
+
+    @property
+    def commit(self) -> Commit:
+        return self.in_series.commit
 
     @property
     def remark(self) -> str:
         """What is special about the commit; empty for a usual one."""
         first_line = next(iter(self.reason.splitlines()), "")
         same = f"builds the same kernel as {self.same_as}" if self.same_as else ""
-        return "; ".join(filter(None, [self.one.remark, same, first_line]))
+        return "; ".join(filter(None, [self.in_series.remark, same, first_line]))
 
     def cell(self, cell: str) -> CellRecord | None:
-        return None if self.run is None else next((one for one in self.run.record.cells if one.id == cell), None)
+        return (
+            None if self.run is None else next((record for record in self.run.record.cells if record.id == cell), None)
+        )
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class SeriesStep:
     """
 
     number: int
-    commit: MeasuredCommit
+    measured: MeasuredCommit
     compared: Mapping[str, ComparedRuns]
     before: Mapping[str, MeasuredCommit]
     of_base: Mapping[str, CellChange]
@@ -176,7 +182,7 @@ class MeasuredSeries:
     def is_wrong(self) -> bool:
         """Whether a commit is beyond its budget, has no run, or a cell failed or vanished."""
         lost = any(change.is_lost or change.failed_in_both for step in self.steps for change in step.changes)
-        absent = any(step.commit.run is None or not step.compared for step in self.steps)
+        absent = any(step.measured.run is None or not step.compared for step in self.steps)
         refused = any(step.refusal(cell) for step in self.steps for cell in step.compared)
         return lost or absent or refused or bool(self.failed) or any(step.beyond for step in self.steps)
 
@@ -189,16 +195,16 @@ class MeasuredSeries:
         ids = [cell.id.split("/") for cell in self.cells]
         alike = shared_parts(ids) if len(ids) > 1 else [False] * len(ids[0])
         return {
-            "/".join(one): "/".join(part for part, is_shared in zip(one, alike, strict=True) if not is_shared)
-            for one in ids
-            if len(one) == len(alike)
+            "/".join(parts): "/".join(part for part, is_shared in zip(parts, alike, strict=True) if not is_shared)
+            for parts in ids
+            if len(parts) == len(alike)
         }
 
 
 def _compared(before: Run, after: Run, cells: Sequence[str], budgets: Budgets) -> Mapping[str, ComparedRuns]:
     """Cells of two runs, judged together, as ``compare`` judges them; each in a comparison of its own, by id."""
-    one, other_cells = ([cell for cell in run.record.cells if cell.id in cells] for run in (before, after))
-    together = compare(pairs_by_id(one, other_cells), budgets, before.record.cells, after.record.cells)
+    cells_before, cells_after = ([cell for cell in run.record.cells if cell.id in cells] for run in (before, after))
+    together = compare(pairs_by_id(cells_before, cells_after), budgets, before.record.cells, after.record.cells)
     apart = {change.pair.first.id: Comparison([change]) for change in together.cells}
     apart |= {pair.first.id: Comparison([], [(pair, why)]) for pair, why in together.not_compared}
     return {cell: ComparedRuns(before, after, comparison) for cell, comparison in apart.items()}
@@ -206,7 +212,7 @@ def _compared(before: Run, after: Run, cells: Sequence[str], budgets: Budgets) -
 
 def _label(number: int, total: int, commit: MeasuredCommit) -> str:
     place = "base" if number == 0 else f"{number}/{total}"
-    return f"{place} {commit.one.commit.short} {cut(commit.one.commit.subject, _SUBJECT, '...')}"
+    return f"{place} {commit.commit.short} {cut(commit.commit.subject, _SUBJECT, '...')}"
 
 
 def series_sheets(measured: MeasuredSeries, limit: int | None = None) -> Sequence[Sheet]:
@@ -243,14 +249,14 @@ def _cell_sheet(measured: MeasuredSeries, cell: CellRecord, limit: int | None) -
 
 
 def _rows(measured: MeasuredSeries, step: SeriesStep, cell: CellRecord, limit: int | None) -> Iterator[Row]:
-    now = step.commit.cell(cell.id)
+    now = step.measured.cell(cell.id)
     of_base = _added(step, cell)
     failed = now.first_line if now is not None and now.value is None and now.reason else ""
-    remarks = [step.commit.remark, measured.plain(failed), step.refusal(cell.id), _doubt(step.change(cell.id))]
+    remarks = [step.measured.remark, measured.plain(failed), step.refusal(cell.id), _doubt(step.change(cell.id))]
     remark = measured.plain("; ".join(filter(None, remarks)))
     figures = [value_or_status(now), _moved(step.change(cell.id)), of_base, cut(remark, 60, "...")]
-    is_wrong = step.commit.run is None or any(change.pair.first.id == cell.id for change in step.beyond)
-    yield Row(_label(step.number, len(measured.steps), step.commit), figures, "red" if is_wrong else "")
+    is_wrong = step.measured.run is None or any(change.pair.first.id == cell.id for change in step.beyond)
+    yield Row(_label(step.number, len(measured.steps), step.measured), figures, "red" if is_wrong else "")
     symbols = step.symbols(cell.id)
     listed, rest = first_and_rest([] if symbols is None else symbols.symbols, limit)
     for difference in listed:
@@ -270,7 +276,7 @@ def _moved(change: CellChange | None) -> str:
 
 def _added(step: SeriesStep, cell: CellRecord) -> str:
     """The figure by which a commit and those before it have made a cell dearer or cheaper than the base."""
-    change, now = step.of_base.get(cell.id), step.commit.cell(cell.id)
+    change, now = step.of_base.get(cell.id), step.measured.cell(cell.id)
     if change is None or now is None or now.value is None:
         return ""
     return _moved(change) or "0"
@@ -283,9 +289,9 @@ def _doubt(change: CellChange | None) -> str:
 
 def _sentences(measured: MeasuredSeries) -> Iterator[str]:
     for step in measured.steps:
-        if step.commit.run is None:
-            lines = " / ".join(step.commit.reason.splitlines()[:3])
-            yield f"{step.commit.one.commit.short} has no number: {cut(measured.plain(lines), 300)}"
+        if step.measured.run is None:
+            lines = " / ".join(step.measured.reason.splitlines()[:3])
+            yield f"{step.measured.commit.short} has no number: {cut(measured.plain(lines), 300)}"
     yield from _without_base(measured)
 
 
@@ -301,7 +307,7 @@ def _beyond(measured: MeasuredSeries, cell: str) -> Iterator[str]:
     for step in measured.steps:
         for change in step.beyond:
             if change.pair.first.id == cell:
-                yield f"{step.commit.one.commit.short} is beyond the budget: {'; '.join(change.beyond)}."
+                yield f"{step.measured.commit.short} is beyond the budget: {'; '.join(change.beyond)}."
 
 
 def cover_letter(measured: MeasuredSeries) -> str:
@@ -334,7 +340,7 @@ def _by_commit(measured: MeasuredSeries, cells: Sequence[CellRecord]) -> Sequenc
     """A row for each commit with the cells' figures and changes, and one with the changes of all commits together."""
     rows = [Row("base", [text for cell in cells for text in (value_or_status(cell), "")])]
     for step in measured.steps:
-        figures = ((value_or_status(step.commit.cell(cell.id)), _moved(step.change(cell.id))) for cell in cells)
+        figures = ((value_or_status(step.measured.cell(cell.id)), _moved(step.change(cell.id))) for cell in cells)
         rows.append(Row(f"{step.number}/{len(measured.steps)}", [text for both in figures for text in both]))
     if measured.steps:
         last = measured.steps[-1]
@@ -344,11 +350,11 @@ def _by_commit(measured: MeasuredSeries, cells: Sequence[CellRecord]) -> Sequenc
 
 def _explained(measured: MeasuredSeries, step: SeriesStep) -> Iterator[str]:
     place = f"{step.number}/{len(measured.steps)}"
-    if step.commit.remark:
-        yield f"{place}: {cut(measured.plain(step.commit.remark), 200)}."
+    if step.measured.remark:
+        yield f"{place}: {cut(measured.plain(step.measured.remark), 200)}."
     reasons: dict[str, list[str]] = {}
     for cell in measured.cells:
-        now = step.commit.cell(cell.id)
+        now = step.measured.cell(cell.id)
         if now is not None and now.value is None:
             sentence = f"{now.status}: {cut(measured.plain(now.first_line), 200)}"
             reasons.setdefault(sentence, []).append(measured.name(cell.id))
@@ -372,18 +378,18 @@ def mail(measured: MeasuredSeries) -> str | None:
 
     The form is that of the reports that the kernel's test robots send.
     """
-    found = [_mail(measured, step) for step in measured.steps if step.dearer]
-    return "\n".join(found) if found else None
+    mails = [_mail(measured, step) for step in measured.steps if step.dearer]
+    return "\n".join(mails) if mails else None
 
 
 def _mail(measured: MeasuredSeries, step: SeriesStep) -> str:
-    commit, worst, message = step.commit.one.commit, step.dearer[0], EmailMessage()
+    commit, worst, message = step.measured.commit, step.dearer[0], EmailMessage()
     decided, unit, cell = worst.decided, worst.pair.first.unit, worst.pair.first.id
     assert decided is not None
     share = "" if decided.relative is None else f" ({100 * decided.relative:+.2f} %)"
     what = "" if decided is worst.value else " of overhead"
     title = f"{signed_figure(decided.value, unit)} {unit_name(unit)}{share}{what} in {measured.name(cell)}"
-    before, compared = step.before[cell].one.commit, step.compared[cell]
+    before, compared = step.before[cell].commit, step.compared[cell]
     units = {change.pair.first.unit for change in step.dearer}
     rows = [row for change in step.dearer for row in _mail_rows(measured, step, change, several_units=len(units) > 1)]
     grid = Grid(["before", "after", "change", ""], [rows], together=4)
@@ -392,10 +398,10 @@ def _mail(measured: MeasuredSeries, step: SeriesStep) -> str:
     certainty = ", and ".join(dict.fromkeys(_certainty(change.pair.first) for change in step.dearer))
     certainty = textwrap.fill(f"The figures are {certainty}.", _MAIL_WIDTH)
     made = textwrap.fill(f"Measured by: {made_with(compared.before, compared.after)}", _MAIL_WIDTH)
-    if _ADDRESS.fullmatch(step.commit.one.email):
+    if _ADDRESS.fullmatch(step.measured.in_series.email):
         # A name that looks like an encoded word would be decoded.
         name = "" if "=?" in commit.author or not commit.author.isprintable() else commit.author
-        message["To"] = Address(name, addr_spec=step.commit.one.email)
+        message["To"] = Address(name, addr_spec=step.measured.in_series.email)
     message["Subject"] = f"[probe-lab] {commit.short}: {title}"
     message.set_content(
         f"""\
@@ -443,7 +449,7 @@ def series_json(measured: MeasuredSeries) -> str:
     found = {
         "experiment": str(measured.config),
         "base": _plain(measured, base, None),
-        "commits": [_plain(measured, step.commit, step) for step in measured.steps],
+        "commits": [_plain(measured, step.measured, step) for step in measured.steps],
         "wrong": measured.is_wrong,
     }
     return json.dumps(found, indent=2)
@@ -452,9 +458,9 @@ def series_json(measured: MeasuredSeries) -> str:
 def _plain(measured: MeasuredSeries, commit: MeasuredCommit, step: SeriesStep | None) -> dict[str, Any]:
     cells = () if commit.run is None else commit.run.record.cells
     return {
-        **asdict(commit.one.commit),
-        "merge": commit.one.is_merge,
-        "reverts": commit.one.reverts or None,
+        **asdict(commit.commit),
+        "merge": commit.in_series.is_merge,
+        "reverts": commit.in_series.reverts or None,
         "run": None if commit.run is None else commit.run.record.run,
         "same_kernel_as": commit.same_as or None,
         "reason": measured.plain(commit.reason) or None,

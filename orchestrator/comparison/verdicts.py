@@ -105,15 +105,15 @@ def difference_to_zero(cell: CellRecord, figure: Figure) -> Difference | None:
 
 def work_difference(before: CellRecord, after: CellRecord, noise: Sequence[float | None]) -> Difference:
     """The difference of a whole system's work; ``noise`` has the resolution of each run (``resolution``)."""
-    one, other = _values(before, after)
+    first, second = _values(before, after)
     known = [level for level in noise if level is not None]
     if len(known) < len(noise):
         what = "no verdict: without an A/A boot the smallest significant difference is unknown"
-        return Difference(one, other, None, what)
-    difference, smallest = other - one, max(known)
-    found = _shown(Difference(one, other, (difference - smallest, difference + smallest)), before.unit)
+        return Difference(first, second, None, what)
+    difference, smallest = second - first, max(known)
+    judged = _shown(Difference(first, second, (difference - smallest, difference + smallest)), before.unit)
     doubt = _few_samples(before, after)
-    return replace(found, undecided=doubt, repeats=FEWEST_RUNS) if doubt else found
+    return replace(judged, undecided=doubt, repeats=FEWEST_RUNS) if doubt else judged
 
 
 def varying_difference(before: CellRecord, after: CellRecord, between: Sequence[float]) -> Difference:
@@ -123,12 +123,12 @@ def varying_difference(before: CellRecord, after: CellRecord, between: Sequence[
     interval is of all samples, and not of their median: more samples of one guest do not show what differs between
     guests, such as the state of the kernel's slabs.
     """
-    one, other = _values(before, after)
+    first, second = _values(before, after)
     (low, high), (lowest, highest) = (
         (min(cell.samples) - margin, max(cell.samples) + margin)
         for cell, margin in zip((before, after), between, strict=True)
     )
-    difference = Difference(one, other, (lowest - high, highest - low))
+    difference = Difference(first, second, (lowest - high, highest - low))
     doubt = _few_samples(before, after)
     return replace(difference, undecided=doubt, repeats=_USUAL_REPEATS) if doubt else _shown(difference, before.unit)
 
@@ -155,7 +155,7 @@ def resolution(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
         return stored
     baseline_id = _AA_BOOT.sub("", cell.id)
     baseline = run.get(baseline_id)
-    aa_boots = [one.samples for id_, one in run.items() if _AA_BOOT.sub("", id_) == baseline_id != id_]
+    aa_boots = [record.samples for id_, record in run.items() if _AA_BOOT.sub("", id_) == baseline_id != id_]
     samples = [boot for boot in aa_boots if baseline is not None and len(boot) == len(baseline.samples)]
     if baseline is None or not baseline.samples or not samples:
         return None
@@ -202,15 +202,15 @@ def own_doubt(before: CellRecord, after: CellRecord) -> str:
 
 
 def _scattered(before: CellRecord, after: CellRecord) -> Difference:
-    one, other = _values(before, after)
+    first, second = _values(before, after)
     fewest = min(len(before.samples), len(after.samples))
     if fewest < 2:
-        return Difference(one, other, None, repeats=_USUAL_REPEATS)
+        return Difference(first, second, None, repeats=_USUAL_REPEATS)
     interval = difference_interval(before.samples, after.samples)
     repeats = repeats_to_resolve(median(after.samples) - median(before.samples), interval, fewest)
     enough = max(_USUAL_REPEATS, repeats or 2 * fewest)
     p, larger = mann_whitney(before.samples, after.samples), superiority(before.samples, after.samples)
-    return Difference(one, other, interval, "", p, larger, enough)
+    return Difference(first, second, interval, "", p, larger, enough)
 
 
 def _judged(difference: Difference, pair: tuple[CellRecord, CellRecord], tested: int) -> Difference:
@@ -243,8 +243,8 @@ def _few_samples(before: CellRecord, after: CellRecord) -> str:
         return few if min(counts) < FEWEST_RUNS else ""
     if min(counts) >= FEWEST_SAMPLES:
         return ""
-    found = " and ".join(map(str, counts))
-    return f"no verdict: found {found} samples; a 95 % interval needs {FEWEST_SAMPLES} of each"
+    numbers = " and ".join(map(str, counts))
+    return f"no verdict: found {numbers} samples; a 95 % interval needs {FEWEST_SAMPLES} of each"
 
 
 def _shown(difference: Difference, unit: str) -> Difference:
@@ -316,7 +316,7 @@ def superiority(before: Sequence[float], after: Sequence[float]) -> float:
     A. Vargha and H. D. Delaney, "A Critique and Improvement of the CL Common Language Effect Size Statistics of McGraw
     and Wong", JEBS 25, 2000: U of Mann and Whitney divided by the number of pairs.
     """
-    larger = sum((other > one) + (other == one) / 2 for one in before for other in after)
+    larger = sum((later > earlier) + (later == earlier) / 2 for earlier in before for later in after)
     return larger / (len(before) * len(after))
 
 

@@ -74,8 +74,8 @@ class CellFilter:
 
 def names_of(cell: CellRecord) -> NameOf:
     """A stored cell's values for the keys of filters."""
-    own = {key: str(getattr(cell, key) or "") for key in KEYS if key != "point"}
-    return {**own, "point": AT.of(cell) or ""}.__getitem__
+    values = {key: str(getattr(cell, key) or "") for key in KEYS if key != "point"}
+    return {**values, "point": AT.of(cell) or ""}.__getitem__
 
 
 def only(cells: Iterable[CellRecord]) -> list[str]:
@@ -180,7 +180,7 @@ def _budget(content: object) -> Budget:
     if wrong or not content:
         problems = [((str(key),), f"unknown key; {choices_sentence(str(key), _FIGURES)}") for key in wrong]
         raise BudgetError(problems or [((), f"found nothing; {_EXPECTED}")])
-    return Budget(**{key: _allowance(one, (key,)) for key, one in content.items()})
+    return Budget(**{key: _allowance(text, (key,)) for key, text in content.items()})
 
 
 def _allowance(content: object, path: tuple[str, ...]) -> Allowance | Limit:
@@ -226,8 +226,8 @@ def cells_named(run: RunRecord, name: str) -> Sequence[CellRecord]:
             raise UsageError(str(error), where=f"cell {name!r}", hint=error.hint) from None
         if chosen := [cell for cell in run.cells if cell_filter.matches(names_of(cell))]:
             return chosen
-    found = set(ids_named(ids, name, f"run {run.run}"))
-    return [cell for cell in run.cells if cell.id in found]
+    chosen_ids = set(ids_named(ids, name, f"run {run.run}"))
+    return [cell for cell in run.cells if cell.id in chosen_ids]
 
 
 def ids_named(ids: Sequence[str], name: str, where: str) -> Sequence[str]:
@@ -235,17 +235,17 @@ def ids_named(ids: Sequence[str], name: str, where: str) -> Sequence[str]:
 
     Raises UsageError if there is none; ``where`` names the owner of the ids.
     """
-    found = _with_parts(ids, name)
-    if not found:
-        guess = nearest(name, list(dict.fromkeys(part for one in ids for part in one.split("/"))))
+    matches = _with_parts(ids, name)
+    if not matches:
+        guess = nearest(name, list(dict.fromkeys(part for id_ in ids for part in id_.split("/"))))
         hint = f"did you mean '{guess}'?" if guess else _HINT
         raise UsageError(f"{where} has no cell '{name}'", detail=["cells:", *ids[:_SHOWN]], hint=hint)
-    return found
+    return matches
 
 
 def _with_parts(ids: Sequence[str], name: str) -> Sequence[str]:
     if name in ids:
         return [name]
-    wanted = name.split("/")
-    parts = {one: one.split("/") for one in ids}
-    return [one for one in ids if all(any(fnmatchcase(part, each) for part in parts[one]) for each in wanted)]
+    patterns = name.split("/")
+    parts = {id_: id_.split("/") for id_ in ids}
+    return [id_ for id_ in ids if all(any(fnmatchcase(part, pattern) for part in parts[id_]) for pattern in patterns)]

@@ -56,7 +56,7 @@ def call_tree(profile: CellProfile) -> CallCost:
         for names, stack in below:
             if len(names) > depth:
                 called[names[depth]].append((names, stack))
-        costs = [cost(other, called[other], depth + 1) for other in sorted(called)]
+        costs = [cost(callee, called[callee], depth + 1) for callee in sorted(called)]
         here = [stack for names, stack in below if len(names) == depth]
         own = Fraction(sum(folded_stack.executed for folded_stack in here), profile.calls)
         total = sum((call_cost.total for call_cost in costs), start=own)

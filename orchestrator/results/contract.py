@@ -254,7 +254,7 @@ class ProfileEvidence(Record):
     purposes: dict[Name, Instructions] | None = None
     """The instructions by purpose (see ``catalog.words.purposes``), if requested."""
     plain: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
-    """Of calls that vary, the digest of another file: the calls without the probe, counted in turn with these."""
+    """The digest of another file, if calls vary: the calls without the probe, counted in turn with these."""
     parts: tuple[RunPart, ...] = ()
     """The median run of a program by what entered the kernel; those of the program itself add up to the value."""
     ticks: Count | None = None
@@ -268,19 +268,18 @@ class ProfileEvidence(Record):
         """Why the profile contradicts a cell with these samples and this evidence, or None."""
         if self.ticks is not None:
             possible = (0 if self.halts else self.ticks) <= self.instructions <= self.ticks + self.faults
-            found = f"{self.instructions} instructions, the clock {self.ticks}"
+            counted = f"{self.instructions} instructions, the clock {self.ticks}"
             if not possible:
-                return f"the profile has {found}, with {self.faults} faults and {self.halts} halts"
-            own = [part.runs for part in self.parts if part.kind not in BACKGROUND]
-            sums = [float(sum(run)) for run in zip(*own, strict=True)] if self.parts else [*samples]
+                return f"the profile has {counted}, with {self.faults} faults and {self.halts} halts"
+            program_runs = [part.runs for part in self.parts if part.kind not in BACKGROUND]
+            sums = [float(sum(run)) for run in zip(*program_runs, strict=True)] if self.parts else [*samples]
             return None if sums == [*samples] else f"the parts of the runs add up to {sums[:4]}, not to the samples"
         if evidence is None:
             return "a profile of a whole system lacks the clock's count"
         if len(set(samples)) == 1 and self.instructions / self.calls != samples[0]:
-            found = f"{self.instructions} instructions in {self.calls} calls"
-            return (
-                f"the profile has {found}, but the samples are {', '.join(f'{sample:.10g}' for sample in samples[:4])}"
-            )
+            counted = f"{self.instructions} instructions in {self.calls} calls"
+            given = ", ".join(f"{sample:.10g}" for sample in samples[:4])
+            return f"the profile has {counted}, but the samples are {given}"
         if evidence.int3 is not None and self.int3 * evidence.calls != evidence.int3 * self.calls:
             traps = f"{evidence.int3} traps in {evidence.calls} calls"
             return f"the profile has {self.int3} int3 in {self.calls} calls, but QEMU took {traps}"
@@ -473,7 +472,7 @@ class CellRecord(Record):
         baseline = self.probe == BASELINE
         counts = [evidence for evidence in (self.profile, self.executed) if evidence is not None]
         wrong = (count.contradiction(self.samples, self.evidence) for count in counts)
-        contradiction = next((one for one in wrong if one is not None), None)
+        contradiction = next((why for why in wrong if why is not None), None)
         if contradiction is None and self.work is not None and self.evidence is None:
             contradiction = self.work.contradiction(baseline=baseline, samples=len(self.samples))
         if contradiction is not None:
@@ -553,7 +552,7 @@ def valid_result() -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        first, *others = error.errors(include_url=False)
-        if first["type"] == "value_error" and not others:  # a contradiction that this module found
+        first, *further = error.errors(include_url=False)
+        if first["type"] == "value_error" and not further:  # a contradiction that this module found
             raise EvidenceError(str(first["ctx"]["error"])) from None
         raise EvidenceError("the guest's report is not a valid result", detail=str(error).splitlines()) from None

@@ -6,9 +6,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 _LARGEST_DENOMINATOR = 10_000
-"""Of counts by a call or a hit: a sample is a count of some hundred calls, rarely of several thousand."""
+"""For counts per call or hit: a sample is a count of some hundred calls, rarely of several thousand."""
 _ROUNDING = 1e-9
-"""What subtracting floats leaves: an overhead, from values of up to 4,000,000 instructions."""
+"""The error of subtracting floats, such as an overhead from values of up to 4,000,000 instructions."""
 
 
 def exact(number: float) -> Fraction:

@@ -56,8 +56,8 @@ def between_boots(store: Store, experiment: str, cell: str, since: str) -> Mappi
         BASELINE,
         PER_RUN,
     )
-    found = {row["run"]: max(row["widest"] or 0.0, row["apart"] or 0.0) for row in rows}
-    return {run: apart for run, apart in found.items() if apart}
+    widest = {row["run"]: max(row["widest"] or 0.0, row["apart"] or 0.0) for row in rows}
+    return {run: apart for run, apart in widest.items() if apart}
 
 
 def between_cells(store: Store, experiment: str, cell: str, since: str) -> Mapping[str, float]:
@@ -206,8 +206,8 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
 
     Raises LabError for a store that another program has changed.
     """
-    wanted = "cells.id = ?1 AND runs.experiment = ?2 AND runs.started >= ?3"
-    histories = _histories(store, quantity, "runs", wanted, metric.cell, metric.experiment, since)
+    condition = "cells.id = ?1 AND runs.experiment = ?2 AND runs.started >= ?3"
+    histories = _histories(store, quantity, "runs", condition, metric.cell, metric.experiment, since)
     return histories[0] if histories else None
 
 
@@ -217,13 +217,13 @@ def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, s
     return _histories(store, quantity, newest, "runs.started >= ?2", runs, since)
 
 
-def _histories(store: Store, quantity: Quantity, runs: str, wanted: str, *values: object) -> Sequence[History]:
+def _histories(store: Store, quantity: Quantity, runs: str, condition: str, *values: object) -> Sequence[History]:
     """The histories of the cells that the conditions ``wanted`` select from the table ``runs``."""
     try:
         rows = store.select(
             "SELECT runs.experiment AS experiment, cells.id AS cell, runs.id AS run, runs.started AS started,"  # noqa: S608 (constants)
             f" runs.digest AS digest, {_SPREAD} AS spread, {_RECORD} AS fields FROM {runs} CROSS JOIN cells"
-            f" ON cells.run = runs.id WHERE {wanted} AND record NOT NULL ORDER BY runs.number",
+            f" ON cells.run = runs.id WHERE {condition} AND record NOT NULL ORDER BY runs.number",
             *values,
         )
     except sqlite3.OperationalError as error:
@@ -257,8 +257,8 @@ def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[HistoryPoint]:
         fields = json.loads(f"[{','.join(row['fields'] for row in rows)}]")
         return _POINTS.validate_python(
             [
-                {**dict(zip(_FIELDS, one, strict=True)), **{name: row[name] for name in _COLUMNS}}
-                for row, one in zip(rows, fields, strict=True)
+                {**dict(zip(_FIELDS, values, strict=True)), **{name: row[name] for name in _COLUMNS}}
+                for row, values in zip(rows, fields, strict=True)
             ]
         )
     except ValidationError as error:
@@ -286,15 +286,15 @@ def metrics_named(store: Store, name: str) -> Sequence[Metric]:
         raise _unknown_experiment(store, name, experiment)
     if not colon:
         return known
-    found = ids_named([metric.cell for metric in known], cell, f"experiment {experiment}")
-    return [Metric(experiment, one) for one in found]
+    cells = ids_named([metric.cell for metric in known], cell, f"experiment {experiment}")
+    return [Metric(experiment, id_) for id_ in cells]
 
 
 def _unknown_experiment(store: Store, name: str, experiment: str) -> UsageError:
     experiments = list(dict.fromkeys(entry.experiment for entry in store.runs()))
     if not experiments:
         return no_run_yet(store.path)
-    meant = next((one for one in experiments if one.startswith(experiment)), nearest(experiment, experiments))
+    meant = next((known for known in experiments if known.startswith(experiment)), nearest(experiment, experiments))
     if meant is None or ":" in name:
         # Look for a cell alone, such as ``kprobe``, in the newest experiment.
         place, cell = meant or experiments[0], name.rpartition(":")[2]

@@ -99,8 +99,8 @@ def steps_of_times(values: Sequence[float]) -> Sequence[int]:
         hint = "install it: pip install 'probe-lab[statistics]' (up to Python 3.13); exact counts need no library"
         raise HostError("steps in a history of times need the library ruptures", hint=hint) from error
     # How many times larger autocorrelation makes the variance of a mean.
-    one, two = (_mean_square_difference(values, lag) for lag in (1, 2))
-    correlation = min(max(two / one - 1, 0.0), _STRONGEST) if one else 0.0
+    by_one, by_two = _mean_square_difference(values, 1), _mean_square_difference(values, 2)
+    correlation = min(max(by_two / by_one - 1, 0.0), _STRONGEST) if by_one else 0.0
     scale = noise * math.sqrt((1 + correlation) / (1 - correlation))
     series = numpy.array(cleaned) / scale
     penalty = NormalDist().inv_cdf(1 - _FALSE / (2 * len(values))) ** 2
@@ -131,11 +131,11 @@ def _mean_square_difference(values: Sequence[float], lag: int) -> float:
 def _has_abrupt_place(changes: Sequence[float], width: int) -> bool:
     """Whether any place is abrupt; the fit is needed only then."""
     ordered = sorted(changes[width : len(changes) - width])
-    # 2 * width - 1 changes around a place are left out. The median of the others is least if those are the largest.
-    others = len(ordered) - 2 * width + 1
-    if others <= 0:
+    # 2 * width - 1 changes around a place are left out. The median of those outside is least if those are the largest.
+    outside = len(ordered) - 2 * width + 1
+    if outside <= 0:
         return True
-    least = _ABRUPT * _NORMAL * ordered[(others - 1) // 2]
+    least = _ABRUPT * _NORMAL * ordered[(outside - 1) // 2]
     places = range(SHORTEST_SEGMENT, len(changes) - SHORTEST_SEGMENT)
     return any(changes[place] >= least and _is_abrupt(changes, place, width) for place in places)
 
@@ -189,7 +189,7 @@ def steps_of(history: History) -> Steps:
     """The steps of a history. Raises HostError if the fit needs a missing library."""
     numbers = history.numbers
     if history.is_exact:
-        places = [at + 1 for at, ((_, one), (_, other)) in enumerate(pairwise(numbers)) if one != other]
+        places = [at + 1 for at, ((_, before), (_, after)) in enumerate(pairwise(numbers)) if before != after]
         return Steps(history, _steps(history, places), "The count is exact: each change is a step.")
     if history.newest.clock == "instructions" and any(history.resolution(point) for point, _ in numbers):
         of = _OF_RUNS
@@ -228,11 +228,11 @@ def _beyond_resolution(history: History) -> Iterator[int]:
     for at in range(1, len(numbers)):
         since = numbers[start:at]
         widths = [width for point, _ in since if (width := history.resolution(point)) is not None]
-        own = history.resolution(numbers[at][0])
-        if own is None or not widths:
+        width_here = history.resolution(numbers[at][0])
+        if width_here is None or not widths:
             continue
-        scatter = own + max(widths) if history.newest.is_of_calls else max(own, *widths)
-        if abs(numbers[at][1] - median([one for _, one in since])) > scatter:
+        scatter = width_here + max(widths) if history.newest.is_of_calls else max(width_here, *widths)
+        if abs(numbers[at][1] - median([value for _, value in since])) > scatter:
             yield at
             start = at
 
@@ -275,7 +275,7 @@ def _origin(origins: RunOrigins, point: HistoryPoint, cell: str) -> Origin:
         if boot.kernel.name == kernel:
             # Several modules of a cell are named CELL: MODULE.
             modules = {name: module for name, module in boot.modules.items() if f"{name}: ".startswith(f"{cell}: ")}
-            inputs = {name: one for name, one in boot.inputs.items() if name == cell}
+            inputs = {name: source for name, source in boot.inputs.items() if name == cell}
             boots.append(boot.model_copy(update={"modules": modules, "inputs": inputs}))
     # If no boot has the record's kernel, another version has written the file.
     return origin.model_copy(update={"boots": tuple(boots)}) if boots else origin

@@ -112,10 +112,10 @@ class BootProvenance(_Part):
 
     @cached_property
     def keys(self) -> Mapping[str, Sequence[str]]:
-        found: dict[str, list[str]] = {}
+        keys: dict[str, list[str]] = {}
         for name, module in self.modules.items():
-            found.setdefault(name.partition(": ")[0], []).append(module.key)
-        return found
+            keys.setdefault(name.partition(": ")[0], []).append(module.key)
+        return keys
 
     def has(self, cell: CellRecord) -> bool:
         """Whether the cell was or, in a run of an earlier version, may have been measured in this guest."""
@@ -199,7 +199,7 @@ def origin_differences(
         ("release of guests' packages", first.guests, second.guests),
     ]
     # Earlier versions did not record all of them.
-    differences = [OriginDifference(what, one, other) for what, one, other in tools if one != other and one and other]
+    differences = [OriginDifference(what, old, new) for what, old, new in tools if old != new and old and new]
     return [
         *_inputs(before, after, pairs),
         *_modules(before, after, same_tools=not differences),
@@ -247,10 +247,10 @@ def _kernels_and_images(before: Origin, after: Origin) -> Iterator[OriginDiffere
 
 def _machines(before: Origin, after: Origin) -> Iterator[OriginDifference]:
     for name, first, second in _both(before, after, lambda boot: boot.machine):
-        one, other = _options(first.qemu), _options(second.qemu)
+        options, other_options = _options(first.qemu), _options(second.qemu)
         for option, what in _QEMU_OPTIONS.items():
-            if one.get(option) != other.get(option) and one and other:
-                yield OriginDifference(f"{what} of {name}", one.get(option, ""), other.get(option, ""))
+            if options.get(option) != other_options.get(option) and options and other_options:
+                yield OriginDifference(f"{what} of {name}", options.get(option, ""), other_options.get(option, ""))
         changed = tuple(key for key in first.work if first.work[key] != second.work.get(key))
         if changed and first.work.get("name") == second.work.get("name"):
             yield OriginDifference(f"work in {name}", detail=changed)
@@ -262,21 +262,21 @@ def _inputs(before: Origin, after: Origin, pairs: Iterable[tuple[str, str]] | No
         {cell: (boot, inputs) for boot in origin.boots for cell, inputs in boot.inputs.items()}
         for origin in (before, after)
     )
-    found: dict[OriginDifference, None] = {}
+    renamed: dict[OriginDifference, None] = {}
     changed: dict[str, dict[str, None]] = {}
     for cell, other_cell in [(cell, cell) for cell in first] if pairs is None else pairs:
         if cell not in first or other_cell not in second:
             continue
-        (boot, ones), (other_boot, other_inputs) = first[cell], second[other_cell]
-        for role in ones.keys() & other_inputs.keys():
-            one, other_input = ones[role], other_inputs[role]
-            if one.name != other_input.name:
-                found[OriginDifference(role, one.name, other_input.name)] = None
-            elif one.key != other_input.key:
-                titles = _differing(boot.sources.get(one.key, {}), other_boot.sources.get(other_input.key, {}))
-                changed.setdefault(f"{role} {one.name}", {}).update(dict.fromkeys(titles))
+        (boot, inputs_of_cell), (other_boot, other_inputs) = first[cell], second[other_cell]
+        for role in inputs_of_cell.keys() & other_inputs.keys():
+            input_, other_input = inputs_of_cell[role], other_inputs[role]
+            if input_.name != other_input.name:
+                renamed[OriginDifference(role, input_.name, other_input.name)] = None
+            elif input_.key != other_input.key:
+                titles = _differing(boot.sources.get(input_.key, {}), other_boot.sources.get(other_input.key, {}))
+                changed.setdefault(f"{role} {input_.name}", {}).update(dict.fromkeys(titles))
     yield from (OriginDifference(what, detail=tuple(titles)) for what, titles in changed.items())
-    yield from found
+    yield from renamed
 
 
 def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[OriginDifference]:
@@ -284,22 +284,22 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
         {cell: (boot, module) for boot in origin.boots for cell, module in boot.modules.items()}
         for origin in (before, after)
     )
-    found: dict[str, dict[str, None]] = {}
+    changes: dict[str, dict[str, None]] = {}
     for cell in [cell for cell in first if cell in second]:
         (boot, module), (other_boot, other_module) = first[cell], second[cell]
-        own_input, others_own = (at.inputs.get(cell, {}).get("probe") for at in (boot, other_boot))
-        if own_input is not None and others_own is not None and own_input != others_own:
+        input_, other_input = (at.inputs.get(cell, {}).get("probe") for at in (boot, other_boot))
+        if input_ is not None and other_input is not None and input_ != other_input:
             continue  # _inputs reports the user's file
-        sources, others = boot.sources.get(module.key), other_boot.sources.get(other_module.key)
-        if sources and others:
-            changed = [_source_title(name, module.name) for name in _differing(sources, others)]
+        sources, other_sources = boot.sources.get(module.key), other_boot.sources.get(other_module.key)
+        if sources and other_sources:
+            changed = [_source_title(name, module.name) for name in _differing(sources, other_sources)]
         else:
             # A key covers sources, kernel and compiler. Earlier versions did not record the sources separately.
             rebuilt = module.key != other_module.key and same_tools and boot.kernel == other_boot.kernel
             changed = ["its sources"] if rebuilt else []
         if changed:
-            found.setdefault(f"module {module.name or f'of {_plain(cell)}'}", {}).update(dict.fromkeys(changed))
-    yield from (OriginDifference(what, detail=tuple(files)) for what, files in found.items())
+            changes.setdefault(f"module {module.name or f'of {_plain(cell)}'}", {}).update(dict.fromkeys(changed))
+    yield from (OriginDifference(what, detail=tuple(files)) for what, files in changes.items())
 
 
 def _source_title(file: str, module: str) -> str:

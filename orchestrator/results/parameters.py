@@ -42,8 +42,8 @@ class NumberParameter(str):
 # Of all kinds of benchmark.
 KERNEL_RELEASE = TextParameter("kernel_release")
 USUAL_PARAMETERS, IMPLIED_OPTIONS = TextParameter("usual_parameters"), TextParameter("implied_options")
-"""Of a kernel with parameters or options of its own: the command line without those parameters, and what else its
-options have changed."""
+"""The command line without the kernel's own parameters, and what else its options have changed; only where a kernel has
+parameters or options of its own."""
 ACCELERATOR = TextParameter("accelerator")
 """``kvm`` or ``tcg``: who executed the guest's instructions."""
 IMAGE = TextParameter("image")
@@ -58,7 +58,7 @@ KERNEL_MODULES = TextParameter("kernel_modules")
 AT = TextParameter("at")
 """The probe point that the experiment names or the lab finds."""
 POINTS = TextParameter("points")
-"""What the lab found the point by: ``executed``, or ``SYMBOL+*``."""
+"""How the lab found the point: ``executed``, or ``SYMBOL+*``."""
 ONE_LINER = TextParameter("one_liner")
 BPFTRACE, ATTACHED = TextParameter("bpftrace"), TextParameter("attached")
 """The version of bpftrace, and the probe kinds that it has made of a one-liner, as the kernel says."""
@@ -67,24 +67,24 @@ BPF_SECTION = TextParameter("bpf_section")
 BPF_SIZED, BPF_NEW_KEYS = TextParameter("bpf_sized"), TextParameter("bpf_new_keys")
 """The maps of a user's object that the lab gave a size, since its source gives none; those that hits insert into."""
 ABOUT_MAPS = (BPF_SIZED, BPF_NEW_KEYS)
-"""What was done with a BPF program's maps, or is to be known of them: sentences for notes."""
+"""Sentences for notes on a BPF program's maps: what the lab did with them, and what limits the number."""
 BPF_VERIFIED, BPF_INSTRUCTIONS = CountParameter("bpf_verified"), CountParameter("bpf_instructions")
 """Instructions that the verifier has walked, and those of the programs, of all that are attached."""
 BPF_MACHINE_CODE, BPF_STACK = CountParameter("bpf_machine_code_bytes"), CountParameter("bpf_stack_bytes")
 """Bytes of machine code, and the stack of the program that takes most."""
 LISTED, ENTERED = TextParameter("listed"), TextParameter("entered")
-"""Of a module that does not count its hits: the probes that the kernel lists, the functions that each hit entered."""
+"""The listed probes, and the functions that each hit entered, of a module that does not count its hits."""
 ENTRY = TextParameter("entry")
 OUTCOME = TextParameter("outcome")
 """What the calls returned, in words."""
 RESULT_FAILED = CountParameter("result_failed")
 """Calls that failed."""
 PLAIN = NumberParameter("without_probe")
-"""Of calls that vary: what they cost without the probe, in turn with those that hit it, in the cell's unit."""
+"""The cost of calls without the probe, in turn with those that hit it, if calls vary; in the cell's unit."""
 IN_TURNS = CountParameter("in_turns")
 MOVED, CONTENDED = NumberParameter("moved_lines"), NumberParameter("contended_accesses")
-"""Of calls on several CPUs in turns: the lines that a call gets from other CPUs' caches, and its accesses to lines that
-several CPUs access and one writes."""
+"""Lines that a call gets from other CPUs' caches, and its accesses to lines that several CPUs access and one writes;
+of calls on several CPUs in turns."""
 CONTENDED_LINES = CountParameter("contended_lines")
 MOVED_BY, ON_EACH_CPU = TextParameter("moved_by"), TextParameter("instructions_on_each_cpu")
 """Who accessed the lines that moved, and a call's instructions on each CPU."""
@@ -128,11 +128,11 @@ KEPT_BYTES, LEFT_BYTES, TEXT_BYTES = (
     NumberParameter("left_bytes"),
     CountParameter("text_bytes"),
 )
-"""Memory that the kernel holds while all is attached, and still after detaching; bytes of text that are other ones."""
+"""Memory that the kernel holds while all is attached, and still after detaching; bytes of text that differ."""
 IPI_ROUNDS, DETACH_IPI_ROUNDS = CountParameter("ipi_rounds"), CountParameter("detach_ipi_rounds")
-"""Calls of what has all CPUs do something."""
+"""Calls of functions that make all CPUs do something."""
 GRACE_PERIODS, DETACH_GRACE_PERIODS = CountParameter("grace_periods"), CountParameter("detach_grace_periods")
 HIT, HITS_PER_CALL = NumberParameter("hit_instructions"), CountParameter("hits_per_call")
-"""What a hit costs while all is attached, of all hits of a call alike."""
+"""Instructions of a hit while all is attached, and hits per call."""
 GROWS = TextParameter("grows")
 """The symbols with most of what attaching costs more than with the next smaller count, and their shares."""

@@ -17,9 +17,9 @@ def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | 
     first, second = dict.fromkeys(before), dict.fromkeys(after)
     pairs: list[tuple[str | None, str | None]] = [(name, name) for name in first if name in second]
     left: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
-    for index, (names, others) in enumerate([(first, second), (second, first)]):
+    for index, (names, partners) in enumerate([(first, second), (second, first)]):
         for name in names:
-            if name not in others:
+            if name not in partners:
                 left[stem(name)][index].append(name)
     for ours, theirs in left.values():
         if len(ours) == len(theirs) == 1:
@@ -41,7 +41,7 @@ class _Change:
     @property
     def figures(self) -> dict[str, float | None]:
         figures = {"before": self.before, "after": self.after, "change": self.change}
-        return {name: None if one is None else float(one) for name, one in figures.items()}
+        return {name: None if figure is None else float(figure) for name, figure in figures.items()}
 
 
 @dataclass(frozen=True)
@@ -141,14 +141,17 @@ class SymbolPair:
 def symbol_pairs(before: CellProfile, after: CellProfile) -> Sequence[SymbolPair]:
     """Pair the symbols of two profiles by name."""
     first, second = _by_title(before), _by_title(after)
-    return [SymbolPair(first.get(one or "", ()), second.get(other or "", ())) for one, other in paired(first, second)]
+    return [
+        SymbolPair(first.get(name or "", ()), second.get(other_name or "", ()))
+        for name, other_name in paired(first, second)
+    ]
 
 
 def difference(before: CellProfile, after: CellProfile) -> ProfileDifference:
     """Compare two profiles by symbol names, so that code that only moved is equal."""
     differences = [symbol_difference(pair, before.calls, after.calls) for pair in symbol_pairs(before, after)]
-    differing = [one for one in differences if one.before != one.after]
-    differing.sort(key=lambda one: (-abs(one.change), one.title))
+    differing = [symbol for symbol in differences if symbol.before != symbol.after]
+    differing.sort(key=lambda symbol: (-abs(symbol.change), symbol.title))
     return ProfileDifference(before, after, differing, len(differences) - len(differing))
 
 

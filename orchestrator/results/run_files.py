@@ -63,9 +63,9 @@ def kept_file(directory: Path, path: str, most: int) -> KeptFile | None:
 
 def module_folders(directory: Path, boot: BootProvenance, cell: CellRecord) -> Iterator[str]:
     """The folders of the sources of the cell's modules and other user files, in the run's directory."""
-    for one in boot.inputs.get(cell.id, {}).values():
-        if _PLAIN.fullmatch(one.key):
-            paths = sorted((directory / _OWN).glob(f"*-{one.key[:8]}"))
+    for source in boot.inputs.get(cell.id, {}).values():
+        if _PLAIN.fullmatch(source.key):
+            paths = sorted((directory / _OWN).glob(f"*-{source.key[:8]}"))
             yield from (f.relative_to(directory).as_posix() for f in paths if f.is_dir())
     for key in boot.keys.get(cell.id, ()):
         kept = directory / _MODULES / boot.kernel.name
@@ -75,13 +75,13 @@ def module_folders(directory: Path, boot: BootProvenance, cell: CellRecord) -> I
 
 def module_source(directory: Path, folder: str, most: int) -> KeptFile | None:
     """A module's sources as one text, the main file first; at most ``most`` bytes of each file."""
-    own = Path(folder).name.rpartition("-")[0]
+    module = Path(folder).name.rpartition("-")[0]
     files = [file for file in (directory / folder).iterdir() if file.name.endswith(_SOURCES)]
     text = b""
-    for file in sorted(files, key=lambda path: (not path.name.startswith(own), path.suffix != ".c", path.name)):
-        found = kept_file(directory, file.relative_to(directory).as_posix(), most)
-        if found is not None:
-            text += f"/* ----- {file.name} ----- */\n".encode() + found.content + b"\n"
+    for file in sorted(files, key=lambda path: (not path.name.startswith(module), path.suffix != ".c", path.name)):
+        kept = kept_file(directory, file.relative_to(directory).as_posix(), most)
+        if kept is not None:
+            text += f"/* ----- {file.name} ----- */\n".encode() + kept.content + b"\n"
     return KeptFile(folder, text[:most], max(0, len(text) - most)) if text else None
 
 
@@ -114,7 +114,7 @@ def consoles(directory: Path) -> Mapping[str, str]:
     except OSError:
         return {}
     guests: dict[str, str] = {}
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for line in lines:
         step = _GUEST_LINE.match(line)
         if step is None:
@@ -122,16 +122,16 @@ def consoles(directory: Path) -> Mapping[str, str]:
         if step["guest"]:
             guests[step["boot"]] = step["guest"]
         elif step["boot"] in guests:
-            found[step["cell"]] = f"{step['boot']}/{guests[step['boot']]}.console"
-    return found
+            paths[step["cell"]] = f"{step['boot']}/{guests[step['boot']]}.console"
+    return paths
 
 
 def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
     """The last lines of these cells' consoles, if kept."""
-    wanted = list(cells)
-    known = consoles(directory) if wanted else {}
+    ids = list(cells)
+    known = consoles(directory) if ids else {}
     tails = {}
-    for cell in wanted:
+    for cell in ids:
         kept = kept_file(directory, known[cell], _TAIL_BYTES) if cell in known else None
         text = "" if kept is None else kept.content.decode("utf-8", errors="replace")
         lines = [plain_line(line.rstrip()) for line in without_sequences(text).split("\n")]
@@ -168,8 +168,8 @@ def durations(store: Store, experiment: str) -> Durations:
     Runs with an unreadable log or record are left out.
     """
 
-    def latest(wanted: str | None) -> list[RunEntry]:
-        complete = (run for run in store.runs() if run.status == "complete" and wanted in (None, run.experiment))
+    def latest(name: str | None) -> list[RunEntry]:
+        complete = (run for run in store.runs() if run.status == "complete" and name in (None, run.experiment))
         return list(islice((run_entry for run_entry in complete if (run_entry.directory / LOG_NAME).is_file()), _RUNS))
 
     entries = latest(experiment)
@@ -180,13 +180,17 @@ def durations(store: Store, experiment: str) -> Durations:
             record, lines = store.load_run(entry.id), _log_lines(entry.directory, _LARGEST_TIMED_LOG)
         except (LabError, OSError):
             continue
-        found = logged_durations(lines)
+        seconds = logged_durations(lines)
         for cell in record.cells:
-            if cell.id in found:
-                by_benchmark[cell.benchmark].append(found[cell.id])
+            if cell.id in seconds:
+                by_benchmark[cell.benchmark].append(seconds[cell.id])
                 if entry in entries:
-                    by_cell[cell.id].append(found[cell.id])
-    return Durations(*({name: median(all_of) for name, all_of in one.items()} for one in (by_cell, by_benchmark)))
+                    by_cell[cell.id].append(seconds[cell.id])
+    return Durations(_medians(by_cell), _medians(by_benchmark))
+
+
+def _medians(seconds: Mapping[str, Sequence[float]]) -> Mapping[str, float]:
+    return {name: median(times) for name, times in seconds.items()}
 
 
 def _log_lines(directory: Path, most: int) -> Sequence[str]:
@@ -208,7 +212,7 @@ def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
 
     The last cell of a guest includes the guest's end. The cells of an unattended guest share its time equally.
     """
-    found: dict[str, float] = defaultdict(float)
+    seconds: dict[str, float] = defaultdict(float)
     boots: dict[str, _Boot] = {}
     for line in lines:
         if line.startswith("#"):  # another process resumes the run
@@ -225,6 +229,6 @@ def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
             boot.measured = step["cell"] or boot.measured
             cells = [boot.measured] if boot.measured else boot.stored
             for cell in cells:
-                found[cell] += (float(step["at"]) - boot.last) / len(cells)
+                seconds[cell] += (float(step["at"]) - boot.last) / len(cells)
             boot.last = float(step["at"])
-    return found
+    return seconds

@@ -136,9 +136,11 @@ class Resolution:
         if not repetitions:
             return cls(len(samples), overhead, None, None)
         aa_difference = max(abs(median(group) - centre) for group in repetitions)
-        between = (abs(one - other) for group in repetitions for one, other in zip(group, baseline, strict=True))
-        own = (abs(one - other - overhead) for one, other in zip(samples, baseline, strict=True))
-        return cls(len(samples), overhead, max(aa_difference, *between, *own), aa_difference)
+        between = (
+            abs(run - baseline_run) for group in repetitions for run, baseline_run in zip(group, baseline, strict=True)
+        )
+        scatter = (abs(run - baseline_run - overhead) for run, baseline_run in zip(samples, baseline, strict=True))
+        return cls(len(samples), overhead, max(aa_difference, *between, *scatter), aa_difference)
 
     @property
     def interval(self) -> Interval | None:

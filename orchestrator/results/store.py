@@ -85,10 +85,10 @@ class Ownership:
             return True
         try:
             with storage_faults(self._file):
-                found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _byte(fcntl.F_RDLCK, number))
+                lock = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _byte(fcntl.F_RDLCK, number))
         finally:
             os.close(descriptor)
-        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+        return bool(struct.unpack(_FLOCK, lock)[0] != fcntl.F_UNLCK)
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -472,8 +472,8 @@ class Store:
 
     def latest(self, experiment: str | None = None, *, unfinished: bool = False) -> RunEntry | None:
         """The newest run, of one experiment or of any, with ``unfinished`` the newest that is not complete."""
-        wanted = "(?1 IS NULL OR experiment = ?1) AND (NOT ?2 OR status != 'complete')"
-        return self._newest(wanted, experiment, unfinished)
+        condition = "(?1 IS NULL OR experiment = ?1) AND (NOT ?2 OR status != 'complete')"
+        return self._newest(condition, experiment, unfinished)
 
     def previous(self, run: str) -> RunEntry | None:
         """The newest complete run of the same experiment that began before this one."""

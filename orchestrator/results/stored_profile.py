@@ -376,7 +376,7 @@ def stem(title: str) -> str:
 def known_sum(counts: Iterable[int | None]) -> int | None:
     """The sum of counts; None without any, or if one is not known."""
     known = list(counts)
-    return sum(one for one in known if one is not None) if known and None not in known else None
+    return sum(count for count in known if count is not None) if known and None not in known else None
 
 
 ZERO = Fraction(0)

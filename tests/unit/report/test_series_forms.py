@@ -120,15 +120,15 @@ def test_without_a_dearer_commit_there_is_no_mail(measured: MeasuredSeries) -> N
 
 @pytest.mark.parametrize("email", ["", "a@b,other@c", "a@b>,<other@c"])
 def test_an_author_s_odd_address_is_no_recipient(measured: MeasuredSeries, email: str) -> None:
-    odd = SeriesCommit(replace(measured.commits[2].one.commit, author="=?utf-8?q?x=0ABcc:_b?= ,"), email)
-    commits = [*measured.commits[:2], replace(measured.commits[2], one=odd)]
+    odd = SeriesCommit(replace(measured.commits[2].commit, author="=?utf-8?q?x=0ABcc:_b?= ,"), email)
+    commits = [*measured.commits[:2], replace(measured.commits[2], in_series=odd)]
     text = mail(replace(measured, commits=commits))
     assert text is not None
     message = message_from_string(text.partition("\n")[2], policy=policy.default)
     assert message["To"] is None
     assert message["Bcc"] is None
     named = SeriesCommit(odd.commit, "a@example.org")
-    text = mail(replace(measured, commits=[*measured.commits[:2], replace(measured.commits[2], one=named)]))
+    text = mail(replace(measured, commits=[*measured.commits[:2], replace(measured.commits[2], in_series=named)]))
     assert text is not None
     message = message_from_string(text.partition("\n")[2], policy=policy.default)
     assert [one.addr_spec for one in message["To"].addresses] == ["a@example.org"]
