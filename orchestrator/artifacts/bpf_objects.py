@@ -126,7 +126,7 @@ def _programs(file: Path, content: bytes) -> Mapping[str, str]:
             for index, section in enumerate(elf.iter_sections())
             if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and section["sh_size"] and section.name != ".text"
         }
-        found = {
+        programs = {
             symbol.name: code[symbol["st_shndx"]]
             for symbol in (symbols.iter_symbols() if isinstance(symbols, SymbolTableSection) else ())
             if symbol["st_shndx"] in code
@@ -134,14 +134,14 @@ def _programs(file: Path, content: bytes) -> Mapping[str, str]:
             and symbol["st_info"]["bind"] == "STB_GLOBAL"
         }
     except DAMAGED:
-        machine, found = None, {}
+        machine, programs = None, {}
     if machine != "EM_BPF":
         hint = "compile it with: clang -g -O2 -target bpf -c"
         raise BuildError("not a complete object file of BPF programs", where=str(file), hint=hint)
-    if not found:
+    if not programs:
         hint = 'a program needs a section that says where to attach it: SEC("fentry/vfs_read")'
         raise BuildError("this object file has no program", where=str(file), hint=hint)
-    return found
+    return programs
 
 
 def _kept(context: BuildContext, file: Path) -> Compiled:

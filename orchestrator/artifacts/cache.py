@@ -83,8 +83,8 @@ def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
         yield
     except BaseException as error:
         temporary = files.temporary_folder()
-        others = () if temporary is None else (temporary,)
-        lack = _no_room(root, *others) if files.is_lack_of_room(error, (root, *others)) else None
+        folders = () if temporary is None else (temporary,)
+        lack = _no_room(root, *folders) if files.is_lack_of_room(error, (root, *folders)) else None
         shutil.rmtree(unfinished, ignore_errors=True)
         if lack is not None:
             raise lack from error
@@ -94,12 +94,10 @@ def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
         raise
 
 
-def _no_room(root: Path, *other_paths: Path) -> HostError:
+def _no_room(root: Path, *folders: Path) -> HostError:
     """The disk of the cache or of temporary files is full, or was until a program removed its file on failing."""
-    folder = files.full_one((root, *other_paths))
-    name, variable = (
-        ("temporary files", "TMPDIR") if folder in other_paths else ("the cache folder", "ORCHESTRATOR_CACHE")
-    )
+    folder = files.full_one((root, *folders))
+    name, variable = ("temporary files", "TMPDIR") if folder in folders else ("the cache folder", "ORCHESTRATOR_CACHE")
     when = "is full" if files.is_full(folder) else "was full a moment ago"
     hint = f"make room (`{PROGRAM} cache prune` does)" if folder == root else "make room"
     return HostError(
@@ -223,9 +221,9 @@ class Artifact:
 def tree_status(path: Path) -> Iterator[os.stat_result]:
     """The status of a file, or of a folder and everything in it. Skips files that another process removes meanwhile."""
     below = (Path(folder, name) for folder, *names in os.walk(path) for name in chain(*names))
-    for one in chain([path], below):
+    for place in chain([path], below):
         with suppress(FileNotFoundError):
-            yield one.lstat()
+            yield place.lstat()
 
 
 def disk_usage(path: Path) -> int:

@@ -113,8 +113,8 @@ def cache_entries(cache: Cache) -> list[CacheEntry]:
         hint = "set ORCHESTRATOR_CACHE to a folder for the cache alone"
         what = "a home folder" if root == home else "a folder with a home folder in it"
         raise UsageError(f"the cache folder {root} is {what}: nothing is removed from it", hint=hint)
-    others = {Kind.ENVIRONMENTS: _environments, **dict.fromkeys(_BESIDE, _beside)}
-    return [entry for kind in Kind for entry in others.get(kind, _artifacts)(cache, kind)]
+    readers = {Kind.ENVIRONMENTS: _environments, **dict.fromkeys(_BESIDE, _beside)}
+    return [entry for kind in Kind for entry in readers.get(kind, _artifacts)(cache, kind)]
 
 
 def _artifacts(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
@@ -216,9 +216,9 @@ def verified(cache: Cache) -> Iterator[tuple[Artifact, str | None]]:
     """Every complete artifact by kind, with its damage if any. A file that several artifacts share is read once."""
     known: Known = {}
     for kind in Kind:
-        for place, found in cache.contents(kind) if kind in ARTIFACT_KINDS else ():
-            if found is not None or cache.is_finished(place):
-                artifact = found or Artifact(kind, place.name, place, "unknown", {})
+        for place, complete in cache.contents(kind) if kind in ARTIFACT_KINDS else ():
+            if complete is not None or cache.is_finished(place):
+                artifact = complete or Artifact(kind, place.name, place, "unknown", {})
                 damage = _damage(artifact, known)
                 if artifact.stamp.exists():  # not removed meanwhile by another process
                     yield artifact, damage

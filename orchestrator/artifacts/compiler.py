@@ -110,8 +110,8 @@ def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: S
     folders = [file.parent, images / "workload", images / "guest"]
     # This includes a user's own workload.h, if there is one.
     text = '#include "workload.h"\n' + read_c_source(file)
-    shared = [other_path for other_path in included(text, folders) if other_path != file]
-    if any(other_path.parent == file.parent and other_path.name == "workload.h" for other_path in shared):
+    shared = [path for path in included(text, folders) if path != file]
+    if any(path.parent == file.parent and path.name == "workload.h" for path in shared):
         raise ConfigError("its folder has a workload.h, a name that is reserved for the lab's", where=str(file))
     timed = included('#include "bench.h"\n', folders[1:])
     files = [file, *dict.fromkeys([*shared, *timed])]
@@ -131,7 +131,7 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
     """A user's ``NAME.c`` as ``NAME.so``; it may include ``usdt.h``. Raises BuildError, ConfigError."""
     toolchain, name = guest_toolchain(context), f"{file.stem}.so"
     folders = [file.parent, data_dir("images") / "workload"]
-    files = [file, *(other_path for other_path in included(read_c_source(file), folders) if other_path != file)]
+    files = [file, *(path for path in included(read_c_source(file), folders) if path != file)]
     flags = (*_CODE, "-fPIC", "-shared", f"-Wl,-soname,{name}", "-Wno-error", _KERNEL_HEADERS)
     source, inputs = _source(toolchain, arch, files, folders)
     compile_it = partial(_compile, toolchain, arch, files, folders, flags=flags)
@@ -163,8 +163,8 @@ def _compile(
 ) -> None:
     sources = [str(file) for file in files if file.suffix in _COMPILED]
     # Libraries apply to the objects before them.
-    wanted = [*(f"-I{folder}" for folder in folders), "-o", str(target), *sources, *flags]
-    argv = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *wanted]
+    arguments = [*(f"-I{folder}" for folder in folders), "-o", str(target), *sources, *flags]
+    argv = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *arguments]
     finished = run(argv, time_limit=COMPILE_LIMIT, environment=compiling_in(target.parent))
     if finished.status != 0:
         without = "there is no C library: use the functions of runtime.h" if "-static" in flags else _IN_A_LIBRARY

@@ -76,8 +76,8 @@ def debian_mirror() -> DebianMirror:
             raise UsageError(f"{MIRROR_VARIABLE} is {named!r}; expected an address such as http://HOST/debian")
         return DebianMirror(named, _security_beside(named))
     # apt-get parses both formats of source lists; without release information it needs none of the host's lists.
-    wanted = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
-    listed = run(["apt-get", "indextargets", *wanted], time_limit=60.0)
+    arguments = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
+    listed = run(["apt-get", "indextargets", *arguments], time_limit=60.0)
     listed.or_raise(HostError, "the host's apt sources cannot be read", hint="apt-get check")
     if mirror := mirror_in(listed.stdout):
         return mirror
@@ -102,7 +102,7 @@ def mirror_in(rows: str) -> DebianMirror | None:
     words = [row.split() for row in rows.splitlines()]
     pairs = [(row[0], row[1].rstrip("/")) for row in words if len(row) == 3 and row[2] == "main"]
     # Other projects publish for Debian under the same suite names, but only Debian has a release's updates beside it.
-    candidates = dict.fromkeys(uri for suite in known for uri, found in pairs if found == suite)
+    candidates = dict.fromkeys(uri for suite in known for uri, listed in pairs if listed == suite)
     if not candidates:
         return None
     with_updates = {uri for uri, suite in pairs if (uri, f"{suite}-updates") in pairs}
@@ -226,19 +226,19 @@ class AptRoot:
 
     def names(self, pattern: str) -> list[str]:
         finished = self._apt("apt-cache", "pkgnames", time_limit=_RESOLVE_LIMIT)
-        found = [name for name in finished.stdout.split() if re.fullmatch(pattern, name)]
-        return sorted(found, key=version_numbers)
+        names = [name for name in finished.stdout.split() if re.fullmatch(pattern, name)]
+        return sorted(names, key=version_numbers)
 
-    def simulate(self, wanted: Sequence[str]) -> list[str]:
+    def simulate(self, packages: Sequence[str]) -> list[str]:
         """The exact names (``name=version``) that installing these on an empty disk installs. Raises HostError."""
-        arguments = ["install", "--simulate", "--no-install-recommends", "--", *wanted]
+        arguments = ["install", "--simulate", "--no-install-recommends", "--", *packages]
         finished = self._apt("apt-get", *arguments, time_limit=_RESOLVE_LIMIT)
         if finished.status != 0:
             head, errors = finished.complaint()[:1], finished.stderr.splitlines()
             detail = [*head, *finished.stdout.splitlines()[-10:], *errors]
             raise HostError(f"the suites of {self.suites.title} do not make an installable system", detail=detail)
-        found = re.findall(r"^Inst (\S+) \((\S+) ", finished.stdout, re.MULTILINE)
-        return [f"{name}={version}" for name, version in found]
+        installed = re.findall(r"^Inst (\S+) \((\S+) ", finished.stdout, re.MULTILINE)
+        return [f"{name}={version}" for name, version in installed]
 
     def stanzas(self, exact: Sequence[str]) -> list[str]:
         """The signed lists' paragraphs of exact packages (``name=version``), as far as the lists still have them."""
@@ -316,8 +316,8 @@ def failed_suites(printed: str, suites: Iterable[str]) -> list[str]:
     lines = [line for line in printed.splitlines() if line.startswith(("E: ", "W: Failed", "W: GPG error"))]
     # E: Failed to fetch http://HOST/debian-security/dists/bookworm-security/main/...  File has unexpected size
     # E: The repository 'http://HOST/debian bookworm-updates Release' does not have a Release file.
-    found = re.findall(r"(?:/dists/| )([A-Za-z0-9.-]+)(?:/| (?:In)?Release\b)", "\n".join(lines))
-    return [suite for suite in suites if suite in found]
+    named = re.findall(r"(?:/dists/| )([A-Za-z0-9.-]+)(?:/| (?:In)?Release\b)", "\n".join(lines))
+    return [suite for suite in suites if suite in named]
 
 
 def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> HostError:
@@ -376,12 +376,12 @@ def pinned_artifact(
         return None if pinned is None else context.cache.get(kind, inputs_of(pinned))
 
     keeps = context.offline or not package_set.is_newest
-    if keeps and (found := ready(chosen(pin))) is not None:
-        return found
+    if keeps and (artifact := ready(chosen(pin))) is not None:
+        return artifact
     with context.cache.lock(f"pin-{name}"):
         pinned = chosen(pin) if keeps else None
-        if (found := ready(pinned)) is not None:
-            return found
+        if (artifact := ready(pinned)) is not None:
+            return artifact
         context.need_network(name)
         with context.cache.lock(f"apt-{package_set.arch}"):
             apt, packages = _found(context, package_set, pinned, choose)

@@ -76,8 +76,8 @@ def has_debug_info(file: Path) -> bool:
 def is_same_code(measured: Path, path: Path) -> bool:
     """Whether two ELF files have the same GNU build id or the same text. Raises NoDebugInfoError."""
     # Debug information changes the build id: of the lab's own builds with and without it, only the text is equal.
-    (build, text), (other, its_text) = _identity(measured), _identity(path)
-    return (bool(build) and build == other) or (bool(text) and text == its_text)
+    (build, text), (other_build, other_text) = _identity(measured), _identity(path)
+    return (bool(build) and build == other_build) or (bool(text) and text == other_text)
 
 
 def _identity(file: Path) -> tuple[str, bytes]:

@@ -90,8 +90,8 @@ class Origins:
         match = self._place.match(next(iter(lines), ""))
         matches = [match, *(self._place.match(line) for line in lines if ": in expansion of macro " in line)]
         matches += [self._place.search(line) for line in lines if re.match(r"In file included |\s+from ", line)]
-        known = (one for one in matches if one is not None and one["line"] and self._name(one) in self.files)
-        return next((self._shown(one, with_column=False) for one in known), "")
+        known = (match for match in matches if match is not None and match["line"] and self._name(match) in self.files)
+        return next((self._shown(match, with_column=False) for match in known), "")
 
     def _name(self, match: re.Match[str]) -> str:
         return str(match["file"] or match.groupdict().get("bare"))
@@ -137,12 +137,12 @@ def error_lines(output: str) -> list[str]:
 
 def _first_error(lines: Sequence[str]) -> int:
     """The index of the first error line; if none is recognised, of the output before make's first failure."""
-    found = next((number for number, line in enumerate(lines) if _ERROR.search(line)), None)
-    if found is None:
-        found = next((number for number, line in enumerate(lines) if _CONSEQUENCE.match(line)), 0)
-        while found and not re.match(r"make|  [A-Z]|\s*$", lines[found - 1]):
-            found -= 1
-    return found
+    first = next((number for number, line in enumerate(lines) if _ERROR.search(line)), None)
+    if first is None:
+        first = next((number for number, line in enumerate(lines) if _CONSEQUENCE.match(line)), 0)
+        while first and not re.match(r"make|  [A-Z]|\s*$", lines[first - 1]):
+            first -= 1
+    return first
 
 
 def is_of_code(text: str) -> bool:
@@ -161,7 +161,7 @@ def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
         return f"{had} is there, and not where the compiler looks: a Kbuild has to have ccflags-y := {flag}"
     if name and (beside / name).is_file():
         return f'{name} is there: have a line #include "{name}", or name the module by its folder, with a Kbuild'
-    known = ((re.search(one["pattern"], line), one["hint"]) for one in read("build_hints.yaml")["hints"])
+    known = ((re.search(entry["pattern"], line), entry["hint"]) for entry in read("build_hints.yaml")["hints"])
     return next((hint.format(*match.groups()) for match, hint in known if match is not None), "")
 
 

@@ -224,8 +224,8 @@ class GitTree:
     def commit(self, name: str) -> Commit:
         text = self.succeed("log", "-1", "--no-show-signature", "--format=%H%n%s%n%an%n%as", name, "--")
         lines = [plain_line(line)[:200] for line in text.split("\n")]
-        found, subject, author, date, *_ = [*lines, "", "", ""]
-        return Commit(found, subject, author, date)
+        full_name, subject, author, date, *_ = [*lines, "", "", ""]
+        return Commit(full_name, subject, author, date)
 
     def parent(self, commit: str) -> str:
         return self.git("rev-parse", "--verify", "--quiet", f"{commit}^1").stdout.strip()
@@ -234,10 +234,10 @@ class GitTree:
         """A path in one of the repository's work trees as that of the same file in the clone; another one unchanged."""
         place = user_path(path)
         # git reports the tree without symbolic links; a user's path may go through one.
-        for one in (place, place.resolve()):
+        for file in (place, place.resolve()):
             for top in self.work_trees or (self.top,):
-                if one.is_relative_to(top):
-                    return str(self.folder / one.relative_to(top))
+                if file.is_relative_to(top):
+                    return str(self.folder / file.relative_to(top))
         return path
 
     def _clone(self, shared: SharedRepository) -> None:

@@ -140,9 +140,9 @@ def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, f
         environment = {"SOURCE_DATE_EPOCH": str(EPOCH), "DEBIAN_FRONTEND": "noninteractive"}
         finished = run(argv, time_limit=_BUILD_LIMIT, environment=environment)
     finished.or_raise(BuildError, f"image {recipe.name} does not build")
-    wanted = {name.rpartition(":")[0]: version for name, version in packages.items()}
-    if installed_packages(folder) != wanted:
-        odd = sorted(set(installed_packages(folder).items()) ^ set(wanted.items()))[:10]
+    chosen = {name.rpartition(":")[0]: version for name, version in packages.items()}
+    if installed_packages(folder) != chosen:
+        odd = sorted(set(installed_packages(folder).items()) ^ set(chosen.items()))[:10]
         raise BuildError(f"image {recipe.name} has other packages than were chosen", detail=[" ".join(o) for o in odd])
     raw, base = folder / "base.raw", folder / BASE
     converted = run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(base)], time_limit=300)

@@ -198,11 +198,11 @@ def merged(spec: KernelSpec) -> str:
     return "".join(line for line, option in lines if option is None or option[1] not in spec.without) + spec.options
 
 
-def not_granted(wanted: str, config: Mapping[str, str]) -> list[str]:
+def not_granted(merged_config: str, config: Mapping[str, str]) -> list[str]:
     """The options that the build system did not set as the fragments ask, each with its value."""
     last = {
         (match[1] or match[3]): match[2]
-        for match in re.finditer(f"{SET_OPTION.pattern}|{_UNSET.pattern}", wanted, re.M)
+        for match in re.finditer(f"{SET_OPTION.pattern}|{_UNSET.pattern}", merged_config, re.M)
     }
     return [
         f"{option}: wanted {value or 'off'}, got {config.get(option, 'off')}"
@@ -241,8 +241,8 @@ def features(config: Mapping[str, str]) -> dict[str, str]:
 
 def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
     """Adapt ``build``, a copy of ``made_in``, to the source ``now``, which shares files with ``before``."""
-    other_pairs = set(_files(before)) ^ set(_files(now)) if before != now else set()
-    differing = {os.fsencode(now / path) for path, _ in other_pairs}
+    differing_files = set(_files(before)) ^ set(_files(now)) if before != now else set()
+    differing = {os.fsencode(now / path) for path, _ in differing_files}
     for file in [*build.rglob("*.cmd"), *build.rglob("*.d"), build / "Makefile"]:
         if not file.is_file() or file.is_symlink() or file.stat().st_size > 64 << 20:
             continue
@@ -315,11 +315,11 @@ def is_built(context: BuildContext, spec: KernelSpec) -> bool:
 def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     """The build tree of a lab kernel, in ``build/``, cached or built now. Raises BuildError, HostError."""
     assert spec.source is not None
-    wanted = merged(spec)
+    merged_config = merged(spec)
     if not context.offline and not is_built(context, spec):
-        check_all_installed(build_lists(spec.name, wanted))  # before the source is fetched
+        check_all_installed(build_lists(spec.name, merged_config))  # before the source is fetched
     source, toolchain = kernel_source(context, spec.source, spec.patches, spec.files), guest_toolchain(context)
-    inputs = {"source": source.key, "arch": spec.arch, "config": wanted, "compiler": toolchain.version}
+    inputs = {"source": source.key, "arch": spec.arch, "config": merged_config, "compiler": toolchain.version}
     artifact = context.cache.get("kernels", inputs)
     if artifact is not None:
         return artifact
@@ -333,12 +333,12 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
         raise HostError(f"building a kernel needs {UNPACKED_GB + BUILD_GB:.1f} GB in {cache}, and {free:.1f} are free")
     sound_source(context, spec.source, spec.patches, spec.files)
     return context.cache.obtain(
-        "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, wanted, folder, toolchain)
+        "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, merged_config, folder, toolchain)
     )
 
 
 def _build(
-    context: BuildContext, spec: KernelSpec, origin: Artifact, wanted: str, folder: Path, toolchain: Toolchain
+    context: BuildContext, spec: KernelSpec, origin: Artifact, merged_config: str, folder: Path, toolchain: Toolchain
 ) -> None:
     build, source = folder / "build", origin.path / "linux"
     similar = _similar(context, spec, origin, toolchain)
@@ -351,13 +351,13 @@ def _build(
     else:
         context.say(f"building {spec.name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
         build.mkdir()
-    config = compile_kernel(context, spec, source, wanted, build, toolchain)
+    config = compile_kernel(context, spec, source, merged_config, build, toolchain)
     if spec.options:
         plain = spec.model_copy(update={"options": ""})
-        with ScratchFolder("orchestrator-config-") as other_path:
-            before = _configured(context, plain, source, merged(plain), other_path, toolchain)
+        with ScratchFolder("orchestrator-config-") as plain_build:
+            before = _configured(context, plain, source, merged(plain), plain_build, toolchain)
         write_implied(folder, spec, before, config)
-    if has_types(wanted):  # their debug information; module builds need the objects of scripts and tools
+    if has_types(merged_config):  # their debug information; module builds need the objects of scripts and tools
         for file in {*build.rglob("*.o"), *build.rglob("*.a"), *build.glob(".tmp_vmlinux*")}:
             if file.relative_to(build).parts[0] not in ("scripts", "tools"):
                 file.unlink()
@@ -368,7 +368,7 @@ def compile_kernel(  # noqa: PLR0913 - a build has these inputs
     context: BuildContext,
     spec: KernelSpec,
     source: Path,
-    wanted: str,
+    merged_config: str,
     build: Path,
     toolchain: Toolchain,
     targets: Sequence[str] = ("bzImage", "modules"),
@@ -377,7 +377,7 @@ def compile_kernel(  # noqa: PLR0913 - a build has these inputs
 
     Raises BuildError.
     """
-    config = _configured(context, spec, source, wanted, build, toolchain)
+    config = _configured(context, spec, source, merged_config, build, toolchain)
     make = _make(spec, source, build, toolchain)
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     argv = [*make, jobs, *targets]
@@ -397,20 +397,20 @@ def _make(spec: KernelSpec, source: Path, build: Path, toolchain: Toolchain) -> 
 
 
 def _configured(
-    context: BuildContext, spec: KernelSpec, source: Path, wanted: str, build: Path, toolchain: Toolchain
+    context: BuildContext, spec: KernelSpec, source: Path, merged_config: str, build: Path, toolchain: Toolchain
 ) -> Mapping[str, str]:
     """Configure a kernel in ``build``. Raises BuildError if it is not as ``wanted``."""
-    (build / "all.config").write_text(wanted)
+    (build / "all.config").write_text(merged_config)
     environment = {**compiling_in(build), **IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
     argv = [*_make(spec, source, build, toolchain), "allnoconfig"]
     run(argv, time_limit=300, environment=environment).or_raise(BuildError, f"{spec.name} cannot be configured")
     config = read_config(build / ".config")
-    refused = not_granted(wanted, config)
-    own = not_granted(spec.options, config)
-    if own or (refused and not spec.is_searched):
+    refused = not_granted(merged_config, config)
+    refused_own = not_granted(spec.options, config)
+    if refused_own or (refused and not spec.is_searched):
         hint = "an option may depend on another one that is off, or have another name in this version"
-        what = f"the configuration of {spec.name} is not what its {'options' if own else 'fragments'} say"
-        raise BuildError(what, detail=(own or refused)[:20], hint=hint)
+        what = f"the configuration of {spec.name} is not what its {'options' if refused_own else 'fragments'} say"
+        raise BuildError(what, detail=(refused_own or refused)[:20], hint=hint)
     if refused:
         # The fragments suit the catalogue's versions: another version may have renamed or dropped an option.
         context.warn("\n".join([f"{spec.name} is configured differently from its fragments:", *refused]))
@@ -437,8 +437,8 @@ def implied_options(built: Path) -> Mapping[str, str]:
 
 def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:
     """The most similar sound kernel with this architecture, package and compiler; None for a kernel with BTF."""
-    wanted = merged(spec)
-    if has_types(wanted):
+    merged_config = merged(spec)
+    if has_types(merged_config):
         return None
     artifacts = list(context.cache.artifacts())
     of_package = [artifact for artifact in artifacts if artifact.inputs.get("package") == source.inputs["package"]]
@@ -452,7 +452,7 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
         and artifact.inputs.get("compiler") == toolchain.version
         and not has_types(str(artifact.inputs["config"]))
     ]
-    lines = set(wanted.splitlines())
+    lines = set(merged_config.splitlines())
 
     def differing(artifact: Artifact) -> int:
         return len(lines ^ set(str(artifact.inputs["config"]).splitlines()))

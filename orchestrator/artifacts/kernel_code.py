@@ -57,10 +57,10 @@ _Value = TypeVar("_Value")
 
 def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> Mapping[_Key, Sequence[_Value]]:
     """The values by their keys, in order."""
-    found: dict[_Key, list[_Value]] = {}
+    groups: dict[_Key, list[_Value]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 @dataclass(frozen=True)
@@ -275,8 +275,8 @@ class KernelCode:
         return b""
 
     def number(self, address: int) -> int | None:
-        found = self.read(address, self.word)
-        return int.from_bytes(found, "little") if len(found) == self.word else None
+        content = self.read(address, self.word)
+        return int.from_bytes(content, "little") if len(content) == self.word else None
 
     def is_patched(self, start: int, end: int) -> bool:
         """Whether the kernel may patch code between two addresses for the CPU it boots on."""
@@ -312,16 +312,16 @@ class KernelCode:
         for size, length_at in _ALTERNATIVES if table.size else ():
             if table.size % size:
                 continue
-            found = [
+            entries = [
                 (self._relative(place, entry), self._relative(place + 4, entry[4:]), *entry[length_at : length_at + 2])
                 for place, entry in self._listed(".altinstructions", size)
             ]
             # In the right form of the entries, both codes are in the image and the replacement fits.
             if all(
-                new <= old and 0 < old == len(self.read(place, old)) and new == len(self.read(other, new))
-                for place, other, old, new in found
+                new <= old and 0 < old == len(self.read(place, old)) and new == len(self.read(replacement, new))
+                for place, replacement, old, new in entries
             ):
-                return [(place, place + old) for place, _, old, _ in found]
+                return [(place, place + old) for place, _, old, _ in entries]
         return []
 
     def _listed(self, section: str, size: int) -> Iterator[tuple[int, bytes]]:

@@ -187,16 +187,18 @@ class Kernel:
 
     def entry_offset(self, symbol: str) -> int:
         """Bytes from a function's symbol to its own first instruction; the kernel's usual value without its code."""
-        found = None if self.code is None else entry_offset(self.code, symbol)
-        return self.spec.entry_offset if found is None else found
+        offset = None if self.code is None else entry_offset(self.code, symbol)
+        return self.spec.entry_offset if offset is None else offset
 
     @property
     def compiler_note(self) -> str | None:
-        own, usual = compiler_in(self.config), f"gcc {debian().compiler}"
-        if own != self.toolchain.compiler:
-            return f"the module was compiled by {self.toolchain.compiler}, the kernel by {own or 'another compiler'}"
-        if self.spec.source is not None and own != usual:
-            return f"kernel and module were compiled by {own}, and not by {usual} as elsewhere"
+        compiler, usual = compiler_in(self.config), f"gcc {debian().compiler}"
+        if compiler != self.toolchain.compiler:
+            return (
+                f"the module was compiled by {self.toolchain.compiler}, the kernel by {compiler or 'another compiler'}"
+            )
+        if self.spec.source is not None and compiler != usual:
+            return f"kernel and module were compiled by {compiler}, and not by {usual} as elsewhere"
         return None
 
     @property
@@ -402,7 +404,7 @@ def _headers(apt: AptRoot, name: str, arch: str) -> list[Package]:
     common = apt.show(_dependency(headers, r"linux-headers-\S*-common"), "all")
     packages = [apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST.debian)]
     for package in packages if apt.suites.suites[0] != debian().release else ():
-        known = {one.name for one in packages}
+        known = {chosen.name for chosen in packages}
         libraries = _dependencies(package, r"(?:lib|zlib)\S+")
         packages += [apt.show(name, HOST.debian) for name in libraries if name not in known]
     return [headers, common, *packages]

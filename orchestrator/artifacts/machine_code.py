@@ -50,17 +50,18 @@ class Instruction:
 
 def decoded(code: bytes, address: int, word: int) -> Iterator[Instruction]:
     """The instructions of code in order, up to bytes that do not decode. ``word`` is 4 or 8 bytes."""
-    for one in _decoder(word).disasm(code, address):
-        operands = tuple(_operand(operand, word) for operand in one.operands)
-        opcode = bytes(one.opcode[: 2 if one.opcode[0] == _ESCAPE else 1])
-        prefixes = bytes(filter(None, one.prefix))
-        yield Instruction(one.address, one.size, one.mnemonic.split()[-1], operands, opcode, prefixes)
+    for instruction in _decoder(word).disasm(code, address):
+        operands = tuple(_operand(operand, word) for operand in instruction.operands)
+        opcode = bytes(instruction.opcode[: 2 if instruction.opcode[0] == _ESCAPE else 1])
+        prefixes = bytes(filter(None, instruction.prefix))
+        mnemonic = instruction.mnemonic.split()[-1]
+        yield Instruction(instruction.address, instruction.size, mnemonic, operands, opcode, prefixes)
 
 
 def disassembled(code: bytes, address: int, word: int) -> str:
     """One instruction in Intel's syntax; its bytes if they do not decode."""
-    for one in _decoder(word).disasm(code, address):
-        return f"{one.mnemonic} {one.op_str}".rstrip()
+    for instruction in _decoder(word).disasm(code, address):
+        return f"{instruction.mnemonic} {instruction.op_str}".rstrip()
     return f".byte {code.hex(' ')}"
 
 

@@ -25,12 +25,12 @@ from orchestrator.errors import LabError
 _LARGEST = 64 << 20  # bytes of a module; amdgpu.ko has 14 MB
 
 
-def with_dependencies(modules: Path, wanted: Sequence[str]) -> list[Path]:
+def with_dependencies(modules: Path, names: Sequence[str]) -> list[Path]:
     """Modules below a kernel's folder, each after its dependencies (``depends=``). Built-in ones are left out."""
-    return list(in_order(modules.rglob("*.ko*"), wanted).values())
+    return list(in_order(modules.rglob("*.ko*"), names).values())
 
 
-def in_order(modules: Iterable[Path], wanted: Sequence[str]) -> Mapping[str, Path]:
+def in_order(modules: Iterable[Path], names: Sequence[str]) -> Mapping[str, Path]:
     """The wanted modules' files by name, each after its dependencies among them. Raises LabError."""
     files = {module_name(path.name): path for path in modules}
     paths: dict[str, Path] = {}
@@ -42,7 +42,7 @@ def in_order(modules: Iterable[Path], wanted: Sequence[str]) -> Mapping[str, Pat
                 add(dependency)
             paths[module_name(name)] = path
 
-    for name in wanted:
+    for name in names:
         add(name)
     return paths
 
@@ -121,15 +121,15 @@ def missing_module_reason(kernel: Kernel, names: Sequence[str]) -> str | None:
     """Why a kernel lacks modules of these names, with the nearest name; None if it has them all."""
     if not names:
         return None
-    found = {module_name(file.name) for file in module_files(kernel).values()}
-    if not found:
+    modules = {module_name(file.name) for file in module_files(kernel).values()}
+    if not modules:
         return "it has no modules: everything is built in"
     with contextlib.suppress(OSError):
         built_in = (lists_folder(kernel) / BUILT_IN).read_text(errors="replace")
-        found |= {module_name(Path(line).name) for line in built_in.split()}
+        modules |= {module_name(Path(line).name) for line in built_in.split()}
     for name in names:
-        if module_name(name) not in found:
-            guess = nearest(module_name(name), sorted(found))
+        if module_name(name) not in modules:
+            guess = nearest(module_name(name), sorted(modules))
             return f"it has no module {name} of its own" + (f"; did you mean {guess}?" if guess else "")
     return None
 

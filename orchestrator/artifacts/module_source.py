@@ -84,19 +84,19 @@ class ModuleSource:
         lab = (data_dir("kmods"), data_dir("images"))
         users = {name for name, file in self.origins.items() if not any(map(file.is_relative_to, lab))}
         parts = {}
-        for one in kbuild["objects"].replace(".o", "").split():
-            if one not in files or one == f"{self.name}_main":
+        for part in kbuild["objects"].replace(".o", "").split():
+            if part not in files or part == f"{self.name}_main":
                 continue
             texts: dict[str, str] = {}
-            waiting = [files[one]]
+            waiting = [files[part]]
             while waiting:
                 name = waiting.pop()
                 if name not in texts:
                     texts[name] = self.files[name]
-                    included = {Path(other).name for other in _INCLUDED.findall(texts[name])}
-                    waiting += [other_file for other_file in self.files if Path(other_file).name in included]
+                    included = {Path(path).name for path in _INCLUDED.findall(texts[name])}
+                    waiting += [file for file in self.files if Path(file).name in included]
             is_named = any("KBUILD_MODNAME" in text for text in texts.values()) or not users.isdisjoint(texts)
-            parts[one] = {**texts, "Kbuild": kbuild["flags"], "module": self.name if is_named else ""}
+            parts[part] = {**texts, "Kbuild": kbuild["flags"], "module": self.name if is_named else ""}
         return parts
 
     def write(self, folder: Path) -> Path:
@@ -215,11 +215,11 @@ def _check(key: str, value: Value) -> None:
         if len(value) > _LONGEST:
             raise UsageError(f"value {key} has {len(value)} elements, and {_LONGEST} are allowed")
         elements = [(f"{key}[{number}]", element) for number, element in enumerate(value)]
-    for name, one in elements:
-        if isinstance(one, bool) or not isinstance(one, str | int):
-            raise UsageError(f"value {name}={one!r} is neither an identifier nor a whole number")
-        if isinstance(one, int) and not -_LARGEST < one < _LARGEST:
-            raise UsageError(f"value {name}={one} is out of range")
-        if isinstance(one, str) and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]{0,127}", one):
+    for name, element in elements:
+        if isinstance(element, bool) or not isinstance(element, str | int):
+            raise UsageError(f"value {name}={element!r} is neither an identifier nor a whole number")
+        if isinstance(element, int) and not -_LARGEST < element < _LARGEST:
+            raise UsageError(f"value {name}={element} is out of range")
+        if isinstance(element, str) and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]{0,127}", element):
             hint = "a whole number, or letters, digits, '_' and '.'"
-            raise UsageError(f"value {name}={one!r} is not an identifier", hint=hint)
+            raise UsageError(f"value {name}={element!r} is not an identifier", hint=hint)

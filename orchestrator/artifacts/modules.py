@@ -76,20 +76,20 @@ def check_tree(context: BuildContext, kernel: Kernel) -> None:
 
 
 def _problems(tree: Path, kernel: Kernel) -> Iterator[tuple[str, str]]:
-    config, own, has = kernel.config, compiler_in(kernel.config) or "gcc", kernel.toolchain
-    is_clang, programs = own.startswith("clang "), llvm_programs(kernel.config)
-    major = own.partition(" ")[2].partition(".")[0]
+    config, compiler, has = kernel.config, compiler_in(kernel.config) or "gcc", kernel.toolchain
+    is_clang, programs = compiler.startswith("clang "), llvm_programs(kernel.config)
+    major = compiler.partition(" ")[2].partition(".")[0]
     make = f"make -C {shlex.quote(str(tree))}"
     by = f"{make}{' LLVM=1' if programs else ' CC=clang' if is_clang else ''}"
     header = tree / "include" / "generated" / "autoconf.h"
     if header.is_file() and ("CONFIG_CC_IS_CLANG 1" in header.read_text(errors="replace")) != is_clang:
-        yield f"it was configured for {own} after another compiler built it", f"{by} bzImage modules"
+        yield f"it was configured for {compiler} after another compiler built it", f"{by} bzImage modules"
     if is_clang and has.name != "clang":
         linker, packages = (" and ld.lld", f" lld-{major} llvm-{major}") if programs else ("", "")
         again = f"{make} CC=gcc LD=ld olddefconfig bzImage modules"
         install = f"apt-get install clang-{major}{packages}"
         yield (
-            f"it was built by {own}{linker}, which this host does not have",
+            f"it was built by {compiler}{linker}, which this host does not have",
             f"{install}, or build it again with gcc: {again}",
         )
     for option in _SIGNED:
@@ -100,8 +100,8 @@ def _problems(tree: Path, kernel: Kernel) -> Iterator[tuple[str, str]]:
     if not is_clang and any(_PLUGIN.fullmatch(option) and value == "y" for option, value in config.items()):
         if not any((tree / "scripts" / "gcc-plugins").glob("*.so")):
             yield "the gcc plugins in its configuration are not built", f"{by} modules"
-        if own != has.compiler:
-            what = f"its gcc plugins need {own}, which this host does not have"
+        if compiler != has.compiler:
+            what = f"its gcc plugins need {compiler}, which this host does not have"
             yield what, f"install that compiler as gcc-{major}, or {_without(tree, 'CONFIG_GCC_PLUGINS')}"
 
 
@@ -259,7 +259,7 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Modul
     def build(folder: Path) -> None:
         with scratch_folder() as scratch:
             here = source.write(scratch)
-            others = _take_objects(context, kernel, source, here)
+            missing = _take_objects(context, kernel, source, here)
             mapped = f"-ffile-prefix-map={here}/= "  # keeps the folder's name out of messages
             flags = [f"KCFLAGS={mapped}{_debug_flag(kernel)}", f"KAFLAGS={mapped}-g0"]
             finished = make_modules(context, kernel, here, flags)
@@ -270,7 +270,7 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Modul
             (folder / "sources").mkdir()
             keep_warnings(folder / "sources", finished.stderr, here)
             if not shown_warnings(folder / "sources", Origins({})):  # an object with warnings is not shared
-                for name, inputs in others.items():
+                for name, inputs in missing.items():
                     keep, title = partial(shutil.copy, here / f"{name}.o"), f"{name}.o for {kernel.spec.name}"
                     context.cache.obtain_file("module-objects", inputs, title, f"{name}.o", keep)
             source.write(folder / "sources")
@@ -289,7 +289,7 @@ def _take_objects(
     Modules share nine of ten files, and each takes a third of a second to compile: sharing makes a module take 1.3
     seconds of one CPU instead of 4.2.
     """
-    others, rules = {}, ""
+    missing, rules = {}, ""
     for name, texts in source.parts().items():
         inputs: dict[str, object] = {
             **kernel.module_inputs,
@@ -298,7 +298,7 @@ def _take_objects(
         }
         artifact = context.cache.get("module-objects", inputs)
         if artifact is None:
-            others[name] = inputs
+            missing[name] = inputs
             continue
         next(here.glob(f"{name}.[cS]")).unlink()
         shutil.copy(artifact.path / f"{name}.o", here / f"{name}.shared")
@@ -306,7 +306,7 @@ def _take_objects(
         rules += f"$(obj)/{name}.o: $(src)/{name}.shared\n\tcp $< $@\n"
     with (here / "Kbuild").open("a") as kbuild:  # Kbuild's own rule (.o_shipped) matches no object since Linux 6.13
         kbuild.write(rules)
-    return others
+    return missing
 
 
 def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
@@ -486,14 +486,16 @@ def with_needed(
     """
     fitting = list(modules)
     if name is None and len(modules) > 1 and (given := set(parameters)):
-        fitting = [one for one, module in modules.items() if given <= set(parameter_names(module.file) or ())]
+        fitting = [
+            candidate for candidate, module in modules.items() if given <= set(parameter_names(module.file) or ())
+        ]
     if name is None and len(fitting) != 1:
         hint = f"name the one to load; what it depends on is loaded too: {folder}:{next(iter(modules))}"
         raise UsageError(f"{folder} builds {len(modules)} modules: {', '.join(modules)}", hint=hint)
-    wanted = fitting[0] if name is None else name.replace("-", "_")  # as the kernel lists it
-    if wanted not in modules:
-        raise UsageError(unknown("module", wanted, modules), where=str(folder))
-    return tuple(modules[needed] for needed in in_order((module.file for module in modules.values()), [wanted]))
+    main = fitting[0] if name is None else name.replace("-", "_")  # as the kernel lists it
+    if main not in modules:
+        raise UsageError(unknown("module", main, modules), where=str(folder))
+    return tuple(modules[needed] for needed in in_order((module.file for module in modules.values()), [main]))
 
 
 def _named(module: Module, name: str | None) -> Module:

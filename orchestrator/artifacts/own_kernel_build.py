@@ -141,7 +141,7 @@ class TreeBuild:
         detail = [f"{option}: {why}" for option, why in needed.items()]
         file = "" if self.config == source / ".config" else f" --file {shlex.quote(str(self.config))}"
         beneath = [name for name in BENEATH if f"CONFIG_{name}" not in config]
-        enabled = " ".join(f"-e {name}" for name in [*beneath, *(one.removeprefix("CONFIG_") for one in needed)])
+        enabled = " ".join(f"-e {name}" for name in [*beneath, *(option.removeprefix("CONFIG_") for option in needed)])
         hint = f"in {source}: scripts/config{file} {enabled}"
         raise UsageError("the lab cannot use this configuration", where=str(self.config), detail=detail, hint=hint)
 
@@ -180,9 +180,9 @@ def _make(
     environment: Mapping[str, str] | None = None,
     listener: Callable[[str], None] | None = None,
 ) -> None:
-    own = {**build_environment(), **IDENTITY, **(environment or {})}
+    variables = {**build_environment(), **IDENTITY, **(environment or {})}
     command = ["make", "-C", str(tree), f"ARCH={arch}", *words]
-    finished = run(command, time_limit=time_limit, environment=own, listener=listener)
+    finished = run(command, time_limit=time_limit, environment=variables, listener=listener)
     if finished.status != 0:
         raise kernel_error("the kernel does not build", tree, finished.stdout + finished.stderr)
 
@@ -201,12 +201,12 @@ def lacking_for_mechanisms(source: Path, config: Mapping[str, str]) -> Sequence[
     """The options, known to a kernel's ``source``, without which some mechanism cannot be measured on its kernel."""
     fragments = kernel(ALL_MECHANISMS).model_copy(update={"fragments": ["ftrace", "bpf"]})
     set_to_y = (option for option, value in SET_OPTION.findall(merged(fragments)) if value == "y")
-    wanted = [*(f"CONFIG_{name}" for name in _BESIDES), *set_to_y]
+    useful = [*(f"CONFIG_{name}" for name in _BESIDES), *set_to_y]
     given = {"CONFIG_DEBUG_INFO_DWARF5"} if config.get("CONFIG_DEBUG_INFO") == "y" else set()
     files = [file for pattern in _KCONFIG for file in source.glob(pattern)]
     texts = "".join(file.read_text(encoding="utf-8", errors="replace") for file in files)
     known = {f"CONFIG_{name}" for name in re.findall(r"^\s*(?:menu)?config (\w+)", texts, re.MULTILINE)}
-    return [option for option in wanted if option in known - given and option not in config]
+    return [option for option in useful if option in known - given and option not in config]
 
 
 def own_variant(context: BuildContext, spec: KernelSpec, key: str, toolchain: Toolchain) -> Artifact:

@@ -148,12 +148,10 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
 
 
 def _not_found(elf: ELFFile, name: str, symbol: str, functions: Mapping[str, _Function]) -> BuildError:
-    other_symbols = [
-        entry for table in _tables(elf) for entry in table.iter_symbols() if entry.name.split("@")[0] == symbol
-    ]
-    if any(entry["st_shndx"] != "SHN_UNDEF" for entry in other_symbols):
+    matches = [entry for table in _tables(elf) for entry in table.iter_symbols() if entry.name.split("@")[0] == symbol]
+    if any(entry["st_shndx"] != "SHN_UNDEF" for entry in matches):
         return BuildError(f"{symbol} of {name} is not a function: it is not in executable code")
-    if other_symbols:
+    if matches:
         return BuildError(
             f"{name} has no function {symbol} of its own: it calls a library's",
             hint=f"name the library: LIBRARY:{symbol}",
@@ -213,8 +211,8 @@ def _functions(elf: ELFFile) -> dict[str, _Function]:
         sizes[function.start] = max(function.size, sizes.get(function.start, 0))
     ends = sorted(beginnings | {part.stop for part in code})
     return {
-        name: replace(one, size=sizes[one.start] or ends[bisect_right(ends, one.start)] - one.start)
-        for name, one in functions.items()
+        name: replace(place, size=sizes[place.start] or ends[bisect_right(ends, place.start)] - place.start)
+        for name, place in functions.items()
     }
 
 
@@ -235,15 +233,15 @@ def _current(elf: ELFFile, table: SymbolTableSection) -> Iterator[tuple[str, Sym
 
 def _static_place(elf: ELFFile, file: str, name: str) -> ProgramPlace:
     points = list(static_points(elf))
-    found = list({point.address: point for point in points if point.name == name}.values())
-    if not found:
+    matches = list({point.address: point for point in points if point.name == name}.values())
+    if not matches:
         names = sorted({point.name for point in points})
         known = f"it has {', '.join(names[:_SHOWN_POINTS])}" if names else "USDT() of usdt.h makes one"
         raise BuildError(f"{file} has no static probe point {name}", hint=known)
-    if len(found) > 1:
-        what = f"{file} has the static probe point {name} at {len(found)} places, and only one can be probed"
+    if len(matches) > 1:
+        what = f"{file} has the static probe point {name} at {len(matches)} places, and only one can be probed"
         raise BuildError(what, hint="the function that it is in was inlined, or the name is used twice")
-    place, semaphore = _place_at(elf, found[0].address, name), found[0].semaphore
+    place, semaphore = _place_at(elf, matches[0].address, name), matches[0].semaphore
     if not semaphore:
         return place
     for segment in elf.iter_segments("PT_LOAD"):
@@ -292,8 +290,8 @@ def _loaded_as(file: Path) -> str:
         dynamic = elf.get_section_by_name(".dynamic")
         texts = elf.get_section(dynamic["sh_link"]) if isinstance(dynamic, DynamicSection) else None
         if isinstance(dynamic, DynamicSection) and isinstance(texts, StringTableSection):
-            own = (texts.get_string(tag["d_val"]) for tag in dynamic.iter_tags("DT_SONAME"))
-            name = next(own, "") or name
+            sonames = (texts.get_string(tag["d_val"]) for tag in dynamic.iter_tags("DT_SONAME"))
+            name = next(sonames, "") or name
     if re.fullmatch(LIBRARY_NAME, name) is None:
         raise BuildError(f"{file.name} calls itself {name[:80]!r}, which is not a library's name (SONAME)")
     return name

@@ -79,11 +79,11 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
     """The saved guest of a machine; ``save`` makes one if none is sound. Raises what ``save`` does, HostError."""
     inputs = key_inputs(machine)
     key = digest(inputs)
-    found = context.cache.find(KIND, inputs)
-    damage = None if found is None else digests.changed(found.path)
-    if found is not None and damage is not None:
+    stored = context.cache.find(KIND, inputs)
+    damage = None if stored is None else digests.changed(stored.path)
+    if stored is not None and damage is not None:
         context.warn(f"the saved guest {key} is damaged ({damage}): a new one is saved")
-        context.cache.discard(found, lambda place: digests.changed(place) is not None)
+        context.cache.discard(stored, lambda place: digests.changed(place) is not None)
 
     def build(folder: Path) -> None:
         folder.chmod(0o700)
@@ -92,13 +92,13 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
     artifact = context.cache.obtain(KIND, inputs, _label(context, machine), build)
     # Fails in a read-only cache, as it must: QEMU 7.2 opens the memory's file for writing, though it maps it privately.
     os.utime(artifact.stamp)
-    if found is None:
+    if stored is None:
         # Remove the least recently used ones that are not in use, until the rest is within the limit.
-        kept, room = (one for _, one in context.cache.contents(KIND) if one is not None), LIMIT
-        for one in sorted(kept, key=lambda one: one.used, reverse=True):
-            room -= disk_usage(one.path)
+        kept, room = (artifact for _, artifact in context.cache.contents(KIND) if artifact is not None), LIMIT
+        for older in sorted(kept, key=lambda artifact: artifact.used, reverse=True):
+            room -= disk_usage(older.path)
             if room < 0:
-                context.cache.remove(one.path, one.used)
+                context.cache.remove(older.path, older.used)
     return SavedGuest(key, artifact.path)
 
 
@@ -119,14 +119,14 @@ def _label(context: BuildContext, machine: Machine) -> str:
 
 @lru_cache(maxsize=1)
 def qemu_digests() -> dict[str, str]:
-    """Of QEMU's program, and of the firmware and the emulator that it loads; its version is in the program.
+    """Digests of QEMU's binary, and of the firmware and the emulator that it loads; the binary includes its version.
 
     Raises HostError if it is not installed.
     """
-    found = shutil.which(QEMU)
-    if found is None:
+    path = shutil.which(QEMU)
+    if path is None:
         raise not_installed(QEMU)
-    program = Path(found).resolve()
+    program = Path(path).resolve()
     prefix = program.parent.parent
     folders = [folder for pattern in _FOLDERS for folder in sorted(prefix.glob(pattern))]
     if os.environ.get(_MODULE_FOLDER):
@@ -217,10 +217,10 @@ def _unpacked(file: Path, folder: Path) -> _Kept:
 
 
 def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    found = archive.extractfile(name)
-    if found is None:
+    member = archive.extractfile(name)
+    if member is None:
         raise KeyError(name)
-    return found
+    return member
 
 
 def _parts(saved: SavedGuest, machine: Machine) -> list[Path]:

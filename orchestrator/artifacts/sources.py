@@ -59,7 +59,7 @@ def user_source(file: Path, read: Iterable[Path] = (), leave_out: Path | None = 
     main, apart = file.absolute(), None if leave_out is None else leave_out.resolve()
     digests: dict[str, str] = {}
     texts: dict[str, str] = {}
-    for path in dict.fromkeys([main.resolve(), *(one.resolve() for one in read)]):
+    for path in dict.fromkeys([main.resolve(), *(file.resolve() for file in read)]):
         is_others = False
         if path == main.resolve():
             title = main.name
@@ -140,8 +140,8 @@ def _found(main: str, folders: Sequence[Path], first: Sequence[Path]) -> Mapping
             for key, file in _brought_in(name, beside, place, folders):
                 if key not in paths:
                     paths[key], at = file, Path(key).parent
-                    other_paths = first if any(file.is_relative_to(folder) for folder in folders[1:]) else ()
-                    waiting.append((read_c_source(file), [*(path / at for path in other_paths), file.parent], at))
+                    replacing = first if any(file.is_relative_to(folder) for folder in folders[1:]) else ()
+                    waiting.append((read_c_source(file), [*(path / at for path in replacing), file.parent], at))
     return paths
 
 
@@ -154,7 +154,10 @@ def _named_in(text: str) -> Sequence[str]:
 
 def _brought_in(name: str, beside: Sequence[Path], place: Path, folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """A file named in a file at ``place`` of the folders ``beside``, and the source that belongs to it."""
-    places = (*((one / name, place / name) for one in beside), *((folder / name, Path(name)) for folder in folders))
+    places = (
+        *((parent / name, place / name) for parent in beside),
+        *((folder / name, Path(name)) for folder in folders),
+    )
     for file, path in places:
         if file.is_file():
             key = os.path.normpath(path)
@@ -173,19 +176,19 @@ _BUILT = re.compile(r"\..*|.*\.(o|ko|a|mod|mod\.c|cmd)|Module\.symvers|modules\.
 
 def read_sources(folder: Path) -> Mapping[str, bytes]:
     """A folder's files by path, without build products. Raises ConfigError for unreadable or too many files."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     size = 0
     file = folder
     try:
         for file in _files(folder, (folder.resolve(),)):
             size += file.stat().st_size
-            if len(found) == _MOST_FILES or size > _MOST_BYTES:
+            if len(contents) == _MOST_FILES or size > _MOST_BYTES:
                 what = f"holds more than {_MOST_FILES} files or {_MOST_BYTES >> 20} MiB, too much for a module"
                 raise ConfigError(what, where=str(folder))
-            found[str(file.relative_to(folder))] = file.read_bytes()
+            contents[str(file.relative_to(folder))] = file.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(error.filename or file)) from None
-    return found
+    return contents
 
 
 def _files(folder: Path, within: tuple[Path, ...]) -> Iterator[Path]:

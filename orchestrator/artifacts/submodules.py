@@ -102,7 +102,8 @@ class UserSubmodules:
         Raises SubmoduleError if the user has one, without the commit.
         """
         here = _repository_of(self.top / path)
-        named = [one for one in self._stored if one.as_posix().endswith(f"/modules/{_name(clone, submodule.path)}")]
+        place = f"/modules/{_name(clone, submodule.path)}"
+        named = [repository for repository in self._stored if repository.as_posix().endswith(place)]
         paths = [*([] if here is None else [here]), *named]
         for repository in (*paths, *self._stored, *self._in_work_tree):
             if _git(repository, "--work-tree=.", "cat-file", "-e", f"{submodule.commit}^{{commit}}").status == 0:
@@ -110,10 +111,10 @@ class UserSubmodules:
         if not paths:
             return None
         remote = next(iter(_git(paths[0], "--work-tree=.", "remote").stdout.split()), "origin")
-        place = f"{shlex.quote(str(paths[0]))} --work-tree=." if here is None else shlex.quote(str(self.top / path))
+        in_it = f"{shlex.quote(str(paths[0]))} --work-tree=." if here is None else shlex.quote(str(self.top / path))
         raise SubmoduleError(
             f"{self.top} needs its submodule {path} at {submodule.commit[:12]}, which your repository of it lacks",
-            hint=f"fetch the commit: git -C {place} fetch {shlex.quote(remote)} {submodule.commit}",
+            hint=f"fetch the commit: git -C {in_it} fetch {shlex.quote(remote)} {submodule.commit}",
         )
 
     def _sentence(self, outer: str, path: str, commit: str) -> str:

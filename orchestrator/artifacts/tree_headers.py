@@ -40,14 +40,14 @@ def headers_digest(tree: Path) -> str:
     """
     source = (tree / "source").resolve()
     roots = [tree, source] if source.is_dir() else [tree]
-    found = hashlib.sha256()
+    content = hashlib.sha256()
     for number, root in enumerate(roots):
         for file in _files(root):
             status = file.stat()
             facts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
             line = f"{number} {file.relative_to(root)} {_digest(file, facts)}\n"
-            found.update(line.encode(errors="surrogateescape"))
-    return found.hexdigest()
+            content.update(line.encode(errors="surrogateescape"))
+    return content.hexdigest()
 
 
 def _files(root: Path) -> Iterator[Path]:
