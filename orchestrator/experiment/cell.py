@@ -43,11 +43,11 @@ class MachineSpec(Strict):
         return int(self.memory.removesuffix("M"))
 
 
-def kernel_conflicts(kernel: str, machine: MachineSpec, path: KeyPath, other: KeyPath) -> Iterator[Problem]:
-    """Report a kernel that cannot run on a machine as a problem of the key at ``path``."""
+def kernel_conflicts(kernel: str, machine: MachineSpec, path: KeyPath, conflicting: KeyPath) -> Iterator[Problem]:
+    """Report a kernel that cannot run on a machine as a problem of the key at ``path``, in conflict with another."""
     reason = kernel_spec(kernel).unsupported_reason(cpu(machine.cpu))
     if reason:
-        yield Problem(path, reason, other=other)
+        yield Problem(path, reason, conflicting=conflicting)
 
 
 TaskT = TypeVar("TaskT", covariant=True)

@@ -133,8 +133,8 @@ def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
     kernels = tuple(map(kernel_name, names))
     known: dict[str, str] = {}
     for given, name in zip(names, kernels, strict=True):
-        other = known.setdefault(kernel_spec(name).name, given)
-        if other != given or kernels.count(name) > 1:
+        first = known.setdefault(kernel_spec(name).name, given)
+        if first != given or kernels.count(name) > 1:
             raise UsageError(f"{' and '.join(names)} are the same kernel", hint="name two different ones")
     update = {"kernels": kernels, "kernel_for": {}}
     tables = [replace(table, table=table.table.model_copy(update=update)) for table in experiment.tables]

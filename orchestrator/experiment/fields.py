@@ -135,8 +135,8 @@ def name(value: object) -> object:
 def _other_name(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return "; put a number in quotes"
-    other = re.sub(r"[^a-z0-9]+", "-", value[:200].lower()).strip("-") if isinstance(value, str) else ""
-    return f", such as {other}" if _NAME.fullmatch(other) else ""
+    suggestion = re.sub(r"[^a-z0-9]+", "-", value[:200].lower()).strip("-") if isinstance(value, str) else ""
+    return f", such as {suggestion}" if _NAME.fullmatch(suggestion) else ""
 
 
 def description(value: object) -> object:
@@ -208,7 +208,7 @@ def parameters(value: object) -> object:
 def options(value: object) -> object:
     """A mapping of options (``{CONFIG_KFENCE: y}``), one option, the path of a file of options, or ``{}``, none."""
     if isinstance(value, dict):
-        words = [f"{key}={one}" for key, one in value.items()]
+        words = [f"{key}={option}" for key, option in value.items()]
     else:
         words = (
             [str(user_path(value)) if value.endswith(kernel_variants.SUFFIX) else value]
@@ -335,8 +335,8 @@ def points(value: object) -> object:
 def entries(value: object) -> object:
     """A list of 1 to 1000 entries."""
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_ENTRIES:
-        found = f"{len(value)} entries" if isinstance(value, list | tuple) else shown(value)
-        raise wrong(f"found {found}; expected a list of 1 to {MAX_ENTRIES} entries{_as_list(value)}")
+        described = f"{len(value)} entries" if isinstance(value, list | tuple) else shown(value)
+        raise wrong(f"found {described}; expected a list of 1 to {MAX_ENTRIES} entries{_as_list(value)}")
     return tuple(value)  # YAML gives lists, a frozen model keeps tuples
 
 

@@ -133,14 +133,14 @@ def _make_absolute(
             table["kernels"] = paths.of_kernels(table["kernels"], (*path, "kernels"))
         options = table.get("options")
         if isinstance(options, list):
-            options[:] = [paths.of_options(one, (*path, "options", index)) for index, one in enumerate(options)]
+            options[:] = [paths.of_options(option, (*path, "options", index)) for index, option in enumerate(options)]
         if "image" in table:
             table["image"] = paths.of_name(table["image"], (*path, "image"))
         kernel_for, benchmark = table.get("kernel_for"), table.get(_BENCHMARK)
         if isinstance(kernel_for, dict):
             table["kernel_for"] = {
-                str(paths.of_name(key, (*path, "kernel_for", key))): paths.of_kernel(one, (*path, "kernel_for", key))
-                for key, one in kernel_for.items()
+                str(paths.of_name(key, (*path, "kernel_for", key))): paths.of_kernel(kernel, (*path, "kernel_for", key))
+                for key, kernel in kernel_for.items()
             }
         if isinstance(benchmark, dict):
             for key in benchmark_paths & benchmark.keys():
@@ -172,8 +172,8 @@ class _Paths:
         file, parameters = split_path(name)
         return with_path(str(self.of_file(file, path)), parameters)
 
-    def of_options(self, one: Data, path: KeyPath) -> Data:
-        return self.of_file(one, path) if isinstance(one, str) and one.endswith(SUFFIX) else one
+    def of_options(self, option: Data, path: KeyPath) -> Data:
+        return self.of_file(option, path) if isinstance(option, str) and option.endswith(SUFFIX) else option
 
     def of_kernel(self, name: Data, path: KeyPath) -> Data:
         if not isinstance(name, str):
@@ -187,9 +187,9 @@ class _Paths:
         if not isinstance(names, list):
             return names
         entries: list[Data] = []
-        for index, one in enumerate(names):
-            found = self.of_kernels(one, (*path, index)) if isinstance(one, dict) else None
-            entries += found if isinstance(found, list) else [self.of_kernel(one, (*path, index))]
+        for index, name in enumerate(names):
+            nested = self.of_kernels(name, (*path, index)) if isinstance(name, dict) else None
+            entries += nested if isinstance(nested, list) else [self.of_kernel(name, (*path, index))]
         return entries
 
 
@@ -286,13 +286,13 @@ class _Loader:
         else:
             tables = data[TABLES]
             if not isinstance(tables, dict) or not 1 <= len(tables) <= MAX_TABLES:
-                found = f"{len(tables)} tables" if isinstance(tables, dict) else shown(tables)
-                sentence = f"found {found}; expected a mapping of 1 to {MAX_TABLES} tables by name"
+                described = f"{len(tables)} tables" if isinstance(tables, dict) else shown(tables)
+                sentence = f"found {described}; expected a mapping of 1 to {MAX_TABLES} tables by name"
                 return [Problem((TABLES,), sentence)]
             known = self.kinds.table_keys
             heading_data |= {key: value for key, value in rest.items() if key not in known and key != TABLES}
             defaults = {key: value for key, value in rest.items() if key in known}
-            sources = [self._source(name, own, (TABLES, name), defaults) for name, own in tables.items()]
+            sources = [self._source(name, content, (TABLES, name), defaults) for name, content in tables.items()]
             idle = _idle_overrides(defaults, sources, self.origins)
             if idle:
                 return idle
@@ -308,22 +308,22 @@ class _Loader:
             return [*of_heading, *problems]
         return Experiment(heading, [table for table in named if table is not None])
 
-    def _source(self, name: str | None, own: Data, path: KeyPath, defaults: Mapping[str, Data]) -> _TableSource:
+    def _source(self, name: str | None, content: Data, path: KeyPath, defaults: Mapping[str, Data]) -> _TableSource:
         """The data of a table: its values over the defaults, mappings merged key by key with the keys of its kind."""
         places: dict[KeyPath, KeyPath] = {(): path}
-        if not isinstance(own, dict):
-            return _TableSource(name, self.kinds.first, own, TableOrigin(self.file, self.origins, places))
-        kind = self._kind(own, defaults)
+        if not isinstance(content, dict):
+            return _TableSource(name, self.kinds.first, content, TableOrigin(self.file, self.origins, places))
+        kind = self._kind(content, defaults)
         merged: dict[str, Data] = {}
         for key, value in defaults.items():
-            if _BENCHMARK in own and key == _BENCHMARK and isinstance(value, dict):
+            if _BENCHMARK in content and key == _BENCHMARK and isinstance(value, dict):
                 is_same = self.kinds.of_benchmark(value.get("name")) is kind
                 known = benchmark_keys(kind.table).keys() - {"name"}
                 value = {inner: one for inner, one in value.items() if is_same or inner in known}
-            if _BENCHMARK not in own or key in kind.table.model_fields:
+            if _BENCHMARK not in content or key in kind.table.model_fields:
                 merged[key] = value
                 places |= _places((key,), (key,), value)
-        for key, value in own.items():
+        for key, value in content.items():
             default = merged.get(key)
             if key == _BENCHMARK and not isinstance(default, dict | None):
                 continue  # the default is reported as wrong
@@ -333,16 +333,16 @@ class _Loader:
             del merged[_BENCHMARK]  # report it as missing
         return _TableSource(name, kind, merged, TableOrigin(self.file, self.origins, places))
 
-    def _kind(self, own: Mapping[str, Data], defaults: Mapping[str, Data]) -> TableKind:
-        for content in (own.get(_BENCHMARK), defaults.get(_BENCHMARK)):
-            kind = self.kinds.of_benchmark(content.get("name")) if isinstance(content, dict) else None
+    def _kind(self, content: Mapping[str, Data], defaults: Mapping[str, Data]) -> TableKind:
+        for benchmark in (content.get(_BENCHMARK), defaults.get(_BENCHMARK)):
+            kind = self.kinds.of_benchmark(benchmark.get("name")) if isinstance(benchmark, dict) else None
             if kind is not None:
                 return kind
         return self.kinds.first
 
     def _table(self, source: _TableSource, problems: list[Problem]) -> NamedTable | None:
-        table, found = self._checked(source.kind.table, source.data, lambda path: self._unknown_in(source, path))
-        problems += map(source.origin.placed, found)
+        table, wrong = self._checked(source.kind.table, source.data, lambda path: self._unknown_in(source, path))
+        problems += map(source.origin.placed, wrong)
         return None if table is None else NamedTable(source.name, source.kind, table.with_variants(), source.origin)
 
     def _unknown_in(self, source: _TableSource, path: KeyPath) -> str:

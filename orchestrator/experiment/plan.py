@@ -108,7 +108,7 @@ def select(plan: Plan, filters: Sequence[str]) -> Plan:
     if not filters:
         return plan
     cells = plan.cells
-    wanted: set[str] = set()
+    selected: set[str] = set()
     for text in filters:
         try:
             wanted_cells = CellFilter.of(text)
@@ -117,9 +117,9 @@ def select(plan: Plan, filters: Sequence[str]) -> Plan:
         matched = {cell.id for cell in cells if wanted_cells.matches(names_of(cell))}
         if not matched:
             raise _no_match(wanted_cells, cells)
-        wanted |= matched
-    wanted |= {other for cell in cells if cell.id in wanted for other in cell.compared_with}
-    boots = (replace(boot, cells=tuple(cell for cell in boot.cells if cell.id in wanted)) for boot in plan.boots)
+        selected |= matched
+    selected |= {compared for cell in cells if cell.id in selected for compared in cell.compared_with}
+    boots = (replace(boot, cells=tuple(cell for cell in boot.cells if cell.id in selected)) for boot in plan.boots)
     return replace(plan, boots=tuple(boot for boot in boots if boot.cells))
 
 
@@ -132,7 +132,7 @@ def _meant(cell_filter: CellFilter, cells: Sequence[Cell[Any]]) -> str:
     guesses: list[str] = []
     names = [names_of(cell) for cell in cells]
     for keys, pattern in cell_filter.terms:
-        guess = nearest(pattern, [of(key) for key in keys if key != "id" for of in names])
+        guess = nearest(pattern, [name_of(key) for key in keys if key != "id" for name_of in names])
         if guess and guess not in (pattern, *guesses):
             guesses.append(guess)
     quoted = " and ".join(f"'{guess}'" for guess in guesses)
@@ -141,7 +141,7 @@ def _meant(cell_filter: CellFilter, cells: Sequence[Cell[Any]]) -> str:
 
 def _no_match(cell_filter: CellFilter, cells: Sequence[Cell[Any]]) -> ConfigError:
     of_cells = [names_of(cell) for cell in cells]
-    names = {key: list(dict.fromkeys(of(key) for of in of_cells)) for key in KEYS if key != "id"}
+    names = {key: list(dict.fromkeys(name_of(key) for name_of in of_cells)) for key in KEYS if key != "id"}
     for key in ("table", "point"):
         if names[key] == [""]:
             del names[key]

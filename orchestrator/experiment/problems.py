@@ -136,11 +136,11 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """A sentence about the key at ``path``, which applies equally to the key at ``other``, if any."""
+    """A sentence about the key at ``path``; ``conflicting`` is the key that it conflicts with, if any."""
 
     path: KeyPath
     sentence: str
-    other: KeyPath | None = None
+    conflicting: KeyPath | None = None
 
 
 def conflict(problems: Sequence[Problem]) -> PydanticCustomError:
@@ -191,7 +191,11 @@ def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[
         path = path[:-1]
     if kind == "conflict":
         return [
-            Problem((*path, *detail.path), detail.sentence, None if detail.other is None else (*path, *detail.other))
+            Problem(
+                (*path, *detail.path),
+                detail.sentence,
+                None if detail.conflicting is None else (*path, *detail.conflicting),
+            )
             for detail in details["ctx"]["problems"]
         ]
     if kind == "wrong":
@@ -208,12 +212,12 @@ def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[
 
 
 def _expected(details: ErrorDetails) -> str:
-    found, kind, context = details["input"], details["type"], details.get("ctx", {})
+    value, kind, context = details["input"], details["type"], details.get("ctx", {})
     if kind == "literal_error":
-        return choices_sentence(str(found), re.findall(r"'([^']+)'", context["expected"]))
-    if kind == "list_type" and isinstance(found, str):
-        return f"expected a list, such as [{found}]"
-    if kind == "string_type" and isinstance(found, int):
+        return choices_sentence(str(value), re.findall(r"'([^']+)'", context["expected"]))
+    if kind == "list_type" and isinstance(value, str):
+        return f"expected a list, such as [{value}]"
+    if kind == "string_type" and isinstance(value, int):
         return "expected text; put a number in quotes"
     return _WORDS[kind].format(**context) if kind in _WORDS else str(details["msg"])
 
@@ -243,8 +247,8 @@ class TableOrigin:
     places: Mapping[KeyPath, KeyPath]
 
     def placed(self, problem: Problem) -> Problem:
-        other = None if problem.other is None else self._place(problem.other)
-        return Problem(self._place(problem.path), problem.sentence, other)
+        conflicting = None if problem.conflicting is None else self._place(problem.conflicting)
+        return Problem(self._place(problem.path), problem.sentence, conflicting)
 
     def _place(self, path: KeyPath) -> KeyPath:
         end = next((end for end in range(len(path), -1, -1) if path[:end] in self.places), 0)
@@ -275,8 +279,8 @@ def _each_list_once(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _located(problem: Problem, origins: DataOrigins) -> tuple[str, str]:
     path = problem.path
-    if problem.other is not None and origins.overridden(problem.other) and not origins.overridden(path):
-        path = problem.other  # name the one of the two that the command line has set
+    if problem.conflicting is not None and origins.overridden(problem.conflicting) and not origins.overridden(path):
+        path = problem.conflicting  # name the one of the two that the command line has set
     dotted = _dotted(path)
     key = cut(dotted if dotted.isprintable() else ascii(dotted), 120, "...")
     return origins.where(path), f"{key}: {problem.sentence}"

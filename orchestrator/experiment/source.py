@@ -46,7 +46,12 @@ def explained(error: yaml.MarkedYAMLError) -> tuple[str, int | None, str]:
     problem = error.problem or ""
     mark = error.problem_mark or error.context_mark
     mistake = next(
-        (one for one in _mistakes() if problem.startswith(one.problem) or problem.endswith(one.problem)), None
+        (
+            mistake
+            for mistake in _mistakes()
+            if problem.startswith(mistake.problem) or problem.endswith(mistake.problem)
+        ),
+        None,
     )
     if mistake is None:
         what, hint = " ".join(word for word in (error.context, problem) if word), ""
@@ -250,7 +255,7 @@ class _Builder:
         if isinstance(event, yaml.ScalarEvent):
             data = self._checked(_scalar(event), line)
         elif isinstance(event, yaml.SequenceStartEvent):
-            data = [self._part(one, events, (*path, index)) for index, one in enumerate(_inside(events))]
+            data = [self._part(entry, events, (*path, index)) for index, entry in enumerate(_inside(events))]
         else:
             data = self._entries(events, path)
         if anchor is not None:

@@ -160,8 +160,8 @@ class Table(Strict):
         for machine in self.machines:
             yield from ((MatrixRow(name, machine, kernel), rows) for kernel, rows in by_kernel.items())
 
-    def cell(self, place: MatrixRow, parts: Sequence[str], **own: Any) -> Cell[Any]:
-        """A cell at a place: the table's fields, overridden by ``own``; ``parts`` end its id."""
+    def cell(self, place: MatrixRow, parts: Sequence[str], **overrides: Any) -> Cell[Any]:
+        """A cell at a place: the table's fields, overridden by ``overrides``; ``parts`` end its id."""
         machine = place.machine
         fields: dict[str, Any] = {
             "handler": "noop",
@@ -180,7 +180,7 @@ class Table(Strict):
             memory_mib=machine.memory_mib,
             kernel=place.kernel,
             spec=place.spec,
-            **{**fields, **own},
+            **{**fields, **overrides},
         )
 
     def resolved(self) -> dict[str, Any]:
@@ -190,8 +190,8 @@ class Table(Strict):
         """The table with a kernel for each combination of its kernels, options and parameters."""
         kernels = []
         for kernel, options, parameters in product(self.kernels, self.options, self.parameters):
-            own = [] if parameters == fields.DEFAULT else parameters.split()
-            kernels.append(kernel_variants.joined(kernel, [*_words(options), *own]))
+            added = [] if parameters == fields.DEFAULT else parameters.split()
+            kernels.append(kernel_variants.joined(kernel, [*_words(options), *added]))
         return self.model_copy(update={"kernels": tuple(kernels), **_AXES})
 
     def _conflicts_of_variants(self) -> Iterator[Problem]:
@@ -204,7 +204,7 @@ class Table(Strict):
             try:
                 kernel_spec(kernel_variants.joined(kernel, _words(options)))
             except ConfigError as error:
-                yield Problem(("options", index), f"{error.what}; {error.hint}", other=("kernels",))
+                yield Problem(("options", index), f"{error.what}; {error.hint}", conflicting=("kernels",))
 
     def conflicts(self) -> Iterator[Problem]:
         yield from self._conflicts_of_variants()
@@ -266,12 +266,12 @@ class ProbedTable(Table):
     @property
     def guest_parameters(self) -> dict[str, str | int]:
         """A cell's parameters that tell its guests apart: the image, and a channel other than the default."""
-        found: dict[str, str | int] = {} if self.image is None else {IMAGE: probe_name(Path(self.image))}
-        return found if self.channel == "framed" else {**found, CHANNEL: self.channel}
+        parameters: dict[str, str | int] = {} if self.image is None else {IMAGE: probe_name(Path(self.image))}
+        return parameters if self.channel == "framed" else {**parameters, CHANNEL: self.channel}
 
-    def cell(self, place: MatrixRow, parts: Sequence[str], **own: Any) -> Cell[Any]:
-        own = {"channel": self.channel, "time_limit": self.time_limit, **own}
-        return super().cell(place, parts, **own)
+    def cell(self, place: MatrixRow, parts: Sequence[str], **overrides: Any) -> Cell[Any]:
+        overrides = {"channel": self.channel, "time_limit": self.time_limit, **overrides}
+        return super().cell(place, parts, **overrides)
 
     def conflicts(self) -> Iterator[Problem]:
         yield from super().conflicts()
@@ -298,7 +298,7 @@ class RowsTable(ProbedTable):
         for index, row in enumerate(self.probes):
             if row != BASELINE and not row.startswith(prefix):
                 sentence = f"found '{row}'; with benchmark '{name}': its rows are named {prefix}ROW"
-                yield Problem(("probes", index), sentence, other=("benchmark", "name"))
+                yield Problem(("probes", index), sentence, conflicting=("benchmark", "name"))
         if self.clock != "instructions":
             yield Problem(("clock",), f"found 'wall'; benchmark '{name}' is counted in instructions")
         if self.points is not None:

@@ -156,7 +156,7 @@ def count_down(accelerator: str) -> str | None:
             with contextlib.closing(process):
                 status = exit_status(process, TIME_LIMIT_SECONDS)
             messages.seek(0)
-            said = plain_line(messages.read(4096).decode(errors="replace").strip())
+            message = plain_line(messages.read(4096).decode(errors="replace").strip())
     except HostError as error:
         return f"QEMU does not start: {error.what}"
     finally:
@@ -167,7 +167,7 @@ def count_down(accelerator: str) -> str | None:
         return f"a guest of {CPU_SECONDS * _FAST} million instructions did not end in {TIME_LIMIT_SECONDS:g} s"
     if status in (-signal.SIGXCPU, -signal.SIGKILL):
         return f"executes fewer than {_FAST} million instructions a second: guests would seem to hang"
-    return f"QEMU ends there with {how_ended(status)}: {said or 'it says nothing'}"
+    return f"QEMU ends there with {how_ended(status)}: {message or 'it says nothing'}"
 
 
 _ANOTHER = f"name another CPU: {PROGRAM} list cpus, or max for all that QEMU emulates"

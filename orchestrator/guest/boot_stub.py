@@ -61,8 +61,8 @@ class BootStub:
     def check(self) -> None:
         """Raise UnsupportedError if the stub has refused the CPU."""
         lines = self._console.last_lines()
-        said = any(_LAST_WORDS in line for line in lines)
-        if not said and (lines or self._silence.left()):
+        has_complained = any(_LAST_WORDS in line for line in lines)
+        if not has_complained and (lines or self._silence.left()):
             return
         self._silence = Deadline(_STUB_SILENCE)
         try:
@@ -70,10 +70,14 @@ class BootStub:
                 return  # a program may have printed these words
         except GuestError:  # QEMU has ended or is stopped; the wait for the agent reports it
             return
-        why = _reason(lines) if said else "its boot stub has stopped silently, as it does for a CPU that it refuses"
+        why = (
+            _reason(lines)
+            if has_complained
+            else "its boot stub has stopped silently, as it does for a CPU that it refuses"
+        )
         raise UnsupportedError(
             f"the kernel does not boot on CPU '{self._cpu}': {why}",
-            where=str(self._console.path) if said else "",
+            where=str(self._console.path) if has_complained else "",
             detail=lines,
             hint="use another CPU (`cpu:` of a machine in an experiment, --cpu) or another kernel",
         )
@@ -89,6 +93,6 @@ def is_stopped_stub(registers: str) -> bool:
 
 def _reason(lines: list[str]) -> str:
     """The stub's message as one sentence; it prints missing features on a separate line."""
-    said = [line.strip() for line in lines[: next(n for n, line in enumerate(lines) if _LAST_WORDS in line)]]
-    first = next((n for n, line in enumerate(said) if line.startswith(_REASON)), None)
-    return "it does not say why" if first is None else " ".join(said[first:]).rstrip(".")
+    message = [line.strip() for line in lines[: next(n for n, line in enumerate(lines) if _LAST_WORDS in line)]]
+    first = next((n for n, line in enumerate(message) if line.startswith(_REASON)), None)
+    return "it does not say why" if first is None else " ".join(message[first:]).rstrip(".")

@@ -104,24 +104,26 @@ class Output:
 
     def __init__(self, listener: Listener | None = None) -> None:
         self._listener = listener
-        self._kept = {stream: bytearray() for stream in Stream}
+        self._buffers = {stream: bytearray() for stream in Stream}
 
     def add(self, stream: Stream, data: bytes) -> None:
         """Add output. Raises TooMuchOutput if more than OUTPUT_MAX is kept."""
         if self._listener is not None:
             self._listener(stream, data)
             return
-        kept = self._kept[stream]
-        kept += data
-        if len(kept) > OUTPUT_MAX:
+        buffer = self._buffers[stream]
+        buffer += data
+        if len(buffer) > OUTPUT_MAX:
             raise TooMuchOutput(f"a command printed more than {OUTPUT_MAX >> 20} MiB")
 
     def result(self, argv: Sequence[str], status: int) -> CommandResult:
-        stdout, stderr = (bytes(self._kept[stream]) for stream in Stream)
+        stdout, stderr = (bytes(self._buffers[stream]) for stream in Stream)
         return CommandResult(tuple(argv), status, stdout, stderr)
 
     def last_lines(self) -> list[str]:
-        return plain_lines(b"\n".join(bytes(kept[-_QUOTED_BYTES:]) for kept in self._kept.values()))[-QUOTED_LINES:]
+        return plain_lines(b"\n".join(bytes(buffer[-_QUOTED_BYTES:]) for buffer in self._buffers.values()))[
+            -QUOTED_LINES:
+        ]
 
 
 @contextmanager

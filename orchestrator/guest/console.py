@@ -103,7 +103,9 @@ class KnownReport(CatalogEntry):
 def known_reports() -> Sequence[KnownReport]:
     """The catalogue's reports, the worst first."""
     kinds = read("kernel_reports.yaml")
-    return [KnownReport(kind=Trouble(kind), **one) for kind, of in kinds.items() for one in cast(_Entries, of)]
+    return [
+        KnownReport(kind=Trouble(kind), **entry) for kind, entries in kinds.items() for entry in cast(_Entries, entries)
+    ]
 
 
 @lru_cache(maxsize=1)
@@ -513,11 +515,11 @@ def is_idle(lines: Sequence[str]) -> bool:
 def _named(lines: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     """Functions with their modules, the most telling first."""
     message = lines[: next((number for number, line in enumerate(lines) if is_dump(line)), len(lines))]
-    said = [line for line in message if not _WARNING.search(line)]
+    sentences = [line for line in message if not _WARNING.search(line)]
     asked = next((number for number, line in enumerate(lines) if _ASKED.search(line)), len(lines))
     panic = next((number for number, line in enumerate(lines) if _PANIC_FRAME.search(line)), 0)
     for pattern, part in (
-        *((pattern, said) for pattern in (_PLACE, _MODULES_OWN, _INIT)),
+        *((pattern, sentences) for pattern in (_PLACE, _MODULES_OWN, _INIT)),
         (_WITHOUT_OFFSET, lines),
         (_PLACE, message),  # WARN()'s own place is that of the check
         (_POINTER, lines),

@@ -150,8 +150,8 @@ class Stub:
             if mark == b"-":  # the packet followed a part of a debugger's
                 self._send(self._sent)
         body = bytearray()
-        while (one := self._take(1)) != b"#":
-            body += one
+        while (byte := self._take(1)) != b"#":
+            body += byte
             if len(body) > _LONGEST_REPLY:
                 raise GuestConnectionLost("QEMU's stub has sent an endless packet")
         self._take(2)  # the sum: nothing is lost on a local socket

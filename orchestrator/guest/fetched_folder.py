@@ -43,9 +43,9 @@ def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> No
     Raises GuestError, and copies nothing, for more than MOST_FILES files or MOST_BYTES bytes; HostError.
     """
     deadline = Deadline(time_limit)
-    found = _find(guest, path, ["-type", "f"], deadline)
-    names = [name for name in found if _is_plain(name)]
-    others = len(found) - len(names) + len(_find(guest, path, ["!", "-type", "f", "!", "-type", "d"], deadline))
+    files = _find(guest, path, ["-type", "f"], deadline)
+    names = [name for name in files if _is_plain(name)]
+    skipped = len(files) - len(names) + len(_find(guest, path, ["!", "-type", "f", "!", "-type", "d"], deadline))
     if len(names) > MOST_FILES:
         raise _too_much(path, f"{len(names)} files, and at most {MOST_FILES}")
     try:
@@ -59,9 +59,9 @@ def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> No
     except OSError as error:  # also if the target appeared meanwhile
         raise HostError(f"cannot write the guest's {path}: {error.strerror}", where=str(target)) from None
     print(f"copied the guest's {path} to {target} (files: {len(names)}, bytes: {size})", file=sys.stderr, flush=True)
-    if others:
+    if skipped:
         what = "links, special files and names that cannot be printed"
-        print(f"{others} of {path} were left out: {what}", file=sys.stderr, flush=True)
+        print(f"{skipped} of {path} were left out: {what}", file=sys.stderr, flush=True)
 
 
 def _copy(guest: Guest, path: str, names: list[str], target: Path, deadline: Deadline) -> int:

@@ -43,12 +43,12 @@ def kunit_results(guest: Guest, suites: Sequence[str] = ()) -> TestRun:
     if result.status != 0:
         hint = "CONFIG_KUNIT and CONFIG_KUNIT_DEBUGFS, and debugfs mounted; lab-i386-up-kunit has them"
         raise UnsupportedError("the guest's kernel shows no results of KUnit", hint=hint)
-    there = result.text.splitlines()[:_SUITES_MAX]
+    listed = result.text.splitlines()[:_SUITES_MAX]
     for name in suites:
-        if name not in there:
-            hint = f"the guest has: {', '.join(there[:_SHOWN_SUITES])}{' ...' if len(there) > _SHOWN_SUITES else ''}"
+        if name not in listed:
+            hint = f"the guest has: {', '.join(listed[:_SHOWN_SUITES])}{' ...' if len(listed) > _SHOWN_SUITES else ''}"
             raise UsageError(f"no suite {name!r} of KUnit has run in the guest", hint=hint)
-    runs = [*_suite_runs(guest, dict.fromkeys(suites or there), must_have_run=set(suites))]
+    runs = [*_suite_runs(guest, dict.fromkeys(suites or listed), must_have_run=set(suites))]
     if len(result.text.splitlines()) > _SUITES_MAX:
         runs.append(TestRun((), (f"there are more than {_SUITES_MAX} suites; the others were ignored",)))
     results = tuple(result for run in runs for result in run.results)
@@ -110,6 +110,6 @@ def program_results(
     if status == _SKIPPED and not run.results:
         return TestRun((TestResult("all", TestOutcome.SKIPPED, " ".join(words)),))
     if status and not any(result.outcome is TestOutcome.FAILED for result in run.results):
-        said = "".join(f"\n    {line}" for line in words)
-        problems.append(f"`{' '.join(argv)}` ended with status {status}, and no test failed{said}")
+        quoted = "".join(f"\n    {line}" for line in words)
+        problems.append(f"`{' '.join(argv)}` ended with status {status}, and no test failed{quoted}")
     return replace(run, problems=(*problems, *run.problems))

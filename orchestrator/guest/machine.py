@@ -153,8 +153,8 @@ def confinement_here() -> Confinement:
 
 def environment() -> dict[str, str]:
     """QEMU's environment, with absolute folders, as QEMU runs in ``/``."""
-    own = {name: os.environ[name] for name in (*_LISTS, _FOLDER) if os.environ.get(name)}
-    parts = {name: value.split(os.pathsep) if name in _LISTS else [value] for name, value in own.items()}
+    inherited = {name: os.environ[name] for name in (*_LISTS, _FOLDER) if os.environ.get(name)}
+    parts = {name: value.split(os.pathsep) if name in _LISTS else [value] for name, value in inherited.items()}
     return {name: os.pathsep.join(map(os.path.abspath, folders)) for name, folders in parts.items()}
 
 
@@ -170,8 +170,8 @@ def _is_mapped(number: int, mapping: Path) -> bool:
 
 
 def _at_most(limit: int, value: int) -> int:
-    own, _ = resource.getrlimit(limit)
-    return value if own == resource.RLIM_INFINITY else min(value, own)
+    soft, _ = resource.getrlimit(limit)
+    return value if soft == resource.RLIM_INFINITY else min(value, soft)
 
 
 class Settings(CatalogEntry):

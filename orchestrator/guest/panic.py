@@ -115,7 +115,7 @@ def _sentence(panic: KernelReport) -> str:
     """The kernel's reason for a panic; for an init that ended, how it ended."""
     init = _INIT.search(_sign(panic))
     if init is not None:
-        command = next((found[1] for line in panic.lines if (found := _COMMAND.search(line))), "init")
+        command = next((match[1] for line in panic.lines if (match := _COMMAND.search(line))), "init")
         code = int(init[1], 16)  # a status as in wait(2)
         how = f"was killed by signal {code & 0x7F}" if code & 0x7F else f"ended with status {code >> 8 & 0xFF}"
         return f"process 1 ({command}) {how}"

@@ -309,8 +309,8 @@ class SerialChannel:
         content, errors = bytearray(), bytearray()
 
         def listener(stream: Stream, data: bytes) -> None:
-            kept = content if stream is Stream.STDOUT else errors
-            kept += data
+            buffer = content if stream is Stream.STDOUT else errors
+            buffer += data
             if len(content) > largest:
                 raise TooMuchOutput(f"cannot read {source}: it has more than {largest} bytes")
 

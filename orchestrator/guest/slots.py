@@ -64,10 +64,10 @@ def host_memory_mib() -> int:
 
 def check_memory(memory_mib: int) -> None:
     """Raise HostError for a guest that cannot fit into the memory, before the OOM killer ends its QEMU."""
-    there = host_memory_mib()
-    if memory_mib > there:
+    available = host_memory_mib()
+    if memory_mib > available:
         raise HostError(
-            f"a guest with {memory_mib} MiB of memory does not fit: the lab may have {there} MiB on this host",
+            f"a guest with {memory_mib} MiB of memory does not fit: the lab may have {available} MiB on this host",
             hint="give the guest less memory, or the lab's control group more (memory.max; version 1:"
             " memory.limit_in_bytes)",
         )
@@ -126,7 +126,7 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
     if any(holder.thread is threading.current_thread() for holder in list(_holders)):
         return Slots([])
     total = host_slots()
-    wanted = min(total, -(-memory_mib // _SLOT_MIB))
+    count = min(total, -(-memory_mib // _SLOT_MIB))
     folder = cache_dir() / _FOLDER
     taken: list[int] = []
     try:
@@ -134,7 +134,7 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
         _wait(folder, lambda: _lock(folder / _GATE, taken), say, check)
         gate = taken.pop()
         try:
-            _wait(folder, lambda: _lock_some(folder, total, wanted, taken), say, check)
+            _wait(folder, lambda: _lock_some(folder, total, count, taken), say, check)
         finally:
             os.close(gate)
     except OSError:  # TimeoutError is one
@@ -148,15 +148,15 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
 
 def _wait(folder: Path, succeeds: Callable[[], bool], say: Callable[[str], None], check: Callable[[], None]) -> None:
     """Raises TimeoutError after waiting so long that success is unlikely."""
-    begun, said = time.monotonic(), 0.0
+    begun, last_said = time.monotonic(), 0.0
     while not succeeds():
         check()
         now = time.monotonic()
         if now - begun > _PATIENCE or (now - begun > _PATIENCE_WITH_ANCESTORS and _ancestor_holds_slots(folder)):
             say("other guests on this host do not end; this one starts anyway")
             raise TimeoutError
-        if now - said > _SAY_INTERVAL:
-            said = now
+        if now - last_said > _SAY_INTERVAL:
+            last_said = now
             say("waiting for other guests on this host to end")
         time.sleep(_POLL_INTERVAL)
 
@@ -172,13 +172,13 @@ def _ancestor_holds_slots(folder: Path) -> bool:
     return process in holders
 
 
-def _lock_some(folder: Path, total: int, wanted: int, taken: list[int]) -> bool:
+def _lock_some(folder: Path, total: int, count: int, taken: list[int]) -> bool:
     """Take free slots until enough are taken; returns whether they are."""
     for number in range(total):
-        if len(taken) < wanted and _lock(folder / str(number), taken):
+        if len(taken) < count and _lock(folder / str(number), taken):
             os.ftruncate(taken[-1], 0)
             os.pwrite(taken[-1], str(os.getpid()).encode(), 0)
-    return len(taken) == wanted
+    return len(taken) == count
 
 
 def _lock(file: Path, taken: list[int]) -> bool:

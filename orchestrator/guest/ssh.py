@@ -219,9 +219,9 @@ def _connected(
         raise
 
 
-def _first(wanted: Sequence[str], offered: Sequence[str]) -> list[str]:
+def _first(preferred: Sequence[str], offered: Sequence[str]) -> list[str]:
     """The wanted algorithms that paramiko has, then its others: a later release may drop weak ones."""
-    return [*(name for name in wanted if name in offered), *(name for name in offered if name not in wanted)]
+    return [*(name for name in preferred if name in offered), *(name for name in offered if name not in preferred)]
 
 
 def _said(problem: object) -> str:

@@ -75,7 +75,7 @@ def complete(file: IO[bytes]) -> bool:
     Returns whether there is a VMCOREINFO. Raises GuestError for what is no dump.
     """
     machine, segments = _read(file)
-    loads = [one for one in segments if one.type == _PT_LOAD]
+    loads = [segment for segment in segments if segment.type == _PT_LOAD]
     note = next(filter(None, (vmcoreinfo(file, load) for load in loads)), b"")
     elf_class = 1 if machine == _EM_386 else 2
     file.seek(0, os.SEEK_END)
@@ -84,7 +84,7 @@ def complete(file: IO[bytes]) -> bool:
         if place >> 32:
             raise GuestError("a vmcore of i386 has at most 4 GiB", hint="use a guest with less memory")
         loads = [load for load in loads if not (load.physical + load.size) >> 32]  # without the firmware's end
-    notes = [one for one in segments if one.type == _PT_NOTE]
+    notes = [segment for segment in segments if segment.type == _PT_NOTE]
     written = [*notes, *([Segment(_PT_NOTE, place, 0, 0, len(note))] if note else []), *loads]
     file.write(note)
     header, segment = _HEADER[elf_class], _SEGMENT[elf_class]
@@ -121,9 +121,9 @@ def vmcoreinfo(file: IO[bytes], segment: Segment) -> bytes:
             break
         name, size, _ = _NOTE.unpack(head)
         if name == len(_VMCOREINFO) - 1 and 0 < size <= _NOTE_MAX:
-            found = _at(file, offset, min(_NOTE.size + len(_VMCOREINFO) + size + -size % 4, segment.size))
-            if found[_NOTE.size :].startswith(_VMCOREINFO + b"OSRELEASE="):
-                return found
+            note = _at(file, offset, min(_NOTE.size + len(_VMCOREINFO) + size + -size % 4, segment.size))
+            if note[_NOTE.size :].startswith(_VMCOREINFO + b"OSRELEASE="):
+                return note
     return b""
 
 

@@ -150,13 +150,20 @@ class TestedGuest(_GuestsVerbs):
         *needed, module = user_modules(self._workshop, self._kernel, place, name=name, values=values)
         check_parameter_names(module, parameters)
         with contextlib.ExitStack() as undo:
-            for one in (*needed, module):
-                own = parameters if one is module else _NOTHING
-                with contextlib.nullcontext() if self._coverage is None else self._coverage.loading(one, place):
+            for kernel_module in (*needed, module):
+                assigned = parameters if kernel_module is module else _NOTHING
+                with (
+                    contextlib.nullcontext() if self._coverage is None else self._coverage.loading(kernel_module, place)
+                ):
                     loading.load(
-                        self, one.name, one.file, parameters=own, time_limit=time_limit, insmod=loading.WATCHED
+                        self,
+                        kernel_module.name,
+                        kernel_module.file,
+                        parameters=assigned,
+                        time_limit=time_limit,
+                        insmod=loading.WATCHED,
                     )
-                undo.callback(self.unload, one.name, time_limit=time_limit)
+                undo.callback(self.unload, kernel_module.name, time_limit=time_limit)
             undo.pop_all()
         return LoadedModule(self, module.name, module.file, tuple(other_module.name for other_module in needed))
 
@@ -212,8 +219,8 @@ class TestedGuest(_GuestsVerbs):
         lines: deque[str] = deque(maxlen=_PRINTED_LINES)
         mark, end = self._mark, self.console.length()
         while mark < end:
-            found, after = self.console.whole_lines(mark)
-            lines.extend(found)
+            printed, after = self.console.whole_lines(mark)
+            lines.extend(printed)
             if after == mark:
                 break
             mark = after

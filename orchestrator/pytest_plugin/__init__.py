@@ -185,14 +185,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add properties to a report, of a test or a subtest, and, if it failed, the last steps and the guests' console."""
-    kept = attempt(item)
-    if kept.guests:
+    state = attempt(item)
+    if state.guests:
         hide_our_frames()
     report = yield
-    report.user_properties += kept.properties
-    if report.failed and (kept.log is not None or kept.guests):
-        kept.has_failed = True
-        report.sections += failure_sections(kept)
+    report.user_properties += state.properties
+    if report.failed and (state.log is not None or state.guests):
+        state.has_failed = True
+        report.sections += failure_sections(state)
     return report
 
 

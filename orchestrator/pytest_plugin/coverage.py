@@ -48,10 +48,10 @@ Executed = Mapping[int, int]
 def read_executed(file: Path) -> Executed:
     """What QEMU's coverage plugin has counted so far. Raises EvidenceError if it had not room for all."""
     table = file.read_bytes() if file.exists() else b""  # the guest has ended
-    found = dict(takewhile(lambda record: record[0], _RECORD.iter_unpack(table)))
-    if table and len(found) == len(table) // _RECORD.size:
-        raise EvidenceError(f"a guest has executed more than {len(found)} different instructions of modules")
-    return found
+    executed = dict(takewhile(lambda record: record[0], _RECORD.iter_unpack(table)))
+    if table and len(executed) == len(table) // _RECORD.size:
+        raise EvidenceError(f"a guest has executed more than {len(executed)} different instructions of modules")
+    return executed
 
 
 @dataclass(eq=False)
@@ -151,13 +151,13 @@ def parts_of(code: KernelCode, name: str | None = None) -> Sequence[range]:
 
 
 def covered_lines(
-    of: SourceLines, parts: Sequence[range], executed: Executed, own: Callable[[str], str] = str
+    source: SourceLines, parts: Sequence[range], executed: Executed, users_file: Callable[[str], str] = str
 ) -> Lines:
-    """The lines of parts of the code, executed or not. ``own`` finds the user's own source file."""
-    located = ((executed.get(address, 0), frames) for address, frames in of.lines_of(*parts).items())
+    """The lines of parts of the code, executed or not. ``users_file`` finds the user's own source file."""
+    located = ((executed.get(address, 0), frames) for address, frames in source.lines_of(*parts).items())
     lines = Lines()
     for inner, count in executed_lines(located):
-        lines[own(inner.file), inner.line] += count
+        lines[users_file(inner.file), inner.line] += count
     return lines
 
 
@@ -221,8 +221,8 @@ class Coverage:
     def pytest_testnodedown(self, node: Any) -> None:
         """Take what a worker has found."""
         lost = {node.gateway.id: "this worker has crashed, and nothing is known of its guests"}
-        found, problems = getattr(node, "workeroutput", {}).get(COVERAGE, ({}, lost))
-        for name, lines in found.items():
+        covered, problems = getattr(node, "workeroutput", {}).get(COVERAGE, ({}, lost))
+        for name, lines in covered.items():
             self._found[name].update(dict(lines))
         self.problems |= problems
 
@@ -239,17 +239,17 @@ class Coverage:
 
     def _lines_of(self, code: Covered) -> Lines:
         if code.module is None:
-            of = SourceLines.of_kernel(kernel_debug_info(self._context, code.kernel), code.kernel)
-            return covered_lines(of, parts_of(of.code, code.name), code.executed)
-        of = SourceLines.of_module(module_debug_info(self._context, code.kernel, code.module), code.kernel)
+            source = SourceLines.of_kernel(kernel_debug_info(self._context, code.kernel), code.kernel)
+            return covered_lines(source, parts_of(source.code, code.name), code.executed)
+        source = SourceLines.of_module(module_debug_info(self._context, code.kernel, code.module), code.kernel)
 
         def own(file: str) -> str:
-            folder, title = code.source if code.source.is_dir() else code.source.parent, of.title(file)
+            folder, title = code.source if code.source.is_dir() else code.source.parent, source.title(file)
             if title == f"{code.name}_main.c" and code.source.suffix == ".c":  # the lab's name for a single file
                 title = code.source.name
             return str(folder / title) if (folder / title).is_file() else file
 
-        return covered_lines(of, parts_of(of.code), code.executed, own)
+        return covered_lines(source, parts_of(source.code), code.executed, own)
 
     def _write(self) -> bool:
         """Write the file. False if there is none, or a wanted name is not in it."""

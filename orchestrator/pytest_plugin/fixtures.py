@@ -220,10 +220,10 @@ def instruction_budget(
     item: pytest.Item = request.node
     file = BudgetFile(item.path, workshop.cache)
     test, updates = item.nodeid.partition("::")[2], bool(request.config.getoption("qemu_update_budgets"))
-    kept = attempt(item)
-    budget = InstructionBudget(_tests_guest, workshop, guest_kernel, file, test, updates, kept.properties)
+    state = attempt(item)
+    budget = InstructionBudget(_tests_guest, workshop, guest_kernel, file, test, updates, state.properties)
     yield budget
-    if not kept.has_failed:
+    if not state.has_failed:
         with sentences(request.config):
             budget.write()
 

@@ -93,25 +93,25 @@ class GuestPool:
         ``qemu_arguments``, ``qemu_log``, ``qemu_core`` and ``qemu_state``, and the command that reproduces the test,
         ``qemu_reproduce``.
         """
-        kept = attempt(item)
-        for attachment in kept.debuggers:
+        state = attempt(item)
+        for attachment in state.debuggers:
             attachment.close()
-        if kept.log is not None:
-            folder, name = kept.log.parent, guest.console.path.stem
+        if state.log is not None:
+            folder, name = state.log.parent, guest.console.path.stem
             console, arguments = folder / f"{name}.console", folder / f"{name}.arguments"
             console.write_text("".join(f"{line}\n" for line in guest.printed()), encoding="utf-8")
             arguments.write_text(shlex.join(guest.command_line) + "\n", encoding="utf-8")
-            kept.properties += [("qemu_console", str(console)), ("qemu_arguments", str(arguments))]
+            state.properties += [("qemu_console", str(console)), ("qemu_arguments", str(arguments))]
             if not (folder / _REPRODUCE).exists():
                 command = reproducing_command(item)
                 (folder / _REPRODUCE).write_text(command + "\n", encoding="utf-8")
-                kept.properties += [("qemu_log", str(kept.log)), ("qemu_reproduce", command)]
+                state.properties += [("qemu_log", str(state.log)), ("qemu_reproduce", command)]
         if guest.core_file is not None:
-            if kept.has_failed and kept.log is not None:
-                _keep_core(item, guest, kept.log.with_name(guest.core_file.name), self._workshop.say)
+            if state.has_failed and state.log is not None:
+                _keep_core(item, guest, state.log.with_name(guest.core_file.name), self._workshop.say)
             guest.core_file.unlink(missing_ok=True)
-        if kept.log is not None and kept.has_failed and item.config.getoption("qemu_keep"):
-            _keep_state(item, guest, kept.log.with_name(f"{guest.console.path.stem}{_STATE}"), self._workshop.say)
+        if state.log is not None and state.has_failed and item.config.getoption("qemu_keep"):
+            _keep_state(item, guest, state.log.with_name(f"{guest.console.path.stem}{_STATE}"), self._workshop.say)
 
     def retire(self, guest: TestedGuest) -> None:
         guest.kill()

@@ -308,7 +308,7 @@ def _symbols(guest: Guest, calls: Calls, measured: Measurement) -> Mapping[str, 
 
 
 _TICKS_PERCENT = 5
-"""Of a command's new budget: ticks, and what the guest has done before, change it a little."""
+"""Tolerance written for commands: timer ticks and earlier work in the guest change their count."""
 
 _LABEL_MAX = 80
 
@@ -337,7 +337,7 @@ class InstructionBudget:
     test: str
     updates: bool
     properties: list[tuple[str, str]] = field(default_factory=list)
-    """Of the test in JUnit's XML: each count, its budget, the count that was committed, and the change."""
+    """The test's properties in JUnit's XML: each count, its budget, the committed count, and the change."""
     _counted: dict[tuple[str, str], CallBudget] = field(default_factory=dict)
 
     def call(
@@ -400,11 +400,11 @@ class InstructionBudget:
             allowed = percent if budget is None else budget.percent
             self._counted[label, machine] = CallBudget(count, allowed, counted.symbols())
         elif budget is None:
-            others = self.file.machines(self.test, label)
+            budgeted_machines = self.file.machines(self.test, label)
             raise BudgetExceeded(
                 f"{label} takes {decimal_text(count)} instructions, and has no budget on {machine}",
                 where=str(self.file.path),
-                detail=[f"there is one on {other}" for other in others],
+                detail=[f"there is one on {budgeted}" for budgeted in budgeted_machines],
                 hint="--qemu-update-budgets writes it",
             )
         elif count > budget.most:
@@ -435,7 +435,7 @@ class ProbeCost:
     """The cost of a call with a probe in its path."""
 
     value: float
-    """Of one call with the probe, in ``unit``."""
+    """The cost of one call with the probe, in ``unit``."""
     overhead: float
     """The probe's part of it, in ``unit``: the cost of the call without the probe is subtracted."""
     unit: str
@@ -477,13 +477,13 @@ class ProbeCosts:
 
     def _table(self, probe: str, handler: str, point: str | None, benchmark: Mapping[str, Any]) -> CallsTable:
         machine = self._guest.machine
-        own = str(self._guest.folder / probe) if is_path(probe) else probe
+        path = str(self._guest.folder / probe) if is_path(probe) else probe
         described: dict[str, Any] = {
             "image": self._image,
             "benchmark": {"name": "syscall" if "call" in benchmark else "gtodbench", **benchmark},
             "kernels": [self._kernel.spec.argument],
             "machines": [{"cpu": machine.cpu.name, "smp": machine.smp, "memory": f"{machine.memory_mib}M"}],
-            "probes": [BASELINE, own],
+            "probes": [BASELINE, path],
             "handlers": [handler],
         }
         if point is not None:

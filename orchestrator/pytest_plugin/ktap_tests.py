@@ -73,8 +73,8 @@ class KernelTests:
     ran, or if the output is damaged or ends early.
     """
 
-    def __init__(self, folder: Path, told: list[dict[str, Any]]) -> None:
-        self._folder, self._told = folder, told
+    def __init__(self, folder: Path, recorded: list[dict[str, Any]]) -> None:
+        self._folder, self._recorded = folder, recorded
 
     def kunit(self, guest: Guest, *suites: str, expected: Expected = None) -> None:
         """Report the results of KUnit suites, by default all that ran, from their files in debugfs."""
@@ -98,7 +98,7 @@ class KernelTests:
     def report(self, run: TestRun, *, expected: Expected = None) -> None:
         """Report an existing run's results, such as those of ``guest.ktap()``."""
         verdict = judged(run, self._reasons(expected))
-        self._told += [
+        self._recorded += [
             {"name": name, "outcome": str(result.outcome), "reason": result.reason, "lines": list(result.lines)}
             for name, result in verdict.results.items()
         ]

@@ -139,15 +139,18 @@ class _Comment:
 
         failed = {test: report for test, report in self._reports.items() if report.failed}
         passed = sum(report.passed for report in self._reports.values())
-        other = f"; the exit status is {int(exitstatus)}" if exitstatus and not failed else ""  # a file is wrong
-        verdict = f"{BEYOND if exitstatus else WITHIN} {counted(passed, 'test')} passed, {len(failed)} failed{other}."
+        note = f"; the exit status is {int(exitstatus)}" if exitstatus and not failed else ""  # a file is wrong
+        verdict = f"{BEYOND if exitstatus else WITHIN} {counted(passed, 'test')} passed, {len(failed)} failed{note}."
         rows = []
         for test, report in self._reports.items():
-            found: dict[str, dict[str, str]] = {}
+            counts: dict[str, dict[str, str]] = {}
             for name, value in report.user_properties:
                 if (match := _COUNT.fullmatch(name)) is not None:
-                    found.setdefault(match[2], {})[match[1] or "after"] = str(value)
-            rows += [Row(f"{test}: {label}", [one.get(what, "") for what in _COLUMNS]) for label, one in found.items()]
+                    counts.setdefault(match[2], {})[match[1] or "after"] = str(value)
+            rows += [
+                Row(f"{test}: {label}", [columns.get(what, "") for what in _COLUMNS])
+                for label, columns in counts.items()
+            ]
         parts = [grid_table(Grid(_COLUMNS, [rows]))] if rows else []
         for test, report in failed.items():
             parts.append(details(test, quoted(plain_text(report.longreprtext).splitlines()[-_FAILURE_LINES:])))

@@ -66,10 +66,10 @@ def needs_guests(item: pytest.Item) -> bool:
 
 def settings_of(config: pytest.Config) -> Mapping[str, str]:
     """Mark arguments that the session sets: by option, else in the configuration file."""
-    found = {name: config.getoption(f"qemu_{name}") or config.getini(f"qemu_{name}") for name in SETTINGS}
+    settings = {name: config.getoption(f"qemu_{name}") or config.getini(f"qemu_{name}") for name in SETTINGS}
     if config.getoption("qemu_cover"):  # KVM counts nothing
-        found["timing"] = found["timing"] or "tcg"
-    return {name: value for name, value in found.items() if value}
+        settings["timing"] = settings["timing"] or "tcg"
+    return {name: value for name, value in settings.items() if value}
 
 
 def settings_given(config: pytest.Config) -> list[str]:
@@ -170,8 +170,8 @@ def unchosen(arguments: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[st
 
 
 def _lists(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: value for name, value in arguments.items() if name not in NO_CHOICES}
-    return {name: value for name, value in found.items() if isinstance(value, list | tuple) and value}
+    choosable = {name: value for name, value in arguments.items() if name not in NO_CHOICES}
+    return {name: value for name, value in choosable.items() if isinstance(value, list | tuple) and value}
 
 
 def _label(name: str, value: object) -> str:
@@ -186,13 +186,13 @@ _STEPS = 20
 _CONSOLE_LINES = 40
 
 
-def failure_sections(kept: Attempt) -> list[tuple[str, str]]:
+def failure_sections(state: Attempt) -> list[tuple[str, str]]:
     """Titles and texts for the report of an attempt at a test."""
     sections = []
-    if kept.log is not None:
-        steps = kept.log.read_text(encoding="utf-8").splitlines()[-_STEPS:]
-        sections.append((f"Last steps of {kept.log}", "\n".join(steps)))
-    for guest in kept.guests:
+    if state.log is not None:
+        steps = state.log.read_text(encoding="utf-8").splitlines()[-_STEPS:]
+        sections.append((f"Last steps of {state.log}", "\n".join(steps)))
+    for guest in state.guests:
         lines = guest.printed()[-_CONSOLE_LINES:]
         title = f"Console during the test, the end of {guest.console.path}"
         sections.append((title, "\n".join(lines or ["(nothing)"])))

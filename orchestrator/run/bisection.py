@@ -58,11 +58,11 @@ class Bisection:
                 commit = self.tree.commit("BISECT_HEAD")
                 left = self.tree.succeed("rev-list", "--count", "refs/bisect/bad", "--not", "--glob=refs/bisect/good-*")
                 self.say(f"{left.strip()} commits left; measuring {commit.short} {commit.subject}")
-                one = self._try(commit)
-                tried.append(one)
+                attempt = self._try(commit)
+                tried.append(attempt)
                 verdict = "skip"
-                if one.measured is not None:
-                    value = one.measured.value
+                if attempt.measured is not None:
+                    value = attempt.measured.value
                     verdict = "bad" if abs(value - most) <= abs(value - least) else "good"
                 self._bisect(verdict)  # git judges BISECT_HEAD, the commit that was measured
             return Found(candidates, tried)
@@ -89,12 +89,12 @@ class Bisection:
     def _end(self, revision: Revision, which: str, tried: list[Tried]) -> Measured:
         commit = self.tree.commit(revision.commit)
         self.say(f"measuring the {which} end, {revision.name}: {commit.short} {commit.subject}")
-        one = self._try(commit)
-        if one.measured is None:
-            what = f"the {which} end, {revision.name} ({commit.short}), has no number: {one.why_skipped}"
+        attempt = self._try(commit)
+        if attempt.measured is None:
+            what = f"the {which} end, {revision.name} ({commit.short}), has no number: {attempt.why_skipped}"
             raise LabError(what, hint="choose another commit that builds and boots")
-        tried.append(one)
-        return one.measured
+        tried.append(attempt)
+        return attempt.measured
 
     def _try(self, commit: Commit) -> Tried:
         try:
@@ -119,4 +119,4 @@ class Bisection:
         if first:
             return [self.tree.commit(first[1])]
         possible = list(dict.fromkeys(_POSSIBLE.findall(log)))
-        return [self.tree.commit(one) for one in possible] or None
+        return [self.tree.commit(commit) for commit in possible] or None

@@ -124,7 +124,7 @@ def compared(
     """
     if record.status != "ok":
         return record
-    cells = [outcomes[other] for other in cell.compared_with if other in outcomes]
+    cells = [outcomes[cell_id] for cell_id in cell.compared_with if cell_id in outcomes]
     try:
         return kind.compare(cell, record, [other_cell for other_cell in cells if other_cell.status == "ok"])
     except EvidenceError as error:
@@ -172,7 +172,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
                 check_room(session.task.directory)
                 session.records[measured.id] = measured
                 cell = next(cell for cell in session.task.cells if cell.id == measured.id)
-                is_compared = all(other in session.records for other in cell.compared_with)
+                is_compared = all(cell_id in session.records for cell_id in cell.compared_with)
                 if is_compared:  # everything it is compared with was measured in this boot
                     session.records[cell.id] = compared(session.task.kind, cell, measured, session.records)
                 outcome = CellRecorded(session.records[cell.id], is_compared)

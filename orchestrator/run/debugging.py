@@ -120,7 +120,7 @@ class Debugging:
                     "set remote fetch-register-packet off",
                     "set remote set-register-packet off",
                 ]
-            commands += [_added(self.files[name], found) for name, found in sections.items()]
+            commands += [_added(self.files[name], addresses) for name, addresses in sections.items()]
             commands.append(f"target remote {place}")
             options = [word for command in filter(None, commands) for word in ("-ex", command)]
             program = [] if vmlinux is None else [str(vmlinux)]
@@ -131,9 +131,9 @@ class Debugging:
 
 def _added(file: Path, sections: Mapping[str, int]) -> str:
     """The command for gdb for the symbols of a loaded module; empty for one without text."""
-    others = "".join(f" -s {name} {sections[name]:#x}" for name in _DATA if name in sections)
+    data = "".join(f" -s {name} {sections[name]:#x}" for name in _DATA if name in sections)
     text = sections.get(".text")
-    return "" if text is None else f"add-symbol-file {shlex.quote(str(file))} {text:#x}{others}"
+    return "" if text is None else f"add-symbol-file {shlex.quote(str(file))} {text:#x}{data}"
 
 
 # A place in timed calls. The loops of a benchmark's program are alike (ROUNDS() of callbench.c, workload_loop.S): they
@@ -278,12 +278,12 @@ def _first_timed_call(stub: Stub, firsts: Mapping[int, bytes], untimed: int) -> 
 def first_instructions(program: bytes) -> Mapping[int, bytes]:
     """Where a benchmark's program begins a call, and the bytes there. Raises EvidenceError for another program."""
     try:
-        found = dict(_first_instructions(ELFFile(BytesIO(program))))
+        instructions = dict(_first_instructions(ELFFile(BytesIO(program))))
     except DAMAGED:
-        found = {}
-    if not found:
+        instructions = {}
+    if not instructions:
         raise EvidenceError("the program has none of the loops that make timed calls")
-    return found
+    return instructions
 
 
 def _first_instructions(elf: ELFFile) -> Iterator[tuple[int, bytes]]:

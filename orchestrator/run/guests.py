@@ -96,8 +96,8 @@ def _check_topology(guest: Guest, text: str) -> None:
     folders = [f"/sys/devices/system/cpu/cpu{number}/topology" for number in range(smp)]
     siblings = [kernel_value(guest, f"{folder}/thread_siblings_list") for folder in folders]
     if len(set(siblings)) != smp // 2 or not re.search(r"^flags\s*:.* ht\b", text, re.MULTILINE):
-        found = [f"cpu{number}: siblings {pair}" for number, pair in enumerate(siblings)]
-        raise EvidenceError("the guest's CPUs are not pairs of Hyper-Threading siblings", detail=found)
+        pairs = [f"cpu{number}: siblings {pair}" for number, pair in enumerate(siblings)]
+        raise EvidenceError("the guest's CPUs are not pairs of Hyper-Threading siblings", detail=pairs)
 
 
 def wait_for_clocksource(guest: Guest) -> None:
@@ -309,9 +309,9 @@ def _check(guest: Guest, saved: SavedGuest) -> None:
         guest.saved_symbols = (saved.folder / _SYMBOLS_FILE).read_bytes()
     except (OSError, ValueError):  # discarded by another process meanwhile
         raise EvidenceError("it is not known what an empty loop took before, or which symbols the kernel has") from None
-    found = _empty_loop(guest)
-    if found != expected:
-        raise EvidenceError(f"an empty loop took {found} ticks in the restored guest, and {expected} before")
+    ticks = _empty_loop(guest)
+    if ticks != expected:
+        raise EvidenceError(f"an empty loop took {ticks} ticks in the restored guest, and {expected} before")
 
 
 def _empty_loop(guest: Guest) -> int:
@@ -326,9 +326,9 @@ def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
 
     Raises GuestError if modprobe fails, GuestOops, EvidenceError if the kernel does not list one afterwards.
     """
-    wanted = list(names)
+    modules = list(names)
     mark = guest.console.length()
-    for name in wanted:
+    for name in modules:
         with step(f"load {name}"):
             result = guest.run(["modprobe", name])
         guest.check_console(mark)
@@ -337,8 +337,8 @@ def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
                 f"the guest's kernel does not load its module {name}",
                 detail=plain_lines(result.stderr)[-5:],
             )
-    listed = ModuleMemory.all_of(guest) if wanted else {}
-    for name in wanted:
+    listed = ModuleMemory.all_of(guest) if modules else {}
+    for name in modules:
         if name not in listed:
             raise EvidenceError(f"module {name} was loaded, and the guest's kernel does not list it as live")
 

@@ -26,7 +26,7 @@ from orchestrator.run.machines import timing_of
 FindKernel = Callable[[str], Kernel | None]
 """A kernel by its name or path; None if it is not available now."""
 
-_Found = dict[tuple[str | None, str], dict[str, str | None]]
+_Answers = dict[tuple[str | None, str], dict[str, str | None]]
 """By a table's name and the checked name: why each kernel lacks it, None if it does not."""
 
 
@@ -68,7 +68,7 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
     A point is an error if none of its cells' kernels has it. If some have it, the other kernels' cells are refused
     during preparation. Raises ConfigError, which lists all wrong points.
     """
-    found: _Found = {}
+    answers: _Answers = {}
     unchecked: dict[str, None] = {}
     for boot in plan.boots:
         pointed = [(cell, cell.point) for cell in boot.cells if cell.point is not None]
@@ -81,15 +81,15 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
         for cell, point in pointed:
             # If a kernel has the function, its cells are at the instructions, and no longer at SYMBOL+*.
             if point.file is None:
-                found.setdefault((cell.table, point.found_by or str(point)), {})[name] = reasons.get(cell.id)
-    _refuse(experiment, found, _key)
+                answers.setdefault((cell.table, point.found_by or str(point)), {})[name] = reasons.get(cell.id)
+    _refuse(experiment, answers, _key)
     return list(unchecked)
 
 
-def _refuse(experiment: Experiment, found: _Found, key: Callable[[NamedTable, str], KeyPath]) -> None:
+def _refuse(experiment: Experiment, answers: _Answers, key: Callable[[NamedTable, str], KeyPath]) -> None:
     problems = [
         (named_table.origin, Problem(key(named_table, what), _sentence(what, reasons)))
-        for (table, what), reasons in found.items()
+        for (table, what), reasons in answers.items()
         if None not in reasons.values()
         for named_table in experiment.tables
         if named_table.name == table
@@ -105,22 +105,22 @@ def _key(named: NamedTable, point: str) -> KeyPath:
     return ()
 
 
-def _sentence(found: str, reasons: Mapping[str, str | None]) -> str:
+def _sentence(word: str, reasons: Mapping[str, str | None]) -> str:
     """The file's word, and each reason against it once with its kernels."""
     kernels = grouped((reason, kernel) for kernel, reason in reasons.items())
-    return "; ".join([f"found '{found}'", *(f"{', '.join(names)}: {reason}" for reason, names in kernels.items())])
+    return "; ".join([f"found '{word}'", *(f"{', '.join(names)}: {reason}" for reason, names in kernels.items())])
 
 
 def check_modules(experiment: Experiment, plan: Plan, find: FindKernel) -> None:
     """Raise ConfigError that lists all modules that none of their cells' available kernels has."""
-    found: _Found = {}
+    answers: _Answers = {}
     for boot in plan.boots:
         kernel = find(boot.kernel) if boot.kernel_modules else None
         for table in {cell.table for cell in boot.cells}:
             for name in boot.kernel_modules:
                 reason = None if kernel is None else missing_module_reason(kernel, [name])
-                found.setdefault((table, name), {})[boot.spec.name] = reason
-    _refuse(experiment, found, lambda named, module: ("kernel_modules",))
+                answers.setdefault((table, name), {})[boot.spec.name] = reason
+    _refuse(experiment, answers, lambda named, module: ("kernel_modules",))
 
 
 def check_plan(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str]:

@@ -68,7 +68,7 @@ class _Recorded(BaseModel):
     def places(self) -> Iterator[tuple[str, Mapping[str, str]]]:
         """Digests by title: of each user's file by its path, and of each cell's modules and lines."""
         for cell, inputs in self.inputs.items():
-            yield from ((one.file or cell, self.sources.get(one.key, {})) for one in inputs.values())
+            yield from ((artifact.file or cell, self.sources.get(artifact.key, {})) for artifact in inputs.values())
         yield from ((name, self.sources.get(module.key, {})) for name, module in self.modules.items())
 
 
@@ -215,12 +215,12 @@ class Provenance:
             )
 
     def _keep_sources(self, kernel: str, module: Module) -> None:
-        kept = self._modules / kernel / f"{module.name}-{module.key[:8]}"
+        folder = self._modules / kernel / f"{module.name}-{module.key[:8]}"
         if module.sources is not None:
-            shutil.copytree(module.sources, kept, dirs_exist_ok=True)
+            shutil.copytree(module.sources, folder, dirs_exist_ok=True)
         else:
-            kept.mkdir(parents=True, exist_ok=True)
-            shutil.copy(module.file, kept)
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(module.file, folder)
 
     def _keep_texts(self, source: UserSource) -> None:
         name = probe_name(Path(source.name.replace("/", "_")))[:_LONGEST_NAME]

@@ -60,8 +60,8 @@ def resolve_in_guests(
     Raises GuestError, EvidenceError, HostError, and UsageError if a guest has no answer.
     """
     source = obtain or context.cache.obtain
-    found = [kinds.named(named.kind.name).find(context, named.table, source) for named in experiment.tables]
-    pairs = zip(experiment.tables, found, strict=True)
+    tables = [kinds.named(named.kind.name).find(context, named.table, source) for named in experiment.tables]
+    pairs = zip(experiment.tables, tables, strict=True)
     return replace(experiment, tables=[replace(named, table=table) for named, table in pairs])
 
 
@@ -205,8 +205,8 @@ class RunJournal:
 
     def _missing(self, record: CellRecord) -> bool:
         # With --only or --resume, the plan may lack a cell that the run has.
-        others = self._cells[record.id].compared_with
-        return any(other in self._cells and other not in self._outcomes for other in others)
+        compared = self._cells[record.id].compared_with
+        return any(cell_id in self._cells and cell_id not in self._outcomes for cell_id in compared)
 
     def _end(self, record: CellRecord) -> None:
         self._store.record(self.entry.id, record)

@@ -131,11 +131,11 @@ class WorkProgress:
         self._reached: int | None = None
 
     def listen(self, lines: Sequence[str]) -> None:
-        said = [words for words in map(progress, lines) if words is not None]
+        reported = [words for words in map(progress, lines) if words is not None]
         silent = time.monotonic() - self._reported
-        is_due = silent > (_INTERVAL if said else _SILENCE)
-        if said:
-            self._said = said[-1][:200]
+        is_due = silent > (_INTERVAL if reported else _SILENCE)
+        if reported:
+            self._said = reported[-1][:200]
         elif is_due:
             self._reached = self._seconds()
         if is_due:
@@ -259,8 +259,8 @@ def refused_places(output: Sequence[str]) -> Sequence[str]:
     """The places that a module could not probe, with its reasons, if that ended the work; else none."""
     if not output or output[-1] != _NOT_LOADED:
         return ()
-    found = map(_REFUSED_PLACE.search, output)
-    return list(dict.fromkeys(": ".join(match.groups()) for match in found if match))
+    places = map(_REFUSED_PLACE.search, output)
+    return list(dict.fromkeys(": ".join(match.groups()) for match in places if match))
 
 
 def output_of(guest: Guest) -> str:

@@ -143,8 +143,8 @@ def compiler_note(kernel: Kernel, module: Module | None) -> tuple[str, ...]:
     """Notes on a module that was compiled here: by another compiler than its kernel, or with warnings."""
     if module is None or module.sources is None:
         return ()
-    other = () if kernel.compiler_note is None else (kernel.compiler_note,)
-    return (*other, warning_note(module.name, module.warnings)) if module.warnings else other
+    notes = () if kernel.compiler_note is None else (kernel.compiler_note,)
+    return (*notes, warning_note(module.name, module.warnings)) if module.warnings else notes
 
 
 def parameters_note(given: Mapping[str, str]) -> tuple[str, ...]:

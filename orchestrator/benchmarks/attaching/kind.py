@@ -367,7 +367,7 @@ class AttachBenchmark(BenchmarkChoice):
         few = isinstance(first, int) and first < _FEWEST_WITH_FAULT
         if self.fault != "none" and (len(self.counts) > 1 or few):
             what = f"with a fault there is one count of at least {_FEWEST_WITH_FAULT}"
-            yield Problem(("counts",), what, other=("fault",))
+            yield Problem(("counts",), what, conflicting=("fault",))
 
 
 def _rows() -> list[str]:

@@ -421,7 +421,9 @@ class CallsTable(ProbedTable):
         if self.benchmark.own is not None and self.benchmark.own.has_loader and self.image is None:
             why = "set image: debian-amd64, or another that has them, or link it with -static"
             name = self.benchmark.own.file.name
-            yield Problem(("benchmark", "file"), f"found {name}; it needs shared libraries: {why}", other=("image",))
+            yield Problem(
+                ("benchmark", "file"), f"found {name}; it needs shared libraries: {why}", conflicting=("image",)
+            )
         libraries = [find_library(library) for library in self.benchmark.libraries or ()]
         names = [library.name for library in libraries]
         where = ("benchmark", "libraries")
@@ -430,7 +432,7 @@ class CallsTable(ProbedTable):
                 yield Problem((*where, index), f"found another {library.name}; a point in it would have two places")
             if library.file is None and self.image is not None and is_user_disk(self.image):
                 why = "a disk of your own is not looked into: name the library's file, by a path"
-                yield Problem((*where, index), f"found {library.name}; {why}", other=("image",))
+                yield Problem((*where, index), f"found {library.name}; {why}", conflicting=("image",))
         if libraries and self.image is None:
             why = "what loads shared libraries is in an image: set image: debian-amd64, or debian-i386"
             yield Problem(where, f"found {', '.join(names)}; {why}")
@@ -438,10 +440,10 @@ class CallsTable(ProbedTable):
             is_named = self.benchmark.own is not None and not self.benchmark.is_counted
             if not is_named and point.file is not None:
                 why = "only the program of benchmark 'workload' has functions to name"
-                yield Problem(("points", index), f"found '{point}'; {why}", other=("benchmark", "name"))
+                yield Problem(("points", index), f"found '{point}'; {why}", conflicting=("benchmark", "name"))
             if point.library is not None and point.library not in names:
                 why = f"the workload is linked with {', '.join(names) or 'no library'}: add it to benchmark.libraries"
-                yield Problem(("points", index), f"found '{point}'; {why}", other=where)
+                yield Problem(("points", index), f"found '{point}'; {why}", conflicting=where)
 
     def _counted_conflicts(self) -> Iterator[Problem]:
         whole = self.whole_functions
@@ -461,7 +463,7 @@ class CallsTable(ProbedTable):
         for index, probe in enumerate(self.probes):
             if probe in rows and rows[probe] not in benchmarks():
                 sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': it is a row of '{rows[probe]}'"
-                yield Problem(("probes", index), sentence, other=("benchmark", "name"))
+                yield Problem(("probes", index), sentence, conflicting=("benchmark", "name"))
 
 
 @dataclass(frozen=True)
