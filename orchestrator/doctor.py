@@ -137,13 +137,13 @@ def programs() -> Iterator[Finding]:
 def qemu() -> Iterator[Finding]:
     """Check QEMU's version, machine type and firmware."""
     yield qemu_version(_answer([QEMU, "--version"]))
-    wanted = machine_facts().type.partition(",")[0]
+    machine = machine_facts().type.partition(",")[0]
     machines = [line.split(maxsplit=1)[:1] for line in _answer([QEMU, "-machine", "help"]).splitlines()]
-    if [wanted] in machines:
-        yield Finding("machine type", Status.OK, wanted)
+    if [machine] in machines:
+        yield Finding("machine type", Status.OK, machine)
     else:
         remedy = f"install a QEMU that has it, {OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} or newer"
-        yield Finding("machine type", Status.MISSING, f"this QEMU has no {wanted}", remedy)
+        yield Finding("machine type", Status.MISSING, f"this QEMU has no {machine}", remedy)
     folders = [Path(line) for line in _answer([QEMU, "-L", "help"]).splitlines()]
     missing = [name for name in FIRMWARE if not any((folder / name).exists() for folder in folders)]
     if not missing:
@@ -162,8 +162,8 @@ def qemu_version(answer: str) -> Finding:
     if version < OLDEST_QEMU:
         return Finding("QEMU", Status.MISSING, f"{match[0]} is too old", f"install {oldest} or newer")
     if version not in TESTED_QEMU:
-        *others, newest = (f"{major}.{minor}" for major, minor in TESTED_QEMU)
-        tested = f"{', '.join(others)} and {newest}"
+        *older, newest = (f"{major}.{minor}" for major, minor in TESTED_QEMU)
+        tested = f"{', '.join(older)} and {newest}"
         return Finding("QEMU", Status.WARNING, f"{match[0]}; the lab was tested with {tested}")
     return Finding("QEMU", Status.OK, match[0])
 

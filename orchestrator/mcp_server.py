@@ -90,7 +90,7 @@ def inside(name: str) -> str:
         real = path.resolve()
     except RuntimeError:  # until Python 3.12
         raise UsageError("a link that leads to itself", where=str(path)) from None
-    allowed = [Path.cwd().resolve(), *(data_dir(one).resolve() for one in ("configs", "kmods", "images"))]
+    allowed = [Path.cwd().resolve(), *(data_dir(folder).resolve() for folder in ("configs", "kmods", "images"))]
     if not any(real.is_relative_to(folder) for folder in allowed):
         hint = "start the server in the folder that has the files"
         raise UsageError(f"not in {allowed[0]}, nor a file of the lab's", where=str(path), hint=hint)
@@ -213,7 +213,7 @@ def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServ
     @_answered
     def compare(after: _RunName = LATEST, before: _RunName | None = None, only: Words = [], limit: Limit = 20) -> str:  # noqa: B006
         """Compare two stored runs or cells, the largest change first; without BEFORE with the run before it."""
-        runs = load_comparison([one for one in (before, after) if one is not None], only, stored_run)
+        runs = load_comparison([name for name in (before, after) if name is not None], only, stored_run)
         note = f"\nA run is compared with itself: {runs.after.record.run}.\n" if runs.is_with_itself else ""
         return render_comparison(runs, limit) + note
 
@@ -231,11 +231,11 @@ def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServ
     async def disasm(kernel: Word, function: Word) -> str:
         """Print a kernel function's instructions and the probes that each can take; ? is known only to a guest."""
 
-        def found() -> str:
+        def disassembled() -> str:
             code = disassembly(lab.context(), placed(kernel, inside), function, asks_guest=allows_runs)
             return render_sheets("Disassembly", [code.sheet()])
 
-        return await _measured(measurements, found)
+        return await _measured(measurements, disassembled)
 
     if not allows_runs:
         return server

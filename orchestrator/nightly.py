@@ -123,7 +123,7 @@ class NightlyMarker:
         """
         with storage_faults(self._file):
             text = self._file.read_text(errors="replace") if self._file.exists() else ""
-        wanted = set(cells)
+        planned = set(cells)
         try:
             since = datetime.fromisoformat(text.strip())
         except ValueError:  # a damaged marker: start a new run
@@ -135,7 +135,7 @@ class NightlyMarker:
             for entry in store.runs()
             if entry.experiment == experiment
             and datetime.fromisoformat(entry.started) >= since
-            and {row["id"] for row in store.select("SELECT id FROM cells WHERE run = ?", entry.id)} == wanted
+            and {row["id"] for row in store.select("SELECT id FROM cells WHERE run = ?", entry.id)} == planned
         ]
 
 

@@ -16,8 +16,8 @@ _AWKWARD = re.compile(r"""[\s:#$%;&|<>(){}\[\]*?'"`\\]""")
 
 
 def _folder(own_variable: str, xdg_variable: str, fallback: str) -> Path:
-    if own := os.environ.get(own_variable, ""):
-        return Path(own).absolute()
+    if folder := os.environ.get(own_variable, ""):
+        return Path(folder).absolute()
     # The XDG base directory specification ignores relative paths.
     if (value := os.environ.get(xdg_variable, "")).startswith("/"):
         return Path(value) / "orchestrator"

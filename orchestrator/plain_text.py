@@ -36,7 +36,7 @@ def without_sequences(text: str) -> str:
 def _visible(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def cut(text: str, most: int, end: str = " ...") -> str:

@@ -96,9 +96,9 @@ def spawn(
 ) -> Spawned:
     """Start a program that has no children, in ``/``; ``limits`` are by prlimit's names. Raises HostError."""
     limited = ("prlimit", *(f"--{name}={value}" for name, value in (limits or {}).items())) if limits else ()
-    others = {"stderr": stderr, "pass_fds": tuple(pass_fds), "cwd": "/", "umask": 0o077, "env": environment}
+    settings = {"stderr": stderr, "pass_fds": tuple(pass_fds), "cwd": "/", "umask": 0o077, "env": environment}
     with _start_errors(argv[0]):
-        shell = _started([*limited, "sh", str(Path(__file__).with_name("spawned.sh")), *argv], **others)
+        shell = _started([*limited, "sh", str(Path(__file__).with_name("spawned.sh")), *argv], **settings)
         try:
             assert shell.stdout is not None
             with shell.stdout as output:
@@ -217,10 +217,10 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
             stream.close()
 
 
-def _started(argv: Sequence[str], **others: Any) -> subprocess.Popen[bytes]:
-    """Start a child in its own session that ends with this process; ``others`` are further arguments of Popen."""
-    others |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True}
-    return subprocess.Popen([*_START, str(os.getpid()), *argv], **others)
+def _started(argv: Sequence[str], **settings: Any) -> subprocess.Popen[bytes]:
+    """Start a child in its own session that ends with this process; ``settings`` are further arguments of Popen."""
+    settings |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True}
+    return subprocess.Popen([*_START, str(os.getpid()), *argv], **settings)
 
 
 @contextlib.contextmanager

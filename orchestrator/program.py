@@ -52,8 +52,8 @@ class Requirement:
         if self.need.startswith("/"):
             path = Path(self.need)
             return path if path.exists() else None
-        found = shutil.which(self.need)
-        return Path(found) if found else None
+        program = shutil.which(self.need)
+        return Path(program) if program else None
 
 
 def parse_requirements(text: str, source: str) -> tuple[Requirement, ...]:

@@ -160,8 +160,8 @@ def _check(run_cell: RunCell) -> None:
 def _measured(context: BuildContext, cell: RunCell) -> Timeline:
     with ScratchFolder("orchestrator-timeline-") as folder:
         Again.of(context, kinds(), cell.run, cell.cell, ("order",)).measure(folder)
-        found = Timeline.stored_in(file_beside(folder / BOOT / FOLDER / file_name(cell.cell.id)))
-    if found.instructions != cell.cell.value:
-        calls = f"this call takes {found.instructions} instructions, and the cell's value is {cell.cell.value:.10g}"
+        measured = Timeline.stored_in(file_beside(folder / BOOT / FOLDER / file_name(cell.cell.id)))
+    if measured.instructions != cell.cell.value:
+        calls = f"this call takes {measured.instructions} instructions, and the cell's value is {cell.cell.value:.10g}"
         options.say(f"{cell.cell.id}: {calls}")
-    return found
+    return measured

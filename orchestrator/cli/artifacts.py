@@ -104,7 +104,7 @@ def prune(
     if rows:
         options.print_columns(["", "kind", "what", "MB", "last used"], rows)
     verb = "would be freed" if dry_run else "freed"
-    sizes = [one.size for one in removals if one.is_done]
+    sizes = [removal.size for removal in removals if removal.is_done]
     freed = f"{sum(sizes) / 1e6:.1f} MB {verb} in {cache.root}"
     typer.echo(f"{freed}; {len(entries) - len(sizes)} of {len(entries)} entries stay")
 
@@ -189,8 +189,8 @@ def show_kernels(
     for spec in specs:
         try:
             kernel = ready_kernel(context, spec)
-            found = features(kernel.config)
-            rows.append([spec.name, kernel.release, *(found[column] for column in columns)])
+            with_feature = features(kernel.config)
+            rows.append([spec.name, kernel.release, *(with_feature[column] for column in columns)])
         except HostError:
             if spec.tree is not None:
                 raise
@@ -232,21 +232,21 @@ def show_images(
     context = BuildContext(Cache(cache_dir()), offline=True)
     if packages is not None:
         recipe = image(packages)
-        found = cached_image(context, recipe)
-        if found is None:
+        cached = cached_image(context, recipe)
+        if cached is None:
             hint = f"{PROGRAM} build image {packages}"
             raise HostError(f"image {recipe.name} is not built, so its packages are not known", hint=hint)
-        options.print_columns(["package", "version"], sorted(found.packages.items()))
+        options.print_columns(["package", "version"], sorted(cached.packages.items()))
         return
     rows = []
     for recipe in images().values():
-        found = cached_image(context, recipe)
+        cached = cached_image(context, recipe)
         facts = [recipe.name, recipe.arch, recipe.init]
-        if found is None:
+        if cached is None:
             rows.append([*facts, "not built", "", "", recipe.title])
         else:
-            megabytes = found.base.stat().st_blocks * 512 / 1e6
-            rows.append([*facts, f"{megabytes:.1f}", str(len(found.packages)), found.tree[:12], recipe.title])
+            megabytes = cached.base.stat().st_blocks * 512 / 1e6
+            rows.append([*facts, f"{megabytes:.1f}", str(len(cached.packages)), cached.tree[:12], recipe.title])
     options.print_columns(["image", "arch", "init", "MB", "packages", "files", ""], rows)
 
 
@@ -303,8 +303,8 @@ def build_module(
         built = ready_kernel(context, spec)
         modules: Sequence[Module | BuildError]
         if _is_folder(path):
-            found = folder_modules(context, built, user_path(path), {})
-            modules = list(found.values()) if member is None else with_needed(found, user_path(path), member)
+            in_folder = folder_modules(context, built, user_path(path), {})
+            modules = list(in_folder.values()) if member is None else with_needed(in_folder, user_path(path), member)
         else:
             symbol = symbol or _usual_symbol(spec)
             _check_place(built, symbol, offset)

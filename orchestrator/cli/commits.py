@@ -85,9 +85,9 @@ class CommitRuns:
     is_on_tree: bool = False
     """Whether all cells are measured on the tree's kernel."""
     digest: str = ""
-    """That of the checked experiment."""
+    """The digest of the checked experiment."""
     budgets: Budgets = field(default_factory=Budgets)
-    """Those of the checked experiment: an earlier run may have been measured with others."""
+    """The budgets of the checked experiment: an earlier run may have been measured with different ones."""
 
     def check(self, commit: str, only: Sequence[str] = ()) -> Plan | None:
         """Check all that can be known at a commit before its kernel is built, and check it out.
@@ -146,8 +146,8 @@ class CommitRuns:
         experiment = with_symbols(self._experiment())
         heading = {"name": f"{experiment.name}{self.suffix}", "description": f"{commit.short} {commit.subject}"}
         named = replace(experiment, heading=experiment.heading.model_copy(update=heading))
-        found = self.measurer.resolved(named)
-        return found, self.measurer.planned(found)
+        resolved = self.measurer.resolved(named)
+        return resolved, self.measurer.planned(resolved)
 
     def run(self, experiment: Experiment, planned: Plan) -> tuple[Run, bool]:
         """A stored run of the same content or a new one, and whether it is that of its commit for good."""
@@ -184,12 +184,12 @@ class CommitRuns:
         is_kernel = is_kernel_source(self.tree.folder)
 
         def place(path: str) -> str:
-            found = self.tree.moved(path)
-            if found != path:
-                moved.append(found)
+            at_commit = self.tree.moved(path)
+            if at_commit != path:
+                moved.append(at_commit)
             else:
                 self.outside.add(split_member(path)[0])
-            return found
+            return at_commit
 
         overrides = self.overrides
         if is_kernel and not names_kernels(self.config, overrides):
@@ -215,13 +215,13 @@ class CommitRuns:
 
     def _with_user_paths(self, error: ConfigError) -> ConfigError:
         """The error with the user's paths in place of those in the checked-out tree."""
-        ours, own = str(self.tree.folder), str(self.tree.top)
+        clone, top = str(self.tree.folder), str(self.tree.top)
         text = "\n".join((error.what, *error.detail))
-        if ours not in text:
+        if clone not in text:
             return error
-        detail = [line.replace(ours, own) for line in error.detail]
+        detail = [line.replace(clone, top) for line in error.detail]
         hint = "the lab reads the tree's files at the measured commit; name only files that both commits have"
-        return ConfigError(error.what.replace(ours, own), where=error.where, detail=detail, hint=hint)
+        return ConfigError(error.what.replace(clone, top), where=error.where, detail=detail, hint=hint)
 
 
 def reason_of(error: LabError) -> str:
@@ -269,10 +269,10 @@ class ExperimentRequest:
             before, after = (runs.measured(commit, self.only) for commit in commits)
         compared = compared_runs(before, after, runs.budgets)
         again = given(self.overrides, self.only, kconfig, make)
-        one, other = (f"{commit.short} {commit.subject}" for commit in commits)
+        first, second = (f"{commit.short} {commit.subject}" for commit in commits)
         return replace(
             compared,
-            origin=[OriginDifference("commit", one, other), *compared.origin],
+            origin=[OriginDifference("commit", first, second), *compared.origin],
             again=["compare", "--config", str(self.config), *names, *again],
         )
 
@@ -331,7 +331,7 @@ class BisectedCell:
     name: str | None
     measured: dict[str, RunCell] = field(default_factory=dict)
     """The measured cell by commit."""
-    wanted: str | None = None
+    cell_id: str | None = None
     """The id of the cell, once it is known."""
 
     def measure(self, commit: Commit) -> Measured:
@@ -348,35 +348,35 @@ class BisectedCell:
     def _check(self, commit: str) -> None:
         planned = self.runs.check(commit)
         if planned is not None:
-            self.wanted = self._cell(planned.cells).id
+            self.cell_id = self._cell(planned.cells).id
 
     def _run(self, commit: Commit) -> RunCell:
         def filters(whole: Plan) -> Sequence[str]:
-            self.wanted = self._cell(whole.cells).id
-            return [f"id={self.wanted}"]
+            self.cell_id = self._cell(whole.cells).id
+            return [f"id={self.cell_id}"]
 
         try:
-            run = self.runs.measured(commit, filters if self.wanted is None else [f"id={self.wanted}"])
+            run = self.runs.measured(commit, filters if self.cell_id is None else [f"id={self.cell_id}"])
         except UsageError as error:
-            if self.wanted is None:  # there is no such cell
+            if self.cell_id is None:  # there is no such cell
                 raise
             raise skipping(error) from None
         except LabError as error:
             raise skipping(error) from None
-        return RunCell(run, next(cell for cell in run.record.cells if cell.id == self.wanted))
+        return RunCell(run, next(cell for cell in run.record.cells if cell.id == self.cell_id))
 
     def _cell(self, cells: Sequence[Cell[Any]]) -> Cell[Any]:
         """The cell that ``name`` selects."""
         if self.name is None:
-            found = [cell for cell in cells if cell.compared_with] or list(cells)
+            matching = [cell for cell in cells if cell.compared_with] or list(cells)
         else:
             parts = set(self.name.split("/"))
-            found = [cell for cell in cells if cell.id == self.name]
-            found = found or [cell for cell in cells if parts <= set(cell.id.split("/"))]
-        if len(found) == 1:
-            return found[0]
-        shown = shown_ids([cell.id for cell in found or cells])
-        what = f"--cell: {len(found) or 'no'} cells match" + ("" if self.name is None else f" '{self.name}'")
+            matching = [cell for cell in cells if cell.id == self.name]
+            matching = matching or [cell for cell in cells if parts <= set(cell.id.split("/"))]
+        if len(matching) == 1:
+            return matching[0]
+        shown = shown_ids([cell.id for cell in matching or cells])
+        what = f"--cell: {len(matching) or 'no'} cells match" + ("" if self.name is None else f" '{self.name}'")
         hint = f"name one of them: --cell {shown[0]}" if shown else "the experiment has no cell"
         raise UsageError(what, where=str(self.runs.config), detail=shown, hint=hint)
 
@@ -416,19 +416,19 @@ def bisect(
     measurer = Measurer(offline=offline, verbose=verbose)
     with GitTree.open(Cache(cache_dir()), ends[0].top, offline=offline) as tree:
         runs = CommitRuns(tree, config, tuple(overrides or ()), build, measurer, "-bisect")
-        bisected = BisectedCell(runs, cell)
-        found = Bisection(tree, bisected.measure, options.say).between(*ends)
-        last_good, newest = tree.parent(found.candidates[-1].hash), found.candidates[0].hash
-        cells = [bisected.measured.get(one) for one in (last_good, newest)]
+        bisected_cell = BisectedCell(runs, cell)
+        bisected = Bisection(tree, bisected_cell.measure, options.say).between(*ends)
+        last_good, newest = tree.parent(bisected.candidates[-1].hash), bisected.candidates[0].hash
+        cells = [bisected_cell.measured.get(commit) for commit in (last_good, newest)]
     profiled = [run_cell for run_cell in cells if run_cell is not None and run_cell.cell.profile]
     by_symbol = [with_code(difference_of(*profiled))] if len(profiled) == 2 else []
     if form is options.Form.JSON:
         differences = [difference.as_json() for difference in by_symbol]
-        typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))
+        typer.echo(json.dumps({**bisection_json(bisected), "differences": differences}, indent=2))
     else:
-        sheets = [bisection_sheet(found), *(difference_sheet(difference, limit or None) for difference in by_symbol)]
+        sheets = [bisection_sheet(bisected), *(difference_sheet(difference, limit or None) for difference in by_symbol)]
         options.print_profiles("Bisection", form, sheets)
-    raise typer.Exit(0 if len(found.candidates) == 1 else 1)
+    raise typer.Exit(0 if len(bisected.candidates) == 1 else 1)
 
 
 SeriesForm = StrEnum("SeriesForm", "TABLE MARKDOWN COVER MAIL JSON")

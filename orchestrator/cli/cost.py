@@ -115,23 +115,27 @@ def cost(
     given = NamedCalls(call, None if workload is None else user_path(str(workload)), point, hits)
     of_tree = in_the_tree.tree_kernel(tree, on, "--kernels")
     kernels = cost_kernels([of_tree or DEFAULT_KERNEL] if on is None else on.split(","), cpu)
-    own = {} if budget is None else read_budgets(budget).plain()
+    given_budgets = {} if budget is None else read_budgets(budget).plain()
     place = None if against is None else user_path(against)
-    other = against if place is not None and (place.is_file() or is_module_folder(place)) else None
-    if against is not None and other is None:
+    reference_file = against if place is not None and (place.is_file() or is_module_folder(place)) else None
+    if against is not None and reference_file is None:
         check_reference(against, names)  # before anything is built
     with options.building(offline=offline, verbose=verbose) as context:
-        lines, missed = cost_lines(context, [*names, *([other] if other else [])], kernels, cpu, given)
+        lines, missed = cost_lines(
+            context, [*names, *([reference_file] if reference_file else [])], kernels, cpu, given
+        )
         before: list[CostRequest] = []
     for error in missed:
         options.say(f"not measured: {error}")
-    if other is not None:
-        before = [line for line in lines if line.subject.source == other]
-        lines = [line for line in lines if line.subject.source != other]
+    if reference_file is not None:
+        before = [line for line in lines if line.subject.source == reference_file]
+        lines = [line for line in lines if line.subject.source != reference_file]
         if not lines:
-            raise UsageError(f"{other} would be compared with itself", where="--against", hint="name another file")
+            raise UsageError(
+                f"{reference_file} would be compared with itself", where="--against", hint="name another file"
+            )
     growth = _GROWTH if against is not None and budget is None else {}
-    budgets = {**growth, **own} if most is None else allowed([*lines, *before], most)
+    budgets = {**growth, **given_budgets} if most is None else allowed([*lines, *before], most)
     text = cost_experiment(names, [*before, *lines], kernels, cpu, budgets)
     for line in lines:
         check_calls(line, partner(line, lines, before))
@@ -141,12 +145,12 @@ def cost(
             typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
             return
         old = None
-        if against is not None and other is None:
+        if against is not None and reference_file is None:
             request = AtCommit(names, kernels, cpu, given, measurer, file.with_name("reference.yaml"))
             old = stored_or_measured(against, request)
         after = measurer.measured(experiment, measurer.planned(experiment))
-    of_file = ReferenceLines.of_file(other, before, missed)
-    reference = None if other is None else by_lines(other, after, lines, of_file, after)
+    of_file = ReferenceLines.of_file(reference_file, before, missed)
+    reference = None if reference_file is None else by_lines(reference_file, after, lines, of_file, after)
     if old is not None:
         reference = old.reference(lines, after)
     measured = MeasuredCosts(judged(lines, after, reference), missed, after, reference)
@@ -170,7 +174,7 @@ def _written(text: str, budget: Path | None) -> Iterator[Path]:
 
 
 def _print(form: CostForm, measured: MeasuredCosts, before: Run) -> None:
-    costs, after, name = measured.found, measured.run, measured.run.record.experiment
+    costs, after, name = measured.costs, measured.run, measured.run.record.experiment
     match form:
         case CostForm.JSON:
             typer.echo(cost_json(after.record, costs, measured.missing, measured.reference), nl=False)
@@ -183,8 +187,8 @@ def _print(form: CostForm, measured: MeasuredCosts, before: Run) -> None:
             typer.echo(comment, nl=False)
         case _:
             sheets = [measured.sheet()]
-            for one, symbols in explained(costs, before, after):
-                title = f"{one.subject.title} on {one.cell.kernel}, by symbol"
+            for cost, symbols in explained(costs, before, after):
+                title = f"{cost.subject.title} on {cost.cell.kernel}, by symbol"
                 sheets.append(replace(difference_sheet(symbols, _SYMBOLS), title=title))
             if form is CostForm.MARKDOWN:
                 typer.echo(render_sheets(name, sheets), nl=False)

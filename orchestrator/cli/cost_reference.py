@@ -51,7 +51,7 @@ class MeasuredAtCommit:
     def reference(self, lines: Sequence[CostRequest], after: Run) -> Reference:
         if self.run is not None:
             reference = by_lines(self.title, self.run, lines, self.before, after)
-            return replace(reference, before={cell: self._of_user(one) for cell, one in reference.before.items()})
+            return replace(reference, before={cell: self._of_user(record) for cell, record in reference.before.items()})
         new = {
             cell.id: f"{self.title} has no {line.subject.source}"
             for line in lines

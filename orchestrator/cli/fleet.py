@@ -192,7 +192,7 @@ def print_status(fleet: Target, *, as_json: bool) -> bool:
     from orchestrator.fleet.link import survey  # loads Dask
 
     state, workers = fleet.state, [_facts(surveyed) for surveyed in survey(fleet)]
-    there = {one["name"] for one in workers}
+    there = {worker["name"] for worker in workers}
     missing = [] if state is None else [name for name in state.workers if name not in there]
     if as_json:
         known = {"name": state and state.name, "scheduler": fleet.address, "keeper": state and state.keeper}
@@ -201,14 +201,14 @@ def print_status(fleet: Target, *, as_json: bool) -> bool:
         typer.echo(
             f"scheduler {fleet.address}" + (f" ({state.name}, supervised by process {state.keeper})" if state else "")
         )
-        gone = [[one, *[""] * (len(_HEADER) - 2), "missing"] for one in missing]
+        gone = [[name, *[""] * (len(_HEADER) - 2), "missing"] for name in missing]
         options.print_columns(_HEADER, [*map(_row, workers), *gone])
     if missing and state is not None:
         again = f"{PROGRAM} fleet down, {PROGRAM} fleet up"
         options.say(f"{log_file(state.name)} says why a worker is missing; restart the fleet: {again}")
     if not workers:
         options.say(f"the fleet has no worker; start one: {PROGRAM} fleet worker {fleet.address}")
-    return bool(workers) and not missing and not any(one["problem"] for one in workers)
+    return bool(workers) and not missing and not any(worker["problem"] for worker in workers)
 
 
 def _facts(worker: Surveyed) -> dict[str, Any]:
@@ -230,9 +230,9 @@ def _problem(answer: Answer) -> str:
 
     if answer.versions is None:
         return f"{answer.problem}: see `{PROGRAM} doctor` there"
-    other = Versions.here().difference(answer.versions)
-    if other is not None:
-        return f"{other}: runs refuse it; check out the same commit there, and install the same QEMU and Python"
+    difference = Versions.here().difference(answer.versions)
+    if difference is not None:
+        return f"{difference}: runs refuse it; check out the same commit there, and install the same QEMU and Python"
     return answer.cache
 
 

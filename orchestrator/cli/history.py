@@ -74,21 +74,21 @@ def history(
 def _matching(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[Steps]:
     begun = _moment(since)
     read = (history_of(store, metric, quantity, since=begun) for metric in metrics_named(store, name))
-    histories = [one for one in read if one is not None]
+    histories = [cell_history for cell_history in read if cell_history is not None]
     if not histories:
         begin = "" if since is None else f" since {since:%Y-%m-%d}"
         hint = "resume the run: --resume" if since is None else "name an earlier day, or leave out --since"
         raise UsageError(f"no run{begin} has an outcome of '{name}'", hint=hint)
-    return [steps_of(one) for one in histories]
+    return [steps_of(cell_history) for cell_history in histories]
 
 
 def _recently_changed(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[Steps]:
     """The histories with a step, the newest step first; warns of those that need a missing library."""
     steps_of_each: list[Steps] = []
     refused: HostError | None = None
-    for one in recent_histories(store, _RECENT, quantity, since=_moment(since)):
+    for cell_history in recent_histories(store, _RECENT, quantity, since=_moment(since)):
         try:
-            steps_of_each.append(steps_of(one))
+            steps_of_each.append(steps_of(cell_history))
         except HostError as error:
             refused = error
     if refused is not None:

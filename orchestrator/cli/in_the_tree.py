@@ -65,8 +65,8 @@ def tree_kernel(tree: Path | None, given: str | None = None, option: str = "--ke
     try:
         kernel_spec(str(path))
     except ConfigError as error:
-        other = f"; or name another kernel: {option}" if tree is None and option else ""
-        raise ConfigError(error.what, hint=f"{error.hint}{other}") from None
+        or_another = f"; or name another kernel: {option}" if tree is None and option else ""
+        raise ConfigError(error.what, hint=f"{error.hint}{or_another}") from None
     options.say(f"kernel: {'this tree' if tree is None else '--tree'}, {path}")
     return str(path)
 
@@ -106,8 +106,8 @@ def experiments(
     if configs:
         return [(config, overrides if config in naming else on_it) for config in configs]
     # A name of its own: its runs have no cell in common with those of other kernels.
-    own = re.sub(r"[^a-z0-9]+", "-", f"{_MECHANISMS}-{kernel_spec(name).name}".lower())
-    return [(data_dir("configs") / f"{_MECHANISMS}.yaml", [f"name={own}", *on_it])]
+    experiment_name = re.sub(r"[^a-z0-9]+", "-", f"{_MECHANISMS}-{kernel_spec(name).name}".lower())
+    return [(data_dir("configs") / f"{_MECHANISMS}.yaml", [f"name={experiment_name}", *on_it])]
 
 
 def build(

@@ -87,12 +87,12 @@ class _Loaded(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            one = _listed()[name]
-            app = typer.Typer(help=one["summary"], no_args_is_help=True)
-            kind = loaded(f"cli.{one['class']}") if "class" in one else WithExamples
-            calls = {name: one["calls"]} if "calls" in one else one["commands"]
-            for own, function in calls.items():
-                app.command(own, cls=kind)(expected_failures(loaded(f"cli.{function}")))
+            description = _listed()[name]
+            app = typer.Typer(help=description["summary"], no_args_is_help=True)
+            kind = loaded(f"cli.{description['class']}") if "class" in description else WithExamples
+            calls = {name: description["calls"]} if "calls" in description else description["commands"]
+            for word, function in calls.items():
+                app.command(word, cls=kind)(expected_failures(loaded(f"cli.{function}")))
             group = typer.main.get_group(app)
             self._made[name] = group.commands.get(name, group)
             self._made[name].name = name
@@ -126,12 +126,16 @@ class Commands(TyperGroup):
 
     def _with_summaries(self) -> Commands:
         listing = copy.copy(self)
-        listing.commands = {name: TyperCommand(name, help=one["summary"]) for name, one in _listed().items()}
+        listing.commands = {
+            name: TyperCommand(name, help=description["summary"]) for name, description in _listed().items()
+        }
         return listing
 
-    def main(self, args: Sequence[str] | None = None, *names: Any, standalone_mode: bool = True, **others: Any) -> Any:
+    def main(
+        self, args: Sequence[str] | None = None, *names: Any, standalone_mode: bool = True, **settings: Any
+    ) -> Any:
         words = _with_lone_command(_with_present_name(list(sys.argv[1:] if args is None else args)))
-        called = functools.partial(super().main, words, *names, **others)
+        called = functools.partial(super().main, words, *names, **settings)
         if not standalone_mode:
             return called(standalone_mode=False)
         try:
@@ -148,9 +152,9 @@ class Commands(TyperGroup):
 def _command(group: Any, words: Sequence[str]) -> tuple[str, Any]:
     name, command = "", group
     for word in words:
-        if not hasattr(command, "commands") or (found := command.commands.get(word)) is None:
+        if not hasattr(command, "commands") or (subcommand := command.commands.get(word)) is None:
             break
-        name, command = f"{name} {word}".strip(), found
+        name, command = f"{name} {word}".strip(), subcommand
     return name, command
 
 
@@ -163,16 +167,16 @@ def _explained(error: Any, name: str, command: Any, words: Sequence[str]) -> Usa
     option: str | None = getattr(error, "option_name", None)
     message = str(error.format_message())
     if option is not None and type(error).__name__ == "NoSuchOption":
-        known = [long for one in command.params for long in one.opts if long.startswith("--")]
+        known = [long for parameter in command.params for long in parameter.opts if long.startswith("--")]
         # For -dry-run the error has only -d.
         typed = next((word.partition("=")[0] for word in words if word.startswith(option)), option)
         return UsageError(unknown("option", typed, [*known, "--help"]), hint=f"{_argument(command, typed)}{hint}")
     if option is not None:  # a missing value, or a value for a switch
-        param = next((one for one in command.params if option in one.opts), None)
+        param = next((parameter for parameter in command.params if option in parameter.opts), None)
         if param is not None:
             return UsageError(_takes(param), where=option, hint=hint)
     elif type(error).__name__ == "MissingParameter" and param is not None:
-        example = "".join(f"for example {PROGRAM} {one}; " for one in examples().get(name, ())[:1])
+        example = "".join(f"for example {PROGRAM} {example}; " for example in examples().get(name, ())[:1])
         return UsageError(f"{_named(param)} is missing", hint=f"{example}{hint}")
     elif param is not None:
         what, meaning = _refused(error, param)
@@ -193,7 +197,7 @@ def _named(param: Any) -> str:
 
 def _argument(command: Any, option: str) -> str:
     named = (_named(param).strip("[]") for param in command.params if param.param_type_name == "argument")
-    name = next((one for one in named if one.casefold() == option.lstrip("-").casefold()), None)
+    name = next((argument for argument in named if argument.casefold() == option.lstrip("-").casefold()), None)
     return "" if name is None else f"{name} is an argument: give it without {option}; "
 
 
@@ -217,9 +221,9 @@ def _refused(error: Any, param: Any) -> tuple[str, str]:
     meaning = f"{param.help.rstrip('.')}; " if number and param.help and error.__cause__ is not None else ""
     if not isinstance(error.__cause__, ValidationError):
         return str(error.message), meaning
-    found = error.__cause__.errors(include_url=False)[0]["input"]
+    value = error.__cause__.errors(include_url=False)[0]["input"]
     if choices:
-        expected = choices_sentence(str(found), map(str, choices))
+        expected = choices_sentence(str(value), map(str, choices))
     elif number and param.max is not None:
         expected = f"expected {number} from {param.min or 0:g} to {param.max:g}"
     elif number:
@@ -228,7 +232,7 @@ def _refused(error: Any, param: Any) -> tuple[str, str]:
         expected = "expected a day, such as 2026-11-01"
     else:
         expected = "expected text in UTF-8"  # the only text that pydantic refuses
-    return f"found {shown(found)}; {expected}", meaning
+    return f"found {shown(value)}; {expected}", meaning
 
 
 _LIMITS = {
@@ -311,8 +315,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         typer.echo(f"orchestrator {__version__}")
         raise typer.Exit
 

@@ -140,7 +140,7 @@ class _Live(_Listening):
             self._progress.console.print(plain_text(text), markup=False, highlight=False, soft_wrap=True)
 
     def guest_starts(self, guest: Guest) -> None:
-        alive = [one for one in self._progress.guests if one.state is not State.GONE]
+        alive = [running for running in self._progress.guests if running.state is not State.GONE]
         self._progress.guests = (*alive, guest)  # a new tuple, for the same reason
 
     def cell_begins(self, cell_id: str) -> None:

@@ -49,16 +49,16 @@ from orchestrator.run.runner import Runner, check_resumable
 
 def nightly_run(experiment: Experiment, measurer: Measurer, marker: NightlyMarker) -> Run:
     """Resume an interrupted nightly run, or start one. Raises LabError if nothing can be measured."""
-    found = measurer.resolved(experiment)
-    planned = measurer.planned(found)
+    resolved = measurer.resolved(experiment)
+    planned = measurer.planned(resolved)
 
     def work(runner: Runner) -> RunEntry:
         for interrupted in marker.runs(runner.store, experiment.name, [cell.id for cell in planned.cells]):
-            finished = _resumed(runner, interrupted, found, planned)
+            finished = _resumed(runner, interrupted, resolved, planned)
             if finished is not None:
                 return finished
         marker.begin()
-        return runner.run(found, planned, None)
+        return runner.run(resolved, planned, None)
 
     return measurer.with_runner(work)
 

@@ -37,7 +37,9 @@ R = TypeVar("R")
 # Shell completion. It starts a program each time, so modules are imported late.
 
 
-def _words(source: str, words: Callable[[Any], Iterable[str]] = lambda found: found()) -> Callable[[str], list[str]]:
+def _words(
+    source: str, words: Callable[[Any], Iterable[str]] = lambda function: function()
+) -> Callable[[str], list[str]]:
     """Complete with the ``words`` of ``MODULE:NAME``, by default the result of a function."""
 
     def complete(incomplete: str) -> list[str]:
@@ -52,8 +54,8 @@ def _stored(words: Callable[[Store], Iterable[object]]) -> Callable[[str], list[
     def complete(incomplete: str) -> list[str]:
         try:
             with opened_store() as store:
-                found = () if store is None else words(store)
-                return [word for word in map(str, found) if word.startswith(incomplete)]
+                known = () if store is None else words(store)
+                return [word for word in map(str, known) if word.startswith(incomplete)]
         except (LabError, OSError):
             return []
 
@@ -131,14 +133,14 @@ def from_fields(group: type[Any], without: Container[str] = ()) -> Callable[[Cal
 
         @functools.wraps(command)
         def called(**given: Any) -> R:
-            own = {parameter.name: given.pop(parameter.name) for parameter in chosen}
-            return command(choice=group(**own), **given)
+            fields_given = {parameter.name: given.pop(parameter.name) for parameter in chosen}
+            return command(choice=group(**fields_given), **given)
 
-        own = get_type_hints(command, include_extras=True)
+        annotations = get_type_hints(command, include_extras=True)
         taken = [
             parameter
             for name, it in parameters.items()
-            for parameter in (chosen if name == "choice" else [it.replace(annotation=own[name])])
+            for parameter in (chosen if name == "choice" else [it.replace(annotation=annotations[name])])
         ]
         vars(called)["__signature__"] = inspect.Signature(taken)
         called.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
@@ -201,9 +203,9 @@ Share = Annotated[
 
 def check_one(given: Mapping[str, bool]) -> None:
     """Raise UsageError if more than one of these options is given."""
-    found = [option for option, is_given in given.items() if is_given]
-    if len(found) > 1:
-        raise UsageError(f"{' and '.join(found)} exclude each other", hint="name one of them")
+    together = [option for option, is_given in given.items() if is_given]
+    if len(together) > 1:
+        raise UsageError(f"{' and '.join(together)} exclude each other", hint="name one of them")
 
 
 def check_writable(*files: Path | None) -> None:

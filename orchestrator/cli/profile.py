@@ -135,16 +135,16 @@ def profile(
         "--lcov": (lcov, lambda cell: lcov_text(coverage(cell.profile(), _sources(context, cell)))),
     }
     files = {option: (file, content) for option, (file, content) in given.items() if file is not None}
-    others = {"--annotate": annotate is not None, ", ".join(files): bool(files)}
-    options.check_one({"--tree": tree, **others})
+    file_options = {"--annotate": annotate is not None, ", ".join(files): bool(files)}
+    options.check_one({"--tree": tree, **file_options})
     options.check_one({"--lines": lines, "--tree": tree, ", ".join(files): bool(files)})
-    other = second if second is not None and (config is not None or _is_other(first, second)) else None
-    if other is None:  # differences with --annotate have all formats
-        options.check_one({f"--format {form}": form is not options.Form.TABLE, **others})
+    after = second if second is not None and (config is not None or _is_other(first, second)) else None
+    if after is None:  # differences with --annotate have all formats
+        options.check_one({f"--format {form}": form is not options.Form.TABLE, **file_options})
     options.check_writable(*(file for file, _ in files.values()))
     if config is None and (only or overrides):
         raise UsageError("--only and --set need --config", hint="select a stored cell by RUN:CELL")
-    if other is None:
+    if after is None:
         if config is not None:
             raise UsageError("--config needs two kernels", hint=f"{PROGRAM} profile --config CONFIG A B")
         cells = _profiled(first, second)
@@ -159,13 +159,13 @@ def profile(
     options.check_one({"--lines": lines, "--annotate": annotate is not None})
     missing: Sequence[CellRecord] = ()
     if config is None:
-        pairs, left_out = stored_pairs(first, other)
+        pairs, left_out = stored_pairs(first, after)
         if left_out:
             print(f"not compared, without a profile in both runs: {', '.join(shown_ids(left_out))}", file=sys.stderr)
     else:
         measurer = Measurer(offline=offline, verbose=verbose)
         request = ExperimentRequest(config, measurer, overrides or (), only or ())
-        pairs, missing = profiled_on_kernels(request, (first, other))
+        pairs, missing = profiled_on_kernels(request, (first, after))
     _print_differences(pairs, form, limit or None, annotate, context if lines else None)
     _end(pairs, missing)
 
@@ -246,8 +246,8 @@ def _print_profiles(
 def _profiled(run: str, cell: str | None) -> Sequence[RunCell]:
     chosen = find_named(run) if cell is None else cells_of_run(run, cell)
     cells = chosen.run.record.cells if chosen.cells is None else chosen.cells
-    wanted_cells = [one for one in cells if one.profile is not None] or cells[:1]
-    return [RunCell(chosen.run, one) for one in wanted_cells]
+    wanted_cells = [record for record in cells if record.profile is not None] or cells[:1]
+    return [RunCell(chosen.run, record) for record in wanted_cells]
 
 
 def _sources(context: BuildContext, cell: RunCell) -> Sources:
@@ -339,5 +339,5 @@ def disasm(
     """
     context = options.open_context(offline=offline)
     with options.printed_steps(verbose=verbose):
-        found = disassembly(context, name, function, cpu, asks_guest=not no_guest)
-    options.print_profiles("Disassembly", form, [found.sheet()], [found.json()])
+        function_code = disassembly(context, name, function, cpu, asks_guest=not no_guest)
+    options.print_profiles("Disassembly", form, [function_code.sheet()], [function_code.json()])

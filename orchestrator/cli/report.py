@@ -82,8 +82,8 @@ def report(
 
     Exits with 1 if a cell failed or has no outcome yet.
     """
-    wanted = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
-    given = [name for name, value in wanted.items() if value]
+    options_given = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
+    given = [name for name, value in options_given.items() if value]
     given += ["RUN"] * (run is not None)
     _check(given, form, clock)
     if schema:
@@ -93,25 +93,25 @@ def report(
     if out is not None:
         options.check_page_file(out)
     layout = all_claims if claims else decided_claims
-    found = find_run(run or LATEST, lab_dir())
+    chosen = find_run(run or LATEST, lab_dir())
     if clock is ReportClock.MEASURED:
-        print_run(found, form, layout, out)
+        print_run(chosen, form, layout, out)
     else:
-        _print_modelled(found, form, costs or [], layout, out)
+        _print_modelled(chosen, form, costs or [], layout, out)
     if charts:
         sys.stdout.flush()
-        for path in draw_charts(found.record, found.directory, reports()):
+        for path in draw_charts(chosen.record, chosen.directory, reports()):
             print(path, file=sys.stderr)
-    if found.unfinished:
-        print(found.unfinished_sentence, file=sys.stderr)
-    raise typer.Exit(0 if all_ok(found.record) and not found.unfinished else 1)
+    if chosen.unfinished:
+        print(chosen.unfinished_sentence, file=sys.stderr)
+    raise typer.Exit(0 if all_ok(chosen.record) and not chosen.unfinished else 1)
 
 
 def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
     is_modelled = clock is ReportClock.MODELLED
-    others = [name for name in given if name != "--schema"]
+    besides = [name for name in given if name != "--schema"]
     wrong = [
-        ("--schema", bool(others), "the schema is the same for all runs", f"leave out {', '.join(others)}"),
+        ("--schema", bool(besides), "the schema is the same for all runs", f"leave out {', '.join(besides)}"),
         ("--schema", form not in (Format.TABLE, Format.JSON), "the schema is for JSON", f"leave out --format {form}"),
         ("--costs", not is_modelled, "measured figures need no costs", "add --clock modelled"),
         ("--charts", is_modelled, "charts show measured figures only", "leave out --clock modelled"),

@@ -89,7 +89,7 @@ def run(
     configs = [config for config, _ in files]
     _check_form(form, configs)
     # Check all files before the first one runs.
-    experiments = [Measurer().load(config, own) for config, own in files]
+    experiments = [Measurer().load(config, replaced) for config, replaced in files]
     if profile:
         without = [sentence for experiment in experiments for sentence in unprofiled(experiment, profile)]
         experiments = [with_profile(experiment, profile) for experiment in experiments]
@@ -117,7 +117,7 @@ def run(
         work = measurer.resumed if resume else measurer.measured
         measured.append(work(experiment, planned, directory))
         _show(measured, len(configs), form, charts=experiment.charts, html=html)
-    raise typer.Exit(0 if all(all_ok(one.record) for one in measured) else 1)
+    raise typer.Exit(0 if all(all_ok(finished.record) for finished in measured) else 1)
 
 
 def _check_form(form: Format, configs: Sequence[Path]) -> None:
@@ -166,7 +166,7 @@ def _show(measured: Sequence[Run], count: int, form: Format, *, charts: bool, ht
     run = measured[-1]
     if form is Format.JSON and count > 1:
         if len(measured) == count:
-            typer.echo(f"[{','.join(json_text(one.record) for one in measured)}]")
+            typer.echo(f"[{','.join(json_text(finished.record) for finished in measured)}]")
     elif form is Format.CSV and len(measured) > 1:
         typer.echo(render_csv(run.record).partition("\r\n")[2], nl=False)  # without the header
     else:

@@ -58,7 +58,8 @@ class Cost:
     """A subject's cost on one kernel: its cell, the cell's modelled time, and its change, with its budgets.
 
     ``new`` says why there was nothing to compare it with, ``unknown`` why what there was has no number.
-    ``own`` is the function of a module without a probe: a hit is its execution, as nothing is known of calls without.
+    ``own_function`` is a function of a module without a probe: a hit is its execution, as nothing is known of calls
+    without it.
     ``no_baseline`` says why calls without it have no number, where this leaves no cost.
     """
 
@@ -68,7 +69,7 @@ class Cost:
     change: CellChange | None = None
     new: str = ""
     unknown: str = ""
-    own: OwnFunction | None = None
+    own_function: OwnFunction | None = None
     no_baseline: str = ""
 
     @property
@@ -79,8 +80,8 @@ class Cost:
     @property
     def hit(self) -> float | None:
         """Instructions of a hit; None where the calls vary by more than it."""
-        if self.own is not None:
-            return float(self.own.instructions)
+        if self.own_function is not None:
+            return float(self.own_function.instructions)
         if self.cell.overhead is None or self.cell.verdict == "none":
             return None
         return float(exact(self.cell.overhead) / self.of_call)
@@ -98,8 +99,8 @@ class Cost:
 
     @property
     def mechanism(self) -> str:
-        if self.own is not None:
-            return f"in {self.own.name}"
+        if self.own_function is not None:
+            return f"in {self.own_function.name}"
         seen = "" if self.cell.evidence is None else self.cell.evidence.mechanism
         elsewhere = LISTED.of(self.cell) if seen == "elsewhere" else None
         if elsewhere is not None:
@@ -184,14 +185,14 @@ _OF_PROGRAMS: Mapping[str, tuple[str, CountParameter]] = {
 """Figures of BPF programs, with the names of veristat's columns."""
 
 
-def costs(
+def costs_in(
     lines: Sequence[CostRequest], record: RunRecord, changes: Comparison, reference: Reference | None = None
 ) -> Sequence[Cost]:
     """The costs of the lines in a run, in their order and that of the kernels; equal titles of two files together."""
     times = reports().times(record)
     changed = {cell.pair.after.id: cell for cell in changes.cells if cell.pair.after is not None}
     refused = {pair.after.id: why for pair, why in changes.not_compared if pair.after is not None}
-    found = [
+    rows = [
         Cost(
             line.subject,
             cell,
@@ -204,8 +205,8 @@ def costs(
         for cell in record.cells
         if line.has(cell)
     ]
-    titles = list(dict.fromkeys(cost.subject.title for cost in found))
-    return sorted(found, key=lambda cost: titles.index(cost.subject.title))
+    titles = list(dict.fromkeys(cost.subject.title for cost in rows))
+    return sorted(rows, key=lambda cost: titles.index(cost.subject.title))
 
 
 def _doubt(changed: Mapping[str, CellChange], cell: CellRecord) -> str:
@@ -219,13 +220,15 @@ def _doubt(changed: Mapping[str, CellChange], cell: CellRecord) -> str:
 _UNJUDGED = "calls fail without the module, so what a hit adds to them is not known, and no budget judges it"
 
 
-def with_own_functions(found: Sequence[Cost], run: Run, *, is_judged: bool) -> Sequence[Cost]:
+def with_own_functions(measured: Sequence[Cost], run: Run, *, is_judged: bool) -> Sequence[Cost]:
     """The same costs; of a module whose calls fail where it is not loaded, those of its own functions.
 
     If they are to be judged, they are unknown. A baseline that failed for another reason leaves no cost.
     """
-    costs_of = [each for cost in found for each in _without_baseline(cost, run)]
-    return [replace(cost, unknown=_UNJUDGED) if is_judged and cost.own is not None else cost for cost in costs_of]
+    costs_of = [each for cost in measured for each in _without_baseline(cost, run)]
+    return [
+        replace(cost, unknown=_UNJUDGED) if is_judged and cost.own_function is not None else cost for cost in costs_of
+    ]
 
 
 def _without_baseline(cost: Cost, run: Run) -> Sequence[Cost]:
@@ -244,7 +247,7 @@ def _own_costs(cost: Cost, run: Run) -> Sequence[Cost]:
     if proved is None or cost.cell.profile is None:
         return []
     functions = own_functions(load_profile(run.directory, cost.cell), proved)
-    return [replace(cost, own=function, time=None) for function in functions]
+    return [replace(cost, own_function=function, time=None) for function in functions]
 
 
 _HEADINGS = ("a hit", "change", "allowed", "nsec", "mechanism", "hits", "verified", "size", "stack")
@@ -253,31 +256,31 @@ _SYMBOLS = 10
 _GONE = 10
 
 
-def cost_sheet(name: str, found: Sequence[Cost], missed: Sequence[str] = (), gone: Sequence[str] = ()) -> Sheet:
+def cost_sheet(name: str, costs: Sequence[Cost], missed: Sequence[str] = (), gone: Sequence[str] = ()) -> Sheet:
     """A row for each program and kernel; without a number, its status, and the reason as a footnote.
 
     ``missed`` are sentences on what has no row, ``gone`` on what the reference alone has.
     """
-    several = len({cost.cell.kernel for cost in found}) > 1
-    reasons = {cost.reason: True for cost in found if cost.reason}
-    remarks = reasons | {note: False for cost in found for note in cost.notes}
-    rows = list(_rows(found, list(remarks)))
+    several = len({cost.cell.kernel for cost in costs}) > 1
+    reasons = {cost.reason: True for cost in costs if cost.reason}
+    remarks = reasons | {note: False for cost in costs for note in cost.notes}
+    rows = list(_rows(costs, list(remarks)))
     headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
-    first = found[0].cell
+    first = costs[0].cell
     release = "" if several else f", kernel {first.kernel}"
     return Sheet(
         title=name,
         facts=[f"{first.cpu}, {first.smp} CPU{release}"],
         grid=Grid(headings, [narrowed], narrowest=24),
-        sentences=[*missed, *_sentences(found, headings), *shown(gone, _GONE)],
+        sentences=[*missed, *_sentences(costs, headings), *shown(gone, _GONE)],
         footnotes=[Footnote(number, *remark) for number, remark in enumerate(remarks.items(), start=1)],
     )
 
 
-def _rows(found: Sequence[Cost], remarks: Sequence[str]) -> Iterator[Row]:
+def _rows(costs: Sequence[Cost], remarks: Sequence[str]) -> Iterator[Row]:
     """A row for each subject; with several kernels or files a heading, and a row for each of them below."""
-    of_place = [of for of in (_file, _kernel) if len({of(one) for one in found}) > 1]
-    for title, group in groupby(found, key=lambda one: one.subject.title):
+    of_place = [of for of in (_file, _kernel) if len({of(cost) for cost in costs}) > 1]
+    for title, group in groupby(costs, key=lambda cost: cost.subject.title):
         if of_place:
             yield Row(title, [""] * len(_HEADINGS))
         for cost in group:
@@ -327,59 +330,62 @@ _EXPLANATIONS = {
 }
 
 
-def _sentences(found: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
+def _sentences(costs: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
     yield "A hit: instructions that it adds to the calls, handler and all; counted, not timed."
     yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
-    for cost in found:
-        if cost.own is not None:
+    for cost in costs:
+        if cost.own_function is not None:
             where = f"{cost.subject.title} on {cost.cell.kernel}"
-            yield f"{where}: calls fail without the module; a hit is what {cost.own.name}() executes with all it calls."
-    for cost in found:
+            entered = cost.own_function.name
+            yield f"{where}: calls fail without the module; a hit is what {entered}() executes with all it calls."
+    for cost in costs:
         if cost.of_call > 1 and cost.cell.overhead is not None:
             paid = figure(cost.cell.overhead, cost.cell.unit)
             yield f"{cost.subject.title} on {cost.cell.kernel}: {cost.of_call} hits of a call, which pays {paid}."
-    for cost in found:
+    for cost in costs:
         if cost.beyond and cost.hit is not None:
             of_call = f" of a call with {cost.of_call} hits" if cost.of_call > 1 else ""
             yield f"{cost.subject.title} on {cost.cell.kernel}{of_call}: {'; '.join(cost.beyond)}."
     unknown = (
-        f"{one.subject.title} on {one.cell.kernel} is not compared: {one.unknown}" for one in found if one.unknown
+        f"{cost.subject.title} on {cost.cell.kernel} is not compared: {cost.unknown}" for cost in costs if cost.unknown
     )
-    new = (f"{one.subject.title} is new: {one.new}" for one in found if one.new)
-    yield from (one if one.endswith((".", "?")) else f"{one}." for one in dict.fromkeys([*unknown, *new]))
+    new = (f"{cost.subject.title} is new: {cost.new}" for cost in costs if cost.new)
+    yield from (
+        sentence if sentence.endswith((".", "?")) else f"{sentence}." for sentence in dict.fromkeys([*unknown, *new])
+    )
 
 
 def cost_json(
-    record: RunRecord, found: Sequence[Cost], missed: Sequence[str] = (), reference: Reference | None = None
+    record: RunRecord, costs: Sequence[Cost], missed: Sequence[str] = (), reference: Reference | None = None
 ) -> str:
     """The costs as JSON, with the run's id and the verdict on all of them."""
     whole = {
         "run": record.run,
-        "costs": [cost.plain() for cost in found],
-        "passes": not problem(found, missed),
-        "verdict": verdict(found, missed).partition(" ")[2],
+        "costs": [cost.plain() for cost in costs],
+        "passes": not problem(costs, missed),
+        "verdict": verdict(costs, missed).partition(" ")[2],
         "against": None if reference is None else reference.title,
         "gone": [] if reference is None else list(reference.gone),
     }
     return json.dumps(whole, indent=2) + "\n"
 
 
-def cost_csv(found: Sequence[Cost]) -> str:
+def cost_csv(costs: Sequence[Cost]) -> str:
     """A line for each cost."""
-    rows = [dict(cost.plain()) for cost in found]
+    rows = [dict(cost.plain()) for cost in costs]
     for row in rows:
         row["interval"] = " ".join(map(str, row["interval"] or ()))
         row["beyond"], row["notes"] = "; ".join(row["beyond"]), "; ".join(row["notes"])
     return csv_text(list(rows[0]), rows)
 
 
-def veristat_csv(found: Sequence[Cost]) -> str:
+def veristat_csv(costs: Sequence[Cost]) -> str:
     """The columns that veristat of the kernel's BPF selftests reads (``veristat -C``), of BPF programs alone.
 
     ``file_name`` has the kernel behind the file's name, if there are several. What is unknown is 0, as veristat reads
     nothing but numbers. A program whose cell has failed although the kernel may have loaded it has no line.
     """
-    several = len({cost.cell.kernel for cost in found}) > 1
+    several = len({cost.cell.kernel for cost in costs}) > 1
     rows = [
         {
             "file_name": Path(cost.subject.source).name + (f"@{cost.cell.kernel}" if several else ""),
@@ -387,7 +393,7 @@ def veristat_csv(found: Sequence[Cost]) -> str:
             "verdict": "success" if cost.cell.status == "ok" else "failure",
             **{name: parameter.of(cost.cell) or 0 for name, parameter in _OF_PROGRAMS.values()},
         }
-        for cost in found
+        for cost in costs
         if cost.subject.name or BPF_INSTRUCTIONS.of(cost.cell) is not None
         if cost.cell.status == "ok" or is_not_loaded(cost.cell.reason or "")
     ]
@@ -395,28 +401,28 @@ def veristat_csv(found: Sequence[Cost]) -> str:
 
 
 def cost_comment(
-    name: str, found: Sequence[Cost], missed: Sequence[str], before: Run, after: Run, gone: Sequence[str] = ()
+    name: str, costs: Sequence[Cost], missed: Sequence[str], before: Run, after: Run, gone: Sequence[str] = ()
 ) -> str:
     """The costs as a comment of a pull request, with the change of each by symbol."""
-    sheet = cost_sheet(name, found, missed, gone)
+    sheet = cost_sheet(name, costs, missed, gone)
     parts = [grid_table(sheet.grid), *map(markdown_footnote, sheet.footnotes)]
-    for cost, symbols in explained(found, before, after):
+    for cost, symbols in explained(costs, before, after):
         by_symbol = difference_sheet(symbols, _SYMBOLS)
         parts.append(details(f"{cost.subject.title} on {cost.cell.kernel}, by symbol", grid_table(by_symbol.grid)))
     made = made_with(*{run.record.run: run for run in (before, after)}.values())
     return github_comment(
-        name, verdict(found, missed), [*parts, paragraph(*sheet.sentences)], made, command("report", after.record.run)
+        name, verdict(costs, missed), [*parts, paragraph(*sheet.sentences)], made, command("report", after.record.run)
     )
 
 
-def problem(found: Sequence[Cost], missed: Sequence[str] = ()) -> str:
+def problem(costs: Sequence[Cost], missed: Sequence[str] = ()) -> str:
     """Why the costs do not pass, as a sentence; empty if each is measured, compared and within what is allowed."""
-    every = counted(len(found), "cost")
-    measured = sum(cost.hit is not None for cost in found)
+    every = counted(len(costs), "cost")
+    measured = sum(cost.hit is not None for cost in costs)
     counts = {
-        "could not be proved": sum(cost.hit is None and cost.cell.status != "unsupported" for cost in found),
-        "could not be compared": sum(bool(cost.unknown) for cost in found),
-        "beyond what is allowed": sum(bool(cost.beyond) for cost in found),
+        "could not be proved": sum(cost.hit is None and cost.cell.status != "unsupported" for cost in costs),
+        "could not be compared": sum(bool(cost.unknown) for cost in costs),
+        "beyond what is allowed": sum(bool(cost.beyond) for cost in costs),
     }
     for what, count in counts.items():
         if count:
@@ -426,20 +432,20 @@ def problem(found: Sequence[Cost], missed: Sequence[str] = ()) -> str:
     return f"{counted(measured, 'cost')} measured; no known call reaches {len(missed)} more." if missed else ""
 
 
-def verdict(found: Sequence[Cost], missed: Sequence[str] = ()) -> str:
+def verdict(costs: Sequence[Cost], missed: Sequence[str] = ()) -> str:
     """One sentence on all costs, and on what has none."""
-    wrong = problem(found, missed)
+    wrong = problem(costs, missed)
     if wrong:
         return f"❌ {wrong}"
-    measured = sum(cost.hit is not None for cost in found)
-    counts = {"new": sum(bool(cost.new) for cost in found), "unsupported": len(found) - measured}
-    others = "".join(f"; {count} {what}" for what, count in counts.items() if count)
-    return f"✅ {counted(measured, 'cost')} measured, none beyond what is allowed{others}."
+    measured = sum(cost.hit is not None for cost in costs)
+    counts = {"new": sum(bool(cost.new) for cost in costs), "unsupported": len(costs) - measured}
+    more = "".join(f"; {count} {what}" for what, count in counts.items() if count)
+    return f"✅ {counted(measured, 'cost')} measured, none beyond what is allowed{more}."
 
 
-def explained(found: Sequence[Cost], before: Run, after: Run) -> Iterator[tuple[Cost, ProfileDifference]]:
+def explained(costs: Sequence[Cost], before: Run, after: Run) -> Iterator[tuple[Cost, ProfileDifference]]:
     """The symbols of each cost that changed, beside those before, or is beyond its budget, beside those of no probe."""
-    for cost in found:
+    for cost in costs:
         if not (cost.beyond or cost.difference):
             continue
         other_cell, run = (cost.change.pair.before if cost.change and cost.difference else None), before
@@ -451,7 +457,8 @@ def explained(found: Sequence[Cost], before: Run, after: Run) -> Iterator[tuple[
 
 
 def _baseline(cell: CellRecord, record: RunRecord) -> CellRecord | None:
-    def same(one: CellRecord) -> tuple[object, ...]:
-        return one.table, one.kernel, AT.of(one)
+    def place(record: CellRecord) -> tuple[object, ...]:
+        return record.table, record.kernel, AT.of(record)
 
-    return next((one for one in record.cells if one.probe == BASELINE and same(one) == same(cell)), None)
+    baselines = (known for known in record.cells if known.probe == BASELINE)
+    return next((baseline for baseline in baselines if place(baseline) == place(cell)), None)

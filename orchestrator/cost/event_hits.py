@@ -150,10 +150,10 @@ def repeated(count: Callable[[], int]) -> EventHits:
 
 def _hits_of_calls(guest: Guest, target: AttachTarget, calls: Calls) -> int:
     """The hits of calls beyond those of a process that makes none."""
-    idle, idle_others = _counted(guest, target, calls, 0)
-    hits, others = _counted(guest, target, calls, _CALLS)
+    idle, idle_by_others = _counted(guest, target, calls, 0)
+    hits, by_others = _counted(guest, target, calls, _CALLS)
     # Where nothing else hits it, the kernel's own threads do so for the calls.
-    return max(0, hits - idle + (0 if idle_others else others))
+    return max(0, hits - idle + (0 if idle_by_others else by_others))
 
 
 def _target(guest: Guest, event: str) -> AttachTarget:

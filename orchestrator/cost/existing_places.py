@@ -40,7 +40,7 @@ def _function(code: KernelCode, name: str, offset: int | None) -> str | None:
 
 def _system_call(code: KernelCode, arch: Arch, name: str) -> str | None:
     names = system_call_names(code, arch)
-    if not names or name in names or (is_pattern(name) and any(fnmatchcase(one, name) for one in names)):
+    if not names or name in names or (is_pattern(name) and any(fnmatchcase(known, name) for known in names)):
         return None
     return f"it has no system call {name}{_guess(name, nearest(name, sorted(names)))}"
 

@@ -7,10 +7,10 @@ import re
 
 _SAVED = "print the experiment (--print), save it, run it with"
 _KEYS = (
-    (re.compile(r"(?:set )?points: \[['\"]?(\.\.\.|[^]'\"]+)['\"]?\]"), lambda found: f"--point {_point(found[1])}"),
-    (re.compile(r"set hits: (\d+)"), lambda found: f"name them by --workload FILE.c --hits {found[1]}"),
-    (re.compile(r"set ((?:image|memory): \S+?)(?=[,;]|$)", re.MULTILINE), lambda found: f"{_SAVED} {found[1]}"),
-    (re.compile(r"benchmark: (\{calls: \d+, repeats: \d+\})"), lambda found: f"{_SAVED} benchmark: {found[1]}"),
+    (re.compile(r"(?:set )?points: \[['\"]?(\.\.\.|[^]'\"]+)['\"]?\]"), lambda match: f"--point {_point(match[1])}"),
+    (re.compile(r"set hits: (\d+)"), lambda match: f"name them by --workload FILE.c --hits {match[1]}"),
+    (re.compile(r"set ((?:image|memory): \S+?)(?=[,;]|$)", re.MULTILINE), lambda match: f"{_SAVED} {match[1]}"),
+    (re.compile(r"benchmark: (\{calls: \d+, repeats: \d+\})"), lambda match: f"{_SAVED} benchmark: {match[1]}"),
 )
 
 

@@ -250,7 +250,7 @@ class CallFinder:
             if entered is None:
                 raise self._unreached(place.function, f"the call {made.name} does not enter it")
             return self._line(subject, entered.function, entered.benchmark)
-        event = next((one for one in (place.system_call or name, name) if one in made.events), made.events[0])
+        event = next((called for called in (place.system_call or name, name) if called in made.events), made.events[0])
         hits = 1 if place.function else made.events.count(event)
         # A call of one system call passes the tracepoints of all system calls once.
         is_known = not is_event(place.event or "") or (place.system_call is not None and made.call is not None)
@@ -264,7 +264,7 @@ class CallFinder:
         return event_hits(self.context, self.kernel, self._machine, event, calls).per_call(event, name)
 
     def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object]) -> CostRequest:
-        amounts = {key: one for key, one in _CALLS.items() if key not in benchmark}
+        amounts = {key: amount for key, amount in _CALLS.items() if key not in benchmark}
         return CostRequest(subject, self.given.point or point, {**benchmark, **amounts}, (self.kernel.spec.argument,))
 
     def _unreached(self, function: str, why: str) -> UsageError:

@@ -222,12 +222,12 @@ def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subje
     if not path.endswith(BPF_SUFFIXES):
         probe_kind(row)
         return [Subject(row, text, AttachPlace())]
-    found = list(_programs(context, kernel, file, text, parameters))
-    if not found:
+    programs = list(_programs(context, kernel, file, text, parameters))
+    if not programs:
         what = "no program of it is attached at a function, a system call or a tracepoint by itself"
         hint = 'say where each is attached: SEC("fentry/vfs_read"), SEC("tp/syscalls/sys_enter_read")'
         raise UsageError(what, where=str(file), hint=hint)
-    return found
+    return programs
 
 
 def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, parameters: str) -> Iterator[Subject]:

@@ -18,7 +18,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.probes import is_one_liner, one_liner, one_liner_name, split_path
 from orchestrator.comparison.comparison import CellPair, compare
-from orchestrator.cost.costs import Cost, cost_sheet, costs, problem, with_own_functions
+from orchestrator.cost.costs import Cost, cost_sheet, costs_in, problem, with_own_functions
 from orchestrator.cost.reference import Reference
 from orchestrator.cost.request import (
     DEFAULT_CPU,
@@ -52,7 +52,7 @@ _LONGEST_NAME = 40
 class MeasuredCosts:
     """Measured costs with the run that has them, and why others are ``missed``: no call reaches the subject."""
 
-    found: Sequence[Cost]
+    costs: Sequence[Cost]
     missed: Sequence[UsageError]
     run: Run
     reference: Reference | None = None
@@ -65,7 +65,7 @@ class MeasuredCosts:
     @property
     def passes(self) -> bool:
         """Whether each cost is measured, compared with the reference if that has it, and within what is allowed."""
-        return not problem(self.found, self.missing)
+        return not problem(self.costs, self.missing)
 
     @property
     def missing(self) -> Sequence[str]:
@@ -73,7 +73,7 @@ class MeasuredCosts:
 
     def sheet(self) -> Sheet:
         """The table of ``orchestrator cost``."""
-        return cost_sheet(self.run.record.experiment, self.found, self.missing, self.gone)
+        return cost_sheet(self.run.record.experiment, self.costs, self.missing, self.gone)
 
 
 def measured_costs(
@@ -116,13 +116,13 @@ def cost_lines(
     check_cost_packages(context, names, kernels)
     lines: list[CostRequest] = []
     missed: list[UnreachedSubject] = []
-    found: Sequence[Subject] = ()
+    known: Sequence[Subject] = ()
     for name in kernels:
         finder = CallFinder(context, ready_kernel(context, cost_kernel(name)), cpu, given)
-        if not found:  # a source is compiled for the first kernel, to see where its programs are
+        if not known:  # a source is compiled for the first kernel, to see where its programs are
             named = (subject for text in names for subject in subjects(context, finder.kernel, text))
-            found = list({one.row: one for one in named}.values())
-        for subject in found:
+            known = list({subject.row: subject for subject in named}.values())
+        for subject in known:
             try:
                 lines.append(finder.line(subject))
             except UsageError as error:
@@ -165,5 +165,5 @@ def judged(lines: Sequence[CostRequest], after: Run, reference: Reference | None
     before = cells if reference is None or reference.run is None else reference.run.record.cells
     pairs = [CellPair(partners.get(cell.id), cell) for line in lines for cell in cells if line.has(cell)]
     budgets = stored_budgets(after.directory)
-    found = costs(lines, after.record, compare(pairs, budgets, before, cells), reference)
-    return with_own_functions(found, after, is_judged=reference is not None or bool(budgets.plain()))
+    measured = costs_in(lines, after.record, compare(pairs, budgets, before, cells), reference)
+    return with_own_functions(measured, after, is_judged=reference is not None or bool(budgets.plain()))

@@ -37,19 +37,19 @@ def disassembly(
     code = _code(kernel, symbol)
     places = places_of(code, kernel.config, symbol)
     assert places is not None  # _code() has checked
-    found = Disassembly.of(spec.name, kernel.release, code, places)
+    function_code = Disassembly.of(spec.name, kernel.release, code, places)
     answers_of = PlaceAnswers(context.cache, kernel, usual_cpu(spec) if cpu is None else cpu)
-    found = replace(found, function=answers_of.known_of(found.function))
+    function_code = replace(function_code, function=answers_of.known_of(function_code.function))
     if not asks_guest:
-        return found
+        return function_code
     try:
-        answers, guest = _answers(context, kernel, name, cpu, found.function)
+        answers, guest = _answers(context, kernel, name, cpu, function_code.function)
     except UsageError:
         raise
     except LabError as error:
-        return replace(found, source=f"No guest has answered: {error.what}. ? is known only after a boot.")
-    answers_of.keep_all(found.function, answers)
-    return replace(found, function=answers, source=f"Answered by a guest of this kernel on {guest}.")
+        return replace(function_code, source=f"No guest has answered: {error.what}. ? is known only after a boot.")
+    answers_of.keep_all(function_code.function, answers)
+    return replace(function_code, function=answers, source=f"Answered by a guest of this kernel on {guest}.")
 
 
 def _answers(
@@ -74,9 +74,9 @@ def _code(kernel: Kernel, symbol: str) -> KernelCode:
         )
     reason = wrong_point_reason(code, symbol, None)
     if reason is not None:
-        types = [one.type for one in code.named(symbol)]
+        types = [known.type for known in code.named(symbol)]
         hint = "" if types else "a module's function is not in the image"
-        if sum(one in FUNCTION_TYPES for one in types) > 1:
+        if sum(symbol_type in FUNCTION_TYPES for symbol_type in types) > 1:
             hint = "name a function whose name is unique in the kernel"
         raise UsageError(f"kernel {kernel.spec.name}: {reason}", hint=hint)
     return code

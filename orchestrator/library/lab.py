@@ -137,8 +137,8 @@ class Lab:
         if where is not None:
             check_directory(where)
         self.check()  # before guests are asked
-        found = self.resolved(experiment)
-        return self.measured(found, self.planned(found, only), where)
+        resolved = self.resolved(experiment)
+        return self.measured(resolved, self.planned(resolved, only), where)
 
     def measured(self, experiment: Experiment, planned: Plan, directory: Path | None = None) -> Run:
         """Measure the planned cells of a resolved experiment in a new run."""
@@ -199,14 +199,14 @@ class Lab:
 
         return disassembly(self.context(), kernel, function, cpu)
 
-    def guest(self, **wanted: Unpack[GuestArguments]) -> AbstractContextManager[TestedGuest]:
+    def guest(self, **arguments: Unpack[GuestArguments]) -> AbstractContextManager[TestedGuest]:
         """A guest, restored or booted, that ends with the block. The arguments are those of pytest's mark ``guest``.
 
         Raises UsageError, HostError, GuestError; at the end of the block GuestOops if its kernel has reported trouble.
         """
         from orchestrator.library.guests import running_guest  # not for each command either: its guests build modules
 
-        return running_guest(self.context(), {"fresh": self.fresh, **wanted})
+        return running_guest(self.context(), {"fresh": self.fresh, **arguments})
 
     def context(self) -> BuildContext:
         """Builds artifacts (kernels, modules, images) in the user's cache."""
@@ -225,9 +225,9 @@ class Lab:
             return local_executor(self.jobs or 1)
         from orchestrator.fleet.executor import fleet_executor  # loads Dask, of the extra "fleet"
 
-        found = target(self.fleet)
+        fleet = target(self.fleet)
         quiet_logging()
-        return lambda context, watching: fleet_executor(found.address, found.key, kinds(), context, watching)
+        return lambda context, watching: fleet_executor(fleet.address, fleet.key, kinds(), context, watching)
 
 
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:

@@ -30,8 +30,8 @@ def _runs() -> Sequence[Sequence[object]]:
         counts = {} if store is None else store.cell_counts()
         for run in () if store is None else store.runs():
             cells = counts.get(run.id, Counter())
-            other = cells["skipped"] + cells["unsupported"]
-            outcomes = (cells["ok"], cells["failed"], other, cells["planned"])
+            without_number = cells["skipped"] + cells["unsupported"]
+            outcomes = (cells["ok"], cells["failed"], without_number, cells["planned"])
             started = datetime.fromisoformat(run.started)
             rows.append((run.id, run.experiment, started, run.status, *outcomes, str(run.directory)))
     return rows

@@ -50,10 +50,10 @@ class MeasuredCommits:
 
     def outcome(self, request: str, commit: str) -> Run | str | None:
         """The run of a commit, or why it does not build; None if unknown."""
-        found = self._noted().get(request, {}).get(commit)
-        if found is not None and found.startswith(_BROKEN):
-            return found.removeprefix(_BROKEN)
-        return self._run(found)
+        noted = self._noted().get(request, {}).get(commit)
+        if noted is not None and noted.startswith(_BROKEN):
+            return noted.removeprefix(_BROKEN)
+        return self._run(noted)
 
     def remember(self, request: str, commit: str, outcome: Run | str) -> None:
         self._note({request: {commit: outcome.record.run if isinstance(outcome, Run) else f"{_BROKEN}{outcome}"}})
@@ -91,7 +91,7 @@ def request_of(
     The experiment, by its digest, and the files that it names ``outside`` the tree; the kernel's configuration, and how
     it is built; the lab's files, compilers and QEMU.
     """
-    own = [line for name in ("images", "kmods") for line in stamps(data_dir(name))]
+    lab_files = [line for name in ("images", "kmods") for line in stamps(data_dir(name))]
     return digest(
         {
             "experiment": experiment,
@@ -100,7 +100,7 @@ def request_of(
             "make": list(build.variables),
             "config": build.config.read_bytes().hex() if build.config.is_file() else "",
             "tools": [line for name in build.tools for line in _program_stamps(name)],
-            "lab": [{**host_facts(context), "host": ""}, own],
+            "lab": [{**host_facts(context), "host": ""}, lab_files],
             "qemu": qemu_digests(),
         }
     )
@@ -113,9 +113,9 @@ def series_of(config: Path, overrides: Sequence[str], only: Sequence[str], build
 
 
 def _program_stamps(name: str) -> Iterator[str]:
-    found = shutil.which(name)
-    if found is not None:
-        yield from _lines([Path(found).resolve()])
+    program = shutil.which(name)
+    if program is not None:
+        yield from _lines([Path(program).resolve()])
 
 
 def stamps(path: Path) -> Iterator[str]:

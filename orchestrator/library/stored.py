@@ -65,8 +65,8 @@ def _run(name: str, find: Find) -> Run:
 
 def cells_of_run(run: str, cell: str, find: Find = find_run) -> NamedCells:
     """The cells of a run with this id, or with these parts in their ids. Raises UsageError."""
-    found = _run(run, find)
-    return NamedCells(found, cells_named(found.record, cell))
+    chosen = _run(run, find)
+    return NamedCells(chosen, cells_named(chosen.record, cell))
 
 
 _SHOWN = 10
@@ -111,20 +111,20 @@ def run_before(run: Run) -> Run:
     It is the baseline ``default`` if that is of the same experiment, else the newest complete run of the experiment
     that began earlier, else ``default``. Raises UsageError if there is none.
     """
-    wanted: list[str] = []
+    candidates: list[str] = []
     with opened_store() as store:
         if store is not None:
             default = store.baselines().get(DEFAULT)
             known = any(entry.id == run.record.run for entry in store.runs())
             previous = store.previous(run.record.run) if known else None
-            wanted = [] if previous is None else [previous.id]
+            candidates = [] if previous is None else [previous.id]
             if default is not None and default.run != run.record.run:
                 is_same = store.entry(default.run).experiment == run.record.experiment
-                wanted.insert(0 if is_same else len(wanted), default.run)
-    if not wanted:
+                candidates.insert(0 if is_same else len(candidates), default.run)
+    if not candidates:
         what = f"found no complete run of experiment '{run.record.experiment}' before {run.record.run}"
         raise UsageError(what, hint=_SET_A_BASELINE)
-    return stored_run(wanted[0], lab_dir())
+    return stored_run(candidates[0], lab_dir())
 
 
 def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
@@ -137,8 +137,8 @@ def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
 def _cells_to_pair(named: NamedCells, other_cells: Sequence[CellRecord] | None) -> Sequence[CellRecord]:
     if named.cells is not None:
         return named.cells
-    wanted = None if other_cells is None else {cell.id for cell in other_cells}
-    return [cell for cell in named.run.record.cells if wanted is None or cell.id in wanted]
+    named_ids = None if other_cells is None else {cell.id for cell in other_cells}
+    return [cell for cell in named.run.record.cells if named_ids is None or cell.id in named_ids]
 
 
 def _compared(
@@ -160,23 +160,23 @@ def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPa
     """The pairs with a cell that a filter matches. Raises UsageError for a filter that is invalid or matches none."""
     if not only:
         return pairs
-    wanted: set[int] = set()  # indices, since pairs are compared by their whole records
+    chosen: set[int] = set()  # indices, since pairs are compared by their whole records
     for text in only:
         try:
             cells = CellFilter.of(text)
         except FilterError as error:
             raise UsageError(str(error), where=f"--only {text!r}", hint=error.hint) from None
-        found = {
+        matching = {
             place
             for place, pair in enumerate(pairs)
             if any(cell is not None and cells.matches(names_of(cell)) for cell in (pair.before, pair.after))
         }
-        if not found:
+        if not matching:
             hint = cells.remark or "choose among these cells, by parts of their names"
             cells_there = ["cells:", *shown([pair.title for pair in pairs], _SHOWN)]
             raise UsageError("no cell matches", where=f"--only {text!r}", detail=cells_there, hint=hint)
-        wanted |= found
-    return [pair for place, pair in enumerate(pairs) if place in wanted]
+        chosen |= matching
+    return [pair for place, pair in enumerate(pairs) if place in chosen]
 
 
 def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequence[str]) -> UsageError:

@@ -13,7 +13,7 @@ import pytest
 from record_builders import cell, failed, run
 
 from orchestrator.comparison.comparison import CellPair, compare
-from orchestrator.cost.costs import Cost, cost_comment, costs, explained, veristat_csv
+from orchestrator.cost.costs import Cost, cost_comment, costs_in, explained, veristat_csv
 from orchestrator.cost.reference import check_calls, partner
 from orchestrator.cost.request import CostRequest
 from orchestrator.cost.subjects import AttachPlace, Subject
@@ -47,7 +47,7 @@ def test_each_reason_of_a_comment_has_the_mark_of_its_row(tmp_path: Path) -> Non
     whole = run(*cells)
     changes = compare([CellPair(None, one) for one in cells], Budgets.of({}), cells, cells)
     stored = Run(whole, tmp_path)
-    text = cost_comment("cost-own", costs(lines, whole, changes), (), stored, stored)
+    text = cost_comment("cost-own", costs_in(lines, whole, changes), (), stored, stored)
     for number, one in enumerate(lines, start=1):
         assert f"\\[{number}\\] no {one.subject.name.replace('_', chr(92) + '_')}\n\n```text\nlog `1`\n```" in text
 
@@ -62,7 +62,7 @@ def test_veristat_reads_what_it_would_write() -> None:
     lines = [line("on_open"), line("on_read"), line("", "own.ko")]
     cells = [measured("own.bpf.c.program-on_open", bpf_verified=0, bpf_instructions=9, bpf_machine_code_bytes=80)]
     cells += [without("own.bpf.c.program-on_read", "own.bpf.c.program-on_read does not load"), measured("own.ko")]
-    found = costs(lines, run(*cells), compare([], Budgets.of({}), cells, cells))
+    found = costs_in(lines, run(*cells), compare([], Budgets.of({}), cells, cells))
     assert veristat_csv(found).splitlines() == [
         "file_name,prog_name,verdict,total_insns,prog_size,prog_size_jited,stack_depth",
         "own.bpf.c,on_open,success,0,9,80,0",

@@ -14,7 +14,7 @@ import pytest
 from record_builders import cell, evidence, failed, run
 
 from orchestrator.comparison.comparison import CellPair, compare
-from orchestrator.cost.costs import Cost, cost_comment, cost_csv, cost_json, cost_sheet, costs, verdict, veristat_csv
+from orchestrator.cost.costs import Cost, cost_comment, cost_csv, cost_json, cost_sheet, costs_in, verdict, veristat_csv
 from orchestrator.cost.request import CostRequest
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.results.budgets import Budgets
@@ -67,7 +67,7 @@ def found(
 ) -> Sequence[Cost]:
     """The costs of a run's cells beside their budgets."""
     pairs = [CellPair(None, one) for one in cells]
-    return costs(lines, run(*cells), compare(pairs, Budgets.of(budgets or {}), cells, cells))
+    return costs_in(lines, run(*cells), compare(pairs, Budgets.of(budgets or {}), cells, cells))
 
 
 def shown(some: Sequence[Cost]) -> list[list[str]]:
