@@ -47,7 +47,7 @@ class _ModelledTimes:
         if not any(cell.executed is not None for cell in run.cells):
             return {}
         if self._last is None or self._last[0] is not run:
-            from orchestrator.model.modelled_run import modelled_times  # reads cost tables as experiments are read
+            from orchestrator.model.modelled_run import modelled_times  # reads price lists as experiments are read
 
             self._last = run, modelled_times(run)
         return self._last[1]

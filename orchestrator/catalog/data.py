@@ -107,8 +107,8 @@ def similar_file(path: Path, suffixes: tuple[str, ...]) -> str:
     if not path.parent.is_dir():
         return f"the folder {path.parent} does not exist"
     try:
-        found = sorted(entry.name for entry in path.parent.iterdir() if entry.name.endswith(suffixes) and entry != path)
+        names = sorted(entry.name for entry in path.parent.iterdir() if entry.name.endswith(suffixes) and entry != path)
     except OSError:
         return ""
-    guess = nearest(path.name, found) or nearest(path.stem, found)
+    guess = nearest(path.name, names) or nearest(path.stem, names)
     return f"did you mean {path.parent / guess}?" if guess else ""

@@ -211,7 +211,7 @@ def _parse(path: Path) -> tuple[WrittenRecipe, Callable[..., str]]:
     except ValidationError as error:
         # Report an unknown key before a missing one: it shows that the file is something else.
         errors = error.errors(include_url=False)
-        first = next((one for one in errors if one["type"] in _UNKNOWN), errors[0])
+        first = next((detail for detail in errors if detail["type"] in _UNKNOWN), errors[0])
         raise ConfigError(_sentence(first), where=where(*() if first["type"] == "missing" else first["loc"])) from None
 
 
@@ -288,10 +288,10 @@ def find_disk(name: str) -> UserDisk:
 
 
 def _refuse_raw(name: str, path: Path, size: int, begin: bytes) -> None:
-    for other in read("other_files.yaml")["files"]:
-        if begin[other["at"] :].startswith(bytes.fromhex(other["mark"])):
-            hint = other["hint"].format(old=shlex.quote(str(path)), new=shlex.quote(f"{path.stem}.qcow2"))
-            raise ConfigError(f"found {name!r}; it is {other['what']}, not a qcow2 or raw disk", hint=hint)
+    for form in read("other_files.yaml")["files"]:
+        if begin[form["at"] :].startswith(bytes.fromhex(form["mark"])):
+            hint = form["hint"].format(old=shlex.quote(str(path)), new=shlex.quote(f"{path.stem}.qcow2"))
+            raise ConfigError(f"found {name!r}; it is {form['what']}, not a qcow2 or raw disk", hint=hint)
     if path.suffix == ".yml":
         raise ConfigError(f"found {name!r}; a recipe's name ends with .yaml")
     if size < 1 << 20:

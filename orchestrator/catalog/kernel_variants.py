@@ -120,8 +120,8 @@ def _file(name: str) -> Sequence[str]:
     for number, line in enumerate(lines, 1):
         if line and not (OPTION.fullmatch(line) or UNSET.fullmatch(line) or line.startswith("# ") or line == "#"):
             raise ConfigError(f"found {line[:80]!r}; {_OPTION_FORM}", where=f"{path}:{number}")
-    found = [option_line(line) for line in lines if OPTION.fullmatch(line)]
-    return [*found, *(line for line in lines if UNSET.fullmatch(line))]
+    assigned = [option_line(line) for line in lines if OPTION.fullmatch(line)]
+    return [*assigned, *(line for line in lines if UNSET.fullmatch(line))]
 
 
 def checked_parameter(word: str) -> str:

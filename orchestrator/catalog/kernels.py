@@ -95,9 +95,9 @@ def find_tree(name: str) -> tuple[Path, Path]:
         raise ConfigError(f"found {name!r}; {what}", hint="move or rename the tree")
     for file, what in ((tree / ".config", "the configuration"), (tree / RELEASE, "the release"), (image, "the image")):
         if not file.is_file():
-            own = f"make menuconfig, then {_MAKE}" if what == "the configuration" else _MAKE
+            make = f"make menuconfig, then {_MAKE}" if what == "the configuration" else _MAKE
             is_source = any((folder / "Kconfig").is_file() for folder in (tree, tree / "source"))
-            hint = f"build it first: {command('build', '--tree', str(tree)) if is_source else own}"
+            hint = f"build it first: {command('build', '--tree', str(tree)) if is_source else make}"
             lacking = f"{what} ({file.relative_to(tree)}) is missing"
             raise ConfigError(f"found {name!r}; its build tree {tree} is incomplete: {lacking}", hint=hint)
     return tree, image
@@ -279,7 +279,7 @@ def kernels() -> Mapping[str, KernelSpec]:
     """The catalogue's kernels by name: Debian's, then the lab's bases in every variant, for each version."""
     debian, versions, bases, variants = read("kernels.yaml").values()
     default = next(iter(versions))
-    found = [{"name": name, "version": default, **fields} for name, fields in debian.items()]
+    entries = [{"name": name, "version": default, **fields} for name, fields in debian.items()]
     for number, version in versions.items():
         for base_name, base in bases.items():
             for variant_name, variant in variants.items():
@@ -291,8 +291,8 @@ def kernels() -> Mapping[str, KernelSpec]:
                     fields |= {"title": f"{base['title']}, {variant['title']}"}
                     fields |= {"fragments": [*base["fragments"], *variant["fragments"]]}
                     fields |= {"patches": _patches_for(number, variant.get("patches", []))}
-                    found.append({key: value for key, value in fields.items() if key != "versions"})
-    return named(KernelSpec, {fields["name"]: fields for fields in found})
+                    entries.append({key: value for key, value in fields.items() if key != "versions"})
+    return named(KernelSpec, {fields["name"]: fields for fields in entries})
 
 
 def _patches_for(version: str, names: list[str]) -> list[str]:
@@ -368,18 +368,18 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
     is_number = _VERSION.fullmatch(version) or (version == NEWEST and plain.packages is not None)
     if version not in plain.patched if plain.patched else not is_number:
         hint = "" if plain.patched else f"write another version as numbers: {plain.name}@7.3"
-        *others, last = plain.patched or known
-        of = f"{', '.join(others)} or {last}" if others else last
+        *earlier, last = plain.patched or known
+        of = f"{', '.join(earlier)} or {last}" if earlier else last
         raise ConfigError(f"kernel '{plain.name}' exists for Linux {of}, not for {version}", hint=hint)
-    wanted = version_numbers(version) if version != NEWEST else max(map(version_numbers, known))
+    numbers = version_numbers(version) if version != NEWEST else max(map(version_numbers, known))
     nearest = known[
-        max((one for one in known if version_numbers(one) <= wanted), key=version_numbers, default=plain.version)
+        max((older for older in known if version_numbers(older) <= numbers), key=version_numbers, default=plain.version)
     ]
     update: dict[str, object] = {"name": f"{plain.name}@{version}", "version": version, "is_searched": True}
     title = plain.title.replace("not preemptible", "not or lazily preemptible")
     update |= {"title": f"{title}, Linux {version}", "source": plain.source and f"linux-source-{version}"}
     # The options that it no longer has are listed when it is built.
-    fragments = [one for name in nearest.fragments for one in _BEFORE.get(name, [name])]
+    fragments = [fragment for name in nearest.fragments for fragment in _BEFORE.get(name, [name])]
     update |= {"packages": plain.packages, "without": [], "fragments": fragments}
     update |= {"patches": _patches_for(version, nearest.patches)}
     return nearest.model_copy(update=update)
@@ -401,7 +401,7 @@ def without_option(option: str, needed: Sequence[str], arch: Arch) -> str:
     """A sentence that a kernel lacks an option, with kernels that have all the ``needed`` ones."""
     sentence = f"this kernel was built without {option}"
     known = kernels_by_option()
-    having = [known[one] for one in needed if one in known]
+    having = [known[name] for name in needed if name in known]
     able = [name for name in known.get(option, ()) if all(name in names for names in having)]
     named = ([name for name in able if kernels()[name].arch == arch] or able)[:2]
     if not named:

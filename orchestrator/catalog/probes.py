@@ -99,9 +99,9 @@ def one_liner(name: str) -> str:
     for point in attach_points_of(text):
         event = _perf_event(point)
         if event is not None:
-            found = ":".join((point.provider, *point.parts[:1]))
+            name = ":".join((point.provider, *point.parts[:1]))
             advice = "leave it out" if event.instead is None else f"use tracepoint:{event.instead}"
-            raise ConfigError(f"found '{found}' in a one-liner; {event.why}: {advice}")
+            raise ConfigError(f"found '{name}' in a one-liner; {event.why}: {advice}")
     return text
 
 
@@ -429,7 +429,7 @@ class ProbeKind(KernelFeature):
         values = _values(self, arch)
         # Without its type an eprobe stores the address (TPARG_FL_TEVENT, traceprobe_parse_probe_arg_body()).
         text = ["text=$comm:string"]
-        fetched = text if number == "string" else [f"a{one + 1}={values[one]}" for one in range(int(number))]
+        fetched = text if number == "string" else [f"a{index + 1}={values[index]}" for index in range(int(number))]
         return self.model_copy(update={"fetched": fetched})
 
     def needed_in(self, release: str) -> list[str]:
@@ -465,9 +465,9 @@ def _values(kind: ProbeKind, arch: Arch) -> list[str]:
         case "kprobe":
             return _REGISTERS[arch]
         case "uprobe":
-            return _REGISTERS[arch] if arch == "x86_64" else [f"+{4 + 4 * one}(%sp)" for one in range(_MOST_VALUES)]
+            return _REGISTERS[arch] if arch == "x86_64" else [f"+{4 + 4 * index}(%sp)" for index in range(_MOST_VALUES)]
         case "fprobe":
-            return [f"$arg{one + 1}" for one in range(_MOST_VALUES)]
+            return [f"$arg{index + 1}" for index in range(_MOST_VALUES)]
         case "tprobe":
             return ["$arg1"] * _MOST_VALUES  # a tracepoint may have no more
         case _:

@@ -28,7 +28,9 @@ class Purpose(CatalogEntry):
     def has(self, function: str, module: str | None) -> bool:
         if module is None:
             return matches_any(function, self.kernel)
-        return any(fnmatchcase(module, one) and matches_any(function, names) for one, names in self.modules.items())
+        return any(
+            fnmatchcase(module, pattern) and matches_any(function, names) for pattern, names in self.modules.items()
+        )
 
 
 @lru_cache(maxsize=1)

@@ -86,9 +86,11 @@ class ReferenceTable(CatalogEntry):
 
     def rate(self, column: str) -> str:
         """A published rate, with its deviation if there is one."""
-        found = self.rates[column]
+        published = self.rates[column]
         decimals = 3 if self.rate_unit == "M/s" else 0
-        return " ± ".join(f"{one:.{decimals}f}" for one in (found if isinstance(found, list) else [found]))
+        return " ± ".join(
+            f"{figure:.{decimals}f}" for figure in (published if isinstance(published, list) else [published])
+        )
 
     def average(self, column: str) -> float | None:
         self._check(column)
@@ -112,8 +114,8 @@ class ReferenceTable(CatalogEntry):
         return 1e9 / (self._rate(column) * _PER_SECOND[self.rate_unit or ""])
 
     def _rate(self, column: str) -> float:
-        found = self.rates[column]
-        return found[0] if isinstance(found, list) else found
+        rate = self.rates[column]
+        return rate[0] if isinstance(rate, list) else rate
 
     def _check(self, column: str) -> None:
         if column not in self.columns:

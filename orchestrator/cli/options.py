@@ -65,7 +65,7 @@ def _stored(words: Callable[[Store], Iterable[object]]) -> Callable[[str], list[
 kernels = _words("catalog.kernels:kernels")
 images = _words("catalog.images:images")
 cpus = _words("catalog.cpus:cpus")
-cost_tables = _words("catalog.cost_table:priced_cpus", lambda known: known())
+price_lists = _words("catalog.price_list:priced_cpus", lambda known: known())
 templates = _words("artifacts.module_source:templates")
 cache_kinds = _words("artifacts.cache_entries:Kind", iter)
 fleets = _words("fleet.state:known_fleets")

@@ -18,15 +18,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli import options
 from orchestrator.errors import UsageError
-from orchestrator.model.cost_file import cost_file, cost_sources, write_table
-from orchestrator.model.modelled_run import calibrated, known_costs, modelled_run, own_costs
+from orchestrator.model.modelled_run import calibrated, catalogue_prices, modelled_run, user_prices
+from orchestrator.model.price_file import price_file, price_sources, write_table
 from orchestrator.paths import lab_dir, user_path
 from orchestrator.report.claims import ClaimsLayout, all_claims, assess, decided_claims
 from orchestrator.report.exports import render_bencher, render_csv, render_junit
 from orchestrator.report.html.frame import PAGE, Page
 from orchestrator.report.html.run_page import run_page, sheets_page
 from orchestrator.report.kind import draw_charts
-from orchestrator.report.modelled_sheets import cost_sheets, modelled_sheets, modelled_summary
+from orchestrator.report.modelled_sheets import modelled_sheets, modelled_summary, price_sheets
 from orchestrator.report.site.building import build_site
 from orchestrator.report.text import print_sheets, print_table, render_markdown, render_sheets
 from orchestrator.results.contract import RunRecord, all_ok, json_schema
@@ -63,8 +63,9 @@ def report(
         ReportClock,
         typer.Option(help="measured: the run's figures; modelled: the times computed from them, in detail."),
     ] = ReportClock.MEASURED,
-    costs: Annotated[
-        list[str] | None, typer.Option(metavar="PATH", help="Your own cost table, for modelled times.")
+    prices: Annotated[
+        list[str] | None,
+        typer.Option("--prices", "--costs", metavar="PATH", help="Your own price list, for modelled times."),
     ] = None,
     charts: Annotated[
         bool, typer.Option("--charts", help="Also draw charts, as PNG and SVG in the run's directory.")
@@ -82,7 +83,7 @@ def report(
 
     Exits with 1 if a cell failed or has no outcome yet.
     """
-    options_given = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
+    options_given = {"--prices": prices, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
     given = [name for name, value in options_given.items() if value]
     given += ["RUN"] * (run is not None)
     _check(given, form, clock)
@@ -97,7 +98,7 @@ def report(
     if clock is ReportClock.MEASURED:
         print_run(chosen, form, layout, out)
     else:
-        _print_modelled(chosen, form, costs or [], layout, out)
+        _print_modelled(chosen, form, prices or [], layout, out)
     if charts:
         sys.stdout.flush()
         for path in draw_charts(chosen.record, chosen.directory, reports()):
@@ -113,7 +114,7 @@ def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
     wrong = [
         ("--schema", bool(besides), "the schema is the same for all runs", f"leave out {', '.join(besides)}"),
         ("--schema", form not in (Format.TABLE, Format.JSON), "the schema is for JSON", f"leave out --format {form}"),
-        ("--costs", not is_modelled, "measured figures need no costs", "add --clock modelled"),
+        ("--prices", not is_modelled, "measured figures need no prices", "add --clock modelled"),
         ("--charts", is_modelled, "charts show measured figures only", "leave out --clock modelled"),
         ("--claims", form not in (Format.TABLE, Format.MARKDOWN), f"{form} prints no claims", "leave out --claims"),
         ("--out", form is not Format.HTML, f"{form} goes to stdout", f"--format {form} >FILE, or --format html"),
@@ -146,8 +147,8 @@ def print_run(run: Run, form: Format, claims: ClaimsLayout = decided_claims, out
             options.show_page(lambda folder: run_page(run, reports(), folder), out, run.directory / PAGE)
 
 
-def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: ClaimsLayout, out: Path | None) -> None:
-    modelled = modelled_run(run.record, {**known_costs(), **own_costs(costs, run)})
+def _print_modelled(run: Run, form: Format, prices: Sequence[str], layout: ClaimsLayout, out: Path | None) -> None:
+    modelled = modelled_run(run.record, {**catalogue_prices(), **user_prices(prices, run)})
     assessments = assess(run.record, reports(), modelled)
     claims = list(map(layout, assessments))
     sentences = modelled_summary(modelled, assessments)
@@ -196,39 +197,39 @@ def _display() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, pages: bar.update(task, completed=done, total=pages)
 
 
-_Costs = Annotated[
+_Prices = Annotated[
     str,
     typer.Argument(
-        metavar="CPU", help="A CPU, or the path of your own cost table.", autocompletion=options.cost_tables
+        metavar="CPU", help="A CPU, or the path of your own price list.", autocompletion=options.price_lists
     ),
 ]
 
 
-CostTableForm = StrEnum("CostTableForm", "TABLE YAML JSON")
+PriceListForm = StrEnum("PriceListForm", "TABLE YAML JSON")
 
 
 def show(
-    costs: _Costs,
+    prices: _Prices,
     form: Annotated[
-        CostTableForm,
+        PriceListForm,
         typer.Option(
             "--format", help="table: for people; yaml: the file, to edit as your own table; json: for programs."
         ),
-    ] = CostTableForm.TABLE,
+    ] = PriceListForm.TABLE,
 ) -> None:
-    """Print a CPU's costs, frequency and caches, with their sources."""
-    file = cost_file(costs)
+    """Print a CPU's prices, frequency and caches, with their sources."""
+    file = price_file(prices)
     match form:
-        case CostTableForm.TABLE:
-            print_sheets(cost_sheets(cost_sources(file)), Console(), [])
-        case CostTableForm.YAML:
+        case PriceListForm.TABLE:
+            print_sheets(price_sheets(price_sources(file)), Console(), [])
+        case PriceListForm.YAML:
             typer.echo(file.text, nl=False)
-        case CostTableForm.JSON:
-            typer.echo(json_text(cost_sources(file)), nl=False)
+        case PriceListForm.JSON:
+            typer.echo(json_text(price_sources(file)), nl=False)
 
 
 def fit(
-    costs: _Costs,
+    prices: _Prices,
     runs: Annotated[
         list[str],
         typer.Argument(metavar="RUN...", help="Runs of the calibration cells.", autocompletion=options.runs),
@@ -238,18 +239,18 @@ def fit(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
 ) -> None:
-    """Fit a CPU's costs to the published figures that its cost table declares, and print the new table."""
+    """Fit a CPU's prices to the published figures that its price list declares, and print the new table."""
     if force and out is None:
         raise UsageError("needs --out", where="--force", hint="name a file: --out FILE")
-    file = cost_file(costs)
+    file = price_file(prices)
     fitted = calibrated(file, [find_run(run, lab_dir()) for run in runs])
     if out is None:
         typer.echo(file.text_with(fitted), nl=False)
     else:
         path = user_path(str(out))
         write_table(path, file.text_with(fitted), replace=force)
-    for name, cost in fitted.costs.items():
-        typer.echo(f"{name}: {cost.cycles:.4g} cycles", err=True)
+    for name, price in fitted.costs.items():
+        typer.echo(f"{name}: {price.cycles:.4g} cycles", err=True)
     for cell in fitted.cells:
         error = f"{cell.residual:+.1%}"
         typer.echo(f"{cell.table} {cell.column}: {cell.modelled:.1f} of {cell.published:g} ns, {error}", err=True)

@@ -325,7 +325,7 @@ def _change(cost: Cost) -> str:
 
 
 _EXPLANATIONS = {
-    "nsec": "nsec: of a hit, computed from the counts and the CPU's cost table, not measured; its band: --format json.",
+    "nsec": "nsec: of a hit, computed from the counts and the CPU's price list, not measured; its band: --format json.",
     "verified": "verified: instructions that the verifier walked; size: BPF instructions; stack: bytes.",
 }
 

@@ -55,7 +55,7 @@ from orchestrator.results.budgets import Limit
 from orchestrator.results.contract import CellRecord
 
 DEFAULT_CPU = "xeon-e5410"
-"""The x86_64 CPU model with a cost table."""
+"""The x86_64 CPU model with a price list."""
 DEFAULT_KERNEL = "debian-amd64"
 _MEMORY = "512M"
 _CALLS = {"calls": 1000, "repeats": 2}

@@ -344,22 +344,22 @@ class FleetExecutor:
             return
         assert self._versions is not None
         member.name, member.guests, member.memory_mib = answer.name, answer.guests, answer.memory_mib
-        other = self._versions.difference(answer.versions)
+        differing = self._versions.difference(answer.versions)
         self._comings[member.name] += 1
         if self._comings[member.name] > MOST_COMINGS:
             self._refuse(member, f"it has joined {MOST_COMINGS} times without completing a boot")
         elif member.name in self._retired:
             self._refuse(member, "a worker of this name was retired")
-        elif other is not None:
-            self._refuse(member, other)
+        elif differing is not None:
+            self._refuse(member, differing)
         else:
             self._examine(member)
 
     def _calibrated(self, member: Member, pairs: trust.Counts) -> None:
         assert self._calibration is not None
-        other = trust.difference(self._calibration[1], pairs)
-        if other is not None:
-            self._refuse(member, f"its counts differ from this machine's: {other}")
+        differing = trust.difference(self._calibration[1], pairs)
+        if differing is not None:
+            self._refuse(member, f"its counts differ from this machine's: {differing}")
             return
         member.standing = Standing.ADMITTED
         self._listener.say(f"{member.name} works: {counted(member.guests, 'guest')}, its counts equal this machine's")
@@ -393,8 +393,8 @@ class FleetExecutor:
         for (member, record, _), here in zip(examples, pairs_of_each, strict=True):
             if isinstance(here, LabError):
                 self._listener.warn(f"warning: {member.name} could not be checked on this machine: {here.what}")
-            elif (other := trust.difference(here, trust.counts([record]))) is not None:
-                wrong.append((member, other))
+            elif (differing := trust.difference(here, trust.counts([record]))) is not None:
+                wrong.append((member, differing))
         if wrong:
             raise self._wrong(wrong)
 
@@ -407,7 +407,7 @@ class FleetExecutor:
         names = ", ".join(dict.fromkeys(member.name for member, _ in wrong))
         return LabError(
             f"{counted(len(again), 'cell')} must be measured again: the counts of {names} differ from this machine's",
-            detail=[*(f"{member.name}: {other}" for member, other in wrong), "measure again:", *listed],
+            detail=[*(f"{member.name}: {differing}" for member, differing in wrong), "measure again:", *listed],
             hint="do not use their numbers; measure them in a new run, without these workers",
         )
 
@@ -453,12 +453,12 @@ class FleetExecutor:
         return True
 
     def _why_not_done(self, work: PendingBoot) -> str:
-        wanted, host = work.job.artifacts.machine.memory_mib, self._roster.host_of_times
+        memory, host = work.job.artifacts.machine.memory_mib, self._roster.host_of_times
         largest = max(member.memory_mib for member in self._roster.working())
         if work.memory_mib > largest:
-            return f"no worker has room for a guest of {wanted} MiB: the largest has {largest - OVERHEAD_MIB} MiB"
+            return f"no worker has room for a guest of {memory} MiB: the largest has {largest - OVERHEAD_MIB} MiB"
         works = any(member.name == host for member in self._roster.working())
-        why = f"has no room for a guest of {wanted} MiB" if works else "does not work any more"
+        why = f"has no room for a guest of {memory} MiB" if works else "does not work any more"
         return f"times are measured on one worker, {host}, and that {why}"
 
     def _start(self, attempt: Dispatch, job: Job) -> None:

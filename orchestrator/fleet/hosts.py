@@ -81,15 +81,15 @@ def load_hosts(path: Path) -> list[WorkerConfig]:
         hosts = _Hosts.model_validate(source.data).hosts
     except ValidationError as error:
         raise config_error(problems_of(error, _unknown_key), origins, str(path)) from None
-    found = [host.model_copy(update={"name": host.name or worker_name(ssh_parts(host.ssh)[1])}) for host in hosts]
-    names = [host.name for host in found]
+    named = [host.model_copy(update={"name": host.name or worker_name(ssh_parts(host.ssh)[1])}) for host in hosts]
+    names = [host.name for host in named]
     sentence = "a second worker called '{}'; give one of them a name of its own: name: ..."
     problems = [
         Problem(("hosts", at, "ssh"), sentence.format(name)) for at, name in enumerate(names) if name in names[:at]
     ]
     if problems:
         raise config_error(problems, origins, str(path))
-    return [*found]
+    return [*named]
 
 
 def ssh_parts(text: str) -> tuple[str | None, str, int | None]:

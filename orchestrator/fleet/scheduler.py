@@ -34,5 +34,7 @@ class FleetScheduler(Unlisted, Scheduler):
     def remove_client(self, client: str, stimulus_id: str | None = None) -> None:
         super().remove_client(client, stimulus_id)
         topics = self._broker._topics
-        for name in [one for one, topic in topics.items() if one.startswith(RUN_TOPIC) and client in topic.subscribers]:
+        for name in [
+            name for name, topic in topics.items() if name.startswith(RUN_TOPIC) and client in topic.subscribers
+        ]:
             del topics[name]

@@ -310,10 +310,12 @@ def _end_process(pid: int, started: int) -> bool:
 
 def _environment() -> dict[str, str]:
     """The environment of this process, with variables made valid in another folder."""
-    own = {**os.environ, "ORCHESTRATOR_LAB": str(lab_dir()), "ORCHESTRATOR_CACHE": str(cache_dir())}
-    if own.get("PYTHONPATH"):
-        own["PYTHONPATH"] = os.pathsep.join(str(Path(one).absolute()) for one in own["PYTHONPATH"].split(os.pathsep))
-    return own
+    variables = {**os.environ, "ORCHESTRATOR_LAB": str(lab_dir()), "ORCHESTRATOR_CACHE": str(cache_dir())}
+    if variables.get("PYTHONPATH"):
+        variables["PYTHONPATH"] = os.pathsep.join(
+            str(Path(folder).absolute()) for folder in variables["PYTHONPATH"].split(os.pathsep)
+        )
+    return variables
 
 
 if __name__ == "__main__":

@@ -81,12 +81,12 @@ def target(fleet: str) -> Target:
     need_dask()
     if "://" in fleet or ":" in fleet:
         host_and_port(fleet)
-        found = Target(fleet, read_key(usual_key_file()))
+        named = Target(fleet, read_key(usual_key_file()))
     else:
         state = running(fleet)
-        found = Target(state.address, read_key(Path(state.key_file)), state)
-    check_reachable(found.address, found.key)
-    return found
+        named = Target(state.address, read_key(Path(state.key_file)), state)
+    check_reachable(named.address, named.key)
+    return named
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -103,8 +103,8 @@ def address_towards(address: str) -> str:
     family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as towards:
         towards.connect(place)
-        found: str = towards.getsockname()[0]
-        return found
+        address_here: str = towards.getsockname()[0]
+        return address_here
 
 
 def check_reachable(address: str, key: str) -> None:
@@ -145,8 +145,8 @@ def log_dask_to(handler: logging.Handler) -> None:
     """Route Dask's loggers, and those of its libraries, to this handler alone; needs ``distributed``."""
     import distributed  # noqa: F401 - importing it adds handlers to its loggers
 
-    own = [name for name in logging.root.manager.loggerDict if name.startswith("distributed.")]
-    for name in ["distributed", "tornado", "asyncio", *own]:
+    loggers = [name for name in logging.root.manager.loggerDict if name.startswith("distributed.")]
+    for name in ["distributed", "tornado", "asyncio", *loggers]:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False

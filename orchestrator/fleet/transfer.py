@@ -118,10 +118,10 @@ def _place(path: Path, cache: Path, otherwise: str) -> str:
 
 def bundled_job(context: BuildContext, job: Job) -> Bundle:
     """Serialise a job's task and artifacts. Raises OSError if a file cannot be read, HostError if one was removed."""
-    wanted, kernel = {cell.id for cell in job.task.cells}, job.artifacts.kernel
+    ids, kernel = {cell.id for cell in job.task.cells}, job.artifacts.kernel
     artifacts = dataclasses.replace(
         job.artifacts,
-        cells={id_: ready for id_, ready in job.artifacts.cells.items() if id_ in wanted},
+        cells={id_: ready for id_, ready in job.artifacts.cells.items() if id_ in ids},
         plugin=_plugin(context) if job.task.boot.clock == "instructions" else None,
     )
     # The image and its symbols are found in the kernel's folder by name.
@@ -185,10 +185,10 @@ class FileStore:
                 file.write(piece)
             if offset + len(piece) < reference.size:
                 return
-            found = sha256_of(part)
-            if found != reference.sha256:
+            digest = sha256_of(part)
+            if digest != reference.sha256:
                 part.unlink()
-                raise LabError(f"{reference.place} is not what was sent: its SHA-256 is {found}")
+                raise LabError(f"{reference.place} is not what was sent: its SHA-256 is {digest}")
             part.chmod(0o500 if target.suffix == ".so" else 0o400)
             part.replace(target)
             self._sound[reference.place] = target

@@ -38,9 +38,9 @@ def counts(records: Iterable[CellRecord]) -> Counts:
 def difference(here: Counts, there: Counts) -> str | None:
     """The first differing count, worded as part of a sentence; None if all agree."""
     for id_, (status, samples) in here.items():
-        other_status, other = there.get(id_, ("no outcome", ()))
-        if (status, samples) != (other_status, other):
-            return f"{id_} is {_shown(other_status, other)} there and {_shown(status, samples)} here"
+        status_there, samples_there = there.get(id_, ("no outcome", ()))
+        if (status, samples) != (status_there, samples_there):
+            return f"{id_} is {_shown(status_there, samples_there)} there and {_shown(status, samples)} here"
     return None
 
 
@@ -79,8 +79,8 @@ def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], j
 
 def single_cell(job: Job, cell: str) -> Job:
     """A job reduced to one of its cells, to count that again."""
-    (wanted_cell,) = [one for one in job.task.boot.cells if one.id == cell]
-    task = dataclasses.replace(job.task, cells=(wanted_cell,), directory=Path("recount"), keep_events=False, guests=0)
+    (counted,) = [candidate for candidate in job.task.boot.cells if candidate.id == cell]
+    task = dataclasses.replace(job.task, cells=(counted,), directory=Path("recount"), keep_events=False, guests=0)
     return dataclasses.replace(job, task=task)
 
 

@@ -79,7 +79,7 @@ class FileMessage:
 
 Body = Event | StepLine | FileMessage
 _EVENTS: Mapping[str, TypeAdapter[Any]] = {
-    one.__name__: TypeAdapter(one) for one in (Progress, CellBegan, GuestBooted, CellRecorded, StepLine)
+    event.__name__: TypeAdapter(event) for event in (Progress, CellBegan, GuestBooted, CellRecorded, StepLine)
 }
 
 
@@ -199,7 +199,7 @@ class Versions(Record):
 
     project: str = Field(max_length=200)
     code: str = Field(pattern=r"^[0-9a-f]{16}$")
-    """Of the package's files, as checkouts of one version differ."""
+    """Digest of the package's files: checkouts of one version may differ."""
     python: str = Field(max_length=20)
     qemu: str = Field(max_length=200)
 

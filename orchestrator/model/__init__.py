@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Modelled time: cost tables of CPUs applied to profiles."""
+"""Modelled time: price lists of CPUs applied to profiles."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The modelled times of a stored run, and the fit of a cost table."""
+"""The modelled times of a stored run, and the fit of a price list."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from orchestrator.catalog.cost_table import (
+from orchestrator.catalog.data import read
+from orchestrator.catalog.price_list import (
     INPUTS,
     CalibrationCell,
-    CostTable,
     Declaration,
     Fitted,
-    FittedCost,
+    FittedPrice,
     Input,
+    PriceList,
     priced_cpus,
 )
-from orchestrator.catalog.data import read
 from orchestrator.catalog.probes import BASELINE, probes, published_column
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.errors import ConfigError, EvidenceError, HostError, LabError, UsageError
-from orchestrator.model.cost_file import CostFile, cost_sources, load_cost_file, nanoseconds, price
+from orchestrator.model.price_file import PriceFile, load_price_file, modelled_time, nanoseconds, price_sources
 from orchestrator.paths import user_path
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord, InstructionClass, RunRecord
@@ -35,7 +35,7 @@ from orchestrator.results.parameters import ARGUMENTS, AT, CALL, CHANNEL, IMAGE,
 from orchestrator.results.runs import Run
 
 Counts = Mapping[Input, Fraction]
-"""Instructions of a call, or the difference of two calls, by cost."""
+"""Instructions of a call, or the difference of two calls, by price."""
 
 _CLASSES: Mapping[Input, Sequence[InstructionClass]] = {
     "trap": ("int3", "other traps", "iret"),
@@ -45,65 +45,68 @@ _CLASSES: Mapping[Input, Sequence[InstructionClass]] = {
     "rdtsc": ("rdtsc",),
     "locked": ("locked",),
 }
-"""The classes of instructions that a cost is of. It includes the returns, which are not counted."""
+"""The classes of instructions that a price is of. It includes the returns, which are not counted."""
 _RETURNS = ("iret", "sysret")
 
 
 def inputs(record: CellRecord, priced: Collection[Input]) -> Counts | None:
-    """The counts of a cell's call, or None; instructions without a cost of their own in ``priced`` are plain ones."""
+    """The counts of a cell's call, or None; instructions without a price of their own in ``priced`` are plain ones."""
     executed = record.executed
     if executed is None or record.value is None:
         return None
     classes = {name: Fraction(number, executed.calls) for name, number in executed.classes.items()}
-    own = {name: known for name, known in _CLASSES.items() if name in priced}
-    # Of the value, which what was counted may differ from where events are recorded.
+    priced_classes = {name: known for name, known in _CLASSES.items() if name in priced}
+    # The value minus the counts of classes; where events are recorded, the counted sum may differ from the value.
     plain = Fraction(record.value).limit_denominator(_MOST_CALLS)
-    plain -= sum(classes[one] for known in own.values() for one in known)
-    found = {
-        name: sum((classes[one] for one in known if one not in _RETURNS), Fraction(0)) for name, known in own.items()
+    plain -= sum(classes[name] for known in priced_classes.values() for name in known)
+    counts = {
+        name: sum((classes[class_] for class_ in known if class_ not in _RETURNS), Fraction(0))
+        for name, known in priced_classes.items()
     }
     if "single step" in priced:
         # It ends in an exception, which is no instruction, but whose iret is one. Others are of traps and system calls.
         traps = classes["int3"] + classes["other traps"]
-        found["single step"] = classes["iret"] - traps - (classes["system calls"] - classes["sysret"])
+        counts["single step"] = classes["iret"] - traps - (classes["system calls"] - classes["sysret"])
     if "mispredicted return" in priced:
-        found["mispredicted return"] = abs(classes["returns"] - classes["calls"])
+        counts["mispredicted return"] = abs(classes["returns"] - classes["calls"])
     evidence = record.evidence
     if "recorded line" in priced and evidence is not None and evidence.recorded:
         # An event (struct ring_event of kmods/lib/ring.h) has 64 bytes, the size of a cache line of these CPUs.
-        found["recorded line"] = Fraction(evidence.recorded, evidence.calls)
-    return {"instruction": plain, **found}
+        counts["recorded line"] = Fraction(evidence.recorded, evidence.calls)
+    return {"instruction": plain, **counts}
 
 
 @cache
 def _limits() -> dict[Literal["at_return"], dict[str, str]]:
-    """Why a CPU's cost table is not fit to speak of some probes: by their property, and by CPU."""
+    """Why a CPU's price list is not fit to speak of some probes: by their property, and by CPU."""
     return TypeAdapter(dict[Literal["at_return"], dict[str, str]]).validate_python(read("model_limits.yaml"))
 
 
 def why_no_time(cell: CellRecord, counts: Counts, priced: Collection[Input]) -> str | None:
-    """Why a cost table is not fit to speak of a cell whose probe adds ``counts``, of all costs; None if it is."""
+    """Why a price list is not fit to speak of a cell whose probe adds ``counts``, of all prices; None if it is."""
     kind = probes().get(cell.probe)
     if kind is not None and kind.at_return and cell.cpu in _limits()["at_return"]:
         return _limits()["at_return"][cell.cpu]
     if cell.handler == "stack" and counts.get("single step"):
-        return "a page fault while the stack is read cannot be told from a single step, whose cost is another"
+        return "a page fault while the stack is read cannot be told from a single step, whose price is another"
     names: list[Input] = ["trap", "single step", "system call"]
     if not counts.get("trap"):  # beside which a return is little
         names.append("mispredicted return")
     unpriced = next((name for name in names if name not in priced and counts.get(name)), None)
-    return None if unpriced is None else f"a hit takes a {unpriced}, and no published figure of this CPU gives its cost"
+    return (
+        None if unpriced is None else f"a hit takes a {unpriced}, and no published figure of this CPU gives its price"
+    )
 
 
-def difference(one: Counts, other: Counts) -> Counts:
-    """``one`` less ``other``, without zeros."""
-    names = dict.fromkeys([*one, *other])
-    changes = {name: one.get(name, Fraction(0)) - other.get(name, Fraction(0)) for name in names}
+def difference(counts: Counts, without: Counts) -> Counts:
+    """``counts`` minus ``without``, the counts without the probe; zeros left out."""
+    names = dict.fromkeys([*counts, *without])
+    changes = {name: counts.get(name, Fraction(0)) - without.get(name, Fraction(0)) for name in names}
     return {name: change for name, change in changes.items() if change}
 
 
 _COUNTING = (
-    f"measure again: {PROGRAM} run CONFIG; on a CPU without a cost table with --profile symbols. Cells that failed, of "
+    f"measure again: {PROGRAM} run CONFIG; on a CPU without a price list with --profile symbols. Cells that failed, of "
     "earlier versions, or whose calls differ from each other have no counts"
 )
 
@@ -126,8 +129,8 @@ def has_overhead(cell: CellRecord) -> bool:
 
 
 def _compared(cell: CellRecord) -> tuple[object, ...]:
-    others = (cell.parameters.get(name) for name in _COMPARED)
-    return (cell.table, cell.cpu, cell.smp, cell.kernel, cell.handler, cell.benchmark, cell.clock, *others)
+    parameters = (cell.parameters.get(name) for name in _COMPARED)
+    return (cell.table, cell.cpu, cell.smp, cell.kernel, cell.handler, cell.benchmark, cell.clock, *parameters)
 
 
 _Baselines = Mapping[tuple[object, ...], CellRecord]
@@ -144,7 +147,7 @@ def overhead_of(cell: CellRecord, baselines: _Baselines, priced: Collection[Inpu
     Raises EvidenceError if the counts contradict the measured overhead.
     """
     baseline = baselines.get(_compared(cell))
-    counted, without = (None if one is None else inputs(one, priced) for one in (cell, baseline))
+    counted, without = (None if record is None else inputs(record, priced) for record in (cell, baseline))
     if baseline is None or counted is None or without is None:
         return None
     difference_of_values = (cell.value or 0.0) - (baseline.value or 0.0)
@@ -158,26 +161,26 @@ def overhead_of(cell: CellRecord, baselines: _Baselines, priced: Collection[Inpu
 
 
 @cache
-def known_costs() -> Mapping[str, CostFile]:
-    """The catalogue's cost tables by CPU."""
-    return {file.table.cpu: file for file in map(load_cost_file, priced_cpus().values())}
+def catalogue_prices() -> Mapping[str, PriceFile]:
+    """The catalogue's price lists by CPU."""
+    return {file.table.cpu: file for file in map(load_price_file, priced_cpus().values())}
 
 
-def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
-    """Users' cost tables by CPU.
+def user_prices(paths: Sequence[str], run: Run) -> Mapping[str, PriceFile]:
+    """Users' price lists by CPU.
 
     Raises ConfigError for an invalid or unusable file, UsageError for two of one CPU and for a CPU that the run lacks.
     """
     cpus = list(dict.fromkeys(cell.cpu for cell in run.record.cells))
-    files: dict[str, CostFile] = {}
-    for file in (load_cost_file(user_path(path)) for path in paths):
+    files: dict[str, PriceFile] = {}
+    for file in (load_price_file(user_path(path)) for path in paths):
         cpu = file.table.cpu
         other_file = files.setdefault(cpu, file)
         if other_file is not file:
-            what = f"{other_file.path} and {file.path} both have the costs of {cpu}"
-            raise UsageError(what, where="--costs", hint="name one of them")
+            what = f"{other_file.path} and {file.path} both have the prices of {cpu}"
+            raise UsageError(what, where="--prices", hint="name one of them")
         if cpu not in cpus:
-            what = f"this has the costs of {cpu}, but the run has only cells of {', '.join(cpus)}"
+            what = f"this has the prices of {cpu}, but the run has only cells of {', '.join(cpus)}"
             raise UsageError(what, where=str(file.path), hint="leave it out, or correct its 'cpu'")
         if file.unusable is not None:
             hint = f"fit it: {PROGRAM} model fit {shlex.quote(str(file.path))} RUN --out FILE"
@@ -185,8 +188,8 @@ def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
     return files
 
 
-def modelled_run(run: RunRecord, costs: Mapping[str, CostFile]) -> ModelledRun:
-    """The time of each probed cell of a run by the cost table of its CPU.
+def modelled_run(run: RunRecord, prices: Mapping[str, PriceFile]) -> ModelledRun:
+    """The time of each probed cell of a run by the price list of its CPU.
 
     Raises UsageError if no cell has counts, LabError if all failed.
     """
@@ -197,40 +200,40 @@ def modelled_run(run: RunRecord, costs: Mapping[str, CostFile]) -> ModelledRun:
     if not any(cell.executed is not None for cell in cells):
         raise UsageError(f"run {run.run} has no counts for the time of a probe", hint=_COUNTING)
     baselines = _baselines(run)
-    modelled = [_modelled(cell, baselines, costs.get(cell.cpu)) for cell in cells]
+    modelled = [_modelled(cell, baselines, prices.get(cell.cpu)) for cell in cells]
     return ModelledRun(
         run=run.run,
         experiment=run.experiment,
-        costs=used_costs(modelled, costs),
+        costs=used_prices(modelled, prices),
         cells=tuple(modelled),
     )
 
 
 def modelled_times(run: RunRecord) -> Mapping[str, ModelledCell]:
-    """A run's modelled cells by id, by the catalogue's cost tables, if any has a time: what its main tables show."""
+    """A run's modelled cells by id, by the catalogue's price lists, if any has a time: what its main tables show."""
     baselines = _baselines(run)
     cells = {
-        cell.id: _modelled(cell, baselines, costs)
+        cell.id: _modelled(cell, baselines, prices)
         for cell in run.cells
-        if cell.executed is not None and is_probed(cell) and (costs := known_costs().get(cell.cpu)) is not None
+        if cell.executed is not None and is_probed(cell) and (prices := catalogue_prices().get(cell.cpu)) is not None
     }
     return cells if any(cell.overhead is not None for cell in cells.values()) else {}
 
 
-def used_costs(cells: Sequence[ModelledCell], costs: Mapping[str, CostFile]) -> tuple[CpuPrices, ...]:
-    """The costs of the CPUs of cells with times."""
+def used_prices(cells: Sequence[ModelledCell], prices: Mapping[str, PriceFile]) -> tuple[CpuPrices, ...]:
+    """The prices of the CPUs of cells with times."""
     names = dict.fromkeys(cell.cpu for cell in cells if cell.reason is None)
-    return tuple(cost_sources(costs[name]) for name in names)
+    return tuple(price_sources(prices[name]) for name in names)
 
 
-def _modelled(cell: CellRecord, baselines: _Baselines, costs: CostFile | None) -> ModelledCell:
+def _modelled(cell: CellRecord, baselines: _Baselines, prices: PriceFile | None) -> ModelledCell:
     overhead = None
     if not has_overhead(cell):
         reason = f"{cell.probe} failed: {cell.reason}" if cell.reason else f"{cell.probe} failed"
-    elif costs is None:
-        reason = f"CPU {cell.cpu} has no cost table"
-    elif costs.unusable is not None:
-        reason = costs.unusable
+    elif prices is None:
+        reason = f"CPU {cell.cpu} has no price list"
+    elif prices.unusable is not None:
+        reason = prices.unusable
     else:
         reason = "the cell or its baseline has no counts"
         try:
@@ -238,35 +241,35 @@ def _modelled(cell: CellRecord, baselines: _Baselines, costs: CostFile | None) -
         except EvidenceError as error:
             reason = error.what
         if overhead is not None:
-            limit = why_no_time(cell, overhead, costs.table.priced)
-            overhead = None if limit is not None else overhead_of(cell, baselines, costs.table.priced)
+            limit = why_no_time(cell, overhead, prices.table.priced)
+            overhead = None if limit is not None else overhead_of(cell, baselines, prices.table.priced)
             reason = limit or reason
         if overhead is not None:
-            return modelled_cell(cell, baselines[_compared(cell)].id, overhead, costs)
+            return modelled_cell(cell, baselines[_compared(cell)].id, overhead, prices)
     return ModelledCell(**_identity(cell), reason=reason)
 
 
-def modelled_cell(cell: CellRecord, baseline: str, overhead: Counts, costs: CostFile) -> ModelledCell:
-    """The time of a cell's ``overhead`` over its ``baseline``, by a usable cost table."""
-    declared = costs.table.declared
+def modelled_cell(cell: CellRecord, baseline: str, overhead: Counts, prices: PriceFile) -> ModelledCell:
+    """The time of a cell's ``overhead`` over its ``baseline``, by a usable price list."""
+    declared = prices.table.declared
     assert declared is not None
     counts = {name: float(number) for name, number in overhead.items()}
-    time = price(costs.table, counts)
+    time = modelled_time(prices.table, counts)
     place = _place(cell)
     fitted_to = None if place is None else declared.kernel(*place)
     return ModelledCell(
         **_identity(cell),
         overhead=time.value,
         interval=(time.low, time.high),
-        cycles=time.value * costs.table.mhz.value / 1000,
+        cycles=time.value * prices.table.mhz.value / 1000,
         role=None if place is None else declared.role(*place, cell.kernel),
         calibration_kernel=None if fitted_to == cell.kernel else fitted_to,
         exclusion=None if place is None else declared.reason(*place),
         reference=cell.reference,
         published=None if place is None else reference_tables()[place[0]].nanoseconds(place[1]),
         evidence=ModelEvidence(
-            cost_table=costs.table.cpu,
-            cost_table_sha256=costs.digest,
+            cost_table=prices.table.cpu,
+            cost_table_sha256=prices.digest,
             baseline=baseline,
             instructions=cell.overhead or 0.0,
             counts={str(name): number for name, number in counts.items()},
@@ -313,22 +316,22 @@ class FitTarget:
     published: float
 
 
-def fitted(table: CostTable, declaration: str, targets: Sequence[FitTarget]) -> Fitted:
-    """Fit the costs that ``table`` declares; ``declaration`` is its digest.
+def fitted(table: PriceList, declaration: str, targets: Sequence[FitTarget]) -> Fitted:
+    """Fit the prices that ``table`` declares; ``declaration`` is its digest.
 
-    Raises LabError if the cells do not determine the costs or give one that is not positive, HostError without numpy.
+    Raises LabError if the cells do not determine the prices or give one that is not positive, HostError without numpy.
     """
     try:
         import numpy as np
     except ImportError:
         hint = "pip install 'probe-lab[model]'"
-        raise HostError("fitting cost tables needs numpy, which is not installed", hint=hint) from None
+        raise HostError("fitting price lists needs numpy, which is not installed", hint=hint) from None
 
     assert table.declared is not None
     negative = next((target for target in targets if target.published <= 0), None)
     if negative is not None:
         where = f"{negative.table} {negative.column}"
-        raise LabError(f"no cost fits {where}, published as {negative.published:g} ns")
+        raise LabError(f"no price fits {where}, published as {negative.published:g} ns")
     names = table.declared.fit
     times = {name: nanoseconds(constant, table.mhz)[1] for name, constant in table.constants.items()}
     fixed = [sum(times[name] * number for name, number in target.counts.items() if name in times) for target in targets]
@@ -338,17 +341,17 @@ def fitted(table: CostTable, declaration: str, targets: Sequence[FitTarget]) -> 
     # Normalised, because a call has a thousand instructions and three traps.
     lengths = np.linalg.norm(relative, axis=0)
     if not lengths.all() or np.linalg.matrix_rank(relative / lengths, tol=_INDEPENDENT) < len(names):
-        raise LabError(f"{len(targets)} calibration cells do not determine the costs of {', '.join(names)}")
+        raise LabError(f"{len(targets)} calibration cells do not determine the prices of {', '.join(names)}")
     weights = np.linalg.pinv(relative) / published
-    costs: dict[Input, FittedCost] = {}
+    prices: dict[Input, FittedPrice] = {}
     for name, row in zip(names, weights, strict=True):
         cycles = _kept(float(row @ (published - np.array(fixed))) * table.mhz.value / 1000)
         if cycles <= 0:
             raise LabError(
                 f"{table.cpu} cannot be calibrated: the published cells give {name} {cycles:g} cycles",
-                hint="give the reason in 'uncalibrated', or fit fewer costs",
+                hint="give the reason in 'uncalibrated', or fit fewer prices",
             )
-        costs[name] = FittedCost(cycles=cycles, weights=[_kept(float(one)) for one in row])
+        prices[name] = FittedPrice(cycles=cycles, weights=[_kept(float(weight)) for weight in row])
     cells = [
         CalibrationCell(
             table=target.table,
@@ -356,20 +359,21 @@ def fitted(table: CostTable, declaration: str, targets: Sequence[FitTarget]) -> 
             counts={name: float(number) for name, number in target.counts.items()},
             published=_kept(target.published),
             modelled=_kept(
-                rest + sum(costs[name].cycles * 1000 / table.mhz.value * target.counts.get(name, 0.0) for name in names)
+                rest
+                + sum(prices[name].cycles * 1000 / table.mhz.value * target.counts.get(name, 0.0) for name in names)
             ),
         )
         for target, rest in zip(targets, fixed, strict=True)
     ]
-    return Fitted(declaration=declaration, cells=cells, costs=costs)
+    return Fitted(declaration=declaration, cells=cells, costs=prices)
 
 
 def _kept(value: float) -> float:
     return float(f"{round(value, _DECIMALS):.{_DIGITS}g}")
 
 
-def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
-    """Fit a table's costs to its calibration cells, with the counts of ``runs`` on the declared kernels.
+def calibrated(file: PriceFile, runs: Sequence[Run]) -> Fitted:
+    """Fit a table's prices to its calibration cells, with the counts of ``runs`` on the declared kernels.
 
     Raises UsageError for a cell that is missing, measured on another kernel only, or measured twice with different
     counts; LabError if nothing fits.
@@ -393,34 +397,34 @@ def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
     return fitted(table, file.declaration, [targets[place] for place in table.declared.cells])
 
 
-def _counted(run: RunRecord, file: CostFile, declared: Declaration) -> Mapping[_Place, FitTarget]:
+def _counted(run: RunRecord, file: PriceFile, declared: Declaration) -> Mapping[_Place, FitTarget]:
     """A run's counts for calibration cells. Raises UsageError for a cell measured on other kernels only."""
     cpu = file.table.cpu
     targets: dict[_Place, FitTarget] = {}
-    other_pairs: dict[_Place, tuple[str, str]] = {}
+    elsewhere: dict[_Place, tuple[str, str]] = {}
     baselines = _baselines(run)
     for cell in run.cells:
         place = _place(cell) if cell.cpu == cpu and is_probed(cell) and has_overhead(cell) else None
-        wanted = None if place is None else declared.kernel(*place)
-        overhead = None if wanted is None else overhead_of(cell, baselines, file.table.priced)
-        if place is None or wanted is None or overhead is None:
+        kernel = None if place is None else declared.kernel(*place)
+        overhead = None if kernel is None else overhead_of(cell, baselines, file.table.priced)
+        if place is None or kernel is None or overhead is None:
             continue
-        if cell.kernel != wanted:
-            other_pairs.setdefault(place, (cell.kernel, wanted))
+        if cell.kernel != kernel:
+            elsewhere.setdefault(place, (cell.kernel, kernel))
             continue
-        counts = {one: float(number) for one, number in overhead.items()}
+        counts = {name: float(number) for name, number in overhead.items()}
         target = FitTarget(*place, counts, _kept(reference_tables()[place[0]].nanoseconds(place[1])))
         if targets.setdefault(place, target) != target:
-            what = f"the run has {' '.join(place)} on kernel {wanted} twice, with different counts"
+            what = f"the run has {' '.join(place)} on kernel {kernel} twice, with different counts"
             raise UsageError(what, where=run.run, hint="fit to another run")
-    for place, (kernel, wanted) in other_pairs.items():
-        # Another kernel's counts would give other costs.
+    for place, (kernel, declared_kernel) in elsewhere.items():
+        # Another kernel's counts would give other prices.
         if place not in targets:
             raise UsageError(
-                f"run {run.run} counted {' '.join(place)} on kernel {kernel}, but the cost table of {cpu} "
-                f"declares {wanted}",
+                f"run {run.run} counted {' '.join(place)} on kernel {kernel}, but the price list of {cpu} "
+                f"declares {declared_kernel}",
                 where=str(file.path),
-                hint=f"measure with that kernel: {PROGRAM} run CONFIG --set kernels=[{wanted}]; "
+                hint=f"measure with that kernel: {PROGRAM} run CONFIG --set kernels=[{declared_kernel}]; "
                 f"or declare {kernel} in 'kernels' of your own table: {PROGRAM} model show {cpu} --format yaml "
                 ">my.yaml",
             )

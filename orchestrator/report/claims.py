@@ -103,7 +103,7 @@ def _known(cells: Mapping[str, CellRecord], fact: Callable[[CellRecord], _Fact |
 class ClaimFigure:
     """One figure of a claim: its label, its printed text, and whether the claim holds for it.
 
-    ``holds`` is None for a missing figure; a figure that is only printed is not ``judged``. ``is_fit`` where the costs
+    ``holds`` is None for a missing figure; a figure that is only printed is not ``judged``. ``is_fit`` where the prices
     were fitted to both published figures.
     """
 
@@ -210,7 +210,7 @@ _CLOCKS: dict[ClaimClock, str] = {
 }
 
 
-_NO_TEST = "The costs were fitted to these figures: it is no test of the model."
+_NO_TEST = "The prices were fitted to these figures: it is no test of the model."
 
 
 class Verdict(StrEnum):
@@ -255,7 +255,7 @@ class ClaimOutcome:
 
     @property
     def is_fit(self) -> bool:
-        """Whether all figures that are judged are of costs that were fitted to them."""
+        """Whether all figures that are judged are of prices that were fitted to them."""
         judged = [figure.is_fit for column in self.columns for figure in column.measured if figure.holds is not None]
         return bool(judged) and all(judged)
 

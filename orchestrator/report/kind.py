@@ -219,7 +219,7 @@ FIT = "fit"
 def time_figures(cell: ModelledCell | None, unit: str = "ns", *, marked: bool = True) -> tuple[str, str, str]:
     """A modelled overhead and both ends of its band, in nanoseconds, or in microseconds where those were published.
 
-    The first is ``marked`` if the costs were fitted to the very figure that it stands beside.
+    The first is ``marked`` if the prices were fitted to the very figure that it stands beside.
     """
     if cell is None or cell.overhead is None or cell.interval is None:
         return NOTHING, NOTHING, NOTHING
@@ -233,13 +233,13 @@ def times_meaning(panels: Sequence[Panel], name: Callable[[CellRecord], str]) ->
     cells = [(panel, cell) for panel in panels for cell in panel.cells if cell.id in panel.times]
     times = [time for panel, cell in cells if (time := panel.time(cell)) is not None]
     shown = " and ".join(f"{PROGRAM} model show {name}" for name in dict.fromkeys(time.cpu for time in times))
-    computed = "Modelled nanoseconds are computed from the counts and a cost table, and were not measured"
+    computed = "Modelled nanoseconds are computed from the counts and a price list, and were not measured"
     if times:
         yield f"{computed}: {shown}."
     if any(time.is_fit for time in times):
         kernels = dict.fromkeys(time.calibration_kernel for time in times if time.calibration_kernel is not None)
         counts = f", with the counts of {', '.join(kernels)}" if kernels else ""
-        yield f"A {FIT}: the costs were fitted to the published figure{counts}; it is no prediction."
+        yield f"A {FIT}: the prices were fitted to the published figure{counts}; it is no prediction."
     without: dict[str, list[str]] = {}
     for panel, cell in cells:
         reason = panel.times[cell.id].reason

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Modelled times as tables, with published times, errors, and cost tables."""
+"""Modelled times as tables, with published times, errors, and price lists."""
 
 from __future__ import annotations
 
@@ -106,25 +106,25 @@ def _name(cell: ModelledCell) -> str:
     return f"{table}{kind.title if kind else cell.probe} on {cell.cpu}"
 
 
-def cost_sheets(costs: CpuPrices) -> list[Sheet]:
-    """A cost table's costs, and its caches, if any."""
-    return [cost_sheet(costs), *([] if costs.caches is None else [_caches(costs.cpu, costs.caches)])]
+def price_sheets(prices: CpuPrices) -> list[Sheet]:
+    """A price list's prices, and its caches, if any."""
+    return [price_sheet(prices), *([] if prices.caches is None else [_caches(prices.cpu, prices.caches)])]
 
 
-def cost_sheet(costs: CpuPrices) -> Sheet:
-    """The costs of a CPU with ranges and sources, and the reason if they give no times."""
+def price_sheet(prices: CpuPrices) -> Sheet:
+    """The prices of a CPU with ranges and sources, and the reason if they give no times."""
     rows = []
-    for cost in costs.costs:  # from a fraction of a cycle to thousands
-        figures = [f"{end:.0f}" if abs(end) >= 1000 else f"{end:.4g}" for end in (cost.value, cost.low, cost.high)]
-        rows.append(Row(cost.name, [*figures, cost.source]))
-    declared = "not calibrated" if costs.declared is None else f"declared {costs.declared}"
-    reason = [] if costs.reason is None else [f"These costs give no times: {costs.reason}"]
-    sources = _by_source((price.name, price.where) for price in costs.costs)
+    for price in prices.costs:  # from a fraction of a cycle to thousands
+        figures = [f"{end:.0f}" if abs(end) >= 1000 else f"{end:.4g}" for end in (price.value, price.low, price.high)]
+        rows.append(Row(price.name, [*figures, price.source]))
+    declared = "not calibrated" if prices.declared is None else f"declared {prices.declared}"
+    reason = [] if prices.reason is None else [f"These prices give no times: {prices.reason}"]
+    sources = _by_source((price.name, price.where) for price in prices.costs)
     return Sheet(
-        title=f"Costs of {cpu(costs.cpu).title}",
-        facts=[f"in cycles; cost table {costs.cpu}, {declared}, SHA-256 {costs.sha256[:12]}..."],
+        title=f"Prices of {cpu(prices.cpu).title}",
+        facts=[f"in cycles; price list {prices.cpu}, {declared}, SHA-256 {prices.sha256[:12]}..."],
         grid=Grid(["value", "from", "to", "source"], [rows], together=4),
-        sentences=[*reason, *sources, *costs.remarks],
+        sentences=[*reason, *sources, *prices.remarks],
     )
 
 
@@ -143,7 +143,7 @@ def _caches(name: str, caches: CpuCaches) -> Sheet:
         facts=[f"{caches.core}; entry {caches.name} of cpu_caches.yaml"],
         grid=Grid(["size", "ways", "bytes per line or page"], [rows], together=3),
         sentences=[
-            "Misses have no cost; only `recorded line`, if the cost table has it, assumes one.",
+            "Misses have no price; only `recorded line`, if the price list has it, assumes one.",
             *_by_source(sources),
         ],
     )
@@ -174,11 +174,11 @@ def error_reasons() -> Mapping[str, Sequence[ErrorReason]]:
 
 
 _MEANING = (
-    "Modelled time is computed from counts and a cost table; it was not measured. The band covers every constant in "
+    "Modelled time is computed from counts and a price list; it was not measured. The band covers every constant in "
     "its range and every published cell within its uncertainty, in the worst combination, but not what the model "
     "leaves out."
 )
-_ROLES = "calibration: the costs were fitted to this figure; excluded: not used, as declared before fitting."
+_ROLES = "calibration: the prices were fitted to this figure; excluded: not used, as declared before fitting."
 _PAIRS = (
     "Order and ratios are of all pairs of a table's cells that are not excluded; a ratio is in band if both bands "
     "allow it."
@@ -201,12 +201,12 @@ class _Table:
 
 
 def modelled_sheets(modelled: ModelledRun) -> list[Sheet]:
-    """A sheet per table of the run, one on the agreement with published times, and the cost tables."""
+    """A sheet per table of the run, one on the agreement with published times, and the price lists."""
     tables = []
     for key, group in groupby([cell for cell in modelled.cells if cell.reason is None], _key):
         names = [cell.reference.table for cell in modelled.cells if _key(cell) == key and cell.reference is not None]
         tables.append(_Table(list(group), reference_tables().get(names[0]) if names else None))
-    return [*map(_times, tables), _summary(tables, modelled.cells), *map(cost_sheet, modelled.costs)]
+    return [*map(_times, tables), _summary(tables, modelled.cells), *map(price_sheet, modelled.costs)]
 
 
 def _key(cell: ModelledCell) -> tuple[str | None, str, str]:
@@ -293,7 +293,7 @@ def _remarks(table: _Table) -> Iterator[str]:
             elsewhere.setdefault((cell.kernel, cell.calibration_kernel), []).append(cell)
     for (kernel, fitted_to), cells in elsewhere.items():
         yield (
-            f"{table.name}, {_errors(cells)}: from the counts of kernel {kernel}; the costs were fitted to these "
+            f"{table.name}, {_errors(cells)}: from the counts of kernel {kernel}; the prices were fitted to these "
             f"figures with the counts of {fitted_to}."
         )
     large = [cell for cell in table.cells if cell.is_prediction and abs(cell.error or 0.0) > LARGE]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Modelled times: ``report --clock modelled --format json`` prints these models.
 
-Modelled times are computed from exact cells and cost tables. None is measured or stored.
+Modelled times are computed from exact cells and price lists. None is measured or stored.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class ModelEvidence(Record):
     """The inputs of a modelled time."""
 
     cost_table: Phrase
-    """The CPU of the cost table."""
+    """The CPU of the price list."""
     cost_table_sha256: Digest
     baseline: CellId
     """The cell without a probe."""
     instructions: Number
     """What the probe adds to a call, by the counts of both cells and by the exact overhead."""
     counts: dict[Phrase, Number]
-    """The same by cost."""
+    """The same by price."""
     ranges: dict[Phrase, tuple[Number, Number]]
     """How many nanoseconds more it is at both ends of the range of each constant and calibration cell, by their names.
 
-    Within a range the time is linear, and all times of a cost table vary together.
+    Within a range the time is linear, and all times of a price list vary together.
     """
 
 
@@ -75,7 +75,7 @@ class ModelledCell(Record):
 
     @property
     def is_fit(self) -> bool:
-        """Whether the costs were fitted to the published figure, be it with the counts of another kernel."""
+        """Whether the prices were fitted to the published figure, be it with the counts of another kernel."""
         return self.role == "calibration" or self.calibration_kernel is not None
 
     @property
@@ -111,7 +111,7 @@ class ModelledCell(Record):
 
 
 class Price(Record):
-    """A cost in cycles with its range and source."""
+    """A price in cycles with its range and source."""
 
     name: Phrase
     value: Number
@@ -122,23 +122,23 @@ class Price(Record):
 
 
 class CpuPrices(Record):
-    """The costs of a CPU, including its frequency in MHz, and its caches and TLBs."""
+    """The prices of a CPU, including its frequency in MHz, and its caches and TLBs."""
 
     cpu: Name
     sha256: Digest
-    """The digest of the cost table's file."""
+    """The digest of the price list's file."""
     declared: Phrase | None = None
     """The day of the decision what to fit; None for a CPU that cannot be calibrated."""
     reason: Reason | None = None
-    """Why the costs give no times."""
+    """Why the prices give no times."""
     costs: tuple[Price, ...]
     remarks: tuple[Reason, ...]
     caches: CpuCaches | None = None
-    """The catalogue's caches and TLBs, for information: misses have no cost."""
+    """The catalogue's caches and TLBs, for information: misses have no price."""
 
 
 class ModelledRun(Record):
-    """The modelled times of a run's probed cells, in its order, and the costs used."""
+    """The modelled times of a run's probed cells, in its order, and the prices used."""
 
     run: Name
     experiment: Name

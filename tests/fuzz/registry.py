@@ -40,7 +40,7 @@ _TARGETS = (
     Target("scaling-output", "program_output", longest=8192),
     Target("system-output", "program_output"),
     Target("experiment", "user_files", nightly=_SLOW, expected=ConfigError),
-    Target("cost-table", "user_files", nightly=_SLOW, expected=ConfigError),
+    Target("price-list", "user_files", nightly=_SLOW, expected=ConfigError),
     Target("results", "stored_runs", longest=8192, nightly=_SLOW),
     Target("identity", "stored_runs", longest=512),
     Target("provenance", "stored_runs"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""From guests that count to modelled times: on the command line, with the costs of two CPUs."""
+"""From guests that count to modelled times: on the command line, with the prices of two CPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import QUICKSTART, CommandLine
 
-from orchestrator.model.cost_file import cost_file, load_cost_file
+from orchestrator.model.price_file import load_price_file, price_file
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import RunRecord
 from orchestrator.results.modelled import ModelledRun
@@ -33,17 +33,17 @@ def test_times_follow_from_what_guests_count_and_costs_from_published_times(tmp_
         one, other = cells["pentium4", name].evidence, cells["athlon64", name].evidence
         assert one is not None
         assert other is not None
-        # A kernel executes the same on every CPU: a cost table is applied to counts.
+        # A kernel executes the same on every CPU: a price list is applied to counts.
         assert one.counts == other.counts
-        assert one.cost_table_sha256 == cost_file("pentium4").digest != other.cost_table_sha256
+        assert one.cost_table_sha256 == price_file("pentium4").digest != other.cost_table_sha256
     kprobe = cells["pentium4", "kprobe"]
     assert kprobe.evidence is not None
     assert kprobe.evidence.counts == {"instruction": 525, "trap": 2}
     assert kprobe.role == "calibration"
     assert cells["athlon64", "kprobe"].role == "excluded"
 
-    # The catalogue's costs are what this run gives, digit by digit.
-    catalogue = cost_file("pentium4")
+    # The catalogue's prices are what this run gives, digit by digit.
+    catalogue = price_file("pentium4")
     own = tmp_path / "pentium4.yaml"
     own.write_text(catalogue.declared)
     fit = command.run("model", "fit", own, "latest")
@@ -54,8 +54,8 @@ def test_times_follow_from_what_guests_count_and_costs_from_published_times(tmp_
     assert there.returncode == 2
     assert "this file exists" in there.stderr
     assert command.run("model", "fit", "pentium4", "latest", "--out", own, "--force").returncode == 0
-    assert load_cost_file(own).table == catalogue.table
-    again = command.run("report", "--clock", "modelled", "--costs", own, "--format", "json")
+    assert load_price_file(own).table == catalogue.table
+    again = command.run("report", "--clock", "modelled", "--prices", own, "--format", "json")
     assert again.stdout == command.run("report", "--clock", "modelled", "--format", "json").stdout
 
 
@@ -78,8 +78,8 @@ def test_the_classes_are_those_of_a_profile_and_the_main_table_has_their_times(t
 
     fit = command.run("model", "fit", "pentium4", "latest")
     assert fit.returncode == 2
-    assert "on kernel debian-686, but the cost table of pentium4 declares lab-i386-up" in fit.stderr
-    assert "add --clock modelled" in command.run("report", "--costs", "my/cpu.yaml").stderr
+    assert "on kernel debian-686, but the price list of pentium4 declares lab-i386-up" in fit.stderr
+    assert "add --clock modelled" in command.run("report", "--prices", "my/cpu.yaml").stderr
 
 
 @pytest.mark.nightly("another kernel; its counts are refused every day in tests/unit/model")
@@ -91,12 +91,12 @@ def test_counts_of_another_kernel_predict_and_calibrate_nothing(tmp_path: Path) 
     assert {(cell.role, cell.kernel, cell.calibration_kernel) for cell in modelled.cells} == {
         ("predicted", "debian-686", "lab-i386-up")
     }
-    before = cost_file("pentium4").text
+    before = price_file("pentium4").text
     refused = command.run("model", "fit", "pentium4", "latest", "--out", tmp_path / "new.yaml")
     assert refused.returncode == 2
-    assert "on kernel debian-686, but the cost table of pentium4 declares lab-i386-up" in refused.stderr
+    assert "on kernel debian-686, but the price list of pentium4 declares lab-i386-up" in refused.stderr
     assert not (tmp_path / "new.yaml").exists()
-    assert cost_file("pentium4").text == before
+    assert price_file("pentium4").text == before
 
 
 @pytest.mark.nightly("measures each probe of the quickstart: five seconds")
@@ -110,5 +110,5 @@ def test_another_kernel_calibrates_where_the_costs_declare_it(tmp_path: Path) ->
     own.write_text(shown.replace("list5: lab-i386-up", "list5: debian-686"))
     fit = command.run("model", "fit", own, "latest", "--out", tmp_path / "new.yaml")
     assert fit.returncode == 0, fit.stderr
-    found = command.run("report", "--clock", "modelled", "--costs", tmp_path / "new.yaml", "--format", "json")
+    found = command.run("report", "--clock", "modelled", "--prices", tmp_path / "new.yaml", "--format", "json")
     assert {cell.role for cell in ModelledRun.model_validate_json(found.stdout).cells} == {"calibration"}

@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 from record_builders import any_evidence, run, table_cell
 
-from orchestrator.catalog.cost_table import Input
-from orchestrator.model.modelled_run import known_costs, modelled_cell, used_costs, why_no_time
+from orchestrator.catalog.price_list import Input
+from orchestrator.model.modelled_run import catalogue_prices, modelled_cell, used_prices, why_no_time
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
 
@@ -64,16 +64,16 @@ def modelled_table(table: str) -> tuple[list[CellRecord], list[ModelledCell]]:
     """A table's exact cells, and the modelled ones of its probes."""
     baseline = record(table, "none")
     probed = [record(table, probe) for probe in counted(table)]
-    costs = known_costs()[COUNTED[table]["cpu"]]
+    prices = catalogue_prices()[COUNTED[table]["cpu"]]
     names = ("id", "table", "cpu", "kernel", "probe", "handler", "benchmark")
     times = []
     for cell in probed:
         counts = {name: Fraction(one) for name, one in counted(table)[cell.probe].items()}
-        reason = costs.unusable or why_no_time(cell, counts, costs.table.priced)
+        reason = prices.unusable or why_no_time(cell, counts, prices.table.priced)
         without = {name: getattr(cell, name) for name in names} | {"reason": reason}
         is_timed = reason is None
         times.append(
-            modelled_cell(cell, baseline.id, counts, costs) if is_timed else ModelledCell.model_validate(without)
+            modelled_cell(cell, baseline.id, counts, prices) if is_timed else ModelledCell.model_validate(without)
         )
     return [baseline, *probed], times
 
@@ -83,8 +83,8 @@ def modelled_tables(*tables: str) -> tuple[RunRecord, ModelledRun]:
     both = [modelled_table(table) for table in tables]
     cells = run(*(cell for exact, _ in both for cell in exact))
     modelled = tuple(cell for _, times in both for cell in times)
-    costs = used_costs(modelled, known_costs())
-    return cells, ModelledRun(run=cells.run, experiment=cells.experiment, costs=costs, cells=modelled)
+    prices = used_prices(modelled, catalogue_prices())
+    return cells, ModelledRun(run=cells.run, experiment=cells.experiment, costs=prices, cells=modelled)
 
 
 def apart(

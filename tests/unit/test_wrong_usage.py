@@ -10,7 +10,7 @@ from golden_messages import check_messages
 from made_labs import make_lab
 
 
-@pytest.mark.parametrize("interface", ["command-line", "experiment-file", "cost-table"])
+@pytest.mark.parametrize("interface", ["command-line", "experiment-file", "price-list"])
 def test_messages_are_as_in_the_golden_file(interface: str, tmp_path: Path) -> None:
     make_lab(tmp_path / "lab")  # so that a misspelt run is not just the first one
     check_messages(interface, tmp_path)

@@ -18,11 +18,11 @@ from orchestrator.benchmarks.calls.benchmarks import COUNTED_BENCHMARK, Buffer, 
 from orchestrator.benchmarks.calls.call_programs import Argument
 from orchestrator.benchmarks.calls.call_results import SUCCESS, Expected, phrase
 from orchestrator.benchmarks.calls.header_constants import header_constant
-from orchestrator.catalog.cost_table import priced_cpus
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.error_names import error_numbers
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import is_user_disk
+from orchestrator.catalog.price_list import priced_cpus
 from orchestrator.catalog.probes import (
     BASELINE,
     IMAGE,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from fuzz.scratch import file
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.file import load_experiment
-from orchestrator.model.cost_file import load_cost_file
+from orchestrator.model.price_file import load_price_file
 
 
 def _qemu_cpu_names() -> frozenset[str]:
@@ -18,6 +18,6 @@ def read_experiment(data: bytes) -> None:
     load_experiment(file("experiment.yaml", data), kinds(), qemu_cpu_names=_qemu_cpu_names)
 
 
-def read_cost_table(data: bytes) -> None:
-    """A CPU's cost table, and whether it may be used."""
-    assert load_cost_file(file("costs.yaml", data)).unusable != ""
+def read_price_list(data: bytes) -> None:
+    """A CPU's price list, and whether it may be used."""
+    assert load_price_file(file("costs.yaml", data)).unusable != ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does a fit find the costs that published figures follow from, and refuse figures that give none?"""
+"""Does a fit find the prices that published figures follow from, and refuse figures that give none?"""
 
 from __future__ import annotations
 
@@ -16,10 +16,18 @@ from modelled_cells import counted
 from profiled_cells import list5, profiled
 from record_builders import any_evidence, cell, failed, run
 
-from orchestrator.catalog.cost_table import INPUTS, CostTable, Input
+from orchestrator.catalog.price_list import INPUTS, Input, PriceList
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
-from orchestrator.model.cost_file import cost_file, price
-from orchestrator.model.modelled_run import FitTarget, difference, fitted, inputs, known_costs, modelled_run, own_costs
+from orchestrator.model.modelled_run import (
+    FitTarget,
+    catalogue_prices,
+    difference,
+    fitted,
+    inputs,
+    modelled_run,
+    user_prices,
+)
+from orchestrator.model.price_file import modelled_time, price_file
 from orchestrator.profile.difference import executed_classes
 from orchestrator.report.modelled_sheets import modelled_sheets
 from orchestrator.results.contract import CellRecord
@@ -35,7 +43,7 @@ LIST5 = "djprobe-2005/list5"
 CONSTANT = {"source": "unverified", "where": "a test"}
 
 
-def table(*fit: str, **constants: float) -> CostTable:
+def table(*fit: str, **constants: float) -> PriceList:
     content: dict[str, Any] = {
         "cpu": "pentium4",
         "mhz": {"value": 2000, "low": 2000, "high": 2000, **CONSTANT},
@@ -50,33 +58,33 @@ def table(*fit: str, **constants: float) -> CostTable:
             "remarks": [],
         },
     }
-    return CostTable.model_validate(content)
+    return PriceList.model_validate(content)
 
 
-def targets(costs: dict[str, float], *counts: dict[str, float]) -> list[FitTarget]:
-    """Cells whose published figures are exactly what the costs give, at 2 GHz."""
+def targets(prices: dict[str, float], *counts: dict[str, float]) -> list[FitTarget]:
+    """Cells whose published figures are exactly what the prices give, at 2 GHz."""
     return [
-        FitTarget(LIST5, column, one, sum(costs[name] * number for name, number in one.items()) / 2)  # type: ignore[arg-type]
+        FitTarget(LIST5, column, one, sum(prices[name] * number for name, number in one.items()) / 2)  # type: ignore[arg-type]
         for column, one in zip(("kprobe", "jprobe", "djprobe"), counts, strict=False)
     ]
 
 
 @given(instruction=st.floats(0.2, 5), trap=st.floats(10, 5000), popf=st.floats(1, 100), more=st.integers(100, 2000))
-def test_known_costs_are_found(instruction: float, trap: float, popf: float, more: int) -> None:
-    costs = {"instruction": instruction, "trap": trap, "popf": popf}
+def test_known_prices_are_found(instruction: float, trap: float, popf: float, more: int) -> None:
+    prices = {"instruction": instruction, "trap": trap, "popf": popf}
     counts: list[dict[str, float]] = [
         {"instruction": 525, "trap": 2},
         {"instruction": 525 + more, "trap": 3},
         {"instruction": 37, "popf": 1},
     ]
-    found = fitted(table("instruction", "trap", popf=popf), SHA, targets(costs, *counts))
+    found = fitted(table("instruction", "trap", popf=popf), SHA, targets(prices, *counts))
     assert found.costs["instruction"].cycles == pytest.approx(instruction, rel=1e-6)
     assert found.costs["trap"].cycles == pytest.approx(trap, rel=1e-6)
     assert max(abs(cell.residual) for cell in found.cells) < 1e-6
 
 
 def test_a_relative_error_counts_the_same_in_a_long_call_as_in_a_short_one() -> None:
-    """One cost for two cells that want 1 and 2 cycles: neither call decides by its length."""
+    """One price for two cells that want 1 and 2 cycles: neither call decides by its length."""
     wanted = [
         FitTarget(LIST5, "kprobe", {"instruction": 1000}, 500),
         FitTarget(LIST5, "djprobe", {"instruction": 10}, 10),
@@ -100,14 +108,14 @@ def test_a_fit_is_the_same_each_time() -> None:
         ({"instruction": 37}, {"instruction": 525}),
     ],
 )
-def test_cells_that_do_not_tell_the_costs_apart_are_refused(counts: tuple[dict[str, float], ...]) -> None:
+def test_cells_that_do_not_tell_the_prices_apart_are_refused(counts: tuple[dict[str, float], ...]) -> None:
     wanted = targets({"instruction": 1, "trap": 500}, *counts)
-    with pytest.raises(LabError, match="do not determine the costs of instruction, trap"):
+    with pytest.raises(LabError, match="do not determine the prices of instruction, trap"):
         fitted(table("instruction", "trap"), SHA, wanted)
 
 
 def test_a_cost_that_is_not_positive_is_no_calibration() -> None:
-    """As with the published kprobes of a Xeon E5410, if both costs are fitted to them."""
+    """As with the published kprobes of a Xeon E5410, if both prices are fitted to them."""
     wanted = targets(
         {"instruction": -0.5, "trap": 1000}, {"instruction": 636, "trap": 2}, {"instruction": 299, "trap": 1}
     )
@@ -117,7 +125,7 @@ def test_a_cost_that_is_not_positive_is_no_calibration() -> None:
 
 def test_an_overhead_below_zero_calibrates_nothing() -> None:
     wanted = [FitTarget("djprobe-2005/list7", "djprobe", {"instruction": 37}, -115)]
-    with pytest.raises(LabError, match="no cost fits djprobe-2005/list7 djprobe, published as -115 ns"):
+    with pytest.raises(LabError, match="no price fits djprobe-2005/list7 djprobe, published as -115 ns"):
         fitted(table("instruction"), SHA, wanted)
 
 
@@ -127,7 +135,7 @@ def test_without_numpy_the_error_says_what_to_install(monkeypatch: pytest.Monkey
         fitted(table("instruction"), SHA, targets({"instruction": 1}, {"instruction": 10}))
 
 
-# What has a cost among the instructions of a profile.
+# What has a price among the instructions of a profile.
 
 CODE = {"cc": 2, "cf": 2, "9d": 1, "9c": 1, "0f31": 1, "f00fb111": 5, "90": 26, "e800000000": 1, "c3": 3}
 
@@ -156,7 +164,7 @@ def test_every_instruction_has_one_cost() -> None:
         "locked": 5,
         "single step": 0,
         "system call": 0,
-        "mispredicted return": 2,  # instructions with a cost of their own, too
+        "mispredicted return": 2,  # instructions with a price of their own, too
         "recorded line": 1,
     }
 
@@ -204,7 +212,7 @@ def test_the_difference_of_two_has_what_changed() -> None:
 
 
 def test_the_counts_are_those_of_the_two_cells(tmp_path: Path) -> None:
-    (cell,) = modelled_run(run(*list5(tmp_path, "kprobe")), known_costs()).cells
+    (cell,) = modelled_run(run(*list5(tmp_path, "kprobe")), catalogue_prices()).cells
     assert cell.evidence is not None
     assert cell.evidence.counts == counted("list5")["kprobe"]
     assert cell.evidence.instructions == sum(cell.evidence.counts.values()) + 2
@@ -217,7 +225,7 @@ def test_counts_that_do_not_add_up_give_no_time(tmp_path: Path) -> None:
     baseline, kprobe = list5(tmp_path, "kprobe")
     other = baseline.model_dump() | {"samples": [359.0], "value": 359.0, "profile": None, "executed": None}
     wrong = profiled(CellRecord.model_validate(other), tmp_path, ("90", 359))
-    (cell,) = modelled_run(run(wrong, kprobe), known_costs()).cells
+    (cell,) = modelled_run(run(wrong, kprobe), catalogue_prices()).cells
     assert cell.overhead is None
     assert "differ by 530 instructions, but its overhead is 529" in (cell.reason or "")
 
@@ -225,39 +233,39 @@ def test_counts_that_do_not_add_up_give_no_time(tmp_path: Path) -> None:
 def test_a_baseline_of_another_kernel_is_no_baseline(tmp_path: Path) -> None:
     baseline, kprobe = list5(tmp_path, "kprobe")
     elsewhere = CellRecord.model_validate(baseline.model_dump() | {"kernel": "lab-i386-smp"})
-    (cell,) = modelled_run(run(elsewhere, kprobe), known_costs()).cells
+    (cell,) = modelled_run(run(elsewhere, kprobe), catalogue_prices()).cells
     assert cell.reason == "the cell or its baseline has no counts"
 
 
 def test_a_cpu_without_a_cost_table_has_no_time(tmp_path: Path) -> None:
     cells = [CellRecord.model_validate(one.model_dump() | {"cpu": "athlon"}) for one in list5(tmp_path, "kprobe")]
-    (cell,) = modelled_run(run(*cells), known_costs()).cells
-    assert cell.reason == "CPU athlon has no cost table"
+    (cell,) = modelled_run(run(*cells), catalogue_prices()).cells
+    assert cell.reason == "CPU athlon has no price list"
 
 
 def test_a_run_without_counts_says_how_to_get_them(tmp_path: Path) -> None:
     cells = [CellRecord.model_validate(one.model_dump() | {"executed": None}) for one in list5(tmp_path, "kprobe")]
     with pytest.raises(UsageError, match="--profile symbols"):
-        modelled_run(run(*cells), known_costs())
+        modelled_run(run(*cells), catalogue_prices())
 
 
 def test_a_published_figure_is_calibration_on_the_declared_kernel_only(tmp_path: Path) -> None:
     cells = list5(tmp_path, "kprobe", "djprobe", kernel="debian-686")
-    modelled = modelled_run(run(*cells), known_costs())
+    modelled = modelled_run(run(*cells), catalogue_prices())
     assert [cell.role for cell in modelled.cells] == ["predicted", "predicted"]
     assert {cell.calibration_kernel for cell in modelled.cells} == {"lab-i386-up"}
     (sentence,) = [one for sheet in modelled_sheets(modelled) for one in sheet.sentences if "debian-686" in one]
     assert sentence == (
-        "list5, kprobe -3.0 %, djprobe -0.8 %: from the counts of kernel debian-686; the costs were fitted "
+        "list5, kprobe -3.0 %, djprobe -0.8 %: from the counts of kernel debian-686; the prices were fitted "
         "to these figures with the counts of lab-i386-up."
     )
-    declared = modelled_run(run(*list5(tmp_path, "kprobe")), known_costs()).cells[0]
+    declared = modelled_run(run(*list5(tmp_path, "kprobe")), catalogue_prices()).cells[0]
     assert (declared.role, declared.calibration_kernel) == ("calibration", None)
 
 
 def test_a_cell_that_failed_has_no_time_and_its_reason(tmp_path: Path) -> None:
     baseline, kprobe = list5(tmp_path, "kprobe")
-    _, cell = modelled_run(run(baseline, kprobe, failed("jprobe", "the guest panicked")), known_costs()).cells
+    _, cell = modelled_run(run(baseline, kprobe, failed("jprobe", "the guest panicked")), catalogue_prices()).cells
     assert cell.probe == "jprobe"
     assert cell.reason == "jprobe failed: the guest panicked"
 
@@ -265,39 +273,39 @@ def test_a_cell_that_failed_has_no_time_and_its_reason(tmp_path: Path) -> None:
 def test_a_run_whose_cells_failed_says_so(tmp_path: Path) -> None:
     (baseline,) = list5(tmp_path)
     with pytest.raises(LabError, match=r"its cells failed(.|\n)*orchestrator report") as raised:
-        modelled_run(run(baseline, failed("kprobe", "the guest panicked")), known_costs())
+        modelled_run(run(baseline, failed("kprobe", "the guest panicked")), catalogue_prices())
     assert raised.value.exit_status == 1
 
 
 def test_two_cost_tables_of_one_cpu_are_refused(tmp_path: Path) -> None:
     for name in ("one.yaml", "two.yaml"):
-        (tmp_path / name).write_text(cost_file("pentium4").text)
+        (tmp_path / name).write_text(price_file("pentium4").text)
     paths = [str(tmp_path / name) for name in ("one.yaml", "two.yaml")]
     stored = Run(run(*list5(tmp_path, "kprobe")), tmp_path)
-    assert list(own_costs(paths[:1], stored)) == ["pentium4"]
-    with pytest.raises(UsageError, match=r"one\.yaml and .*two\.yaml both have the costs of pentium4"):
-        own_costs(paths, stored)
+    assert list(user_prices(paths[:1], stored)) == ["pentium4"]
+    with pytest.raises(UsageError, match=r"one\.yaml and .*two\.yaml both have the prices of pentium4"):
+        user_prices(paths, stored)
 
 
 def test_a_cost_table_of_ones_own_that_gives_no_times_is_refused(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
-    own.write_text(cost_file("pentium4").declared)
+    own.write_text(price_file("pentium4").declared)
     with pytest.raises(
         ConfigError, match=r"own\.yaml: .* is not fitted yet(.|\n)*model fit .*own\.yaml RUN --out FILE"
     ):
-        own_costs([str(own)], Run(run(*list5(tmp_path, "kprobe")), tmp_path))
+        user_prices([str(own)], Run(run(*list5(tmp_path, "kprobe")), tmp_path))
 
 
 def test_a_cost_table_that_the_run_has_no_use_for_is_refused(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
-    own.write_text(cost_file("pentium4").text.replace("cpu: pentium4", "cpu: pentium5"))
+    own.write_text(price_file("pentium4").text.replace("cpu: pentium4", "cpu: pentium5"))
     with pytest.raises(
-        UsageError, match=r"own\.yaml: this has the costs of pentium5, but the run has only cells of pentium4"
+        UsageError, match=r"own\.yaml: this has the prices of pentium5, but the run has only cells of pentium4"
     ):
-        own_costs([str(own)], Run(run(*list5(tmp_path, "kprobe")), tmp_path))
+        user_prices([str(own)], Run(run(*list5(tmp_path, "kprobe")), tmp_path))
 
 
-# Is the time of a CPU whose costs are within their ranges always within the band?
+# Is the time of a CPU whose prices are within their ranges always within the band?
 
 SOURCE = {"source": "unverified", "where": "a test"}
 
@@ -325,7 +333,7 @@ COUNTS = st.fixed_dictionaries(
 )
 
 
-def declared() -> CostTable:
+def declared() -> PriceList:
     content: dict[str, Any] = {
         "cpu": "pentium4",
         "mhz": {**MHZ, **SOURCE},
@@ -340,22 +348,22 @@ def declared() -> CostTable:
             "remarks": [],
         },
     }
-    return CostTable.model_validate(content)
+    return PriceList.model_validate(content)
 
 
-def time(costs: dict[str, float], mhz: float, counts: dict[str, float]) -> float:
-    return sum(costs[name] * number for name, number in counts.items()) * 1000 / mhz
+def time(prices: dict[str, float], mhz: float, counts: dict[str, float]) -> float:
+    return sum(prices[name] * number for name, number in counts.items()) * 1000 / mhz
 
 
-def fit_to(costs: dict[str, float], mhz: float, off: dict[str, float]) -> CostTable:
+def fit_to(prices: dict[str, float], mhz: float, off: dict[str, float]) -> PriceList:
     """The table as it is fitted to a CPU's times, each ``off`` by so many nanoseconds."""
-    targets = [FitTarget(LIST5, name, one, time(costs, mhz, one) + off[name]) for name, one in CELLS.items()]  # type: ignore[arg-type]
+    targets = [FitTarget(LIST5, name, one, time(prices, mhz, one) + off[name]) for name, one in CELLS.items()]  # type: ignore[arg-type]
     found = fitted(declared(), "0" * 64, targets)
-    return CostTable.model_validate({**declared().model_dump(), "fitted": found.model_dump()})
+    return PriceList.model_validate({**declared().model_dump(), "fitted": found.model_dump()})
 
 
 @given(
-    costs=st.fixed_dictionaries(
+    prices=st.fixed_dictionaries(
         {
             "instruction": st.floats(0.5, 3),
             "trap": st.floats(300, 3000),
@@ -368,35 +376,35 @@ def fit_to(costs: dict[str, float], mhz: float, off: dict[str, float]) -> CostTa
     counts=COUNTS,
 )
 def test_the_band_has_the_time_of_every_cpu_within_the_ranges(
-    costs: dict[str, float], mhz: float, off: dict[str, float], counts: dict[Any, float]
+    prices: dict[str, float], mhz: float, off: dict[str, float], counts: dict[Any, float]
 ) -> None:
     try:
-        table = fit_to(costs, mhz, off)
-    except LabError:  # constants far from the truth may leave nothing for a cost
+        table = fit_to(prices, mhz, off)
+    except LabError:  # constants far from the truth may leave nothing for a price
         reject()
-    band = price(table, counts)
+    band = modelled_time(table, counts)
     assert band.low <= band.value <= band.high
-    assert band.low - 1e-4 <= time(costs, mhz, counts) <= band.high + 1e-4
+    assert band.low - 1e-4 <= time(prices, mhz, counts) <= band.high + 1e-4
 
 
-def test_a_cell_that_the_costs_give_exactly_is_within_what_the_document_rounds_off() -> None:
-    costs = {"instruction": 1.0, "popf": 50.0}
+def test_a_cell_that_the_prices_give_exactly_is_within_what_the_document_rounds_off() -> None:
+    prices = {"instruction": 1.0, "popf": 50.0}
     cells: dict[str, dict[Input, float]] = {"djprobe": {"instruction": 37, "popf": 1}}
-    target = FitTarget(LIST5, "djprobe", cells["djprobe"], time(costs, 2000, {"instruction": 37, "popf": 1}))
+    target = FitTarget(LIST5, "djprobe", cells["djprobe"], time(prices, 2000, {"instruction": 37, "popf": 1}))
     content = declared().model_dump()
     content["declared"] |= {"fit": ["instruction"], "calibration": {LIST5: ["djprobe"]}}
-    alone = CostTable.model_validate(content)
+    alone = PriceList.model_validate(content)
     content["fitted"] = fitted(alone, "0" * 64, [target]).model_dump()
-    table = CostTable.model_validate(content)
-    band = price(table, cells["djprobe"])
+    table = PriceList.model_validate(content)
+    band = modelled_time(table, cells["djprobe"])
     assert band.value == pytest.approx(43.5)
     assert [band.low, band.high] == pytest.approx([43, 44])
     # Another popf more is anywhere from 20 cycles at 2.1 GHz to 90 at 1.9 GHz.
-    band = price(table, {"instruction": 37, "popf": 2})
+    band = modelled_time(table, {"instruction": 37, "popf": 2})
     assert [band.low, band.high] == pytest.approx([43 + 20 / 2.1, 44 + 90 / 1.9])
 
 
 def test_nothing_takes_no_time() -> None:
     table = fit_to({"instruction": 1, "trap": 1000, "popf": 50, "rdtsc": 80}, 2000, dict.fromkeys(CELLS, 0.0))
-    none = price(table, {})
+    none = modelled_time(table, {})
     assert (none.value, none.low, none.high) == (0, 0, 0)

@@ -40,7 +40,7 @@ from orchestrator.catalog.reference import (
     reference_table,
     reference_tables,
 )
-from orchestrator.model.modelled_run import known_costs, modelled_cell, used_costs
+from orchestrator.model.modelled_run import catalogue_prices, modelled_cell, used_prices
 from orchestrator.report.claims import (
     Assessment,
     ClaimInputs,
@@ -406,7 +406,7 @@ def test_modelled_times_judge_a_change_on_another_processor_than_the_document_s(
         changed(one, profile={**profile, "instructions": one.value})
         for one in (*jumped_to(BEFORE, fentry=151, fexit=216), *jumped_to(AFTER, fentry=after))
     ]
-    costs = known_costs()
+    costs = catalogue_prices()
     cells = tuple(
         modelled_cell(one, one.id, {"instruction": Fraction(one.overhead or 0)}, costs["xeon-e5410"])
         for one in exact
@@ -414,7 +414,7 @@ def test_modelled_times_judge_a_change_on_another_processor_than_the_document_s(
     )
     # The document's processor is none of the catalogue's: nothing is predicted of its figures.
     assert {(cell.published, cell.role, cell.error) for cell in cells} == {(None, None, None)}
-    modelled = ModelledRun(run="any", experiment="any", costs=used_costs(cells, costs), cells=cells)
+    modelled = ModelledRun(run="any", experiment="any", costs=used_prices(cells, costs), cells=cells)
     (assessment,) = assess(run(*exact), reports(), modelled)
     found = {outcome.claim.id: outcome for outcome in assessment.outcomes}
     assert found["fentry-is-as-before"].verdict is verdict

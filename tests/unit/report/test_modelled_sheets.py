@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Modelled times as they are printed: what real guests counted, at the catalogue's costs, beside what was published."""
+"""Modelled times as they are printed: what real guests counted, at catalogue prices, beside what was published."""
 
 from __future__ import annotations
 
@@ -161,11 +161,11 @@ def test_every_cost_is_printed_with_its_source() -> None:
     _, modelled = modelled_tables("list5", "list6", "list7")
     assert [one.cpu for one in modelled.costs] == ["pentium4", "athlon64"]
     text = " ".join(printed("list5", "list6", "list7").split())
-    for costs in modelled.costs:
-        assert {one.name for one in costs.costs} >= {"instruction", "trap", "popf", "MHz"}
-        for cost in costs.costs:
-            assert cost.low <= cost.value <= cost.high
-            assert f"{cost.where}." in text
+    for prices in modelled.costs:
+        assert {one.name for one in prices.costs} >= {"instruction", "trap", "popf", "MHz"}
+        for price in prices.costs:
+            assert price.low <= price.value <= price.high
+            assert f"{price.where}." in text
     sources = {one.name: one.source for one in modelled.costs[0].costs}
     assert (sources["trap"], sources["popf"], sources["MHz"]) == ("fitted", "unverified", "published")
 

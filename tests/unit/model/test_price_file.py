@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The catalogue's cost tables, and the complaints about a user's own."""
+"""The catalogue's price lists, and the complaints about a user's own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from profiled_cells import list5
 from record_builders import run
 
-from orchestrator.catalog.cost_table import Fitted, priced_cpus
 from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.price_list import Fitted, priced_cpus
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
-from orchestrator.model.cost_file import CostFile, cost_file, load_cost_file, write_table
 from orchestrator.model.modelled_run import FitTarget, calibrated, fitted
+from orchestrator.model.price_file import PriceFile, load_price_file, price_file, write_table
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 
@@ -38,19 +38,19 @@ declared:
 CATALOGUE = list(priced_cpus())
 
 
-def own(folder: Path, text: str) -> CostFile:
+def own(folder: Path, text: str) -> PriceFile:
     file = folder / "own.yaml"
     file.write_text(text)
-    return load_cost_file(file)
+    return load_price_file(file)
 
 
-def fit(file: CostFile) -> Fitted:
+def fit(file: PriceFile) -> Fitted:
     """What its calibration cell gives."""
     target = FitTarget("djprobe-2005/list5", "djprobe", {"instruction": 37, "popf": 1}, 30.25)
     return fitted(file.table, file.declaration, [target])
 
 
-def refit(file: CostFile) -> str:
+def refit(file: PriceFile) -> str:
     assert file.table.fitted is not None
     targets = [FitTarget(one.table, one.column, one.counts, one.published) for one in file.table.fitted.cells]
     return fitted(file.table, file.declaration, targets).model_dump_json()
@@ -60,35 +60,35 @@ def test_the_catalogue_has_a_table_or_a_reason_for_each_published_cpu() -> None:
     assert set(CATALOGUE) == {"athlon64", "core-i7-1165g7", "pentium-m", "pentium4", "xeon-e5410"}
     assert set(CATALOGUE) < set(cpus())
     for name in CATALOGUE:
-        assert cost_file(name).table.cpu == name
+        assert price_file(name).table.cpu == name
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"pentium-m"}))
 def test_a_table_of_the_catalogue_is_what_its_calibration_cells_give(name: str) -> None:
     """Nobody has edited what was fitted, nor the declaration since."""
-    file = cost_file(name)
+    file = price_file(name)
     assert file.unusable is None
     assert file.table.fitted is not None
     assert refit(file) == file.table.fitted.model_dump_json()
 
 
 def test_a_cpu_that_cannot_be_calibrated_says_why() -> None:
-    assert "contradict each other" in (cost_file("pentium-m").unusable or "")
+    assert "contradict each other" in (price_file("pentium-m").unusable or "")
 
 
-def write(file: CostFile, found: Fitted) -> None:
+def write(file: PriceFile, found: Fitted) -> None:
     """As ``model fit --force`` does."""
     write_table(file.path, file.text_with(found), replace=True)
 
 
 def test_writing_replaces_what_was_fitted_and_nothing_else(tmp_path: Path) -> None:
     file = own(tmp_path, "# a comment\n" + OWN)
-    assert file.unusable == "the cost table of pentium4 is not fitted yet"
+    assert file.unusable == "the price list of pentium4 is not fitted yet"
     found = fit(file)
     write(file, found)
     once = file.path.read_text()
     assert once.startswith("# a comment\n" + OWN)
-    again = load_cost_file(file.path)
+    again = load_price_file(file.path)
     assert again.unusable is None
     assert again.table.fitted == found
     write(again, found)
@@ -106,7 +106,7 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_written_is_an_error_with_a_way_out(tmp_path: Path) -> None:
     """And nothing is left of it: here the last step fails, since a folder has the name."""
     (tmp_path / "own.yaml").mkdir()
-    with pytest.raises(HostError, match=r"own\.yaml: cannot write the cost table(.|\n)*--out"):
+    with pytest.raises(HostError, match=r"own\.yaml: cannot write the price list(.|\n)*--out"):
         write_table(tmp_path / "own.yaml", OWN, replace=True)
     assert [path.name for path in tmp_path.iterdir()] == ["own.yaml"]
 
@@ -116,7 +116,7 @@ def test_a_declaration_that_changed_after_the_fit_gives_no_times(tmp_path: Path)
     write(file, fit(file))
     for old, new in (("value: 52.5", "value: 45"), ("lab-i386-up", "debian-686")):
         changed = own(tmp_path, file.text_with(fit(file)).replace(old, new, 1))
-        assert changed.unusable == "the cost table of pentium4 has changed since it was fitted"
+        assert changed.unusable == "the price list of pentium4 has changed since it was fitted"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_was_fitted_is_below_all_that_was_declared(tmp_path: Path, move: Ca
 
 
 @pytest.mark.parametrize("change", [("published: 30.25", "published: 31"), ("column: djprobe", "column: jprobe")])
-def test_costs_of_other_figures_than_the_published_ones_give_no_times(tmp_path: Path, change: tuple[str, str]) -> None:
+def test_prices_of_other_figures_than_the_published_ones_give_no_times(tmp_path: Path, change: tuple[str, str]) -> None:
     file = own(tmp_path, OWN)
     write(file, fit(file))
     text = file.path.read_text()
@@ -173,7 +173,7 @@ def test_costs_of_other_figures_than_the_published_ones_give_no_times(tmp_path: 
         ("source: unverified", "source: me", r"own\.yaml:4: constants\.popf\.source: found 'me'"),
         ("  popf:", "  push:", r"own\.yaml:4: constants\.push: found 'push'"),
         ("fit: [instruction]", "fit: [popf]", r"own\.yaml:1: .*popf is both in 'constants' and in 'declared.fit'"),
-        ("fit: [instruction]", "fit: [trap]", r"own\.yaml:1: .*'instruction' has no cost"),
+        ("fit: [instruction]", "fit: [trap]", r"own\.yaml:1: .*'instruction' has no price"),
         ("list5: [djprobe]", "list55: [djprobe]", r"own\.yaml:8: .*did you mean 'djprobe-2005/list5'"),
         ("[djprobe]", "[djprob]", r"own\.yaml:8: .*found 'djprob'; .*did you mean 'djprobe'"),
         ("validation: {}", "validation: {djprobe-2005/list5: [djprobe]}", r"own\.yaml:5: .*djprobe is declared twice"),
@@ -219,7 +219,7 @@ def test_weights_are_those_of_the_cells(tmp_path: Path) -> None:
     ("old", "new", "complaint"),
     [
         (r"cycles: ", "cycles: -", "cycles"),
-        (r"popf: 1\.0", "popf: 1.0, rdtsc: 1.0", "a fitted cell counts 'rdtsc', which has no cost"),
+        (r"popf: 1\.0", "popf: 1.0, rdtsc: 1.0", "a fitted cell counts 'rdtsc', which has no price"),
     ],
 )
 def test_fitted_figures_that_no_fit_gives_are_refused(tmp_path: Path, old: str, new: str, complaint: str) -> None:
@@ -233,15 +233,15 @@ def test_fitted_figures_that_no_fit_gives_are_refused(tmp_path: Path, old: str, 
 def test_a_table_of_ones_own_is_known_by_its_suffix_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own(tmp_path, OWN)
     monkeypatch.chdir(tmp_path)
-    assert cost_file("own.yaml").table.cpu == "pentium4"
+    assert price_file("own.yaml").table.cpu == "pentium4"
 
 
 def test_an_unknown_cpu_gets_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="did you mean 'pentium4'"):
-        cost_file("pentium5")
+        price_file("pentium5")
 
 
-# Are costs fitted to the counts of the declared kernel, and of no other?
+# Are prices fitted to the counts of the declared kernel, and of no other?
 
 PROBES = ("kprobe", "jprobe", "djprobe")
 
@@ -250,17 +250,17 @@ def stored(folder: Path, *cells: CellRecord) -> Run:
     return Run(run(*cells), folder)
 
 
-def test_the_catalogues_costs_are_those_of_the_declared_kernel(tmp_path: Path) -> None:
-    file = cost_file("pentium4")
+def test_the_catalogues_prices_are_those_of_the_declared_kernel(tmp_path: Path) -> None:
+    file = price_file("pentium4")
     assert calibrated(file, [stored(tmp_path, *list5(tmp_path, *PROBES))]) == file.table.fitted
 
 
 def test_counts_of_another_kernel_are_refused_with_both_names(tmp_path: Path) -> None:
     wrong = stored(tmp_path, *list5(tmp_path, *PROBES, kernel="debian-686"))
     with pytest.raises(UsageError) as raised:
-        calibrated(cost_file("pentium4"), [wrong])
+        calibrated(price_file("pentium4"), [wrong])
     assert "counted djprobe-2005/list5 kprobe on kernel debian-686" in raised.value.what
-    assert "the cost table of pentium4 declares lab-i386-up" in raised.value.what
+    assert "the price list of pentium4 declares lab-i386-up" in raised.value.what
     assert "--set kernels=[lab-i386-up];" in raised.value.hint
     assert "model show pentium4 --format yaml" in raised.value.hint
 
@@ -269,19 +269,19 @@ def test_a_run_of_another_kernel_is_refused_beside_one_of_the_declared(tmp_path:
     wrong = stored(tmp_path, *list5(tmp_path, "kprobe", kernel="debian-686"))
     right = stored(tmp_path, *list5(tmp_path, *PROBES))
     with pytest.raises(UsageError, match="on kernel debian-686"):
-        calibrated(cost_file("pentium4"), [right, wrong])
+        calibrated(price_file("pentium4"), [right, wrong])
 
 
 def test_of_a_run_of_two_kernels_the_declared_one_counts(tmp_path: Path) -> None:
     cells = [*list5(tmp_path, "kprobe", kernel="debian-686"), *list5(tmp_path, *PROBES)]
-    file = cost_file("pentium4")
+    file = price_file("pentium4")
     assert calibrated(file, [stored(tmp_path, *cells)]) == file.table.fitted
 
 
 def test_a_table_of_ones_own_may_declare_another_kernel(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
-    own.write_text(cost_file("pentium4").text.replace("list5: lab-i386-up", "list5: debian-686"))
-    file = load_cost_file(own)
+    own.write_text(price_file("pentium4").text.replace("list5: lab-i386-up", "list5: debian-686"))
+    file = load_price_file(own)
     assert "has changed since it was fitted" in (file.unusable or "")
     found = calibrated(file, [stored(tmp_path, *list5(tmp_path, *PROBES, kernel="debian-686"))])
     assert found.declaration == file.declaration
@@ -289,7 +289,7 @@ def test_a_table_of_ones_own_may_declare_another_kernel(tmp_path: Path) -> None:
 
 def test_missing_cells_are_listed_with_their_kernel(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
-        calibrated(cost_file("pentium4"), [stored(tmp_path, *list5(tmp_path, "kprobe"))])
+        calibrated(price_file("pentium4"), [stored(tmp_path, *list5(tmp_path, "kprobe"))])
     assert raised.value.detail == (
         "djprobe-2005/list5 jprobe on lab-i386-up",
         "djprobe-2005/list5 djprobe on lab-i386-up",
@@ -298,4 +298,4 @@ def test_missing_cells_are_listed_with_their_kernel(tmp_path: Path) -> None:
 
 def test_a_cpu_that_cannot_be_calibrated_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"pentium-m cannot be calibrated: .* contradict each other"):
-        calibrated(cost_file("pentium-m"), [stored(tmp_path, *list5(tmp_path, *PROBES))])
+        calibrated(price_file("pentium-m"), [stored(tmp_path, *list5(tmp_path, *PROBES))])

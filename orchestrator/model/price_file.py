@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cost tables: their files, the sources of their costs, and the time for counts."""
+"""Price lists: their files, the sources of their prices, and the time for counts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from orchestrator.catalog.cost_table import Constant, CostTable, Declaration, Fitted, Input, priced_cpus
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.data import CatalogEntry, choices_sentence, unknown
+from orchestrator.catalog.price_list import Constant, Declaration, Fitted, Input, PriceList, priced_cpus
 from orchestrator.catalog.reference import reference_table, reference_tables
 from orchestrator.errors import ConfigError, HostError, UsageError
 from orchestrator.experiment.problems import DataOrigins, Problem, config_error, problems_of, shown
@@ -33,11 +33,11 @@ def write_table(path: Path, text: str, *, replace: bool = False) -> None:
         write_whole(path, text)
     except OSError as error:
         hint = "name a file in your own folder: --out my/cpu.yaml"
-        raise HostError(f"cannot write the cost table: {error.strerror}", where=str(path), hint=hint) from None
+        raise HostError(f"cannot write the price list: {error.strerror}", where=str(path), hint=hint) from None
 
 
-# The time for counts, and its band, are linear. A fitted cost is a weighted sum of the calibration cells' figures less
-# the constant costs, so a time is a linear combination of published figures and constants. The band is interval
+# The time for counts, and its band, are linear. A fitted price is a weighted sum of the calibration cells' figures less
+# the constant prices, so a time is a linear combination of published figures and constants. The band is interval
 # arithmetic without probabilities: every constant anywhere in its range, and every calibration cell off by its
 # uncertainty, in the worst combination. It does not cover what the model leaves out.
 
@@ -49,7 +49,7 @@ _RESOLUTION = {"ns": 0.5, "us": 5.0}
 class Time:
     """Nanoseconds, and how much more they are at both ends of the range of each constant and each calibration cell.
 
-    Within a range the time is linear, and all times of a cost table vary together.
+    Within a range the time is linear, and all times of a price list vary together.
     """
 
     value: float
@@ -64,13 +64,13 @@ class Time:
         return self.value + sum(map(max, self.ranges.values()))
 
 
-def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
-    """The time for ``counts``, by a fitted table with a cost for each of them."""
+def modelled_time(table: PriceList, counts: Mapping[Input, float]) -> Time:
+    """The time for ``counts``, by a fitted table with a price for each of them."""
     assert table.fitted is not None
     value = sum(number * cycles_of(table, name) * 1000 / table.mhz.value for name, number in counts.items() if number)
     # The weight of each calibration cell's figure in the time.
     by_cell = [
-        sum(counts.get(name, 0.0) * cost.weights[index] for name, cost in table.fitted.costs.items())
+        sum(counts.get(name, 0.0) * price.weights[index] for name, price in table.fitted.costs.items())
         for index in range(len(table.fitted.cells))
     ]
     ranges = {}
@@ -88,8 +88,8 @@ def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
     return Time(value, ranges)
 
 
-def cycles_of(table: CostTable, name: Input) -> float:
-    """A cost in cycles."""
+def cycles_of(table: PriceList, name: Input) -> float:
+    """A price in cycles."""
     if name in table.constants:
         return table.constants[name].value
     assert table.fitted is not None
@@ -105,11 +105,11 @@ _KEPT = 1e-6
 """The relative tolerance of a sum: figures have nine significant digits."""
 
 
-def contradiction(table: CostTable, fitted: Fitted) -> str | None:
-    """The first fitted cost or cell that does not follow from the table, by its name; None if all do.
+def contradiction(table: PriceList, fitted: Fitted) -> str | None:
+    """The first fitted price or cell that does not follow from the table, by its name; None if all do.
 
-    A cost is the weighted sum of the published figures less the constant costs, and a cell's modelled time is the sum
-    of its counts times their costs. A single edited figure breaks one of the two. This check needs no numpy.
+    A price is the weighted sum of the published figures less the constant prices, and a cell's modelled time is the sum
+    of its counts times their prices. A single edited figure breaks one of the two. This check needs no numpy.
     """
     nanosecond = table.mhz.value / 1000
     rests = []
@@ -118,11 +118,15 @@ def contradiction(table: CostTable, fitted: Fitted) -> str | None:
             number * table.constants[name].value for name, number in cell.counts.items() if name in table.constants
         ]
         rests.append(cell.published - fsum(known) / nanosecond)
-    for name, cost in fitted.costs.items():
-        if not _is_sum(cost.cycles, [one * rest * nanosecond for one, rest in zip(cost.weights, rests, strict=True)]):
+    for name, price in fitted.costs.items():
+        if not _is_sum(
+            price.cycles, [weight * rest * nanosecond for weight, rest in zip(price.weights, rests, strict=True)]
+        ):
             return name
     for cell in fitted.cells:
-        if not _is_sum(cell.modelled, [one * cycles_of(table, name) / nanosecond for name, one in cell.counts.items()]):
+        if not _is_sum(
+            cell.modelled, [number * cycles_of(table, name) / nanosecond for name, number in cell.counts.items()]
+        ):
             return f"{cell.table} {cell.column}"
     return None
 
@@ -142,11 +146,11 @@ _PARTS: Mapping[str, type[CatalogEntry]] = {
 
 
 @dataclass(frozen=True)
-class CostFile:
-    """A cost table and its file: the whole ``text``, and the part above ``fitted``, ``declared``."""
+class PriceFile:
+    """A price list and its file: the whole ``text``, and the part above ``fitted``, ``declared``."""
 
     path: Path
-    table: CostTable
+    table: PriceList
     text: str
     declared: str
 
@@ -164,20 +168,20 @@ class CostFile:
         if self.table.uncalibrated is not None:
             return self.table.uncalibrated
         if self.table.fitted is None:
-            return f"the cost table of {self.table.cpu} is not fitted yet"
+            return f"the price list of {self.table.cpu} is not fitted yet"
         if self.table.fitted.declaration != self.declaration:
-            return f"the cost table of {self.table.cpu} has changed since it was fitted"
+            return f"the price list of {self.table.cpu} has changed since it was fitted"
         assert self.table.declared is not None
         cells = self.table.fitted.cells
         if [(cell.table, cell.column) for cell in cells] != list(self.table.declared.cells) or not all(
             isclose(cell.published, reference_table(cell.table).nanoseconds(cell.column), rel_tol=1e-8)
             for cell in cells
         ):
-            return f"the cost table of {self.table.cpu} was fitted to figures that differ from the published ones"
+            return f"the price list of {self.table.cpu} was fitted to figures that differ from the published ones"
         edited = contradiction(self.table, self.table.fitted)
         if edited is not None:
             what = f"{edited} does not follow from the rest"
-            return f"the cost table of {self.table.cpu} was edited below 'fitted': {what}"
+            return f"the price list of {self.table.cpu} was edited below 'fitted': {what}"
         return None
 
     def text_with(self, fitted: Fitted) -> str:
@@ -188,28 +192,28 @@ class CostFile:
         return f"{self.declared}{part}"
 
 
-def cost_file(name: str) -> CostFile:
-    """The cost table of a CPU, or at a path: a name with a slash, or of a YAML file.
+def price_file(name: str) -> PriceFile:
+    """The price list of a CPU, or at a path: a name with a slash, or of a YAML file.
 
     Raises ConfigError, with file and line.
     """
     if "/" in name or name.endswith((".yaml", ".yml")):
-        return load_cost_file(user_path(name))
+        return load_price_file(user_path(name))
     known = priced_cpus()
     if name not in known:
-        raise UsageError(unknown("cost table", name, known), hint="name your own table by its path: ./my.yaml")
-    return load_cost_file(known[name])
+        raise UsageError(unknown("price list", name, known), hint="name your own table by its path: ./my.yaml")
+    return load_price_file(known[name])
 
 
-def load_cost_file(path: Path) -> CostFile:
-    """Read a cost table. Raises ConfigError, which lists all problems: file, line, key, what was found."""
+def load_price_file(path: Path) -> PriceFile:
+    """Read a price list. Raises ConfigError, which lists all problems: file, line, key, what was found."""
     source = read_source(path)
     origins = DataOrigins({key: f"{path}:{line}" for key, line in source.lines.items()})
     if not isinstance(source.data, dict):
         what = f"found {shown(source.data)}; expected keys with values, such as cpu: pentium4"
         raise config_error([Problem((), what)], origins, str(path))
     try:
-        table = CostTable.model_validate(source.data)
+        table = PriceList.model_validate(source.data)
     except ValidationError as error:
         problems = problems_of(error, _unknown_key)
         if all(problem.path[:1] == (_FITTED,) for problem in problems):
@@ -222,21 +226,21 @@ def load_cost_file(path: Path) -> CostFile:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
     lines = text.splitlines(keepends=True)
     above = source.lines.get((_FITTED,), len(lines) + 1) - 1
-    declared, found = "".join(lines[:above]).rstrip("\n") + "\n", "".join(lines[above:])
+    declared, fitted = "".join(lines[:above]).rstrip("\n") + "\n", "".join(lines[above:])
     problems = [] if table.declared is None else _wrong_declaration(table.declared)
     if table.caches is not None and table.caches not in cpu_caches():
         what = f"found '{table.caches}'; {choices_sentence(table.caches, cpu_caches())}"
         problems.append(Problem(("caches",), what))
-    if found and (list(source.data)[-1] != _FITTED or not found.startswith(f"{_FITTED}:")):
+    if fitted and (list(source.data)[-1] != _FITTED or not fitted.startswith(f"{_FITTED}:")):
         expected = f"expected '{_FITTED}:' at the beginning of a line, and nothing declared below it"
         problems.append(Problem((_FITTED,), expected))
     if problems:
         raise config_error(problems, origins, str(path))
-    return CostFile(path, table, text, declared)
+    return PriceFile(path, table, text, declared)
 
 
 def _unknown_key(path: KeyPath) -> str:
-    part = next((model for key, model in _PARTS.items() if len(path) > 1 and path[0] == key), CostTable)
+    part = next((model for key, model in _PARTS.items() if len(path) > 1 and path[0] == key), PriceList)
     return f"unknown key; {choices_sentence(str(path[-1]), part.model_fields)}"
 
 
@@ -271,22 +275,22 @@ def _wrong_declaration(declared: Declaration) -> list[Problem]:
 MHZ = "MHz"
 
 
-def cost_sources(file: CostFile) -> CpuPrices:
-    """The costs of a table in cycles, its frequency and its caches; an unusable table has no fitted costs."""
+def price_sources(file: PriceFile) -> CpuPrices:
+    """The prices of a table in cycles, its frequency and its caches; an unusable table has no fitted prices."""
     table, declared = file.table, file.table.declared
-    costs = []
+    prices = []
     if file.unusable is None:
         assert table.fitted is not None
         assert declared is not None
         of = declared.calibration.items()
         where = "; ".join(f"{name} {', '.join(columns)}, counts of {declared.kernels[name]}" for name, columns in of)
-        for name, cost in table.fitted.costs.items():
-            time = price(table, {name: 1.0})
+        for name, price in table.fitted.costs.items():
+            time = modelled_time(table, {name: 1.0})
             low, high = (end * table.mhz.value / 1000 for end in (time.low, time.high))
-            costs.append(Price(name=name, value=cost.cycles, low=low, high=high, source="fitted", where=where))
+            prices.append(Price(name=name, value=price.cycles, low=low, high=high, source="fitted", where=where))
     constants: list[tuple[str, Constant]] = [*table.constants.items(), (MHZ, table.mhz)]
     for key, constant in constants:
-        costs.append(
+        prices.append(
             Price(
                 name=key,
                 value=constant.value,
@@ -301,7 +305,7 @@ def cost_sources(file: CostFile) -> CpuPrices:
         sha256=file.digest,
         declared=None if declared is None else declared.date,
         reason=file.unusable,
-        costs=tuple(costs),
+        costs=tuple(prices),
         remarks=() if declared is None else tuple(declared.remarks),
         caches=None if table.caches is None else cpu_caches()[table.caches],
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cost tables of CPUs: constants with their sources, and costs fitted to published figures."""
+"""Price lists of CPUs: constants with their sources, and prices fitted to published figures."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Input = Literal[
     "mispredicted return",
     "recorded line",
 ]
-"""What may have a cost. ``trap`` is an int3 and its return with iret and loads of segment registers; ``single step``
+"""What may have a price. ``trap`` is an int3 and its return with iret and loads of segment registers; ``single step``
 the same of the exception after one; ``system call`` one with its return by sysret; ``mispredicted return`` a return
 without a call, or a call without one; ``recorded line`` 64 bytes of a recorded event; ``instruction`` an instruction
-without a cost of its own."""
+without a price of its own."""
 
 INPUTS: tuple[Input, ...] = get_args(Input)
 
 
 @cache
 def priced_cpus() -> Mapping[str, Path]:
-    """The files of the catalogue's cost tables by CPU."""
-    return {path.stem: path for path in sorted(Path(str(files("orchestrator.catalog") / "costs")).glob("*.yaml"))}
+    """The files of the catalogue's price lists by CPU."""
+    return {path.stem: path for path in sorted(Path(str(files("orchestrator.catalog") / "prices")).glob("*.yaml"))}
 
 
 Role = Literal["calibration", "predicted", "excluded"]
@@ -52,9 +52,9 @@ def _wrong(sentence: str) -> PydanticCustomError:
 
 def _number(value: object) -> object:
     # A file's decimal fractions arrive as text: see orchestrator/experiment/source.py.
-    found = value if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    text = value if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     try:
-        number = float(found)
+        number = float(text)
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
@@ -84,7 +84,7 @@ class Constant(CatalogEntry):
     """A figure that was not fitted: its value, its range, and its source."""
 
     value: Figure
-    """``mhz`` in MHz, costs in cycles."""
+    """``mhz`` in MHz, prices in cycles."""
     low: Figure
     """The lowest plausible value, above 0."""
     high: Figure
@@ -97,8 +97,8 @@ class Constant(CatalogEntry):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if not 0 < self.low <= self.value <= self.high:
-            found = f"found low {self.low}, value {self.value}, high {self.high}"
-            raise _wrong(f"{found}; expected 0 < low <= value <= high")
+            range_ = f"found low {self.low}, value {self.value}, high {self.high}"
+            raise _wrong(f"{range_}; expected 0 < low <= value <= high")
         return self
 
 
@@ -114,7 +114,7 @@ class Exclusion(CatalogEntry):
 
 
 class Declaration(CatalogEntry):
-    """Decisions made before fitting: the costs to fit, the published cells to fit to, and their kernels.
+    """Decisions made before fitting: the prices to fit, the published cells to fit to, and their kernels.
 
     Kernels are declared because each executes a different number of instructions for the same probe.
     """
@@ -122,7 +122,7 @@ class Declaration(CatalogEntry):
     date: Annotated[str, _like(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "a date as in 2026-01-31")]
     """The day of the decision, ``YYYY-MM-DD``."""
     fit: Annotated[list[Input], Field(min_length=1)]
-    """The costs to fit to the calibration cells."""
+    """The prices to fit to the calibration cells."""
     calibration: Annotated[Columns, Field(min_length=1)]
     """The cells to fit to: columns by published table."""
     kernels: dict[TableId, KernelName]
@@ -177,25 +177,25 @@ class CalibrationCell(CatalogEntry):
     column: Column
     """Its column."""
     counts: dict[Input, Figure]
-    """What the probe adds to a call, by cost."""
+    """What the probe adds to a call, by price."""
     published: Annotated[Figure, Field(gt=0)]
     """The published overhead in nanoseconds."""
     modelled: Figure
-    """The overhead by the fitted costs, in nanoseconds."""
+    """The overhead by the fitted prices, in nanoseconds."""
 
     @property
     def residual(self) -> float:
         return (self.modelled - self.published) / self.published
 
 
-class FittedCost(CatalogEntry):
-    """A fitted cost in cycles, and the weight of each calibration cell in it.
+class FittedPrice(CatalogEntry):
+    """A fitted price in cycles, and the weight of each calibration cell in it.
 
-    The cost in nanoseconds is the sum over the cells of weight times published figure less the constant costs.
+    The price in nanoseconds is the sum over the cells of weight times published figure less the constant prices.
     """
 
     cycles: Annotated[Figure, Field(gt=0)]
-    """The cost."""
+    """The price."""
     weights: list[Figure]
     """One weight per calibration cell, in their order."""
 
@@ -207,30 +207,30 @@ class Fitted(CatalogEntry):
     """The SHA-256 of the file above ``fitted`` at the time of the fit; a table edited later gives no times."""
     cells: Annotated[list[CalibrationCell], Field(min_length=1)]
     """The calibration cells, in the order of the declaration."""
-    costs: dict[Input, FittedCost]
-    """The fitted costs."""
+    costs: dict[Input, FittedPrice]
+    """The fitted prices."""
 
     @model_validator(mode="after")
     def _a_weight_for_each_cell(self) -> Self:
-        for name, cost in self.costs.items():
-            if len(cost.weights) != len(self.cells):
-                raise _wrong(f"{name} has {len(cost.weights)} weights for {len(self.cells)} cells")
+        for name, price in self.costs.items():
+            if len(price.weights) != len(self.cells):
+                raise _wrong(f"{name} has {len(price.weights)} weights for {len(self.cells)} cells")
         return self
 
 
-class CostTable(CatalogEntry):
-    """The costs of one CPU, or in ``uncalibrated`` why it has none."""
+class PriceList(CatalogEntry):
+    """The prices of one CPU, or in ``uncalibrated`` why it has none."""
 
     cpu: CpuName
     """A CPU model of ``./lab list cpus``."""
     mhz: Constant
     """Its frequency, which converts cycles to nanoseconds."""
     caches: CpuName | None = None
-    """The catalogue entry with its caches and TLBs, for information: misses have no cost."""
+    """The catalogue entry with its caches and TLBs, for information: misses have no price."""
     uncalibrated: Sentence | None = None
-    """Why the CPU has no costs; ``declared`` is then absent."""
+    """Why the CPU has no prices; ``declared`` is then absent."""
     constants: dict[Input, Constant] = Field(default={})
-    """Costs that are not fitted, in cycles."""
+    """Prices that are not fitted, in cycles."""
     declared: Declaration | None = None
     """The decisions made before fitting."""
     fitted: Fitted | None = None
@@ -246,17 +246,17 @@ class CostTable(CatalogEntry):
         if both:
             raise _wrong(f"{both[0]} is both in 'constants' and in 'declared.fit': leave one of them out")
         if "instruction" not in (*self.constants, *self.declared.fit):
-            raise _wrong("'instruction' has no cost: name it in 'declared.fit', or in 'constants'")
+            raise _wrong("'instruction' has no price: name it in 'declared.fit', or in 'constants'")
         if self.fitted is not None and set(self.fitted.costs) != set(self.declared.fit):
-            raise _wrong("the fitted costs are not those that 'fit' declares")
+            raise _wrong("the fitted prices are not those that 'fit' declares")
         cells = () if self.fitted is None else self.fitted.cells
         unpriced = next((name for cell in cells for name in cell.counts if name not in self.priced), None)
         if unpriced is not None:
-            raise _wrong(f"a fitted cell counts '{unpriced}', which has no cost")
+            raise _wrong(f"a fitted cell counts '{unpriced}', which has no price")
         return self
 
     @property
     def priced(self) -> frozenset[Input]:
-        fitted: Mapping[Input, FittedCost] = {} if self.fitted is None else self.fitted.costs
-        wanted = () if self.declared is None else self.declared.fit
-        return frozenset({*self.constants, *fitted, *wanted})
+        fitted: Mapping[Input, FittedPrice] = {} if self.fitted is None else self.fitted.costs
+        declared = () if self.declared is None else self.declared.fit
+        return frozenset({*self.constants, *fitted, *declared})

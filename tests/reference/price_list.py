@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The page of cost tables, which users may write for modelled times."""
+"""The page of price lists, which users may write for modelled times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from orchestrator.catalog import cost_table
+from orchestrator.catalog import price_list
 
 from .attributes import attribute_docs
 from .markdown import fenced, filled, inline, listed
@@ -15,13 +15,13 @@ from .markdown import page as whole_page
 from .schemas import sections_to_write
 
 _MODELS: Mapping[str, type[BaseModel]] = {
-    "Cost table": cost_table.CostTable,
-    "Constant": cost_table.Constant,
-    "Declaration": cost_table.Declaration,
-    "Exclusion": cost_table.Exclusion,
-    "Fitted": cost_table.Fitted,
-    "Calibration cell": cost_table.CalibrationCell,
-    "Fitted cost": cost_table.FittedCost,
+    "Price list": price_list.PriceList,
+    "Constant": price_list.Constant,
+    "Declaration": price_list.Declaration,
+    "Exclusion": price_list.Exclusion,
+    "Fitted": price_list.Fitted,
+    "Calibration cell": price_list.CalibrationCell,
+    "Fitted price": price_list.FittedPrice,
 }
 _EXAMPLE = """\
 cpu: pentium4
@@ -40,16 +40,16 @@ declared:
 
 
 def page() -> str:
-    """All keys of a cost table."""
+    """All keys of a price list."""
     return whole_page(
-        "Cost tables",
+        "Price lists",
         [
             filled(
                 """What a CPU takes for what calls execute, as a YAML file. [Modelled time](../modelled-time.md) says
                 how one is made and judged; `./lab model show CPU --format yaml` prints one to begin with."""
             ),
             fenced(_EXAMPLE, "yaml"),
-            filled(f"{listed(cost_table.INPUTS)}: {inline(attribute_docs(cost_table)['Input'])}"),
+            filled(f"{listed(price_list.INPUTS)}: {inline(attribute_docs(price_list)['Input'])}"),
             *sections_to_write(_MODELS),
         ],
     )
