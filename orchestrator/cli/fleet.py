@@ -15,6 +15,7 @@ import typer
 from orchestrator.cli import options
 from orchestrator.errors import LabError, UsageError
 from orchestrator.fleet.hosts import load_hosts
+from orchestrator.fleet.key import made_key, read_key, usual_key_file
 from orchestrator.fleet.serve import key_from_input, serve
 from orchestrator.fleet.state import (
     USUAL_NAME,
@@ -27,7 +28,7 @@ from orchestrator.fleet.state import (
     worker_name,
 )
 from orchestrator.fleet.supervisor import StartedFleet, end_fleet
-from orchestrator.fleet.target import Target, check_reachable, made_key, need_dask, read_key, target, usual_key_file
+from orchestrator.fleet.target import Target, check_reachable, need_dask, target
 from orchestrator.guest.machine import qemu_version
 from orchestrator.program import PROGRAM
 

@@ -18,7 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli import options
 from orchestrator.errors import UsageError
-from orchestrator.model.modelled_run import calibrated, catalogue_prices, modelled_run, user_prices
+from orchestrator.model.fit import calibrated
+from orchestrator.model.modelled_run import catalogue_prices, modelled_run, user_prices
 from orchestrator.model.price_file import price_file, price_sources, write_table
 from orchestrator.paths import lab_dir, user_path
 from orchestrator.report.claims import ClaimsLayout, all_claims, assess, decided_claims

@@ -25,17 +25,9 @@ from orchestrator.files import write_whole
 from orchestrator.fleet import trust
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Message, connected, short
 from orchestrator.fleet.members import OVERHEAD_MIB, Dispatch, Member, PendingBoot, Roster, Standing, choose
+from orchestrator.fleet.messages import BEGINS, MOST_BYTES, MOST_FILES, FileMessage, StepLine, received
 from orchestrator.fleet.transfer import bundled_job
-from orchestrator.fleet.worker import (
-    BEGINS,
-    MOST_BYTES,
-    MOST_FILES,
-    Answer,
-    FileMessage,
-    StepLine,
-    Versions,
-    received,
-)
+from orchestrator.fleet.worker import Answer, Versions
 from orchestrator.guest.guest_group import Guests
 from orchestrator.plain_text import counted, cut, plain_line, shown
 from orchestrator.results.contract import CellRecord

@@ -20,8 +20,10 @@ from distributed import Client, Future, KilledWorker
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet import worker as on_worker
-from orchestrator.fleet.target import RUN_TOPIC, Target, no_fleet, quiet_logging, security_of, set_up_dask
-from orchestrator.fleet.transfer import PIECE, Bundle
+from orchestrator.fleet.file_store import PIECE
+from orchestrator.fleet.key import security_of
+from orchestrator.fleet.target import RUN_TOPIC, Target, no_fleet, quiet_logging, set_up_dask
+from orchestrator.fleet.transfer import Bundle
 from orchestrator.fleet.worker import Answer
 
 

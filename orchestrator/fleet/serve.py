@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import HostError, Interrupted, LabError, UsageError
 from orchestrator.files import ScratchFolder
+from orchestrator.fleet.key import security_of
 from orchestrator.fleet.state import WORKER_FOLDER, log_file
-from orchestrator.fleet.target import address_towards, log_dask_to, security_of, set_up_dask
+from orchestrator.fleet.target import address_towards, log_dask_to, set_up_dask
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import plain_text
 from orchestrator.program import PROGRAM

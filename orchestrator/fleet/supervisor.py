@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder
-from orchestrator.fleet.hosts import ssh_command, ssh_failure
+from orchestrator.fleet.key import security_of
+from orchestrator.fleet.remote_worker import ssh_command, ssh_failure
 from orchestrator.fleet.serve import LOG, log_to
 from orchestrator.fleet.state import (
     WORKER_FOLDER,
@@ -37,7 +38,7 @@ from orchestrator.fleet.state import (
     state_file,
     stored,
 )
-from orchestrator.fleet.target import security_of, set_up_dask
+from orchestrator.fleet.target import set_up_dask
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.plain_text import plain_line
 from orchestrator.program import PROGRAM

@@ -26,7 +26,7 @@ from orchestrator.experiment.plan import Boot, plan
 from orchestrator.files import ScratchFolder
 from orchestrator.fleet import trust
 from orchestrator.fleet.executor import fleet_executor
-from orchestrator.fleet.target import read_key
+from orchestrator.fleet.key import read_key
 from orchestrator.paths import cache_dir
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Session
 from orchestrator.run.boot import prepare, run_boot

@@ -7,8 +7,9 @@ import asyncio
 import sys
 from pathlib import Path
 
+from orchestrator.fleet.key import read_key, security_of
 from orchestrator.fleet.scheduler import FleetScheduler
-from orchestrator.fleet.target import read_key, security_of, set_up_dask
+from orchestrator.fleet.target import set_up_dask
 
 
 async def serve(key: str) -> None:

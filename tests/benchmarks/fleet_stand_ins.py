@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.fleet.target import read_key, security_of, set_up_dask
+from orchestrator.fleet.key import read_key, security_of
+from orchestrator.fleet.messages import BEGINS, sent
+from orchestrator.fleet.target import set_up_dask
 from orchestrator.fleet.transfer import unbundled
-from orchestrator.fleet.worker import BEGINS, Boots, FleetWorker, Send, sent
+from orchestrator.fleet.worker import Boots, FleetWorker, Send
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BenchmarkKind, BootTask

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.fleet.target import made_key
+from orchestrator.fleet.key import made_key
 from orchestrator.paths import data_dir
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")

@@ -31,7 +31,7 @@ from fleet_processes import (
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 
-from orchestrator.fleet.target import read_key, security_of
+from orchestrator.fleet.key import read_key, security_of
 
 LOOPBACK = "0100007F"
 OTHER, OTHER_IN_PROC = "127.0.0.2", "0200007F"

@@ -264,12 +264,12 @@ def test_the_schema_of_the_json_report_needs_no_run() -> None:
     assert "leave out --format csv" in refusal("report", "--schema", "--format", "csv")
 
 
-def test_a_cost_table_is_shown_with_its_caches_in_every_form(tmp_path: Path) -> None:
+def test_a_price_list_is_shown_with_its_caches_in_every_form(tmp_path: Path) -> None:
     text = " ".join(orchestrator("model", "show", "pentium4").stdout.split())
     assert "djprobe-2005/list5 kprobe, jprobe, djprobe, counts of lab-i386-up." in text
     assert "MHz 3060 3060 3060 published" in text
     assert "L2 512 KiB 8 64" in text
-    assert "Misses have no cost" in text
+    assert "Misses have no price" in text
     shown = CpuPrices.model_validate_json(orchestrator("model", "show", "pentium4", "--format", "json").stdout)
     assert shown.caches == cpu_caches()["pentium4"]
     own = tmp_path / "own.yaml"
@@ -280,7 +280,7 @@ def test_a_cost_table_is_shown_with_its_caches_in_every_form(tmp_path: Path) -> 
 def test_a_cpu_that_cannot_be_calibrated_is_shown_with_the_reason() -> None:
     result = orchestrator("model", "show", "pentium-m")
     assert result.exit_code == 0
-    assert "These costs give no times: The published cells" in " ".join(result.stdout.split())
+    assert "These prices give no times: The published cells" in " ".join(result.stdout.split())
     assert "L2 1024 KiB" in " ".join(result.stdout.split())
     shown = CpuPrices.model_validate_json(orchestrator("model", "show", "pentium-m", "--format", "json").stdout)
     assert (shown.declared, [one.name for one in shown.costs]) == (None, ["MHz"])

@@ -23,7 +23,7 @@ from orchestrator.fleet.state import FleetState, process_start, state_file
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 
-from orchestrator.fleet.target import made_key, read_key, security_of, usual_key_file
+from orchestrator.fleet.key import made_key, read_key, security_of, usual_key_file
 
 QUICKSTART = str(Path(__file__).parents[3] / "configs" / "quickstart.yaml")
 

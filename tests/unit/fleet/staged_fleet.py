@@ -28,9 +28,10 @@ from orchestrator.experiment.plan import plan
 from orchestrator.fleet.executor import FleetExecutor
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Message, Notice, T
 from orchestrator.fleet.members import OVERHEAD_MIB
+from orchestrator.fleet.messages import BEGINS, Body, FileMessage, sent
 from orchestrator.fleet.transfer import Bundle, unbundled
 from orchestrator.fleet.trust import counts
-from orchestrator.fleet.worker import BEGINS, Answer, Body, FileMessage, Versions, sent
+from orchestrator.fleet.worker import Answer, Versions
 from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Ready

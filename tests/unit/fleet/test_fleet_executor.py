@@ -33,8 +33,8 @@ from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, recor
 from orchestrator.fleet.executor import _PATIENCE
 from orchestrator.fleet.link import Ended, Joined, Left, Message, Notice
 from orchestrator.fleet.members import Member, Roster
+from orchestrator.fleet.messages import BEGINS, FileMessage, StepLine, received, sent
 from orchestrator.fleet.trust import calibrated_here, measured_here
-from orchestrator.fleet.worker import BEGINS, FileMessage, StepLine, received, sent
 
 
 @pytest.fixture(autouse=True)

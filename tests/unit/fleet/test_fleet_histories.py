@@ -25,7 +25,7 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 from staged_fleet import PLAYED, Boot, Play, Stage, Worker, honest, jobs_of, record_of
 
 from orchestrator.fleet.link import Ended, Joined, Message, Notice
-from orchestrator.fleet.worker import FileMessage, received, sent
+from orchestrator.fleet.messages import FileMessage, received, sent
 
 ANCHOR = "anchor"
 

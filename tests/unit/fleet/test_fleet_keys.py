@@ -19,7 +19,7 @@ from orchestrator.errors import HostError, UsageError
 pytest.importorskip("cryptography", reason="the extra fleet is not installed")
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
-from orchestrator.fleet.target import FILE_NAME, made_key, read_key, security_of, usual_key_file
+from orchestrator.fleet.key import FILE_NAME, made_key, read_key, security_of, usual_key_file
 
 LIMIT = 600.0
 """Seconds after which a handshake that hangs fails."""

@@ -18,11 +18,13 @@ from distributed import Client
 from distributed.security import Security
 
 from orchestrator.errors import HostError
+from orchestrator.fleet.key import made_key, read_key, security_of
 from orchestrator.fleet.link import Ended, Joined, Link, Message, connected
+from orchestrator.fleet.messages import BEGINS, received, sent
 from orchestrator.fleet.scheduler import FleetScheduler
-from orchestrator.fleet.target import RUN_TOPIC, made_key, read_key, security_of, set_up_dask
+from orchestrator.fleet.target import RUN_TOPIC, set_up_dask
 from orchestrator.fleet.transfer import Bundle
-from orchestrator.fleet.worker import BEGINS, Boots, FleetWorker, Send, received, sent
+from orchestrator.fleet.worker import Boots, FleetWorker, Send
 from orchestrator.run.events import Progress
 
 LIMIT = 60.0

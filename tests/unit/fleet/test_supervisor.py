@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.fleet.hosts import ssh_command, ssh_failure
+from orchestrator.fleet.remote_worker import ssh_command, ssh_failure
 from orchestrator.fleet.state import Report, SupervisorConfig, WorkerConfig
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")

@@ -22,7 +22,8 @@ from namespaces import OWN_MOUNTS, fork_with_mount
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import HostError, LabError
-from orchestrator.fleet.transfer import Bundle, FileReference, FileStore, bundled, unbundled
+from orchestrator.fleet.file_store import FileStore
+from orchestrator.fleet.transfer import Bundle, FileReference, bundled, unbundled
 
 
 def written(path: Path, content: bytes = b"content") -> Path:

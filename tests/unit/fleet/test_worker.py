@@ -22,19 +22,9 @@ from staged_fleet import ROWS, jobs_of, record_of
 from orchestrator import __version__
 from orchestrator.errors import LabError
 from orchestrator.files import write_whole
+from orchestrator.fleet.messages import LARGEST_FILE, LARGEST_MESSAGE, Body, FileMessage, StepLine, received, sent
 from orchestrator.fleet.transfer import bundled
-from orchestrator.fleet.worker import (
-    LARGEST_FILE,
-    LARGEST_MESSAGE,
-    Answer,
-    Body,
-    Boots,
-    FileMessage,
-    StepLine,
-    Versions,
-    received,
-    sent,
-)
+from orchestrator.fleet.worker import Answer, Boots, Versions
 from orchestrator.guest.guest_group import Stopped
 from orchestrator.run.benchmark_kind import PROFILES_FOLDER, Session
 from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted, Progress

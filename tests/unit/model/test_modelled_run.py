@@ -18,16 +18,10 @@ from record_builders import any_evidence, cell, failed, run
 
 from orchestrator.catalog.price_list import INPUTS, Input, PriceList
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
-from orchestrator.model.modelled_run import (
-    FitTarget,
-    catalogue_prices,
-    difference,
-    fitted,
-    inputs,
-    modelled_run,
-    user_prices,
-)
+from orchestrator.model.fit import FitTarget, fitted
+from orchestrator.model.modelled_run import catalogue_prices, modelled_run, user_prices
 from orchestrator.model.price_file import modelled_time, price_file
+from orchestrator.model.priced_counts import difference, inputs
 from orchestrator.profile.difference import executed_classes
 from orchestrator.report.modelled_sheets import modelled_sheets
 from orchestrator.results.contract import CellRecord

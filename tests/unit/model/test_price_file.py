@@ -14,7 +14,7 @@ from record_builders import run
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.price_list import Fitted, priced_cpus
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
-from orchestrator.model.modelled_run import FitTarget, calibrated, fitted
+from orchestrator.model.fit import FitTarget, calibrated, fitted
 from orchestrator.model.price_file import PriceFile, load_price_file, price_file, write_table
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
