@@ -268,7 +268,7 @@ class _Parser:
             return LineCut.APART
         if place[0] and not words:
             return LineCut.NONE  # a program under kselftest's runner prints the kernel's log
-        may_begin = _RESULT.fullmatch(words) or any(one.startswith(words.rstrip()) for one in _BEGINNINGS)
+        may_begin = _RESULT.fullmatch(words) or any(beginning.startswith(words.rstrip()) for beginning in _BEGINNINGS)
         return LineCut.JOINED if may_begin else LineCut.NONE
 
     def finish(self) -> TestRun:
@@ -295,11 +295,11 @@ class _Parser:
     def _is_structure(self, line: str) -> bool:
         """Whether a line is a version, a title, a plan, a result or "Bail out!"."""
         place, words = self._placed(line)
-        found = any(pattern.fullmatch(words) for pattern in (_VERSION, _SUBTEST, _PLAN, _BAIL_OUT))
-        return found or self._result_in(place, words) is not None
+        is_matched = any(pattern.fullmatch(words) for pattern in (_VERSION, _SUBTEST, _PLAN, _BAIL_OUT))
+        return is_matched or self._result_in(place, words) is not None
 
     def _result_in(self, place: Place, words: str) -> re.Match[str] | None:
-        """A result line. After a version or a plan at its place it may lack a number, as in TAP."""
+        """A result line. The number is optional after a version or plan line of the same level (TAP)."""
         match = _RESULT.fullmatch(words)
         if match is None or match[2]:
             return match
@@ -581,8 +581,10 @@ def parse_ftracetest(text: str) -> TestRun:
 
 def _cut(before: str, following: str | None) -> LineCut:
     """Whether a message after ``before`` has cut a line of the script that continues with ``following``."""
-    is_own = _FIRST.fullmatch(before) or any(one.startswith(before.rstrip()) for one in (_TITLE, "# of "))
-    if not is_own:
+    is_scripts = _FIRST.fullmatch(before) or any(
+        beginning.startswith(before.rstrip()) for beginning in (_TITLE, "# of ")
+    )
+    if not is_scripts:
         return LineCut.NONE
     if following is None or following == _TITLE or _BEGINNING.fullmatch(following) or _COUNT.fullmatch(following):
         return LineCut.APART
@@ -608,7 +610,7 @@ def _miscounted(tests: list[_Test], counts: dict[str, int]) -> list[str]:
         return ["the script's counts are missing: the output is truncated"]
     wrong = []
     for word, (name, _) in _OUTCOMES.items():
-        found = sum(1 for test in tests if test.word == word)
-        if counts.get(name, found) != found:
-            wrong.append(f"the script counts {counts[name]} {name}, but printed {found} such results")
+        printed = sum(1 for test in tests if test.word == word)
+        if counts.get(name, printed) != printed:
+            wrong.append(f"the script counts {counts[name]} {name}, but printed {printed} such results")
     return wrong

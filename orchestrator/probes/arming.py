@@ -131,9 +131,9 @@ class ModuleAttachment(attachment.Attachment):
         """The module's own counts; all hits together for a user's module that cannot separate a caller."""
         if not self._has("counts"):
             return self.hits(), self._number("others") if self._has("others") else None
-        hits, others, missed = self._parameters.numbers("counts", _COUNTS)
+        hits, hits_of_others, missed = self._parameters.numbers("counts", _COUNTS)
         self.check_missed(missed)
-        return hits - self._before, others
+        return hits - self._before, hits_of_others
 
     def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         self.check_missed()
@@ -183,8 +183,8 @@ class ModuleAttachment(attachment.Attachment):
         the kernel optimises it.
         """
         if self._kind.template in ("kprobe", "kretprobe"):
-            own, optimised = self._parameters.numbers("memory", _MEMORY)
-            return {PROBE_BYTES_PLAIN: own, PROBE_BYTES_EXTRA: optimised}
+            plain, optimised = self._parameters.numbers("memory", _MEMORY)
+            return {PROBE_BYTES_PLAIN: plain, PROBE_BYTES_EXTRA: optimised}
         if self.entered_module is not None:
             listed = evidence.listed_probes(self._guest)[:8]
             return {LISTED: ", ".join(listed)} if listed else {}
@@ -268,9 +268,9 @@ def module_attached(
         evidence.check_untouched(point, evidence.observe(guest, point, kind.site), "before loading")
     attachment.allow_optimisation(guest, kind)
     with ExitStack() as loaded:
-        for one in module.needed:
-            load(guest, one.name, one.file, time_limit=time_limit)
-            loaded.enter_context(attachment.cleanup_after(partial(guest.succeed, ["rmmod", one.name])))
+        for needed in module.needed:
+            load(guest, needed.name, needed.file, time_limit=time_limit)
+            loaded.enter_context(attachment.cleanup_after(partial(guest.succeed, ["rmmod", needed.name])))
         load(guest, module.name, module.file, parameters=module.parameters, time_limit=time_limit)
         loaded.enter_context(attachment.cleanup_after(take_out))
         if armed_by_host:

@@ -48,7 +48,7 @@ def cleanup_after(remove: Callable[[], object]) -> Iterator[None]:
 
 
 FEWEST_FRAMES = 2
-"""Of a kernel's stack in a system call: the call's function and the entry. What calls the function is missing where the
+"""Frames of a kernel's stack in a system call: the call's function and the entry. The caller is missing where the
 unwinder goes by frame pointers and the probe is at the function's first instruction."""
 MOST_VALUES = 8
 """Number of distinct values that are kept, as in ``images/guest/results.h``."""
@@ -59,16 +59,16 @@ class CallResults:
     """What the ``observed`` calls returned, ``failed`` of them an error.
 
     A value from -4095 to -1 is an error as the kernel returns it; any other is not negative. ``values`` are the first
-    distinct values and the number of calls that returned each, in order of first occurrence; ``other`` calls returned
-    further values. ``before_failure`` calls preceded the first failed one. ``last`` is the last value, meaningless
-    without calls.
+    distinct values and the number of calls that returned each, in order of first occurrence; ``unlisted`` calls
+    returned further values. ``before_failure`` calls preceded the first failed one. ``last`` is the last value,
+    meaningless without calls.
     """
 
     observed: int
     failed: int
     before_failure: int
     values: tuple[tuple[int, int], ...]
-    other: int
+    unlisted: int
     last: int
 
     @property
@@ -90,7 +90,7 @@ class CallResults:
             failed=self.failed + later.failed,
             before_failure=self.before_failure + (0 if self.failed else later.before_failure),
             values=values[:MOST_VALUES],
-            other=self.other + later.other + sum(calls for _, calls in values[MOST_VALUES:]),
+            unlisted=self.unlisted + later.unlisted + sum(calls for _, calls in values[MOST_VALUES:]),
             last=later.last if later.observed else self.last,
         )
 

@@ -128,14 +128,14 @@ class BpfAttachment(PlacedAttachment):
         self._witness.end()
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
-        runs, others = self._witness.counts(called)
+        runs, runs_of_others = self._witness.counts(called)
         hits, odd = divmod(runs, self._facts.runs)
         if odd:
             raise EvidenceError(f"{runs} runs are not a whole number of hits, which have {self._facts.runs} each")
         entered = sum(self._entries.get(pid, 0) for pid in called.pids)
         if called.calls and entered > hits:
             raise EvidenceError(f"the kernel missed {entered - hits} of {entered} returns", hint=MISSED_RETURNS)
-        return hits, self._hits_of_others(others)
+        return hits, self._hits_of_others(runs_of_others)
 
     def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         events = self._events

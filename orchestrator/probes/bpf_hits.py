@@ -45,7 +45,7 @@ class UserBpfProgram(NamedTuple):
 
     @property
     def at(self) -> Section:
-        """What its section says."""
+        """The place that its section names."""
         word, slash, target = self.section.partition("/")
         return Section.of(f"{_WORDS.get(word, word)}{slash}{target}")
 
@@ -122,10 +122,10 @@ class _Group:
         An event that nothing hits without the calls is hit for them by any thread: the kernel may leave packets to its
         own (ksoftirqd), six of 3000 on Debian's Linux 6.1.
         """
-        hits, others = self.witness.counts(called)
+        hits, hits_of_others = self.witness.counts(called)
         if not called.calls:
-            self.idle, self.idle_others = hits, others
-        return (hits + others, 0) if self.is_event and not self.idle_others else (hits, others)
+            self.idle, self.idle_others = hits, hits_of_others
+        return (hits + hits_of_others, 0) if self.is_event and not self.idle_others else (hits, hits_of_others)
 
     def is_at_known_place(self, program: UserBpfProgram) -> bool:
         return self.is_event or (program.function is not None and program.kind not in _MAY_RUN_ALONE)

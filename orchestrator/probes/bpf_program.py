@@ -220,8 +220,8 @@ def attach(guest: Guest, name: str, program: str, target: AttachTarget) -> BpfPr
 
 def pinned_links(guest: Guest) -> int:
     """The number of the lab's attached programs: a program stays attached as long as its link is pinned."""
-    found = guest.succeed(["find", _FILE_SYSTEM, "-path", f"{_FILE_SYSTEM}/lab-*/link"]).text
-    return len(found.splitlines())
+    links = guest.succeed(["find", _FILE_SYSTEM, "-path", f"{_FILE_SYSTEM}/lab-*/link"]).text
+    return len(links.splitlines())
 
 
 def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
@@ -269,10 +269,10 @@ def compile_programs(guest: Guest, *, on: bool) -> bool:
             raise UnsupportedError(f"this kernel has no setting to interpret BPF programs: {_JIT} (CONFIG_NET)")
         return True
     before = kernel_value(guest, _JIT)
-    wanted = "1" if on else "0"
-    if before != wanted:
-        guest.run(["sh", "-c", 'echo "$0" > "$1"', wanted, _JIT])
-        if kernel_value(guest, _JIT) != wanted:
+    value = "1" if on else "0"
+    if before != value:
+        guest.run(["sh", "-c", 'echo "$0" > "$1"', value, _JIT])
+        if kernel_value(guest, _JIT) != value:
             raise UnsupportedError(f"the kernel's setting of the BPF compiler, {_JIT}, stays at {before[:20]!r}")
     return before != "0"
 

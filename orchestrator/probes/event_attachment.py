@@ -98,7 +98,7 @@ class EventAttachment(PlacedAttachment):
         for event in events:
             self._check(self._without_values(event), symbols)
             if self._has_stacks and event.pid in called.pids:
-                frames = [int(found, 16) for frame in event.stack for found in re.findall(_ADDRESS, frame)]
+                frames = [int(address, 16) for frame in event.stack for address in re.findall(_ADDRESS, frame)]
                 self._check_stack(event, frames, symbols)
         hits = sum(event.pid in called.pids for event in events)
         return hits, len(events) - hits
@@ -117,7 +117,7 @@ class EventAttachment(PlacedAttachment):
             if not event.said.startswith(_words_of(self._kind)):
                 raise EvidenceError(f"an event is not of {self._kind.tracepoint}", detail=[str(event)])
             return
-        addresses = [int(found, 16) for found in re.findall(_ADDRESS, event.said)]
+        addresses = [int(address, 16) for address in re.findall(_ADDRESS, event.said)]
         if self._kind.at_return:
             function = self.point.address - self.point.offset
             is_return = len(addresses) == 2 and self.point.is_callers(addresses[0], symbols)
@@ -183,8 +183,8 @@ def definition_of(kind: ProbeKind, point: ProbePoint) -> tracefs.Definition:
 def _check_name(kind: ProbeKind, point: ProbePoint) -> None:
     """Raise UnsupportedError where a name, which the function tracer goes by, is of other functions as well."""
     if kind.site == "ftrace" and point.shared_with:
-        others = " and ".join(point.shared_with)
-        raise UnsupportedError(f"{kind.name} is at each function of a name, and {others} has a {point.symbol}, too")
+        modules = " and ".join(point.shared_with)
+        raise UnsupportedError(f"{kind.name} is at each function of a name, and {modules} has a {point.symbol}, too")
 
 
 @contextlib.contextmanager
@@ -211,14 +211,14 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
         if kind.event == "trace":
             event = tracefs.TraceEvent(guest, tracefs.known_event(guest, name))
         else:
-            wanted_definition = definition_of(kind, place.point)
-            if EVENT_FIELD in "".join(wanted_definition.fetched):
+            definition = definition_of(kind, place.point)
+            if EVENT_FIELD in "".join(definition.fetched):
                 field = tracefs.number_field(guest, name)
                 if field is None:
                     raise UnsupportedError(f"the event {name} has no field that is a number")
-                fetched = tuple(one.replace(EVENT_FIELD, f"${field}") for one in wanted_definition.fetched)
-                wanted_definition = replace(wanted_definition, fetched=fetched)
-            event, definition = tracefs.define(guest, wanted_definition), wanted_definition
+                fetched = tuple(value.replace(EVENT_FIELD, f"${field}") for value in definition.fetched)
+                definition = replace(definition, fetched=fetched)
+            event = tracefs.define(guest, definition)
         event.switch(on=True)
         yield (UserEventAttachment if kind.site == "program" else EventAttachment)(guest, kind, event, place)
 
@@ -243,14 +243,14 @@ class UserEventAttachment(EventAttachment):
         super().set_handler(handler)
 
     def counts(self, called: Called) -> tuple[int, int | None]:
-        hits, others = super().counts(called)
-        self._check_all(hits + (others or 0), "the histogram")
-        return hits, others
+        hits, hits_of_others = super().counts(called)
+        self._check_all(hits + (hits_of_others or 0), "the histogram")
+        return hits, hits_of_others
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        hits, others = super().recorded(called, symbols, file)
-        self._check_all(hits + others, "the buffer")
-        return hits, others
+        hits, hits_of_others = super().recorded(called, symbols, file)
+        self._check_all(hits + hits_of_others, "the buffer")
+        return hits, hits_of_others
 
     def _check_all(self, number: int, where: str) -> None:
         if number != self._hits:

@@ -52,7 +52,7 @@ class EventKind(IntEnum):
 
     @classmethod
     def of(cls, kind: ProbeKind) -> EventKind:
-        """What a kind's module records."""
+        """The kind of event that a kind's module records."""
         return cls.TRACEPOINT if kind.tracepoint not in (None, _SYSTEM_CALLS) else cls[(kind.records or "").upper()]
 
 
@@ -142,9 +142,9 @@ def parse_ring(content: bytes, cpu: int) -> Ring:
     left = min(written, slots)
     if any(content[_HEADER.size + left * _EVENT.size :]):
         raise _not_a_ring(cpu, f"it has more events than the {written} that it says were written")
-    found = list(_EVENT.iter_unpack(content[_HEADER.size : _HEADER.size + left * _EVENT.size]))
+    slots_in_use = list(_EVENT.iter_unpack(content[_HEADER.size : _HEADER.size + left * _EVENT.size]))
     events = []
-    for tsc, kind, pid, *args in found[oldest:] + found[:oldest]:
+    for tsc, kind, pid, *args in slots_in_use[oldest:] + slots_in_use[:oldest]:
         if kind not in EventKind.__members__.values():
             raise _not_a_ring(cpu, f"it has an event of the unknown kind {kind}")
         events.append(Event(cpu, tsc, EventKind(kind), pid, tuple(args)))
@@ -180,18 +180,18 @@ def check_events(
             raise _wrong(event, f"an event is of the kind {event.event.name}, not {expected.name}")
     for ring in events.rings:
         check_order(ring)
-    found = [event for event in events if event.pid in called.pids]
+    calls_events = [event for event in events if event.pid in called.pids]
     if plain is EventKind.SYSCALL:
-        found = [event for event in found if event.args[0] == called.number]
+        calls_events = [event for event in calls_events if event.args[0] == called.number]
     word_size = events.word_size
     # A tracepoint's arguments are its own.
-    for event in found if expected not in {EventKind.TRACEPOINT, EventKind.STACK} else ():
+    for event in calls_events if expected not in {EventKind.TRACEPOINT, EventKind.STACK} else ():
         _check_arguments(event, word_size, called, point, symbols)
-    for event in found if stacks else ():
+    for event in calls_events if stacks else ():
         _check_stack(event, plain, point, symbols)
     if expected in {EventKind.KPROBE, EventKind.DJPROBE, EventKind.FPROBE} and point.is_called_directly:
-        _check_sameness(found, word_size)
-    return len(found)
+        _check_sameness(calls_events, word_size)
+    return len(calls_events)
 
 
 def check_order(ring: Ring) -> None:
@@ -274,8 +274,8 @@ def _check_sameness(events: Sequence[Event], word_size: int) -> None:
     for before, event in pairwise(events):
         for number in compared:
             if event.args[number] != before.args[number]:
-                found = f"{event.args[number]:#x}, and {before.args[number]:#x} in the one before"
-                raise _wrong(event, f"argument {number} of an event is {found}")
+                values = f"{event.args[number]:#x}, and {before.args[number]:#x} in the one before"
+                raise _wrong(event, f"argument {number} of an event is {values}")
 
 
 def _wrong(event: Event, what: str) -> EvidenceError:

@@ -250,18 +250,18 @@ def check_step(kind: ProbeKind, step: str) -> None:
         )
 
 
-def check_traps(kind: ProbeKind, hits: int, others: int, int3: int) -> None:
+def check_traps(kind: ProbeKind, hits: int, hits_of_others: int, int3: int) -> None:
     """Raise EvidenceError unless the hits took as many breakpoint traps as their mechanism needs.
 
-    Otherwise a boosted kprobe looks like a single-stepped one. ``others`` are hits by other processes, some of which
+    Otherwise a boosted kprobe looks like a single-stepped one. ``hits_of_others`` are hits by other processes; some
     may have come while traps were not counted.
     """
     each = kind.int3_per_hit
-    if each is not None and not hits * each <= int3 <= (hits + others) * each:
+    if each is not None and not hits * each <= int3 <= (hits + hits_of_others) * each:
         raise EvidenceError(
             f"{hits} hits took {int3} breakpoint traps, not {each} each: the probe is not handled the way it should be",
             hint="an instruction that kprobes emulate, such as a call or a jump, takes one"
-            if kind.site == "kprobe" and others == 0
+            if kind.site == "kprobe" and hits_of_others == 0
             else "",
         )
 

@@ -245,11 +245,11 @@ Content = Sequence[bytes]
 
 
 class _Look(NamedTuple):
-    """The current text, the branches that the kernel has switched, and the ``others`` that differ, with a remark."""
+    """The current text, the branches that the kernel switched, and the ``unexplained`` differences, with a remark."""
 
     content: Content
     switched: tuple[SwitchedBranch, ...]
-    others: Mapping[int, str]
+    unexplained: Mapping[int, str]
 
 
 class KernelText:
@@ -277,12 +277,12 @@ class KernelText:
         """
         look = self._look()
         for _ in range(10):
-            if not look.others:
+            if not look.unexplained:
                 break
             self._guest.succeed(["sleep", _TURN])
             look = self._look(look)
-        if look.others:
-            lines = list(islice(self._shown(look.content, look.others), _MOST_SHOWN + 1))
+        if look.unexplained:
+            lines = list(islice(self._shown(look.content, look.unexplained), _MOST_SHOWN + 1))
             if len(lines) > _MOST_SHOWN:
                 lines[_MOST_SHOWN] = "and more"
             raise EvidenceError("the cell left the kernel's text changed", detail=lines)
@@ -318,7 +318,7 @@ class KernelText:
                     continue
                 for address in place:
                     changed.pop(address, None)
-                old, new = (self._at(one, branch.address, branch.size).hex() for one in (self._content, content))
+                old, new = (self._at(text, branch.address, branch.size).hex() for text in (self._content, content))
                 name = self._symbols.at(branch.address)
                 switched.append(SwitchedBranch(place=name, key=self._symbols.data_at(key), before=old, after=new))
             return _Look(content, tuple(switched), changed)
@@ -335,7 +335,7 @@ class KernelText:
     def _shown(self, content: Content, changed: Mapping[int, str]) -> Iterator[str]:
         for first, last in _near(sorted(changed)):
             size = min(last - first + 1, 16)
-            before, after = (self._at(one, first, size).hex(" ") for one in (self._content, content))
+            before, after = (self._at(text, first, size).hex(" ") for text in (self._content, content))
             yield f"{first:#x} {self._symbols.at(first)}: {before} became {after}{changed[first]}"
 
 

@@ -45,11 +45,11 @@ _LINE = re.compile(
 _LONGEST = 1 << 16
 """Characters: MOST_MAPS of map_trial.c, 512, and a line for those beyond, with at most 110 each."""
 _CELL = 8
-"""What a cell's calls put into a map, as a multiple of what the counted ones do: warming and timed calls, disturbed
-batches, those of a profile; 5900 hits of a program whose calls vary, seen on Linux 6.1. A map that so much would fill
-is refused, whether it is full by now or not, so that equal inputs end alike."""
+"""Entries that all of a cell's calls put into a map, as a multiple of those of the counted calls: warming and timed
+calls, disturbed batches, a profile's calls; 5900 hits of a program whose calls vary, seen on Linux 6.1. A map that
+these would fill is refused, whether it is full by now or not, so that equal inputs end alike."""
 _FEW = 5
-"""Of 100 calls: what other processes add meanwhile."""
+"""Entries that other processes may add during 100 calls."""
 
 _HASH, _PROGRAMS, _EVENTS, _PERCPU_HASH, _STACKS = 1, 3, 4, 5, 7
 _LRU, _PERCPU_LRU, _TRIE, _QUEUE, _STACK, _RING, _COMMANDS = 9, 10, 11, 22, 23, 27, 31

@@ -192,8 +192,8 @@ class OneLinerAttachment(UserBpfAttachment):
 def written(attached: Sequence[Attached]) -> str:
     """How programs are attached: ``bpf-kprobe, bpf-kprobe-multi (3 places)``."""
     places: Counter[str] = Counter()
-    for one in attached:
-        places[one.kind] += one.places
+    for attachment in attached:
+        places[attachment.kind] += attachment.places
     return ", ".join(kind if number == 1 else f"{kind} ({number} places)" for kind, number in sorted(places.items()))
 
 
@@ -233,16 +233,16 @@ def one_liner_attached(
 
 def _attached(guest: Guest, process: _Process) -> Sequence[UserBpfProgram]:
     process.attach()
-    attacheds = process.attached
-    if not attacheds:
+    all_attached = process.attached
+    if not all_attached:
         raise EvidenceError("bpftrace has attached nothing", detail=process.words())
     # A program may be at several places.
-    if any(one.link == "trampoline" and not one.name for one in attacheds):
+    if any(attached.link == "trampoline" and not attached.name for attached in all_attached):
         raise EvidenceError("the kernel's type information has no name for a function that bpftrace has attached to")
-    numbers = {one.number for one in attacheds}
+    numbers = {attached.number for attached in all_attached}
     pinned = {number: bpf_program.pinned(guest, f"lab-own-{number}", number) for number in numbers}
     programs = []
-    for attached in attacheds:
+    for attached in all_attached:
         kind, offset = attached.kind.removeprefix("bpf-"), f"+{attached.offset:#x}" if attached.offset else ""
         section = f"{kind}/{attached.name}{offset}"
         programs.append(UserBpfProgram(attached.number, f"{kind}:{attached.name}", section, pinned[attached.number]))

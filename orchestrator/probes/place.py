@@ -94,7 +94,7 @@ def find_tracepoint(guest: Guest, symbols: Symbols, name: str) -> Tracepoint:
     iterators = symbols.functions_like(_NAMES)
     iterator = iterators.get(_ITERATOR + name)
     if iterator is None:
-        hint = did_you_mean(name, [one.removeprefix(_ITERATOR) for one in iterators])
+        hint = did_you_mean(name, [function.removeprefix(_ITERATOR) for function in iterators])
         raise EvidenceError(f"the guest's kernel has no tracepoint {name}", hint=hint)
     word = _word_of(iterator)
     address = _struct_at(guest, symbols, name, iterator)
@@ -121,8 +121,8 @@ def _functions_field(guest: Guest, symbols: Symbols, word: struct.Struct, iterat
     stubs = 1 if symbols.functions_like(_STUBS) else 0
     behind = _ITERATOR_FIELD + 1 + stubs
     if iterator is not None and symbols.functions(_REGISTERS):
-        one = _struct_at(guest, symbols, _REGISTERING, iterator)
-        if _number(guest, one + behind * word.size, word) != symbols.address(_REGISTERS):
+        registering = _struct_at(guest, symbols, _REGISTERING, iterator)
+        if _number(guest, registering + behind * word.size, word) != symbols.address(_REGISTERS):
             return behind
     return behind + 2
 
@@ -136,13 +136,13 @@ def _struct_at(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:
     if start is None or end is None or not 0 < end - start <= _LARGEST_TEXT:
         raise EvidenceError("the guest's kernel does not list where its data is (_etext, _sinittext)")
     memory = guest.read_memory(start, end - start)
-    wanted = name.encode() + b"\0"
+    terminated = name.encode() + b"\0"
     for match in re.finditer(re.escape(word.pack(iterator)), memory):
         struct_at = match.start() - _ITERATOR_FIELD * word.size
         if struct_at < 0:
             continue
         (text,) = word.unpack_from(memory, struct_at)
-        if memory[text - start : text - start + len(wanted)] == wanted:
+        if memory[text - start : text - start + len(terminated)] == terminated:
             return start + struct_at
     raise EvidenceError(f"the tracepoint {name} is nowhere in the data of the guest's kernel")
 
@@ -217,7 +217,7 @@ _NOPS = (
     # The lea leaves the red zone below the stack pointer alone.
     _Nop(bytes.fromhex("662e0f1f84"), 10, bytes.fromhex("488d642480e8"), KernelFeature(since=_LARGER_NOP)),
 )
-"""Those of arch/x86/kernel/uprobes.c (can_optimize()), on x86_64 alone, and not across a page."""
+"""The nops that arch/x86/kernel/uprobes.c optimises (can_optimize()): on x86_64 alone, and not across a page."""
 _REFUSED_PREFIX = re.compile(rb"[\x66\x67\xf2\xf3\x64\x65]*[\x26\x2e\x36\x3e\xf0]")
 """Prefixes up to es, cs, ss, ds or lock, which is_prefix_bad() refuses wherever the instruction is not optimised."""
 
@@ -245,14 +245,15 @@ def optimisation_refusal(kind: ProbeKind, release: str, arch: Arch, point: UserP
     if optimised_as(release, arch, point) is not None:
         is_right = kind.mechanism == "call"
         return None if is_right else f"the kernel optimises a uprobe at this nop: take {kind.name}-optimized"
-    found = point.original[:5].hex(" ")
+    beginning = point.original[:5].hex(" ")
     if _REFUSED_PREFIX.match(point.original):
         # It attaches one all the same, and leaves the instruction as it is.
-        return f"uprobes are at no instruction with a prefix of es, cs, ss, ds or lock, as {found}"
+        return f"uprobes are at no instruction with a prefix of es, cs, ss, ds or lock, as {beginning}"
     if kind.mechanism != "call":
         return None
     nops = " or ".join(nop.beginning.hex(" ") for nop in _NOPS if nop.feature.lacking_in(release, arch) is None)
-    return f"this kernel optimises uprobes at a nop that begins with {nops}, within a page, and {point.name} is {found}"
+    where = f"at a nop that begins with {nops}, within a page"
+    return f"this kernel optimises uprobes {where}, and {point.name} is {beginning}"
 
 
 def events_at(guest: Guest, point: UserPoint) -> int:

@@ -23,7 +23,7 @@ from orchestrator.probes.placement import FunctionPlaces, Possibility, Technique
 _KIND, _FILE = "place-answers", "reason.txt"
 _LONGEST = 4096
 _ANSWERED: tuple[Technique, ...] = ("kprobe", "optimised")
-"""What a guest's kernel is asked of an instruction; all else is in its image."""
+"""The techniques that a guest's kernel is asked about; the image answers for the others."""
 
 KnownAnswer = Callable[[ProbeKind, str, int], str | None]
 """Why a kind of probe can never be at an offset of a function; None if no guest has said so."""
@@ -108,7 +108,7 @@ class PlaceAnswers:
         }
 
     def _code_with(self, symbol: str) -> Mapping[str, str] | None:
-        """What identifies the code that has a function, besides the kernel's key; None if that is not known.
+        """The digest of the code that has a function, besides the kernel's key; None if that is not known.
 
         The key of a user's tree has its image, and none of its modules.
         """

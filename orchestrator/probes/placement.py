@@ -55,7 +55,7 @@ class RefusedPlaces:
 
     @classmethod
     def of_image(cls, code: KernelCode) -> RefusedPlaces:
-        """Those that a kernel's image lists (populate_kprobe_blacklist() of kernel/kprobes.c).
+        """The places that a kernel's image lists (populate_kprobe_blacklist() of kernel/kprobes.c).
 
         Without CONFIG_KALLSYMS_ALL an image does not say where the list is: only a boot decides.
         """
@@ -72,7 +72,7 @@ class RefusedPlaces:
 
     def reason(self, address: int) -> str | None:
         """Why no kprobe may be at an address; None if the kernel gives no reason."""
-        return next((reason for one, reason in self._ranges if address in one), None)
+        return next((reason for span, reason in self._ranges if address in span), None)
 
 
 def _sections(find: Callable[[str], int | None]) -> Iterator[tuple[range, str]]:
@@ -224,7 +224,7 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
     said = guest.succeed(script, time_limit=600.0).text.splitlines()
     unload(guest, module.name)
     answers = [line.split(";", 2) for line in said]
-    if [one[0] for one in answers] != addresses or any(len(one) != 3 for one in answers):
+    if [answer[0] for answer in answers] != addresses or any(len(answer) != 3 for answer in answers):
         raise EvidenceError("the guest does not answer for each instruction", detail=said[:3])
     places = []
     for place, (_, flags, answer) in zip(function.places, answers, strict=True):

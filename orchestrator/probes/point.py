@@ -171,7 +171,7 @@ _MOST_GUESSES = 5000
 
 def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str | None:
     """Why a kernel's image lacks a point or, without an ``offset``, a function; None if it may have it."""
-    functions = [one for one in code.named(symbol) if one.type in FUNCTION_TYPES]
+    functions = [match for match in code.named(symbol) if match.type in FUNCTION_TYPES]
     if len(functions) > 1:
         places = ", ".join(f"{function.address:#x}" for function in functions)
         return f"it has {len(functions)} functions {symbol} ({places}): the name is ambiguous"
@@ -200,14 +200,14 @@ def _no_code_reason(code: KernelCode, symbol: str, start: int) -> str | None:
     instructions = [] if behind is None else list(decoded(code.read(start, behind - start), start, code.word))
     if behind is None or not instructions or instructions[-1].end != behind or not all(map(is_padding, instructions)):
         return None
-    before = next((one for one in code.names_at(behind) if symbol.endswith(one)), None)
+    before = next((name for name in code.names_at(behind) if symbol.endswith(name)), None)
     what = "padding" if before is None else f"padding before {before}"
     return f"{symbol} has no instruction: its {behind - start:#x} bytes are {what}"
 
 
 def functions_like(symbol: str, *codes: KernelCode) -> Sequence[str]:
     """Up to three functions similar to a name, first those that contain it, such as ``vfs_read.cold``."""
-    names = {one.name for code in codes for one in code.symbols if one.type in FUNCTION_TYPES}
+    names = {function.name for code in codes for function in code.symbols if function.type in FUNCTION_TYPES}
     within = sorted((name for name in names if symbol in name), key=lambda name: (len(name), name))
     alike = sorted(name for name in names if name[:4] == symbol[:4])[:_MOST_GUESSES]
     close = difflib.get_close_matches(symbol, alike, n=_NAMES_SHOWN, cutoff=0.6)
@@ -231,7 +231,7 @@ def _wrong_offset_reason(code: KernelCode, symbol: str, start: int, offset: int)
                 f"({instruction.size} bytes): "
                 f"instructions begin at {', '.join(near)}"
             )
-    last = next((one for one in reversed(instructions) if not is_padding(one)), None)
+    last = next((instruction for instruction in reversed(instructions) if not is_padding(instruction)), None)
     if instructions and instructions[-1].end == end and last is not None and place > last.address:
         return (
             f"{symbol}+{offset:#x} is beyond the end of {symbol}: behind its last instruction, at "

@@ -70,18 +70,20 @@ class Symbols:
 
     def address(self, symbol: str) -> int:
         """A function's address, in the kernel or else in the modules. Raises EvidenceError unless it is unique."""
-        found = self._functions(symbol)
-        if not found:
+        addresses = self._functions(symbol)
+        if not addresses:
             # Comparing all names would take seconds.
             names = [name for _, name, kind, module in self._all if kind in _FUNCTION and not module]
             alike = [name for name in names if name[:4] == symbol[:4] or symbol in name]
             hint = did_you_mean(symbol, alike[:_MOST_GUESSES])
             raise EvidenceError(f"the guest's kernel has no function {symbol}", hint=hint)
-        if len(found) > 1:
-            modules = sorted({self.module(one) or "" for one in found})
+        if len(addresses) > 1:
+            modules = sorted({self.module(address) or "" for address in addresses})
             where = f" in modules {' and '.join(modules)}" if len(modules) > 1 else ""
-            raise EvidenceError(f"the guest's kernel has {len(found)} functions {symbol}{where}: the name is ambiguous")
-        return found[0]
+            raise EvidenceError(
+                f"the guest's kernel has {len(addresses)} functions {symbol}{where}: the name is ambiguous"
+            )
+        return addresses[0]
 
     def sharing(self, symbol: str) -> Sequence[str]:
         return sorted({module for _, module in self._in_modules.get(symbol, ())})
@@ -97,8 +99,8 @@ class Symbols:
 
     def module(self, address: int) -> str | None:
         """The module that has the function at an address; None for the kernel itself."""
-        found = self.function_at(address)
-        return None if found is None else found[2]
+        function = self.function_at(address)
+        return None if function is None else function[2]
 
     def in_entry(self, address: int) -> bool:
         """Whether an address is in code by which the kernel is entered, or in which a new task begins."""
@@ -122,8 +124,8 @@ class Symbols:
 
         Only kernels with CONFIG_KALLSYMS_ALL list objects.
         """
-        found = self._found(name, _OBJECT)
-        return self._to_next(found[0]) if len(found) == 1 else None
+        objects = self._listed(name, _OBJECT)
+        return self._to_next(objects[0]) if len(objects) == 1 else None
 
     def anywhere(self, name: str) -> int | None:
         """The address of any symbol, the linker's included; None unless there is exactly one."""
@@ -147,19 +149,19 @@ class Symbols:
         )
 
     def data_at(self, address: int) -> str:
-        """The same for data, which kernels without CONFIG_KALLSYMS_ALL do not list: then the address itself."""
+        """An address in data as ``symbol+0x5``; the address itself without CONFIG_KALLSYMS_ALL."""
         return f"{address:#x}" if self.anywhere("__start___jump_table") is None else self.at(address)
 
-    def _found(self, name: str, kinds: Container[str]) -> Sequence[int]:
+    def _listed(self, name: str, kinds: Container[str]) -> Sequence[int]:
         return [address for address, kind in self._by_name.get(name, ()) if kind in kinds]
 
     def _functions(self, name: str) -> Sequence[int]:
-        found = self._found(name, _FUNCTION)
-        if found or not self.modules:
-            return found
+        addresses = self._listed(name, _FUNCTION)
+        if addresses or not self.modules:
+            return addresses
         in_modules = self._in_modules.get(name, ())
         # If asked for such a name, the kernel may take any module's.
-        return [address for address, _ in in_modules] if any(one in self.modules for _, one in in_modules) else []
+        return [address for address, _ in in_modules] if any(owner in self.modules for _, owner in in_modules) else []
 
     def _to_next(self, start: int) -> int | None:
         behind = bisect_left(self._all, (start + 1,))
@@ -246,7 +248,7 @@ class ModuleCode(NamedTuple):
 
 
 def code_at(name: str, file: Path, shown: Callable[[str], str]) -> ModuleCode:
-    """Where a module's functions are; ``shown`` returns a section's address as the guest writes it.
+    """Find a module's functions; ``shown`` returns a section's address as the guest writes it.
 
     Raises EvidenceError if the file's symbols cannot be read.
     """
@@ -263,8 +265,8 @@ def code_at(name: str, file: Path, shown: Callable[[str], str]) -> ModuleCode:
 
 def module_functions(name: str, file: Path) -> Sequence[str]:
     """The functions of a module, by name, that it keeps after its init function. Raises EvidenceError."""
-    found = (function.name for _, _, functions in _kept_sections(name, file) for function in functions)
-    return sorted({function for function in found if not function.startswith("__pfx_")})
+    names = (function.name for _, _, functions in _kept_sections(name, file) for function in functions)
+    return sorted({function for function in names if not function.startswith("__pfx_")})
 
 
 def _kept_sections(name: str, file: Path) -> Iterator[tuple[str, CodePart, Sequence[Symbol]]]:
@@ -284,7 +286,7 @@ def _kept_sections(name: str, file: Path) -> Iterator[tuple[str, CodePart, Seque
 
 _BEGIN, _END = "__start_kernel_markers", "__stop_kernel_markers"
 _WORDS = 4
-"""Of a ``struct marker_site``: the marker, and three places in the code."""
+"""Words of a ``struct marker_site``: the marker, and three places in the code."""
 _LONGEST = 256
 """Bytes to search for the end of a marker's call."""
 _BEHIND_CALL = frozenset({"mov", "dec", "jne", "call"})

@@ -111,7 +111,7 @@ class TraceEvent:
         return counts
 
     def trace_stacks(self, *, on: bool, user: bool) -> None:
-        """With each event the kernel's stack, or the program's."""
+        """Record the kernel's or the program's stack with each event."""
         self._guest.put(b"1" if on else b"0", f"{INSTANCE}/options/{'userstacktrace' if user else 'stacktrace'}")
 
     def empty(self) -> None:
@@ -184,7 +184,7 @@ class FunctionGraph:
 
     def __init__(self, guest: Guest, function: str, option: str | None) -> None:
         self._guest, self._function = guest, function
-        self._options = [f"options/{one}" for one in ("funcgraph-proc", option) if one is not None]
+        self._options = [f"options/{name}" for name in ("funcgraph-proc", option) if name is not None]
         clock = re.search(r"\[(\S+)\]", self._get("trace_clock"))
         # "7 (expanded: 1408)": the kernel's own size as soon as a tracer is used.
         size = re.search(r"(\d+)\)?$", self._get("buffer_size_kb"))
@@ -222,11 +222,11 @@ class FunctionGraph:
 
     def check(self, *, records: bool) -> None:
         """Raise EvidenceError unless the kernel shows what was selected, and has recorded nothing otherwise."""
-        wanted = {"current_tracer": "function_graph", "tracing_thresh": "0" if records else _NEVER}
-        for file, text in (wanted | dict.fromkeys(self._options, "1")).items():
-            found = self._get(file)
-            if found != text:
-                raise EvidenceError(f"the kernel's {file} is {found[:40]!r}, not {text}")
+        expected = {"current_tracer": "function_graph", "tracing_thresh": "0" if records else _NEVER}
+        for file, text in (expected | dict.fromkeys(self._options, "1")).items():
+            text_now = self._get(file)
+            if text_now != text:
+                raise EvidenceError(f"the kernel's {file} is {text_now[:40]!r}, not {text}")
         for cpu, entries, _ in () if records else _buffers(self._guest, TRACEFS):
             if entries != 0:
                 raise EvidenceError(f"the buffer of CPU {cpu} has {entries} events, and none was to be recorded")
@@ -256,7 +256,7 @@ class FunctionGraph:
         return calls
 
     def stop(self) -> None:
-        """Undo all of it, the rest where something fails, too."""
+        """Undo everything; a failing step does not stop the others."""
         with contextlib.ExitStack() as last_first:
             for file, text in reversed(self._before.items()):
                 last_first.callback(self._put, file, text)
@@ -356,7 +356,7 @@ def traced_event(line: str) -> TracedEvent:
 
 TRACED_FUNCTIONS = "/sys/kernel/tracing/enabled_functions"
 KPROBES_HANDLER = "kprobe_ftrace_handler"
-"""What the tracer calls for a kprobe."""
+"""The function that the tracer calls for a kprobe."""
 GUARDED_KPROBES_HANDLER = f"ftrace_ops_assist_func by way of {KPROBES_HANDLER}"
 """The same up to Linux 5.10, where users without a mark are guarded against recursion (before commit a25d036d939a)."""
 ALL_USERS = "ftrace_ops_list_func"
@@ -420,7 +420,7 @@ def find_traced(listing: str, names: Collection[str], module: str | None = None)
         return None
     users = sum(count for count, *_ in mine)
     direct, jumps = mine[0][2:] if len(mine) == 1 else (None, False)
-    trampolines = [found for _, rest, *_ in mine for found in _TRAMPOLINE.findall(rest)]
+    trampolines = [trampoline for _, rest, *_ in mine for trampoline in _TRAMPOLINE.findall(rest)]
     if len(trampolines) != 1:
         return Traced(users, functions, direct=direct, jumps=jumps)
     graph = tuple(_OFFSET.sub("", user) for _, rest, *_ in mine for user in _GRAPH.findall(rest))
@@ -480,13 +480,13 @@ def check_trampoline(guest: Guest, traced: Traced, target: int, code: int) -> No
 
 
 def graph_sides(option: str | None, *, records: bool) -> str:
-    """What the function graph tracer calls at the entry and at the return, as the kernel lists it."""
+    """The functions that the function graph tracer calls at the entry and at the return, as the kernel lists it."""
     entry = "trace_graph_entry_args" if option == "funcgraph-args" else "trace_graph_entry"
     return f"ent:{entry} ret:trace_graph_{'return' if records else 'thresh_return'}"
 
 
 def called_for_fprobe(symbols: Symbols, *, at_return: bool) -> str:
-    """What ``called_by_tracer`` must find for an fprobe with an entry or exit handler, by a kernel's functions.
+    """What ``called_by_tracer`` must find for an fprobe with an entry or exit handler, by the kernel's functions.
 
     Linux 6.14 moved fprobes to the function graph tracer (commit 4346ba160409), 6.19 moved those without an exit
     handler back.

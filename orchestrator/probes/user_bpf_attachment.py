@@ -142,13 +142,13 @@ class UserBpfAttachment(PlacedAttachment):
         self._hits.end()
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
-        """Those of the witnesses at the programs' places.
+        """The counts of the witnesses at the programs' places.
 
         Raises as ``ProgramHits.counts``, and EvidenceError if a map had no room for the hits.
         """
-        hits, others = self._hits.counts(called)
+        hits, hits_of_others = self._hits.counts(called)
         self._trial.check(called.calls, hits)
-        return hits, others
+        return hits, hits_of_others
 
     def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         raise AssertionError("a user's programs do not record")
@@ -175,14 +175,16 @@ class ObjectAttachment(UserBpfAttachment):
         self._sized = sized
 
     def facts(self) -> Mapping[str, int | str]:
-        """The same, what was done for the object, and the stack that the verifier has found.
+        """The sections and sizes of the programs, what was done for the object, and the verifier's stack depth.
 
         The verifier says that when it loads them once more.
         """
         said = self._guest.run([_LOADER, "stacks", _OBJECT, *self._kind.parameters.values()]).text
-        found = _STACKS.findall(said[:_LONGEST_STACKS])
+        stacks_said = _STACKS.findall(said[:_LONGEST_STACKS])
         stacks = [
-            sum(map(int, one.split("+"))) for one, name in found if name in {program.name for program in self._programs}
+            sum(map(int, sizes.split("+")))
+            for sizes, name in stacks_said
+            if name in {program.name for program in self._programs}
         ]
         return {
             **super().facts(),
@@ -216,13 +218,17 @@ def code_lines(said: bytes, executed: Collection[int]) -> Sequence[CodeLine]:
         raise EvidenceError("the guest does not say the source lines of BPF programs", detail=_last("\n".join(rows)))
     # Of several lines at an address the last has the instruction: the compiler left out those of the others.
     places, by_address = sorted(executed), {line.address: line for line in lines}
-    starts, found = sorted(by_address), dict[int, CodeLine]()
+    starts, executed_lines = sorted(by_address), dict[int, CodeLine]()
     for code in codes:
         if bisect_left(places, code.start) < bisect_left(places, code.stop):
-            own = starts[bisect_left(starts, code.start) : bisect_left(starts, code.stop)]
-            found |= {at: by_address[at] for at in own}
-            found.setdefault(code.stop, CodeLine(code.stop))
-    return [found[at] for at in sorted(found)] if any(line.file for line in found.values()) else []
+            here = starts[bisect_left(starts, code.start) : bisect_left(starts, code.stop)]
+            executed_lines |= {at: by_address[at] for at in here}
+            executed_lines.setdefault(code.stop, CodeLine(code.stop))
+    return (
+        [executed_lines[at] for at in sorted(executed_lines)]
+        if any(line.file for line in executed_lines.values())
+        else []
+    )
 
 
 @contextlib.contextmanager

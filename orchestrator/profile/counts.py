@@ -100,12 +100,12 @@ def together(regions: Sequence[Region], times: Iterable[int] | None = None) -> R
     for region, factor in zip(regions, times or repeat(1), strict=False):
         total += factor * region.total
         for code, counts in region.counts.items():
-            one, two, three, four = sums.get(code, NONE)
+            executed, loads, stores, taken = sums.get(code, NONE)
             sums[code] = Counts(
-                one + factor * counts.executed,
-                two + factor * counts.loads,
-                three + factor * counts.stores,
-                four + factor * counts.taken,
+                executed + factor * counts.executed,
+                loads + factor * counts.loads,
+                stores + factor * counts.stores,
+                taken + factor * counts.taken,
             )
         for stack, count in region.stacks.items():
             stacks[stack] += factor * count
@@ -141,7 +141,10 @@ _Classes = Mapping[str, int]
 
 
 def read_classes(file: Path, start: int) -> Sequence[_Classes]:
-    """The classes of the regions that the plugin wrote after the first ``start`` bytes of its file; raises as above."""
+    """The classes of the regions that the plugin wrote after the first ``start`` bytes of its file.
+
+    Raises as ``read_regions``.
+    """
     regions: list[dict[str, int]] = []
     for line in text_lines(file, start):
         match = re.fullmatch(r"class (\d{1,19}) ([a-z0-9 ]{1,20})", line)
@@ -155,18 +158,18 @@ def read_classes(file: Path, start: int) -> Sequence[_Classes]:
 
 
 def classes_of(regions: Sequence[_Classes], timed: Timed) -> _Classes:
-    """What the calls of one sample executed, by class, without the batches' own cost.
+    """The instructions by class that the calls of one sample executed, without the batches' own cost.
 
     Raises EvidenceError unless each sample executed as many of each class.
     """
     empty, samples = samples_of(regions, timed)
-    found = [
+    classes = [
         {name: sample[name] - batches * count for name, count in empty.items()}
         for sample, (batches, _) in zip(samples, timed.samples, strict=True)
     ]
-    if any(one != found[0] for one in found[1:]):
+    if any(sample_classes != classes[0] for sample_classes in classes[1:]):
         raise EvidenceError("two samples of one guest executed different classes of instructions")
-    return found[0]
+    return classes[0]
 
 
 def _takes(region: Region, line: str) -> bool:
@@ -203,7 +206,7 @@ def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
 
 
 def not_a_region(line: str, file: Path) -> EvidenceError:
-    """What a line is that should begin a region: the plugin's error, or damage."""
+    """The error for a line that does not begin a region: the plugin's own error, or damage."""
     if line.startswith("error "):
         hint = "measure less at a time: fewer benchmark.calls, or benchmark.repeats of a whole system"
         return NoProfile(f"QEMU could not count all instructions: {line[6:200]}", where=str(file), hint=hint)
@@ -266,13 +269,13 @@ def rounds_of(regions: Sequence[Region], timed: Sequence[tuple[int, int]]) -> Re
 
     The fixed cost of a run is in both. Raises EvidenceError as ``sample_of``.
     """
-    ticks = [one for pair in timed for one in pair]
+    ticks = [by_clock for pair in timed for by_clock in pair]
     if len(regions) != len(ticks):
         raise EvidenceError(f"QEMU counted in {len(regions)} runs of a loop, and {len(ticks)} were timed")
     for region, by_clock in zip(regions, ticks, strict=True):
         _check(region.total - 1, by_clock, "a run of a loop")
     rounds = [twice.less(once, 1) for once, twice in zip(regions[::2], regions[1::2], strict=True)]
-    if any(one != rounds[0] for one in rounds):
+    if any(region != rounds[0] for region in rounds):
         raise EvidenceError("the same rounds of a loop executed different instructions")
     return rounds[0]
 
@@ -332,8 +335,8 @@ def counted_work(regions: Sequence[Region], ticks: Sequence[int], fault_entries:
     return CountedWork(regions, together(regions), sum(ticks) + len(regions), sum(faults), sum(halts))
 
 
-def _executed(region: Region, wanted: Callable[[Code], bool]) -> int:
-    return sum(counts.executed for code, counts in region.counts.items() if wanted(code))
+def _executed(region: Region, is_counted: Callable[[Code], bool]) -> int:
+    return sum(counts.executed for code, counts in region.counts.items() if is_counted(code))
 
 
 _PAGE = 4096
@@ -356,7 +359,9 @@ def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: C
     for region in regions:
         check_lookups(region, cpu)
     empty, samples = samples_of(regions, timed)
-    misses_of_each = [{code: misses for code, misses in one.misses.items() if code in sample.counts} for one in samples]
+    misses_of_each = [
+        {code: misses for code, misses in region.misses.items() if code in sample.counts} for region in samples
+    ]
     totals = [sum_of(misses.values()) for misses in misses_of_each]
     batches, _ = timed.samples[0]
     accesses: dict[CacheName, int] = {

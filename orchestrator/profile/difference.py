@@ -60,16 +60,16 @@ def operands(code: str, word: int) -> tuple[str, tuple[Operand, ...]]:
     if branch is not None:
         return text, (Operand(branch.start("target"), len(text), int(branch["target"], 0), "relative"),)
     per_cpu = _PER_CPU.search(text)
-    found = []
+    numbers = []
     for number in _NUMBER.finditer(text):
         value = int(number["number"], 0) * (-1 if (number["sign"] or "").startswith("-") else 1)
         if number["rip"]:
             # Drop the sign too: a target after the code in one kernel may be before it in another.
-            found.append(Operand(number.start(), number.end(), value + len(code) // 2, "relative"))
+            numbers.append(Operand(number.start(), number.end(), value + len(code) // 2, "relative"))
         else:
             is_per_cpu = per_cpu is not None and per_cpu.start() < number.start() < per_cpu.end()
-            found.append(Operand(number.start(), number.end(), value, "per-cpu" if is_per_cpu else "plain"))
-    return text, tuple(found)
+            numbers.append(Operand(number.start(), number.end(), value, "per-cpu" if is_per_cpu else "plain"))
+    return text, tuple(numbers)
 
 
 # Instructions independent of addresses: addresses in them become the names of their targets.
@@ -116,10 +116,10 @@ class CodeOfProfile:
         key = shown = ""
         done = 0
         for number in numbers:
-            between, own = text[done : number.start], text[number.start : number.end]
+            between, written = text[done : number.start], text[number.start : number.end]
             relocated = self._operand(symbol, offset, number, addresses)
-            key += between + (own if relocated is None else relocated.key)
-            shown += between + (own if relocated is None else relocated.text or own)
+            key += between + (written if relocated is None else relocated.key)
+            shown += between + (written if relocated is None else relocated.text or written)
             done = number.end
         return Relocated(key + text[done:], shown + text[done:])
 
@@ -220,8 +220,8 @@ def with_code(difference: ProfileDifference) -> ProfileDifference:
         return difference
     compared, differing = ComparedCode(before, after), {symbol.title for symbol in difference.symbols}
     equal = (pair for pair in symbol_pairs(before, after) if pair.title not in differing)
-    other = sorted(pair.title for pair in equal if not compared.is_same(pair))
-    return replace(difference, equal=difference.equal - len(other), other_code=other)
+    other_code = sorted(pair.title for pair in equal if not compared.is_same(pair))
+    return replace(difference, equal=difference.equal - len(other_code), other_code=other_code)
 
 
 def _instructions(symbols: Sequence[SymbolProfile], code: CodeOfProfile, calls: int) -> Sequence[_Executed]:
@@ -351,13 +351,13 @@ def executed_classes(profile: CellProfile) -> ExecutedClasses:
     """The classes that modelled time is computed from, as a guest counts them that counts only these."""
     classes = per_call(profile)
     int3 = sum(instruction.executed for instruction in profile.instructions if instruction.code == f"{INT3:02x}")
-    own: dict[InstructionClass, Fraction] = {
+    traps: dict[InstructionClass, Fraction] = {
         "int3": Fraction(int3, profile.calls),
         "other traps": classes["traps"] - Fraction(int3, profile.calls),
     }
     names: tuple[InstructionClass, ...] = get_args(InstructionClass)
-    found = {name: int(own.get(name, classes.get(name, ZERO)) * profile.calls) for name in names}
-    return ExecutedClasses(calls=profile.calls, instructions=profile.executed, classes=found)
+    counts = {name: int(traps.get(name, classes.get(name, ZERO)) * profile.calls) for name in names}
+    return ExecutedClasses(calls=profile.calls, instructions=profile.executed, classes=counts)
 
 
 @lru_cache(maxsize=65536)
@@ -369,12 +369,12 @@ def _classes(code: str, word: int) -> tuple[frozenset[str], bool]:
         return frozenset(), False
     first = instruction.operands[0] if instruction.operands else None
     return frozenset(
-        _found(content, instruction.name, first, instruction.operands)
+        _classes_of(content, instruction.name, first, instruction.operands)
     ), instruction.name in _BRANCHES or instruction.name[0] == "j"
 
 
-def _found(content: bytes, name: str, first: object, operands: tuple[object, ...]) -> Iterator[str]:
-    yield from (one for one, names in instruction_classes().items() if name in names)
+def _classes_of(content: bytes, name: str, first: object, operands: tuple[object, ...]) -> Iterator[str]:
+    yield from (instruction_class for instruction_class, names in instruction_classes().items() if name in names)
     if name == "mov" and isinstance(first, str) and first[:2] in ("cr", "dr"):
         yield "serialising"
     if (name in ("mov", "pop") and first in {"cs", "ds", "es", "fs", "gs", "ss"}) or name in _FAR_LOADS:

@@ -10,26 +10,28 @@ import sys
 
 import drgn
 
-with open(sys.argv[1]) as request:  # noqa: PTH123
-    wanted = json.load(request)
-addresses = wanted["addresses"]
-program = drgn.Program(drgn.Platform(drgn.Architecture[wanted["arch"]]))
+with open(sys.argv[1]) as file:  # noqa: PTH123
+    request = json.load(file)
+addresses = request["addresses"]
+program = drgn.Program(drgn.Platform(drgn.Architecture[request["arch"]]))
 module = (
     program.relocatable_module("code", 0, create=True)
-    if wanted["sections"]
+    if request["sections"]
     else program.extra_module("code", 0, create=True)
 )
-for name, address in wanted["sections"].items():
+for name, address in request["sections"].items():
     module.section_addresses[name] = address
-module.try_file(wanted["file"], force=True)
+module.try_file(request["file"], force=True)
 if module.debug_file_status is not drgn.ModuleFileStatus.HAVE:
     sys.exit("the file has no debug information")
 # Only now: with a range drgn takes its begin for the place that the file was loaded to.
 module.address_ranges = [(min(addresses), max(addresses) + 1)]
-found = []
+locations = []
 for address in addresses:
     try:
-        found.append([[one.name() or "", one.filename, one.line] for one in program.source_location(address)])
+        locations.append(
+            [[location.name() or "", location.filename, location.line] for location in program.source_location(address)]
+        )
     except LookupError:
-        found.append([])
-json.dump(found, sys.stdout)
+        locations.append([])
+json.dump(locations, sys.stdout)

@@ -111,8 +111,8 @@ def keep_lines(context: BuildContext, directory: Path, kernel: Kernel, cells: It
     except LabError as error:
         context.say(f"no source lines of {kernel.spec.name} are kept in the run: {error.what}")
         return
-    named = {frame.function: None for one in frames.values() for frame in one}
-    paths = {frame.file: lines.title(frame.file) for one in frames.values() for frame in one}
+    named = {frame.function: None for address_frames in frames.values() for frame in address_frames}
+    paths = {frame.file: lines.title(frame.file) for address_frames in frames.values() for frame in address_frames}
     functions, files = list(named), list(dict.fromkeys(paths.values()))
     number, place = ({name: at for at, name in enumerate(names)} for names in (functions, files))
     kept = _Kept(
@@ -120,9 +120,9 @@ def keep_lines(context: BuildContext, directory: Path, kernel: Kernel, cells: It
         functions=tuple(functions),
         files=tuple(files),
         frames={
-            address: tuple((number[frame.function], place[paths[frame.file]], frame.line) for frame in found)
-            for address, found in frames.items()
-            if found
+            address: tuple((number[frame.function], place[paths[frame.file]], frame.line) for frame in address_frames)
+            for address, address_frames in frames.items()
+            if address_frames
         },
         parts={address: tuple((part.start, part.stop) for part in ranges) for address, ranges in parts.items()},
     )

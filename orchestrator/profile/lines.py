@@ -117,31 +117,33 @@ class SourceLines:
 
     def frames(self, addresses: Iterable[int]) -> Mapping[int, tuple[Frame, ...]]:
         """The frames of each address, the innermost first; none if it has no line. Raises NoDebugInfoError."""
-        wanted = list(addresses)
-        new = sorted({address for address in wanted if address not in self._known})
+        asked = list(addresses)
+        new = sorted({address for address in asked if address not in self._known})
         if new:
             self._known.update(zip(new, self._read(new), strict=True))
-        return {address: self._known[address] for address in wanted}
+        return {address: self._known[address] for address in asked}
 
     def lines_of(self, *parts: range) -> Mapping[int, tuple[Frame, ...]]:
         """The frames of each instruction in these ranges of addresses, executed or not."""
-        found = (
+        addresses = (
             instruction.address
             for part in parts
             for instruction in decoded(
                 self.code.read(part.start, min(len(part), _LONGEST_PART)), part.start, self.code.word
             )
         )
-        return self.frames(found)
+        return self.frames(addresses)
 
     def parts_of(self, symbol: SymbolProfile) -> Sequence[range]:
         """The code of a profile's function, and what the compiler has put apart as unlikely."""
-        starts = [self.start_of(symbol), *(one.address for one in self.code.named(f"{symbol.name}.cold"))]
+        starts = [self.start_of(symbol), *(cold.address for cold in self.code.named(f"{symbol.name}.cold"))]
         return [range(start, self.code.following(start) or start) for start in starts]
 
     def start_of(self, symbol: SymbolProfile) -> int:
         """The address of a profile's function here. Raises NoDebugInfoError if the file has none of its name."""
-        starts = [one.address for one in self.code.named(symbol.name)] if self.code.is_module else [symbol.address]
+        starts = (
+            [function.address for function in self.code.named(symbol.name)] if self.code.is_module else [symbol.address]
+        )
         if not starts:
             raise self._another_build(f"it has no {symbol.title}")
         return starts[0] if len(starts) == 1 else max(starts, key=lambda start: self._equal(symbol, start))
@@ -208,8 +210,8 @@ class SourceLines:
             names = [file, below] if not posixpath.isabs(file) else [below]
             there = (folder / name for folder in self._folders for name in names if not posixpath.isabs(name))
             is_there = posixpath.isabs(file) and Path(file).is_file()
-            found = file if is_there else next((str(place) for place in there if place.is_file()), file)
-            self._places[file] = posixpath.normpath(found)
+            path = file if is_there else next((str(place) for place in there if place.is_file()), file)
+            self._places[file] = posixpath.normpath(path)
         return self._places[file]
 
 
@@ -229,12 +231,12 @@ class CodeLines:
         self._files: dict[str, str] = {}
         self._titles: dict[str, str] = {}
         self._texts: dict[str, Mapping[int, str]] = {}
-        for file, own in texts.items():
+        for file, lines in texts.items():
             parts = [posixpath.relpath(file, folder) for folder in folders if posixpath.isabs(file)]
             title = next((part for part in parts if not part.startswith("../")), file)
             copies = [str(folder / part.replace("..", "_")) for folder in kept for part in parts]
-            found = next((place for place in (file, *copies) if _has_lines(place, own)), title.lstrip("/"))
-            self._files[file], self._titles[found], self._texts[found] = found, title, own
+            place = next((place for place in (file, *copies) if _has_lines(place, lines)), title.lstrip("/"))
+            self._files[file], self._titles[place], self._texts[place] = place, title, lines
 
     def frames(self, addresses: Iterable[int]) -> Mapping[int, tuple[Frame, ...]]:
         """The line of each address, of a function that the symbol names; none if it has no line."""
@@ -290,8 +292,8 @@ class FunctionLine(NamedTuple):
     @property
     def title(self) -> str:
         """``kernel/kprobes.c:348 get_kprobe``, or ``include/linux/hash.h:78 hash_ptr in get_kprobe``."""
-        own = self.function in ("", self.symbol.partition(" [")[0])
-        name = self.symbol if own else f"{self.function} in {self.symbol}"
+        is_not_inlined = self.function in ("", self.symbol.partition(" [")[0])
+        name = self.symbol if is_not_inlined else f"{self.function} in {self.symbol}"
         return plain_line(f"{f'{self.file}:{self.line}' if self.file else NO_LINE} {name}")
 
 

@@ -84,7 +84,7 @@ class Places:
     def _not_made(self, address: int) -> Owner | None:
         if address < self.kernel_start:
             return Owner(Function(0, self.program), "user")
-        covering = next((one for one in self.ranges if address in one), None)
+        covering = next((span for span in self.ranges if address in span), None)
         function = None if covering is None else self.function_at(address)
         if covering is None or function is None or function.address < covering.start:
             return None
@@ -93,8 +93,8 @@ class Places:
     def stacks(
         self, counts: Mapping[Stack, int], executed: Mapping[Code, Counts] | None = None
     ) -> tuple[FoldedStack, ...]:
-        """Folded stacks; ``executed`` instructions prove how often they were entered."""
-        found: dict[str, dict[Stack, int]] = defaultdict(dict)
+        """Folded stacks. With ``executed``, checks entry counts against instruction counts."""
+        by_names: dict[str, dict[Stack, int]] = defaultdict(dict)
         for stack, count in counts.items():
             names = [self.program, *(self._title(address) for address in stack if address >= self.kernel_start)]
             # A retpoline is called but does not return: the function that it jumps to does.
@@ -102,11 +102,13 @@ class Places:
             # The block is in the last function entered, or in one that it jumped to.
             if names[-1:] == names[-2:-1]:
                 names.pop()
-            found[";".join(names)][stack] = count
+            by_names[";".join(names)][stack] = count
         lengths = self._lengths(counts, executed or {})
-        sums = {names: sum(blocks.values()) for names, blocks in found.items()}
+        sums = {names: sum(blocks.values()) for names, blocks in by_names.items()}
         return tuple(
-            FoldedStack(one, sums[one], self._entered(found[one], lengths)) for one in sorted(sums) if sums[one]
+            FoldedStack(names, sums[names], self._entered(by_names[names], lengths))
+            for names in sorted(sums)
+            if sums[names]
         )
 
     def _entered(self, blocks: Mapping[Stack, int], lengths: Mapping[int, int]) -> int | None:
@@ -140,8 +142,8 @@ class Places:
             )
             back = begins.intersection((code.address + lead) % (1 << 8 * self._word) for lead in leads)
             if counts.taken and "call" not in text:
-                begins -= {one for one in back if self.owner(one) == self.owner(code.address)}
-        found: dict[int, int] = {}
+                begins -= {begin for begin in back if self.owner(begin) == self.owner(code.address)}
+        lengths: dict[int, int] = {}
         for begin in begins:
             length, at, is_end = 0, begin, False
             while not is_end and len(codes[at]) == 1:
@@ -149,13 +151,13 @@ class Places:
                 at += len(codes[at][0].code) // 2
                 length += 1
             if is_end and sums[begin] == executed[codes[begin][0]].executed * length:
-                found[begin] = length
-        return found
+                lengths[begin] = length
+        return lengths
 
     def names(self, codes: Iterable[Code]) -> dict[str, dict[int, str]]:
         """Jump and reference targets of instructions, by module and address, as a profile stores them."""
         behind = 1 << 8 * self._word
-        found: dict[str, dict[int, str]] = defaultdict(dict)
+        names: dict[str, dict[int, str]] = defaultdict(dict)
         for address, code in codes:
             owner = self.owner(address)
             numbers = () if owner.place == "user" else operands(code, self._word)[1]
@@ -163,10 +165,10 @@ class Places:
                 target = ((address if number.kind == "relative" else 0) + number.value) % behind
                 name = self._place(target)
                 if name is not None and number.kind == "relative":
-                    found[owner.function.module or ""][(target - owner.start) % behind] = name
+                    names[owner.function.module or ""][(target - owner.start) % behind] = name
                 elif name is not None:
-                    found[""][target] = name
-        return dict(found)
+                    names[""][target] = name
+        return dict(names)
 
     def _place(self, address: int) -> str | None:
         # Not owner(): most addresses that instructions name are data, and to name generated code takes the guest long.
@@ -185,10 +187,10 @@ class Places:
         """Instructions by symbol: the largest symbol first, its instructions in order of address."""
         instruction_counts: dict[Owner, list[InstructionCount]] = defaultdict(list)
         missed: dict[Owner, list[InstructionMisses]] = defaultdict(list)
-        for (address, code), one in sorted(counts.items()):
+        for (address, code), executed in sorted(counts.items()):
             owner = self.owner(address)
             offset = address - owner.function.address
-            instruction_counts[owner].append(InstructionCount(offset, code, *one))
+            instruction_counts[owner].append(InstructionCount(offset, code, *executed))
             if misses and Code(address, code) in misses:
                 missed[owner].append(InstructionMisses(offset, code, misses[Code(address, code)]))
         made = [
@@ -266,14 +268,14 @@ def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], module: Unliste
     known = [] if module is None else sorted((address, name) for name, address in module.code.functions.items())
     ranges = [range(start, end), *(range(memory.start, memory.end) for memory in modules)]
     if module is not None:
-        ranges = [one for one in ranges if one.start != module.start] + [range(module.start, module.code.end)]
+        ranges = [span for span in ranges if span.start != module.start] + [range(module.start, module.code.end)]
 
     def function_at(address: int) -> Function | None:
         if module is not None and module.start <= address < module.code.end:
             at = bisect_right(known, (address, _BEHIND_NAMES)) - 1
             return Function(*known[at], module.name) if at >= 0 else None
-        found = symbols.function_at(address)
-        return None if found is None else Function(*found)
+        listed = symbols.function_at(address)
+        return None if listed is None else Function(*listed)
 
     return Places(function_at=function_at, ranges=ranges, kernel_start=kernel_start(start), program=program)
 

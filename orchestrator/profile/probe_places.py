@@ -115,8 +115,10 @@ def _shown(place: placement.ProbePlace, technique: placement.Technique, reasons:
 
 
 def _kinds() -> Mapping[placement.Technique, Sequence[ProbeKind]]:
-    kinds = [(kind, placement.technique_of(kind)) for kind in probes().values()]
-    return {technique: [kind for kind, one in kinds if one == technique] for technique in placement.TECHNIQUES}
+    return {
+        technique: [kind for kind in probes().values() if placement.technique_of(kind) == technique]
+        for technique in placement.TECHNIQUES
+    }
 
 
 def _kind_sentences() -> Iterator[str]:
@@ -141,11 +143,11 @@ class _Names:
         text, numbers = operands(place.code.hex(), self._word)
         shown, done = "", 0
         for number in numbers:
-            own = text[number.start : number.end]
+            plain = text[number.start : number.end]
             name = self._name(place, number)
             # The decoder shows an address after a register as negative.
-            sign = "+ " if name is not None and own[0] in "+-" else ""
-            shown += text[done : number.start] + (own if name is None else sign + name)
+            sign = "+ " if name is not None and plain[0] in "+-" else ""
+            shown += text[done : number.start] + (plain if name is None else sign + name)
             done = number.end
         return shown + text[done:]
 

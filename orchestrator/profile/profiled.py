@@ -64,7 +64,7 @@ class Counter:
             yield
 
     def mark(self) -> int:
-        """Where the plugin writes next. Raises EvidenceError if this guest has none.
+        """The place where the plugin writes next. Raises EvidenceError if this guest has none.
 
         What it has written before was read: it is cut off, since a guest may have many cells, and the file is bounded.
         """
@@ -111,10 +111,10 @@ class Counter:
 
         Raises EvidenceError unless all samples executed the same.
         """
-        found = counts.classes_of(counts.read_classes(self.guest.counts_file, mark), timed)
+        classes = counts.classes_of(counts.read_classes(self.guest.counts_file, mark), timed)
         batches, total = timed.samples[0]
         with valid_result():
-            return ExecutedClasses(calls=calls, instructions=total - batches * timed.empty, classes=found)
+            return ExecutedClasses(calls=calls, instructions=total - batches * timed.empty, classes=classes)
 
     def profile_rounds(self, mark: int, timed: Sequence[tuple[int, int]], *, cell: str, rounds: int) -> CellProfile:
         """The profile of ``rounds`` rounds of a loop of the module's, for a ``cell``.
@@ -176,7 +176,7 @@ class Counter:
         return places
 
     def places(self, program: str = _PROGRAMS) -> Places:
-        """Whose code is where, or was while it was counted. Raises EvidenceError if the guest does not list it."""
+        """The owners of the guest's code while it was counted. Raises EvidenceError if the guest does not list it."""
         places = places_of(self.symbols, self._modules.values(), self._own, program)
         if self.kept is not None:
             return places

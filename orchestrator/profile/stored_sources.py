@@ -36,7 +36,7 @@ def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spe
     if kept is not None:
         sources[None] = kept
     if cell.profile is not None and (profile := load_profile(directory, cell)).code_lines:
-        keys = [one.key[:8] for one in boot.inputs.get(cell.id, {}).values() if one.key.isalnum()]
+        keys = [artifact.key[:8] for artifact in boot.inputs.get(cell.id, {}).values() if artifact.key.isalnum()]
         sources[GENERATED] = CodeLines(
             profile, [path for key in keys for path in (directory / "sources").glob(f"*-{key}")]
         )

@@ -51,17 +51,17 @@ def landmarks(code: KernelCode) -> str:
     ``t`` enters the kernel also while it runs, ``c`` is the function of a system call, ``s`` switches to another task,
     ``d`` is the last that a task does, ``f`` any other function, and ``e`` the end of all.
     """
-    found: dict[int, str] = {}
+    marks: dict[int, str] = {}
     for symbol in code.symbols:
         if symbol.name in _STUBS:
             end = min(code.following(symbol.address) or 0, symbol.address + 2 * _STUB * _MOST_STUBS)
-            found |= dict.fromkeys(range(symbol.address, end, _STUB), "t")
+            marks |= dict.fromkeys(range(symbol.address, end, _STUB), "t")
         elif _EXCEPTION.fullmatch(symbol.name) or _INTERRUPT.fullmatch(symbol.name):
-            found[symbol.address] = "t"
+            marks[symbol.address] = "t"
         elif symbol.type in FUNCTION_TYPES:
-            found[symbol.address] = "c" if _CALL.fullmatch(symbol.name) else found.get(symbol.address, "f")
-    found |= {address: kind for name, kind in _SINGLE.items() if (address := code.address(name)) is not None}
-    return "".join(f"{address:x} {kind}\n" for address, kind in sorted(found.items()) if address)
+            marks[symbol.address] = "c" if _CALL.fullmatch(symbol.name) else marks.get(symbol.address, "f")
+    marks |= {address: kind for name, kind in _SINGLE.items() if (address := code.address(name)) is not None}
+    return "".join(f"{address:x} {kind}\n" for address, kind in sorted(marks.items()) if address)
 
 
 _Part = tuple[PartKind, str]
@@ -89,7 +89,7 @@ RunCounts = Mapping[_Part, int]
 class CountedRuns(NamedTuple):
     """The program's own instructions of each run, and of each ``plain`` run without the probe; the parts of all."""
 
-    own: Sequence[float]
+    instructions: Sequence[float]
     plain: Sequence[float]
     parts: tuple[RunPart, ...]
 
@@ -112,26 +112,26 @@ def run_counts(runs: Sequence[Region], places: Places) -> Sequence[RunCounts]:
 
 def counted_runs(runs: Sequence[Region], places: Places, plain: Sequence[RunCounts] = ()) -> CountedRuns:
     """The parts of runs, and of ``plain`` ones without the probe, where there is one."""
-    found = run_counts(runs, places)
-    own = _own(found)
-    middle = sorted(range(len(own)), key=own.__getitem__)[(len(own) - 1) // 2]
+    counts = run_counts(runs, places)
+    of_program = _of_program(counts)
+    middle = sorted(range(len(of_program)), key=of_program.__getitem__)[(len(of_program) - 1) // 2]
     calls = _entered(runs[middle], places)
 
     def order(part: _Part) -> tuple[int, int, str]:
-        return _ORDER.index(part[0]), -max(one.get(part, 0) for one in found), part[1]
+        return _ORDER.index(part[0]), -max(run.get(part, 0) for run in counts), part[1]
 
     parts = tuple(
         RunPart(
             kind=part[0],
             name=part[1],
             calls=calls[part],
-            instructions=found[middle].get(part, 0),
-            runs=tuple(one.get(part, 0) for one in found),
-            plain=tuple(one.get(part, 0) for one in plain),
+            instructions=counts[middle].get(part, 0),
+            runs=tuple(run.get(part, 0) for run in counts),
+            plain=tuple(run.get(part, 0) for run in plain),
         )
-        for part in sorted({part for one in (*found, *plain) for part in one}, key=order)
+        for part in sorted({part for run in (*counts, *plain) for part in run}, key=order)
     )
-    return CountedRuns(own, _own(plain), parts)
+    return CountedRuns(of_program, _of_program(plain), parts)
 
 
 def _beginnings(places: Places) -> _Begins:
@@ -146,7 +146,7 @@ def _beginnings(places: Places) -> _Begins:
     return begins
 
 
-def _own(runs: Sequence[RunCounts]) -> Sequence[float]:
+def _of_program(runs: Sequence[RunCounts]) -> Sequence[float]:
     return [float(sum(count for part, count in run.items() if part[0] not in BACKGROUND)) for run in runs]
 
 
@@ -163,11 +163,11 @@ def _part(stack: Stack, kernel_start: int, begins_at: _Begins) -> _Part:
 
 def _entered(run: Region, places: Places) -> Counter[_Part]:
     """How often each part was begun: executions of the first instruction."""
-    found, begins_at = Counter[_Part](), _beginnings(places)
+    entered, begins_at = Counter[_Part](), _beginnings(places)
     for code, counts in run.counts.items():
         part = begins_at(code.address) if code.address >= places.kernel_start else None
         behind = code.address - places.owner(code.address).function.address if part is not None else 0
         is_stub = part is not None and places.owner(code.address).function.name in _STUBS
         if part is not None and (behind % _STUB if is_stub else behind) == 0:
-            found[part] += counts.executed
-    return found
+            entered[part] += counts.executed
+    return entered

@@ -97,7 +97,7 @@ class _Tree:
 
     owner_of: _OwnerOf
     text_of: Callable[[str], str]
-    found: list[_Open] = field(default_factory=list)
+    entered: list[_Open] = field(default_factory=list)
     within: list[_Open] = field(default_factory=list)
     now: int = 0
 
@@ -106,9 +106,9 @@ class _Tree:
         owner, how = self.owner_of(block.address), self.text_of(before.last.code)
         while self.within and self.within[-1].level > block.depth:
             self._leave(how)
-        if self.found and not self.within:
+        if self.entered and not self.within:
             raise EvidenceError("the call leaves the function that makes it", detail=[titled(owner.function)])
-        if not self.found:
+        if not self.entered:
             self._enter(block, "", is_jumped=False)
         elif block.depth > before.depth:
             # A retpoline calls itself.
@@ -126,21 +126,21 @@ class _Tree:
         self.now += block.instructions
 
     def _has(self, owner: Owner, level: int) -> bool:
-        return any(one.owner == owner and one.level == level for one in self.within)
+        return any(function.owner == owner and function.level == level for function in self.within)
 
     def _enter(self, block: Passed, how: str, *, is_jumped: bool) -> None:
         owner, depth = self.owner_of(block.address), len(self.within)
         self.within.append(_Open(owner, block.address, block.depth, depth, self.now, how, is_jumped))
-        self.found.append(self.within[-1])
+        self.entered.append(self.within[-1])
 
     def _leave(self, how: str) -> None:
-        one = self.within.pop()
-        one.end, one.left = self.now, how if one.entered and how.startswith(_EXITS) else ""
+        function = self.within.pop()
+        function.end, function.left = self.now, how if function.entered and how.startswith(_EXITS) else ""
 
     def spans(self) -> Sequence[TimelineSpan]:
         while self.within:
             self._leave("")
-        return [one.span() for one in self.found]
+        return [function.span() for function in self.entered]
 
 
 def _is_replaced(top: _Open, block: Passed) -> bool:

@@ -56,7 +56,7 @@ def check_expected(expected: Expected | None, results: CallResults, which: str) 
         right = not results.failed
     else:
         value = -error_numbers()[expected] if isinstance(expected, str) else expected
-        right = not results.other and {returned for returned, _ in results.values} == {value}
+        right = not results.unlisted and {returned for returned, _ in results.values} == {value}
     if not right:
         raise EvidenceError(f"expected {expected} {_OF_EACH_CALL} {which} ones returned {summary(results)}")
 
@@ -79,13 +79,13 @@ def named(value: int) -> str:
 def listed(results: CallResults) -> str:
     """The distinct values, each with the number of calls that returned it: ``0 x 510, EMFILE x 490``."""
     parts = [f"{named(value)} x {calls}" for value, calls in results.values]
-    parts += [f"others x {results.other}"] if results.other else []
+    parts += [f"others x {results.unlisted}"] if results.unlisted else []
     return phrase(", ".join(parts))
 
 
 def summary(results: CallResults) -> str:
     """The outcome in a few words: ``always EBADF``, or the distinct values where some calls failed and some did not."""
-    if len(results.values) == 1 and not results.other:
+    if len(results.values) == 1 and not results.unlisted:
         return f"always {named(results.values[0][0])}"
     return listed(results) if results.failed else f"always success, {_distinct(results)} different results"
 
@@ -143,7 +143,7 @@ def _whole(value: int) -> str:
 
 
 def _distinct(results: CallResults) -> int | str:
-    return f"more than {MOST_VALUES}" if results.other else len(results.values)
+    return f"more than {MOST_VALUES}" if results.unlisted else len(results.values)
 
 
 NUMBER = r"(\d{1,18})"

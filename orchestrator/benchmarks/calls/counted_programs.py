@@ -95,7 +95,7 @@ def plain_runs(work: CellContext, program: WholeProgram) -> tuple[Figures, Profi
     counted = guest.runs(work.cell.repeats)
     runs = counted_runs(counted.regions, guest.counter.places())
     evidence = guest.stored(counted).model_copy(update={"parts": runs.parts})
-    return run_figures(runs.own, ()), evidence
+    return run_figures(runs.instructions, ()), evidence
 
 
 def probed_runs(work: CellContext, program: WholeProgram) -> tuple[Figures, PointObservations]:
@@ -127,4 +127,4 @@ def probed_runs(work: CellContext, program: WholeProgram) -> tuple[Figures, Poin
         proof = armed.proof(entries, counted_hits, entered=entered, extras=attachment.extras())
     runs = counted_runs(counted.regions, places, [*plain, *guest.plain_runs(around)])
     profile = profile.model_copy(update={"parts": runs.parts})
-    return run_figures(runs.own, runs.plain), replace(proof, counts=CallCounts(profile))
+    return run_figures(runs.instructions, runs.plain), replace(proof, counts=CallCounts(profile))

@@ -73,9 +73,9 @@ def test_the_parts_of_each_run_add_up_to_it(probed: list[dict[Stack, int]], with
     sums = [sum(run) for run in zip(*(part.runs for part in found.parts), strict=True)]
     assert sums == [one.total - 1 for one in regions]
     own = [part for part in found.parts if part.kind not in BACKGROUND]
-    assert found.own == [sum(run) for run in zip(*(part.runs for part in own), strict=True)]
+    assert found.instructions == [sum(run) for run in zip(*(part.runs for part in own), strict=True)]
     assert found.plain == [sum(run) for run in zip(*(part.plain for part in own), strict=True)]
-    assert sum(part.instructions for part in own) == sorted(found.own)[(len(found.own) - 1) // 2]
+    assert sum(part.instructions for part in own) == sorted(found.instructions)[(len(found.instructions) - 1) // 2]
 
 
 def test_a_part_is_begun_as_often_as_its_first_instruction_is_executed() -> None:
