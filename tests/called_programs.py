@@ -51,8 +51,8 @@ def _first_words(command: ast.expr, assigned: Assigned) -> Iterator[str]:
         case ast.Constant(value=str(word)):
             yield word
         case ast.Name(id=name):
-            others = {other: values for other, values in assigned.items() if other != name}
+            other_exprs = {other: values for other, values in assigned.items() if other != name}
             for value in assigned.get(name, []):
-                yield from _first_words(value, others)
+                yield from _first_words(value, other_exprs)
         case ast.List(elts=[first, *_]) | ast.Tuple(elts=[first, *_]):
             yield from _first_words(first.value if isinstance(first, ast.Starred) else first, assigned)

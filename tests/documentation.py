@@ -71,8 +71,8 @@ def blocks(page: Path) -> list[Block]:
     """All fenced blocks of a page, in order."""
     text = page.read_text()
     return [
-        Block(page, text.count("\n", 0, found.start("text")) + 1, found["language"], found["mark"] or "", found["text"])
-        for found in _BLOCK.finditer(text)
+        Block(page, text.count("\n", 0, match.start("text")) + 1, match["language"], match["mark"] or "", match["text"])
+        for match in _BLOCK.finditer(text)
     ]
 
 

@@ -49,16 +49,16 @@ class DpkgDatabase:
 
     def with_dependencies(self, names: Iterable[str]) -> list[InstalledPackage]:
         """The packages of these names and, recursively, what they depend on, recommended packages apart."""
-        found: dict[str, InstalledPackage] = {}
+        packages: dict[str, InstalledPackage] = {}
         waiting = [package for name in names for package in self.providing(name)]
         while waiting:
             package = waiting.pop()
-            if package.qualified in found:
+            if package.qualified in packages:
                 continue
-            found[package.qualified] = package
+            packages[package.qualified] = package
             for alternatives in package.dependencies:
                 waiting += next(filter(None, map(self.providing, alternatives)), [])
-        return list(found.values())
+        return list(packages.values())
 
 
 def read_dpkg_database() -> DpkgDatabase | None:

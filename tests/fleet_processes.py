@@ -80,7 +80,7 @@ def left_after(pids: list[int], seconds: float = PATIENCE) -> list[int]:
 
 def listening(pids: list[int]) -> set[Socket]:
     """All TCP sockets on which the processes listen."""
-    return {found for pid in pids for found in _listening(pid)}
+    return {socket for pid in pids for socket in _listening(pid)}
 
 
 def _links(pid: int) -> Iterator[str]:

@@ -37,8 +37,8 @@ def listed_programs(database: DpkgDatabase, requirements: Sequence[Requirement])
     """
     packages = [*(requirement.package for requirement in requirements), *database.essential()]
     unpackaged = {requirement.need: requirement.location() for requirement in requirements}
-    found = {need: location for need, location in unpackaged.items() if location is not None and "/" not in need}
-    return {**found, **programs_of(database, packages)}
+    paths = {need: location for need, location in unpackaged.items() if location is not None and "/" not in need}
+    return {**paths, **programs_of(database, packages)}
 
 
 def programs_of(database: DpkgDatabase, packages: Iterable[str]) -> dict[str, Path]:

@@ -48,11 +48,11 @@ class Cost:
         """Guests booted and restored."""
         return self.started["boot"] + self.started["restore"]
 
-    def add(self, other: Cost) -> None:
+    def add(self, other_cost: Cost) -> None:
         """Add what another one cost."""
-        self.seconds += other.seconds
-        self.processor += other.processor
-        self.started += other.started
+        self.seconds += other_cost.seconds
+        self.processor += other_cost.processor
+        self.started += other_cost.started
 
     def row(self) -> str:
         """Its figures, below ``_COLUMNS``."""
@@ -160,8 +160,8 @@ def _log_of_started_programs(config: pytest.Config) -> Path:
 
 def _processor_seconds() -> float:
     """Of this process, of those that it has waited for, and of those that still run, guests above all."""
-    own = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in own) + sum(_of_living("self"))
+    rusages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in rusages) + sum(_of_living("self"))
 
 
 def _of_living(process: str) -> Iterable[float]:

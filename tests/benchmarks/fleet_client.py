@@ -93,11 +93,11 @@ def _jobs(
     boot: Boot, artifacts: BootArtifacts, once: Recorded, count: int, factor: float, draw: random.Random
 ) -> Sequence[Job]:
     """Boots of different lengths, with the given factor on the average."""
-    found = []
+    jobs = []
     for number in range(1, count + 1):
         kind = RecordedKind(once.stretched(factor * draw.uniform(0.2, 1.8)))
-        found.append(Job(BootTask(kind, boot, boot.cells, Path(f"/nowhere/boot{number}")), artifacts))
-    return found
+        jobs.append(Job(BootTask(kind, boot, boot.cells, Path(f"/nowhere/boot{number}")), artifacts))
+    return jobs
 
 
 def _watched(executor: Any, listener: Listener, work: float, wanted: dict[str, Any], cells: int) -> dict[str, float]:

@@ -78,8 +78,8 @@ def store_run(lab: Path, cells: Sequence[CellRecord], change: Change = as_it_is)
         entry = store.begin_run("many", [one.id for one in cells], digest="d", provenance={})
         entry.directory.parent.mkdir(exist_ok=True)
         prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment="many"))
-        for one in cells:
-            store.record(entry.id, change(one, entry.directory))
+        for cell in cells:
+            store.record(entry.id, change(cell, entry.directory))
         store.finish_run(entry.id, "complete")
     modules = {one.id: {"name": "lab_kprobe", "key": "k", "file_sha256": "0" * 64} for one in cells}
     ids = [one.id for one in cells]

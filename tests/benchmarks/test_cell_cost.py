@@ -149,7 +149,9 @@ def test_four_hundred_cells_share_modules_and_a_guest(tmp_path: Path, capsys: py
     context = BuildContext(Cache(cache_dir()))
     kernel = prepare(context, KIND, boot_at(ENTERED)).kernel
     assert kernel.code is not None
-    names = sorted({one.name for one in kernel.code.symbols if one.name.startswith("__ia32_sys_")} - {*ENTERED})
+    names = sorted(
+        {symbol.name for symbol in kernel.code.symbols if symbol.name.startswith("__ia32_sys_")} - {*ENTERED}
+    )
     boot = boot_at([*ENTERED, *names[: POINTS - len(ENTERED)]])
     artifacts = prepare(context, KIND, boot)
     ready = [prepared for prepared in artifacts.cells.values() if isinstance(prepared, Ready)]

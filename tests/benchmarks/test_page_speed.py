@@ -74,4 +74,4 @@ def test_the_page_of_a_thousand_cells(
         print(f"{shown('junit2html', peers, page.stat().st_size)}; load {os.getloadavg()[0]:.1f}")
     assert ours[0].output.count(b'<details class="cell"') == CELLS
     assert size < LARGEST_PAGE
-    assert max(one.memory for one in ours) < LARGEST_MEMORY
+    assert max(run.memory for run in ours) < LARGEST_MEMORY

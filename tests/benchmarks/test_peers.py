@@ -51,7 +51,7 @@ class Taken:
 
 def _cpu_seconds() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(rusage.ru_utime + rusage.ru_stime for rusage in used)
 
 
 def _taken(work: Callable[[], object]) -> Taken:
@@ -155,12 +155,12 @@ def test_a_restored_guest_against_virtme_ng_and_labgrid(
         for name, work in rows.items():
             taken[name].append(_taken(work))
 
-    elapsed = {name: statistics.median(one.elapsed for one in runs) for name, runs in taken.items()}
+    elapsed = {name: statistics.median(run.elapsed for run in runs) for name, runs in taken.items()}
     restored = elapsed["a restored guest in a test"]
     with capsys.disabled():
         peers = f"virtme-ng {_version(virtme, 'virtme-ng')}, labgrid {_version(labgrid, 'labgrid')}"
         print(f"\n{peers}, Linux {kernel.release}, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
         for name, runs in taken.items():
-            cpu_seconds = statistics.median(one.cpu for one in runs)
+            cpu_seconds = statistics.median(run.cpu for run in runs)
             print(f"{name:46} {elapsed[name]:7.2f} s {cpu_seconds:7.2f} s of CPU {elapsed[name] / restored:7.1f}")
     assert elapsed["virtme-ng, bzImage"] / restored >= LEAST_RATIO

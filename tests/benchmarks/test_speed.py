@@ -104,8 +104,8 @@ def test_boot_to_ssh(workshop: BuildContext, tmp_path: Path, capsys: pytest.Capt
     kernel = ready_kernel(workshop, kernels()["lab-i386-up"])
 
     def boot(channel: ChannelKind) -> None:
-        wanted = GuestDisks("debian-i386", channel)
-        machine = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), wanted)
+        disks = GuestDisks("debian-i386", channel)
+        machine = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), disks)
         with Guest(machine, tmp_path) as guest:
             guest.succeed(["true"])
 

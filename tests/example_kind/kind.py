@@ -73,7 +73,7 @@ class ReadingKind(BenchmarkKind):
 
         return measure_in_one_guest(session, cells, measured)
 
-    def compare(self, cell: ReadingCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+    def compare(self, cell: ReadingCell, record: CellRecord, other_cells: Sequence[CellRecord]) -> CellRecord:
         """The record with what a run costs more than one that reads the empty file.
 
         The interval spans the differences that the two medians' 95 % intervals leave possible. Runs differ by what a
@@ -81,7 +81,7 @@ class ReadingKind(BenchmarkKind):
         """
         if not cell.compared_with:
             return changed(record, overhead=0.0, interval=(0.0, 0.0))
-        empty = next(iter(others), None)
+        empty = next(iter(other_cells), None)
         if empty is None:
             return record
         low, high = median_interval(record.samples)

@@ -64,7 +64,7 @@ def measure_reading(ready: ReadyGuest, cell: ReadingCell, notes: Sequence[str]) 
 
 
 def _real(text: str) -> float:
-    found = _REAL.match(text)
-    if found is None:
+    match = _REAL.match(text)
+    if match is None:
         raise EvidenceError("macrobench does not report a run", detail=text.splitlines()[:5])
-    return float(found[1])
+    return float(match[1])

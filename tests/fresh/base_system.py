@@ -40,9 +40,9 @@ def base_system(release: str, suites: Sequence[Suite], settings: Sequence[Settin
     with FileLock(f"{packed}.lock"):
         if not _is_recent(packed):
             _make(release, suites, settings, packed)
-    for other in folder.glob(f"{release}-*.tar"):
-        if not _is_recent(other):
-            other.unlink(missing_ok=True)
+    for other_path in folder.glob(f"{release}-*.tar"):
+        if not _is_recent(other_path):
+            other_path.unlink(missing_ok=True)
     return packed
 
 

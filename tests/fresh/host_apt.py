@@ -71,10 +71,10 @@ def suites(release: str) -> list[Suite]:
             detail=[main],
             hint=f"check the network, or {ANOTHER_MIRROR}",
         )
-    others = [look(mirror.archive, f"{release}-updates")]
+    other_suites = [look(mirror.archive, f"{release}-updates")]
     if mirror.security is not None:
-        others.append(look(mirror.security, f"{release}-security"))
-    return [main, *(suite for suite in others if isinstance(suite, Suite))]
+        other_suites.append(look(mirror.security, f"{release}-security"))
+    return [main, *(suite for suite in other_suites if isinstance(suite, Suite))]
 
 
 def acquire_settings(mirror: str) -> list[Setting]:
@@ -83,12 +83,12 @@ def acquire_settings(mirror: str) -> list[Setting]:
     defaults = _ask("apt-config", "dump", APT_CONFIG=str(_NO_SETTINGS)).stdout.splitlines()
     # A list is given whole: it replaces the default one, which may have the same members and more.
     own = [line for line in ours if line not in defaults or ':: "' in line]
-    found = [Setting(line["name"], line["value"]) for line in map(_SETTING.fullmatch, own) if line]
-    found = [setting for setting in found if not setting.name.startswith("Acquire::IndexTargets")]
-    if mirror.startswith("https:") and _AUTHORITIES.is_file() and not any(_CA.match(it.name) for it in found):
+    settings = [Setting(line["name"], line["value"]) for line in map(_SETTING.fullmatch, own) if line]
+    settings = [setting for setting in settings if not setting.name.startswith("Acquire::IndexTargets")]
+    if mirror.startswith("https:") and _AUTHORITIES.is_file() and not any(_CA.match(it.name) for it in settings):
         # A bare root has no certificates before a package brings them.
-        found.append(Setting("Acquire::https::CaInfo", str(_AUTHORITIES)))
-    return [_detected(setting, mirror) for setting in found]
+        settings.append(Setting("Acquire::https::CaInfo", str(_AUTHORITIES)))
+    return [_detected(setting, mirror) for setting in settings]
 
 
 def password_files() -> list[Path]:
@@ -112,8 +112,8 @@ def look(uri: str, name: str) -> Suite | str:
         argv = [str(_HELPER), "download-file", f"{uri.rstrip('/')}/dists/{name}/InRelease", str(file)]
         finished = run(argv, time_limit=_FETCHING, environment={"LC_ALL": "C"})
         if finished.status == 0:
-            found = _VALID_UNTIL.search(file.read_text())
-            return Suite(uri, name, found[1] if found else "")
+            match = _VALID_UNTIL.search(file.read_text())
+            return Suite(uri, name, match[1] if match else "")
     errors = [line.removeprefix("E: ") for line in finished.stderr.splitlines() if line.startswith("E: ")]
     return errors[0] if errors else f"{_HELPER} ended with status {finished.status}"
 

@@ -35,5 +35,5 @@ def promised_table(readme: str) -> FirstTable:
 
 
 def _section(readme: str) -> str:
-    found = _SECTION.search(readme)
-    return found[1] if found else ""
+    match = _SECTION.search(readme)
+    return match[1] if match else ""

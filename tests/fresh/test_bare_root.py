@@ -62,8 +62,8 @@ def test_inside_are_the_devices_that_programs_count_on(root: BareRoot) -> None:
 
 
 def test_offline_there_is_no_way_out(root: BareRoot) -> None:
-    found = root.run(["sh", "-c", "tail -n +3 /proc/net/dev"], options=[OFFLINE])
-    assert [line.split(":")[0].strip() for line in found.stdout.splitlines()] == ["lo"]
+    finished = root.run(["sh", "-c", "tail -n +3 /proc/net/dev"], options=[OFFLINE])
+    assert [line.split(":")[0].strip() for line in finished.stdout.splitlines()] == ["lo"]
 
 
 def test_what_fails_inside_is_quoted(root: BareRoot) -> None:

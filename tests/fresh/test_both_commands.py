@@ -106,8 +106,8 @@ def test_everything_comes_through_the_proxy_of_apt(network: Network, table: Firs
     if not network.suites[0].uri.startswith("http:"):
         pytest.skip("the host's mirror is not reached by http, and nothing else shows a proxy what is fetched")
     with logging_proxy(_upstream(network)) as proxy:
-        others = [setting for setting in network.apt if not setting.is_proxy]
-        behind = replace(network, apt=[*others, Setting("Acquire::http::Proxy", proxy.url)])
+        other_settings = [setting for setting in network.apt if not setting.is_proxy]
+        behind = replace(network, apt=[*other_settings, Setting("Acquire::http::Proxy", proxy.url)])
         with fresh_machine(behind) as root:
             proxy.requested.clear()  # of the base system, which may have been there already
             assert run_first(clone(root, _PATH_OF_ROOT)) == table

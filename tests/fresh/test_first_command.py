@@ -87,5 +87,5 @@ def test_all_releases_count_the_same(tables: dict[str, FirstTable]) -> None:
         pytest.skip("there are not two releases' tables")
     kernels = {release: table.kernel for release, table in tables.items()}
     assert len(set(kernels.values())) == 1, f"the guests' kernels differ, and so do their counts: {kernels}"
-    first, *others = tables.values()
-    assert all(table.rows == first.rows for table in others)
+    first, *other_tables = tables.values()
+    assert all(table.rows == first.rows for table in other_tables)

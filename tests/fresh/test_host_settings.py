@@ -55,9 +55,9 @@ def test_a_release_file_that_was_valid_until_a_day_in_the_past(
     place = tmp_path / "dists" / "sid"
     place.mkdir(parents=True)
     (place / "InRelease").write_text(f"Suite: unstable\nCodename: sid\n{line}SHA256:\n")
-    found = look(tmp_path.as_uri(), "sid")
-    assert isinstance(found, Suite)
-    assert (found.valid_until, found.is_expired) == (day, is_expired)
+    suite = look(tmp_path.as_uri(), "sid")
+    assert isinstance(suite, Suite)
+    assert (suite.valid_until, suite.is_expired) == (day, is_expired)
 
 
 def test_settings_of_pip_are_those_of_the_way_to_its_packages() -> None:

@@ -32,16 +32,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(TABLE_HEAD, flush=True)
     finds = 0
     for name in given.targets or TARGETS:
-        found = Path(tempfile.mkdtemp(prefix=f"lab-fuzz-{name}-"))
-        fuzzed = fuzz(TARGETS[name], given.runs, found, seconds=given.seconds)
+        path = Path(tempfile.mkdtemp(prefix=f"lab-fuzz-{name}-"))
+        fuzzed = fuzz(TARGETS[name], given.runs, path, seconds=given.seconds)
         print(fuzzed, flush=True)
         if fuzzed.problem:
             finds += 1
-            print(f"{fuzzed.problem}\nThe input is in {found}.", file=sys.stderr, flush=True)
+            print(f"{fuzzed.problem}\nThe input is in {path}.", file=sys.stderr, flush=True)
             continue
         if given.keep:
             keep(fuzzed)
-        shutil.rmtree(found)
+        shutil.rmtree(path)
     return 1 if finds else 0
 
 

@@ -48,13 +48,13 @@ class Fuzzed:
         return f"| `{self.target.name}` | {figures} | {'one' if self.problem else 'none'} |"
 
 
-def fuzz(target: Target, runs: int, found: Path, *, seconds: int = 0) -> Fuzzed:
+def fuzz(target: Target, runs: int, path: Path, *, seconds: int = 0) -> Fuzzed:
     """Feed a target with its corpus and ``runs`` inputs made of it, for at most ``seconds`` where that is not 0."""
-    new = found / "new"
+    new = path / "new"
     new.mkdir(exist_ok=True)
     limits = [f"-runs={runs}", f"-max_total_time={seconds}", f"-max_len={target.longest}"]
     ended = _run(
-        target, [*limits, "-print_final_stats=1", f"-artifact_prefix={found}/", str(new), str(corpus_of(target))]
+        target, [*limits, "-print_final_stats=1", f"-artifact_prefix={path}/", str(new), str(corpus_of(target))]
     )
     counts = dict(_COUNT.findall(ended.stderr))
     inputs = int(counts.get("number_of_executed_units", 0))
@@ -65,7 +65,7 @@ def fuzz(target: Target, runs: int, found: Path, *, seconds: int = 0) -> Fuzzed:
         per_second=int(counts.get("average_exec_per_sec", 0)) or inputs,  # it says 0 of less than a second
         memory_mib=int(counts.get("peak_rss_mb", 0)),
         problem="" if ended.status == 0 else "\n".join(printed),
-        found=found,
+        found=path,
     )
 
 

@@ -155,8 +155,8 @@ def installed_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """The quickstart with fewer calls, run by the command line from beginning to end, once for all workers."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "undisturbed"
+    path = tmp_path_factory.getbasetemp()
+    folder = (path.parent if "PYTEST_XDIST_WORKER" in os.environ else path) / "undisturbed"
     folder.mkdir(exist_ok=True)
     command, directory, ended = CommandLine(folder / "lab"), folder / "run", folder / "ended"
     with (folder / "lock").open("w") as lock:

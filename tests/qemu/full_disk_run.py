@@ -42,25 +42,25 @@ def fill_up(folder: str, kind: str, answer: str, *rooms: str) -> None:
 
 def ended(answer: Path) -> list[Ended]:
     """What ``fill_up`` has written."""
-    return [Ended(**one) for one in json.loads(answer.read_text())]
+    return [Ended(**load) for load in json.loads(answer.read_text())]
 
 
 @contextmanager
 def _command(folder: Path, kind: str, kib: int) -> Iterator[CommandLine]:
     """A command line whose results, cache or temporary files are in a new folder below this one."""
-    own = folder / str(kib)
-    own.mkdir()
-    lab = own if kind == "results" else folder.parent / f"lab-{kind}-{kib}"
+    path = folder / str(kib)
+    path.mkdir()
+    lab = path if kind == "results" else folder.parent / f"lab-{kind}-{kib}"
     match kind:
         case "results":
             yield CommandLine(lab)
         case "cache":
             for part in cache_dir().iterdir():
                 if part.is_dir() and part.name not in MADE_ANEW:
-                    (own / part.name).symlink_to(part)
-            yield CommandLine(lab, {"ORCHESTRATOR_CACHE": str(own)})
+                    (path / part.name).symlink_to(part)
+            yield CommandLine(lab, {"ORCHESTRATOR_CACHE": str(path)})
         case "temporary":
-            yield CommandLine(lab, {"TMPDIR": str(own)})
+            yield CommandLine(lab, {"TMPDIR": str(path)})
 
 
 def _with_room(folder: Path, kind: str, kib: int) -> Ended:

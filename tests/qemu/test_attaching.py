@@ -67,15 +67,15 @@ def test_attaching_comes_to_the_same_in_each_run(command: CommandLine, tmp_path:
 def test_a_hundred_functions_cost_more_than_one(command: CommandLine, tmp_path: Path) -> None:
     finished = command.run("run", experiment(tmp_path, "debian-amd64", "attach.ftrace", "counts: [1, 100]"))
     assert finished.returncode == 0, finished.stderr
-    one, hundred = records(command)
-    assert one.value is not None
+    cell, hundred = records(command)
+    assert cell.value is not None
     assert hundred.value is not None
-    assert one.value < hundred.value < 100 * one.value
+    assert cell.value < hundred.value < 100 * cell.value
     # A hit through the tracer does not depend on how many functions have it; each takes a call of five bytes.
-    assert parameters.HIT.of(one) == pytest.approx(parameters.HIT.of(hundred), rel=0.1)
-    more = (parameters.TEXT_BYTES.of(hundred) or 0) - (parameters.TEXT_BYTES.of(one) or 0)
+    assert parameters.HIT.of(cell) == pytest.approx(parameters.HIT.of(hundred), rel=0.1)
+    more = (parameters.TEXT_BYTES.of(hundred) or 0) - (parameters.TEXT_BYTES.of(cell) or 0)
     assert 4 * 99 <= more <= 5 * 99
-    assert parameters.IPI_ROUNDS.of(one)
+    assert parameters.IPI_ROUNDS.of(cell)
 
 
 @pytest.mark.kernels("debian-amd64@7.3")
@@ -102,12 +102,12 @@ def test_all_functions_of_a_kernel_are_attached_and_detached(command: CommandLin
     path = experiment(tmp_path, "debian-amd64@7.3", "attach.kprobe-multi", "counts: [1, all]")
     finished = command.run("run", path)
     assert finished.returncode == 0, finished.stderr
-    one, everything = records(command)
+    cell, everything = records(command)
     # That the kernel lists them, and that the text is as before, is in the proof.
     assert (parameters.ATTACHED_FUNCTIONS.of(everything) or 0) > 30_000
     assert everything.value is not None
-    assert one.value is not None
-    assert everything.value > 10 * one.value
+    assert cell.value is not None
+    assert everything.value > 10 * cell.value
     assert everything.text is not None
 
 

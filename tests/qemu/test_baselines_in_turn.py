@@ -45,7 +45,7 @@ def test_all_figures_of_a_cell_are_of_the_state_in_which_it_was_measured(tmp_pat
     assert "without the probe, in turn" in finished.stdout
     compared = difference_of(RunCell(run, plain), RunCell(run, probed))
     assert (compared.before.cell, compared.after.cell) == (plain.id, probed.id)
-    changed = {one.title: float((one.after or 0) - (one.before or 0)) for one in compared.symbols}
+    changed = {symbol.title: float((symbol.after or 0) - (symbol.before or 0)) for symbol in compared.symbols}
     assert sum(changed.values()) == pytest.approx(probed.overhead, abs=60)
     assert abs(changed.get("filldir64", 0)) < 1
     assert compared.notes[-1].startswith("the calls without the probe are those counted in turn with the probe's")

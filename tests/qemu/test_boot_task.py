@@ -88,11 +88,15 @@ def test_another_process_does_it_with_the_same_outcome(
     assert [record.status for record in records(there).values()] == ["ok"] * len(task.cells)
     assert list(records(there)) == list(records(here)) == [cell.probe for cell in task.cells]
     for probe, record in records(there).items():
-        other = records(here)[probe]
-        assert (record.samples, record.value, record.reference) == (other.samples, other.value, other.reference)
+        other_cell = records(here)[probe]
+        assert (record.samples, record.value, record.reference) == (
+            other_cell.samples,
+            other_cell.value,
+            other_cell.reference,
+        )
         assert record.evidence is not None
-        assert other.evidence is not None
-        assert (record.evidence.hits, record.evidence.int3) == (other.evidence.hits, other.evidence.int3)
+        assert other_cell.evidence is not None
+        assert (record.evidence.hits, record.evidence.int3) == (other_cell.evidence.hits, other_cell.evidence.int3)
     # One guest, and each cell's record before the next cell begins.
     (booted,) = (event for event in there if isinstance(event, GuestBooted))
     assert booted.name == "guest1-pentium4-lab-i386-up"

@@ -71,10 +71,10 @@ def misses(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Counter[str
     sample = sample_of(regions, marked.timed)
     missed = cache_misses(regions, marked.timed, sample, cpu_caches()["pentium4"])
     assert all(cache.misses == cache.repeated for cache in missed.caches)
-    found: dict[str, Counter[str]] = {code: Counter() for _, code in sample.counts}
+    counts: dict[str, Counter[str]] = {code: Counter() for _, code in sample.counts}
     for (_, code), one in missed.by_code.items():
-        found[code].update(dict(zip(Misses._fields, one, strict=True)))
-    return found
+        counts[code].update(dict(zip(Misses._fields, one, strict=True)))
+    return counts
 
 
 @pytest.mark.parametrize("pattern", BY_HAND)

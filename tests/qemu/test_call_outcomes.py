@@ -83,12 +83,12 @@ def test_a_call_that_uses_a_resource_up_is_not_called_disturbed(measured: Measur
     """A process has 1024 descriptors, a few of them for something else; each call takes two."""
     with pytest.raises(EvidenceError) as failed:
         measured("name: syscall, call: pipe2, arguments: [{buffer: 8}, 0]", f"probes: [none]\nclock: {clock}")
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"the call's result changed from 0 to EMFILE after (5\d\d) calls of one process: the call uses a resource up",
         failed.value.what,
     )
-    assert found is not None, failed.value.what
-    assert f"a process has {int(found[1]) - 100} timed ones before the change" in failed.value.hint
+    assert match is not None, failed.value.what
+    assert f"a process has {int(match[1]) - 100} timed ones before the change" in failed.value.hint
 
 
 def test_few_calls_that_use_a_resource_up_are_measured_and_the_counted_ones_noticed(measured: Measure) -> None:

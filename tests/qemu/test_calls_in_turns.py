@@ -38,7 +38,7 @@ def test_two_cpus_count_the_same_again_and_a_wrong_clock_is_refused(
     )
     (shared,) = (cell for cell in boot.cells if cell.probe != "none")
     with ready_guest(context, artifacts_of(context, boot), tmp_path, "two") as ready:
-        one, other = (measured_call(ready, shared) for _ in range(2))
+        cell, other_cell = (measured_call(ready, shared) for _ in range(2))
 
         def one_late(*given: Any) -> Any:
             read, batches, *others = given
@@ -47,9 +47,9 @@ def test_two_cpus_count_the_same_again_and_a_wrong_clock_is_refused(
         monkeypatch.setattr(measurement, "turns_of", one_late)
         with pytest.raises(EvidenceError, match="instructions on all CPUs, and the clock"):
             measured_call(ready, shared)
-    assert (one.value, one.samples, one.parameters) == (other.value, other.samples, other.parameters)
-    assert ON_EACH_CPU.of(one) == ", ".join([f"{one.value:.10g}"] * 2)
-    assert (MOVED.of(one), CONTENDED.of(one)) == (1, 2)
+    assert (cell.value, cell.samples, cell.parameters) == (other_cell.value, other_cell.samples, other_cell.parameters)
+    assert ON_EACH_CPU.of(cell) == ", ".join([f"{cell.value:.10g}"] * 2)
+    assert (MOVED.of(cell), CONTENDED.of(cell)) == (1, 2)
 
 
 @pytest.mark.kernels(KERNEL)
@@ -69,14 +69,14 @@ def test_two_guests_count_the_same_on_four_cpus(tmp_path: Path) -> None:
     for name in ("one", "other"):
         with ready_guest(context, artifacts, tmp_path, name) as ready:
             records = [measured_call(ready, cell) for cell in boot.cells]
-        found.append([(one.value, one.samples, one.parameters) for one in records])
+        found.append([(record.value, record.samples, record.parameters) for record in records])
     assert found[0] == found[1]
-    plain, own, _, shared = records
-    assert len((ON_EACH_CPU.of(own) or "").split(", ")) == CPUS
+    plain, cell, _, shared = records
+    assert len((ON_EACH_CPU.of(cell) or "").split(", ")) == CPUS
     assert plain.value is not None
-    assert own.value is not None
-    assert own.value > plain.value
-    assert [MOVED.of(one) for one in (plain, own, shared)] == [0, 0, 1]
+    assert cell.value is not None
+    assert cell.value > plain.value
+    assert [MOVED.of(one) for one in (plain, cell, shared)] == [0, 0, 1]
     # An atomic addition loads and stores.
     assert (CONTENDED.of(shared), CONTENDED_LINES.of(shared)) == (2, 1)
     assert (MOVED_BY.of(shared) or "").startswith("BPF program")

@@ -46,11 +46,11 @@ def test_a_probe_costs_calls_that_vary_what_it_costs_others(
     file.write_text(EXPERIMENT.format(kernel=kernel, workload=WORKLOAD))
     boot = boot_of(file)
     prepared = prepared_for(ready, workshop, boot)
-    found: dict[str, list[CellRecord]] = {"alike": [], "vary": []}
-    for one in boot.cells:
-        before = found[one.table or ""]
-        before.append(KIND.compare(cast("Any", one), measured_call(prepared, one), before[:1]))
-    (_, alike), (plain, probed) = found["alike"], found["vary"]
+    cells: dict[str, list[CellRecord]] = {"alike": [], "vary": []}
+    for cell in boot.cells:
+        before = cells[cell.table or ""]
+        before.append(KIND.compare(cast("Any", cell), measured_call(prepared, cell), before[:1]))
+    (_, alike), (plain, probed) = cells["alike"], cells["vary"]
     assert alike.overhead is not None
     assert probed.overhead == pytest.approx(alike.overhead, rel=0.01)
     assert probed.interval is not None

@@ -57,21 +57,21 @@ def experiment() -> str:
     """Every kind of the catalogue, where it can be."""
 
     def named(is_there: Callable[[ProbeKind], bool]) -> str:
-        return ", ".join([BASELINE, *(name for name, one in probes().items() if name != BASELINE and is_there(one))])
+        return ", ".join([BASELINE, *(name for name, kind in probes().items() if name != BASELINE and is_there(kind))])
 
     return EXPERIMENT.format(
         kernel=KERNEL,
         handlers=", ".join(HANDLERS),
-        function=named(lambda one: one.site in ("kprobe", "ftrace") and not one.functions),
-        call=named(lambda one: one.site in ("hook", "tracepoint")),
-        program=named(lambda one: one.site == "program" and one.mechanism != "call"),
-        nop=named(lambda one: one.site == "program" and one.mechanism == "call"),
+        function=named(lambda kind: kind.site in ("kprobe", "ftrace") and not kind.functions),
+        call=named(lambda kind: kind.site in ("hook", "tracepoint")),
+        program=named(lambda kind: kind.site == "program" and kind.mechanism != "call"),
+        nop=named(lambda kind: kind.site == "program" and kind.mechanism == "call"),
         nops=NOPS,
     ) + "".join(
         PLACE.format(
             name=place.replace("_", "-"),
             place=place,
-            kinds=", ".join(name for name, one in probes().items() if one.functions == functions),
+            kinds=", ".join(name for name, kind in probes().items() if kind.functions == functions),
         )
         for functions, place in PLACES.items()
     )
@@ -101,7 +101,7 @@ def test_each_mechanism_on_the_newest_kernel(tmp_path: Path, record_property: Ca
     assert answer.returncode == 0, done.stderr + answer.stderr
     cells = RunRecord.model_validate_json(answer.stdout, strict=False).cells
     release = next(
-        (str(one.parameters["kernel_release"]) for one in cells if one.status == "ok"), "of an unknown release"
+        (str(cell.parameters["kernel_release"]) for cell in cells if cell.status == "ok"), "of an unknown release"
     )
     found = f"{KERNEL}, Linux {release}\n{table(cells)}"
     record_property("table", found)

@@ -88,11 +88,11 @@ def test_another_run_is_identical_cell_by_cell(undisturbed: FinishedRun, tmp_pat
     command = CommandLine(tmp_path)
     some = ("--only", "probe=none", "--only", "probe=kprobe")
     assert command.run("run", QUICKSTART, *REDUCED, *some, "--fresh").returncode == 0
-    one, other = undisturbed.cells(), command.cells()
-    assert set(other) == {"none", "kprobe"}
-    for probe, cell in other.items():
-        assert cell.samples == one[probe].samples
-        assert cell.overhead == one[probe].overhead
+    cells, other_cells = undisturbed.cells(), command.cells()
+    assert set(other_cells) == {"none", "kprobe"}
+    for probe, cell in other_cells.items():
+        assert cell.samples == cells[probe].samples
+        assert cell.overhead == cells[probe].overhead
 
 
 # --- progress on a terminal -----------------------------------------------------------------------
@@ -147,11 +147,11 @@ def broken_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Comm
     for template in BROKEN.iterdir():
         shutil.copy(template, tmp_path / "copy" / "kmods" / "templates" / template.name)
     monkeypatch.setattr(module_source, "data_dir", (tmp_path / "copy").joinpath)
-    found = (module_source.module_folders, module_source.templates)
-    for once in found:
+    pair = (module_source.module_folders, module_source.templates)
+    for once in pair:
         once.cache_clear()
     yield CommandLine(tmp_path / "lab")
-    for once in found:
+    for once in pair:
         once.cache_clear()
 
 

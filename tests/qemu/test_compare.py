@@ -63,10 +63,10 @@ def test_three_instructions_more_in_a_handler(mine: Mine) -> None:
     (cell, baseline) = found.cells
     assert cell.after == "pentium4/lab-i386-up/mine.c.j2/noop"
     assert (cell.value.difference, cell.overhead.difference) == (3.0, 3.0)
-    assert [(one.symbol, one.change) for one in cell.symbols] == [("djprobe_func [own_mine]", 3.0)]
+    assert [(symbol.symbol, symbol.change) for symbol in cell.symbols] == [("djprobe_func [own_mine]", 3.0)]
     assert cell.beyond == ["value +3 instructions, allowed +0"]
     assert baseline.change == "unchanged"
-    assert [(one.what, one.detail) for one in found.differs] == [("probe mine.c.j2", ["mine.c.j2"])]
+    assert [(change.what, change.detail) for change in found.differs] == [("probe mine.c.j2", ["mine.c.j2"])]
     # B alone is compared with the run before it, which is the same one here.
     assert mine.compare("latest", status=1) == found
     assert mine.compare("latest", "before", status=0).cells[0].change == "cheaper"
@@ -97,11 +97,11 @@ def test_two_kernels_measured_and_compared(tmp_path: Path) -> None:
     done = command.run("compare", *arguments)
     assert done.returncode == 1, done.stderr
     found = objects(done.stdout)
-    by_cell: dict[str | None, Any] = {one.before: one for one in found.cells}
+    by_cell: dict[str | None, Any] = {cell.before: cell for cell in found.cells}
     plain, probed = (by_cell[f"pentium4/lab-i386-up/{probe}/noop"] for probe in ("none", "kprobe"))
     assert plain.value.difference == probed.value.difference > 0
     assert probed.overhead.difference == 0
-    assert [one.symbol for one in plain.symbols] == ["__do_fast_syscall_32"]
+    assert [symbol.symbol for symbol in plain.symbols] == ["__do_fast_syscall_32"]
     stored = command.run("compare", "--kernels", *kernels, "--format", "json")
     assert (stored.returncode, objects(stored.stdout)) == (1, found)
 

@@ -44,8 +44,8 @@ def test_two_commits_of_a_probe(tree: Path, tmp_path: Path) -> None:
     assert vars(found.counts) == {"dearer": 1, "unchanged": 1}
     (probed, _) = found.cells
     assert (probed.value.difference, probed.overhead.difference) == (10, 10)
-    assert [(one.symbol.split()[0], one.change) for one in probed.symbols] == [("kprobe_func", 10)]
-    assert [one.what for one in found.differs] == ["commit", "probe own.c.j2"]
+    assert [(symbol.symbol.split()[0], symbol.change) for symbol in probed.symbols] == [("kprobe_func", 10)]
+    assert [difference.what for difference in found.differs] == ["commit", "probe own.c.j2"]
     subjects = [side.partition(" ")[2] for side in (found.differs[0].before, found.differs[0].after)]
     assert subjects == ["add a probe", "mend the build"]
     assert found.differs[1].detail == ["work.h"]
@@ -105,9 +105,9 @@ def test_two_commits_of_a_kernel(workshop: BuildContext, tmp_path: Path) -> None
     command = CommandLine(tmp_path / "lab")
     arguments = ("--config", QUICKSTART, *REDUCED, "--only", "kprobe", "--kconfig", config)
     found = compared(command, *arguments, f"{top}@HEAD~1", f"{top}@HEAD", status=1)
-    by_probe = {str(one.after).split("/")[2]: one for one in found.cells}
+    by_probe = {str(cell.after).split("/")[2]: cell for cell in found.cells}
     plain, probed = by_probe["none"], by_probe["kprobe"]
     assert plain.value.difference == probed.value.difference
     assert (plain.value.difference or 0) > 0
     assert probed.overhead.difference == 0
-    assert [one.symbol for one in plain.symbols] == ["__do_fast_syscall_32"]
+    assert [symbol.symbol for symbol in plain.symbols] == ["__do_fast_syscall_32"]

@@ -93,14 +93,14 @@ def test_two_runs_of_a_pipeline_differ_by_less_than_they_say(tmp_path: Path) -> 
     config = tmp_path / "pipeline.yaml"
     config.write_text(PIPELINE)
     command = CommandLine(tmp_path / "lab")
-    for one, other in zip(run(command, config), run(command, config), strict=True):
-        first, second = parts(one), parts(other)
+    for cell, other_cell in zip(run(command, config), run(command, config), strict=True):
+        first, second = parts(cell), parts(other_cell)
         assert first.keys() == second.keys()
         for name, part in first.items():
             assert abs(part.instructions - second[name].instructions) <= spread(part) + spread(second[name]), name
             assert part.kind != "call" or part.calls == second[name].calls
         assert first["user"].instructions > 100_000
         assert {"read", "write", "execve", "clone", "pipe2", "page_fault"} <= first.keys()
-        if one.probe != "none":
+        if cell.probe != "none":
             loading = first["pread64"]  # of the loader, eight times; a read of a pipe may wait
             assert median(loading.runs) - median(loading.plain) > 800

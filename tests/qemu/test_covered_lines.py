@@ -96,8 +96,8 @@ def test_a_function_and_a_module_where_instructions_are_counted(pytester: pytest
             instruction_budget.call("getppid")
         """
     )
-    wanted = ("--qemu-cover-of=parity", "--qemu-cover-of=vfs_read")
-    result = pytester.runpytest_inprocess("--qemu", "--qemu-update-budgets", "--qemu-cover=out.info", *wanted)
+    pair = ("--qemu-cover-of=parity", "--qemu-cover-of=vfs_read")
+    result = pytester.runpytest_inprocess("--qemu", "--qemu-update-budgets", "--qemu-cover=out.info", *pair)
     result.assert_outcomes(passed=1)
     found = executed(pytester.path / "out.info")
     assert [found[line(text)] for text in ("number & 1", "odds++", "evens++", "begins")] == [1, 1, 0, 1]

@@ -39,8 +39,10 @@ def verdicts(section: str) -> list[str]:
     text = PAGE.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
     wanted = rows[next(at for at, row in enumerate(rows) if row[0].strip() == "claim") + 2 :]
-    found = [re.match(r" (not decided|not measured|holds|does not hold)", row[3].rstrip() or row[2]) for row in wanted]
-    return [one[1] for one in found if one is not None]
+    matches = [
+        re.match(r" (not decided|not measured|holds|does not hold)", row[3].rstrip() or row[2]) for row in wanted
+    ]
+    return [match[1] for match in matches if match is not None]
 
 
 @pytest.mark.parametrize("name", [*DOCUMENTS, "probe-overhead"])
@@ -57,8 +59,8 @@ def test_the_page_has_what_is_counted(name: str, tmp_path: Path) -> None:
             shown = cell.status if cell.overhead is None else f"{cell.overhead:g}"
             found.setdefault(cell.probe, []).append(shown)
     assert found == counts(name)
-    outcomes = [one for assessment in assess(record, reports()) for one in assessment.outcomes]
+    outcomes = [outcome for assessment in assess(record, reports()) for outcome in assessment.outcomes]
     if name == "getpid-2006":  # whose claims the page has in sentences
-        assert [one.verdict for one in outcomes] == [Verdict.UNDECIDED, Verdict.HOLDS]
+        assert [outcome.verdict for outcome in outcomes] == [Verdict.UNDECIDED, Verdict.HOLDS]
     elif name in DOCUMENTS:
-        assert [str(one.verdict) for one in outcomes] == verdicts(name)
+        assert [str(outcome.verdict) for outcome in outcomes] == verdicts(name)

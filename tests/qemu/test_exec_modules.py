@@ -71,13 +71,13 @@ def test_a_folder_of_two_modules_with_parameters_and_a_variable(command: Command
 
 
 def test_a_c_file_a_template_and_a_built_module(command: CommandLine, tmp_path: Path) -> None:
-    own = tmp_path / "own"
+    path = tmp_path / "own"
     main = INCLUDES + ECHO.replace("return 0", "trace_echo_begun(NUMBER);\n\treturn 0")
     for name, text in {**HEADERS, "echo.c": main}.items():
-        (own / name).parent.mkdir(parents=True, exist_ok=True)
-        (own / name).write_text(text)
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(text)
     (tmp_path / "second-echo.c.j2").write_text(ECHO.replace("greeting: ", "greeting: {{ prefix }} "))
-    both = ("--module", own / "echo.c", "--module", tmp_path / "second-echo.c.j2", "--set", "prefix=rendered")
+    both = ("--module", path / "echo.c", "--module", tmp_path / "second-echo.c.j2", "--set", "prefix=rendered")
     parameters = ("--param", "echo.text=a b;c", "--param", "second-echo.text=$HOME")
     done = command.run(*GUEST, *both, *parameters, *GREETING)
     assert (done.returncode, done.stdout) == (0, "greeting: a b;c\ngreeting: rendered $HOME\n"), done.stderr

@@ -65,15 +65,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_function_that_a_call_enters_is_probed_or_listed(lab: Path) -> None:
     command = CommandLine(lab)
-    found = records(command)
+    cells = records(command)
     for at in ("__ia32_sys_gettimeofday", "ktime_get_real_ts64", "read_tsc"):
-        assert (found[at, "none"].value, found[at, "kprobe"].status) == (360, "ok")
-    assert found["__ia32_sys_gettimeofday", "kprobe"].value == 889
+        assert (cells[at, "none"].value, cells[at, "kprobe"].status) == (360, "ok")
+    assert cells["__ia32_sys_gettimeofday", "kprobe"].value == 889
     # It copies seconds and microseconds, each with one call.
-    twice = found["__put_user_4", "kprobe"]
+    twice = cells["__put_user_4", "kprobe"]
     assert twice.evidence is not None
     assert (twice.evidence.hits_per_call, twice.evidence.hits) == (2, 2000)
-    refused = {at: cell.reason for (at, _), cell in found.items() if cell.status == "unsupported"}
+    refused = {at: cell.reason for (at, _), cell in cells.items() if cell.status == "unsupported"}
     assert refused["__do_fast_syscall_32"] == NOINSTR
     assert str(refused["entry_SYSENTER_32"]).startswith("it is entry code")
     assert "it is at every" not in str(refused)
@@ -85,9 +85,9 @@ def test_every_function_that_a_call_enters_is_probed_or_listed(lab: Path) -> Non
     profiled = experiment(lab / "profile", points="[ktime_get_real_ts64]", probes="[none]", profile="[symbols]")
     assert command.run("run", profiled).returncode == 0
     table = command.run("profile", "latest", "none", "--format", "json").stdout
-    for at, _ in found:
+    for at, _ in cells:
         assert f'"name": "{at}"' in table
-    assert table.count('"place": "kernel"') == len({at for at, _ in found})
+    assert table.count('"place": "kernel"') == len({at for at, _ in cells})
 
 
 def test_the_plan_of_found_points(lab: Path) -> None:
@@ -117,10 +117,10 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_points(tmp_path: Path) -> 
     begun = set(records(command))
     finished = command.run("run", file, *some, "--resume")
     assert finished.returncode == 0, finished.stderr
-    found = records(command)
-    assert begun < set(found)
-    assert found["read_tsc", "djprobe"].value == 399
-    assert [cell for cell in found.values() if cell.status not in ("ok", "unsupported")] == []
+    cells = records(command)
+    assert begun < set(cells)
+    assert cells["read_tsc", "djprobe"].value == 399
+    assert [cell for cell in cells.values() if cell.status not in ("ok", "unsupported")] == []
 
 
 @pytest.mark.kernels("lab-x86_64-smp")
@@ -129,11 +129,11 @@ def test_a_place_that_takes_no_probe_of_a_kind_is_unsupported(tmp_path: Path) ->
     probes = "[none, kprobe-optimized, kretprobe-boosted]"
     file = experiment(tmp_path, "lab-x86_64-smp", "xeon-e5410", probes=probes)
     command = CommandLine(tmp_path)
-    found = measured(command, file, *only("x64_sys_call", "read_tsc", "ktime_get_real_ts64"))
-    reason = found["x64_sys_call", "kprobe-optimized"].reason or ""
+    cells = measured(command, file, *only("x64_sys_call", "read_tsc", "ktime_get_real_ts64"))
+    reason = cells["x64_sys_call", "kprobe-optimized"].reason or ""
     assert "is not armed by the kernel's jump optimisation" in reason
-    assert "must be boosted" in (found["read_tsc", "kretprobe-boosted"].reason or "")
-    assert found["ktime_get_real_ts64", "kprobe-optimized"].status == "ok"
+    assert "must be boosted" in (cells["read_tsc", "kretprobe-boosted"].reason or "")
+    assert cells["ktime_get_real_ts64", "kprobe-optimized"].status == "ok"
     (directory,) = (tmp_path / "runs").iterdir()
     assert len(list(directory.glob("boot1/guest*.console"))) == 1
 
@@ -141,8 +141,8 @@ def test_a_place_that_takes_no_probe_of_a_kind_is_unsupported(tmp_path: Path) ->
 def test_the_functions_that_a_workload_enters(tmp_path: Path) -> None:
     benchmark = f"{{name: workload, file: {WORKLOADS / 'reading.c'}, calls: 100, repeats: 2}}"
     file = experiment(tmp_path, probes="[none, kprobe]", benchmark=benchmark)
-    found = measured(CommandLine(tmp_path), file, *only("__ia32_sys_read"))
-    assert found["__ia32_sys_read", "kprobe"].overhead == 529
+    cells = measured(CommandLine(tmp_path), file, *only("__ia32_sys_read"))
+    assert cells["__ia32_sys_read", "kprobe"].overhead == 529
 
 
 def test_a_workload_that_never_enters_the_kernel(tmp_path: Path) -> None:
@@ -160,5 +160,5 @@ def test_the_same_functions_on_two_kernels(tmp_path: Path) -> None:
     arguments = ("--only", "point=read_tsc", "--format", "json")
     finished = CommandLine(tmp_path).run("diff", "--config", file, KERNEL, "lab-i386-smp", *arguments)
     assert finished.returncode == 0, finished.stderr
-    cells = [one["before"]["cell"] for one in json.loads(finished.stdout)]
+    cells = [load["before"]["cell"] for load in json.loads(finished.stdout)]
     assert cells == [f"pentium4/{KERNEL}/{probe}/noop/read_tsc" for probe in ("none", "kprobe")]

@@ -80,15 +80,15 @@ def test_its_workers_are_shown_and_take_little_memory(two_workers: CommandLine) 
 
 def sockets_while_it_goes_on(run: subprocess.Popen[str], command: CommandLine, has_to_stop: Path | None) -> set[Socket]:
     """All on which the fleet's processes and their guests listen; the run is stopped at its first outcome."""
-    found: set[Socket] = set()
+    sockets: set[Socket] = set()
     deadline = time.monotonic() + PATIENCE
     while run.poll() is None and time.monotonic() < deadline:
-        found |= listening(family(supervisor_of(command)))
+        sockets |= listening(family(supervisor_of(command)))
         if has_to_stop is not None and "[1/4]" in has_to_stop.read_text():
             run.send_signal(signal.SIGINT)
             has_to_stop = None
         time.sleep(0.3)
-    return found
+    return sockets
 
 
 @pytest.mark.nightly("a run on a fleet that is interrupted, and one without: half a minute")
@@ -98,19 +98,19 @@ def test_an_interrupted_run_goes_on_and_counts_what_one_process_counts(
     arguments = ("run", QUICKSTART, *REDUCED, "--fleet", "local")
     said = tmp_path / "stderr"
     with said.open("w") as file, two_workers.start(*arguments, stderr=file.fileno()) as run:
-        found = sockets_while_it_goes_on(run, two_workers, said)
+        sockets = sockets_while_it_goes_on(run, two_workers, said)
     assert run.returncode == 128 + signal.SIGINT, said.read_text()
     with said.open("w") as file, two_workers.start(*arguments, "--resume", stderr=file.fileno()) as run:
-        found |= sockets_while_it_goes_on(run, two_workers, None)
+        sockets |= sockets_while_it_goes_on(run, two_workers, None)
     assert run.returncode == 0, said.read_text()
     assert "distributed" not in said.read_text()
     cells, expected = two_workers.cells(), undisturbed.cells()
     assert {name: cell.samples for name, cell in cells.items()} == {
         name: cell.samples for name, cell in expected.items()
     }
-    workers = {one["name"] for one in json.loads(two_workers.run("fleet", "status", "--json").stdout)["workers"]}
+    workers = {load["name"] for load in json.loads(two_workers.run("fleet", "status", "--json").stdout)["workers"]}
     assert {cell.worker for cell in cells.values()} <= workers
-    assert {one.address for one in found} == {LOOPBACK}
+    assert {one.address for one in sockets} == {LOOPBACK}
 
 
 def test_each_of_its_sockets_refuses_who_has_no_certificate(two_workers: CommandLine) -> None:
@@ -120,11 +120,11 @@ def test_each_of_its_sockets_refuses_who_has_no_certificate(two_workers: Command
     without = ssl.create_default_context(cadata=key.partition("-----BEGIN PRIVATE KEY")[0])
     without.check_hostname = False
     deadline = time.monotonic() + PATIENCE  # one that was given up, and is replaced
-    while len(found := listening(family(supervisor_of(two_workers)))) < 3 and time.monotonic() < deadline:
+    while len(sockets := listening(family(supervisor_of(two_workers)))) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert {one.address for one in found} == {LOOPBACK}
-    assert len(found) == 3  # the scheduler, two workers
-    for one in found:
+    assert {one.address for one in sockets} == {LOOPBACK}
+    assert len(sockets) == 3  # the scheduler, two workers
+    for one in sockets:
         assert answer(one.port, whole), "who has the key is spoken to"
         assert answer(one.port, without) == b""
         assert answer(one.port, None) == b""
@@ -182,11 +182,11 @@ def workers_of(command: CommandLine, count: int | None = None) -> list[dict[str,
 
 
 def test_it_listens_where_it_is_told_ends_with_its_supervisor_and_leaves_nothing(elsewhere: CommandLine) -> None:
-    found = listening(family(supervisor_of(elsewhere)))
-    assert {one.address for one in found} == {OTHER_IN_PROC}
-    assert len(found) == 2  # the scheduler, a worker
+    sockets = listening(family(supervisor_of(elsewhere)))
+    assert {one.address for one in sockets} == {OTHER_IN_PROC}
+    assert len(sockets) == 2  # the scheduler, a worker
     whole = security_of(read_key(elsewhere.lab / "fleet" / "fleet.key")).get_connection_args("client")["ssl_context"]
-    for one in found:
+    for one in sockets:
         assert answer(one.port, whole, OTHER), "who has the key is spoken to"
         assert answer(one.port, None, OTHER) == b""
 

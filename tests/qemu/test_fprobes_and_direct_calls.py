@@ -121,10 +121,10 @@ def test_another_s_trampoline_in_the_place_of_the_module_s_is_found(
         unload(guest, module.name)
         with bpf_attached(guest, probes()["bpf-fentry"], tool, point, ready.symbols) as program:
             program.wait_until_armed()
-            other = attachment.observe()
-            assert (other.live[0], other.flags) == (armed.live[0], armed.flags)
+            other_observation = attachment.observe()
+            assert (other_observation.live[0], other_observation.flags) == (armed.live[0], armed.flags)
             with pytest.raises(EvidenceError, match=r"came to call a trampoline of BPF's at .* longer trampoline_noop"):
-                check_same(kind, armed, other, point, "meanwhile")
+                check_same(kind, armed, other_observation, point, "meanwhile")
             with pytest.raises(RefusedError, match=r": the function calls another trampoline already$"):
                 load(guest, module.name, module.file, parameters=module.parameters)
         load(guest, module.name, module.file, parameters=module.parameters)

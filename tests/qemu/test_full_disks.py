@@ -61,9 +61,9 @@ def test_a_run_goes_on_when_there_is_room_again(tmp_path: Path, undisturbed: Fin
 def test_a_disk_that_is_full_at_any_moment(
     tmp_path: Path, undisturbed: FinishedRun, kind: str, rooms: tuple[int, ...]
 ) -> None:
-    found = runs(tmp_path, kind, *rooms)
-    for one in found:
+    endeds = runs(tmp_path, kind, *rooms)
+    for one in endeds:
         check(one, tmp_path / "disk", undisturbed)
-    assert found[-1].status == 0
+    assert endeds[-1].status == 0
     if kind != "temporary":  # where there is no room for them, they go to /tmp
-        assert found[0].status == 3
+        assert endeds[0].status == 3

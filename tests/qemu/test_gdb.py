@@ -67,9 +67,9 @@ class Gdb:
         return str(self._gdb.before).replace("\r", "").partition("\n")[2]
 
     def number(self, expression: str) -> int:
-        found = NUMBER.search(self(f"print/x {expression}"))
-        assert found is not None
-        return int(found[1], 0)
+        match = NUMBER.search(self(f"print/x {expression}"))
+        assert match is not None
+        return int(match[1], 0)
 
     def end(self) -> None:
         self._gdb.close(force=True)
@@ -117,11 +117,11 @@ class TestPlaces:
     def place(self, command: CommandLine, *words: str) -> tuple[int, str]:
         with started(command.lab, "debug", "latest:kprobe", *words) as lab:
             gdb = Gdb(lab)
-            found = gdb.number("$pc"), gdb("info symbol $pc")
+            pair = gdb.number("$pc"), gdb("info symbol $pc")
             gdb("detach")
             assert status_of(lab) == 0
             gdb.end()
-        return found
+        return pair
 
     def test_an_instruction_is_the_same_twice(self, command: CommandLine) -> None:
         assert self.place(command, "--instruction", "300") == self.place(command, "--instruction", "300")

@@ -41,7 +41,7 @@ def test_guests_that_sleep_on_a_busy_host_agree(tmp_path: Path) -> None:
         assert process.returncode == 0, complaint
     answers = [lab.run("report", "latest", "--format", "json").stdout for lab in labs]
     cells = [RunRecord.model_validate_json(answer, strict=False).cells for answer in answers]
-    found = {tuple((cell.samples, cell.parameters["cold"]) for cell in one) for one in cells}
-    assert len(found) == 1
+    sampled = {tuple((cell.samples, cell.parameters["cold"]) for cell in passed) for passed in cells}
+    assert len(sampled) == 1
     # Each has slept: two milliseconds and what a tick adds.
     assert all(sample > SLEEPS * 2e6 for cell in cells[0] for sample in cell.samples)

@@ -104,12 +104,12 @@ def test_the_squashfs_holds_the_same_files(disk: Disk) -> None:
     assert stat.S_IMODE(squashfs.stat().st_mode) == 0o444
     argv = ["unsquashfs", "-lln", "-d", ".", str(squashfs)]
     listed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines()
-    found = {(fields[1].replace("/", ":"), fields[5]) for fields in (line.split(maxsplit=5) for line in listed)}
+    pairs = {(fields[1].replace("/", ":"), fields[5]) for fields in (line.split(maxsplit=5) for line in listed)}
     recorded = disk.image.base.with_name("files.txt").read_text().splitlines()
     rows = [line.split() for line in recorded if line[:2] in ("f ", "d ")]
     expected = {(fields[2], fields[4] if fields[0] == "f" else fields[3]) for fields in rows}
     assert len(expected) > 2000
-    assert expected <= found
+    assert expected <= pairs
 
 
 def test_its_packages_are_the_recipe_s(disk: Disk) -> None:

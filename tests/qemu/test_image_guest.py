@@ -36,12 +36,12 @@ IMAGE = "debian-i386"
 IN_IMAGE = pytest.mark.guest(kernel="lab-i386-up", image=IMAGE, timing="tcg")
 
 
-def machine(context: BuildContext, wanted: GuestDisks, name: str = "lab-i386-up", timing: str = "tcg") -> Machine:
+def machine(context: BuildContext, disks: GuestDisks, name: str = "lab-i386-up", timing: str = "tcg") -> Machine:
     built = ready_kernel(context, kernel(name))
     model = cpu("xeon-e5410" if built.spec.needs_long_mode else "pentium4")
     assert timing in ("tcg", "instructions")
     hardware = Hardware(model, 1, 256, "instructions" if timing == "instructions" else "tcg")
-    return machine_for(context, built, hardware, wanted)
+    return machine_for(context, built, hardware, disks)
 
 
 @IN_IMAGE
@@ -61,17 +61,17 @@ def test_it_is_a_debian_with_the_lab_s_programs_behind_its_own(shared_guest: Gue
 def test_two_guests_of_one_base_have_their_own_disk_and_identity(workshop: BuildContext, tmp_path: Path) -> None:
     base = ready_image(workshop, image(IMAGE)).base
     before = hashlib.sha256(base.read_bytes()).digest()
-    wanted = machine(workshop, GuestDisks(IMAGE, "ssh"))
-    with Guest(wanted, tmp_path, "one") as one, Guest(wanted, tmp_path, "other") as other:
-        for guest, name in ((one, "one"), (other, "other")):
+    wanted_machine = machine(workshop, GuestDisks(IMAGE, "ssh"))
+    with Guest(wanted_machine, tmp_path, "one") as one, Guest(wanted_machine, tmp_path, "other") as other_guest:
+        for guest, name in ((one, "one"), (other_guest, "other")):
             guest.put(name.encode() * 1000, "/root/mine")
             guest.succeed(["sync"])
-        assert (one.get("/root/mine"), other.get("/root/mine")) == (b"one" * 1000, b"other" * 1000)
+        assert (one.get("/root/mine"), other_guest.get("/root/mine")) == (b"one" * 1000, b"other" * 1000)
         for file in ("/etc/hostname", "/etc/machine-id", "/run/orchestrator/identity/host_key", "/root/mine"):
-            assert one.get(file) != other.get(file)
+            assert one.get(file) != other_guest.get(file)
         assert one.succeed(["hostname"]).text == "one\n"
         random = ["head", "-c", "16", "/dev/urandom"]
-        assert one.succeed(random).stdout != other.succeed(random).stdout
+        assert one.succeed(random).stdout != other_guest.succeed(random).stdout
         # Neither keys nor disks are left in the folder, whatever ends us now.
         assert {file.suffix for file in tmp_path.iterdir()} == {".console", ".qemu", ".log"}
     assert hashlib.sha256(base.read_bytes()).digest() == before
@@ -105,8 +105,8 @@ def test_data_travels_on_a_disk_that_is_only_read(workshop: BuildContext, tmp_pa
     (folder / "deep" / "file").write_bytes(bytes(range(256)) * 1000)
     (folder / "program").write_text("#!/bin/sh\necho ran\n")
     (folder / "program").chmod(0o755)
-    wanted = GuestDisks(data=(folder, data_dir("configs")))
-    with Guest(machine(workshop, wanted, name), tmp_path) as guest:
+    disks = GuestDisks(data=(folder, data_dir("configs")))
+    with Guest(machine(workshop, disks, name), tmp_path) as guest:
         assert guest.get("/data/my.data/deep/file") == bytes(range(256)) * 1000
         assert guest.succeed(["/data/my.data/program"]).text == "ran\n"
         assert guest.get("/data/configs/quickstart.yaml") == (data_dir("configs") / "quickstart.yaml").read_bytes()
@@ -117,8 +117,8 @@ def test_data_travels_on_a_disk_that_is_only_read(workshop: BuildContext, tmp_pa
 @pytest.mark.parametrize("image", [pytest.param(None, marks=ELSEWHERE), IMAGE])
 def test_modprobe_finds_the_kernel_s_own_modules(workshop: BuildContext, tmp_path: Path, image: str | None) -> None:
     """Busybox's modprobe in the initramfs, Debian's in an image, whose disk Debian's own kernel finds."""
-    own = machine(workshop, GuestDisks(image, kernel_modules=True), "debian-686")
-    with GuestStart(workshop, own, tmp_path).guest() as guest:
+    own_machine = machine(workshop, GuestDisks(image, kernel_modules=True), "debian-686")
+    with GuestStart(workshop, own_machine, tmp_path).guest() as guest:
         assert "-686 " in guest.succeed(["uname", "-a"]).text
         if image is not None:
             assert guest.get("/etc/debian_version").startswith(b"12.")
@@ -175,7 +175,7 @@ def test_a_disk_without_a_system_is_an_error(workshop: BuildContext, tmp_path: P
 
 
 def test_what_cannot_be_is_refused_before_anything_is_built(workshop: BuildContext, user_disk: Path) -> None:
-    for wanted, name, sentence in (
+    for disks, name, sentence in (
         (
             GuestDisks("debian-amd64"),
             "lab-i386-up",
@@ -192,7 +192,7 @@ def test_what_cannot_be_is_refused_before_anything_is_built(workshop: BuildConte
         (GuestDisks(data=(Path("/etc"), Path("/usr/etc"))), "lab-i386-up", "two data folders are called etc"),
     ):
         with pytest.raises(UsageError, match=sentence):
-            machine(workshop, wanted, name)
+            machine(workshop, disks, name)
 
 
 # --- experiments ----------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ COMMAND = "from orchestrator.cli.main import main; main()"
 
 def files(package: Path) -> set[str]:
     """The package's files; ``data`` is from elsewhere in the checkout."""
-    found = (one.relative_to(package) for one in package.rglob("*") if one.is_file())
-    return {str(one) for one in found if one.parts[0] != "data" and "__pycache__" not in one.parts}
+    paths = (path.relative_to(package) for path in package.rglob("*") if path.is_file())
+    return {str(path) for path in paths if path.parts[0] != "data" and "__pycache__" not in path.parts}
 
 
 def test_the_wheel_has_every_file_of_the_package(installed_python: Path) -> None:

@@ -139,9 +139,9 @@ def test_a_failed_tests_guest_is_kept_and_a_shell_goes_on_with_it(
     result = pytester.runpytest_inprocess("--qemu", "--qemu-keep", "--junitxml=report.xml")
     result.assert_outcomes(passed=1, failed=1)
     (state,) = (
-        str(one.get("value"))
-        for one in ElementTree.parse(pytester.path / "report.xml").iter("property")
-        if one.get("name") == "qemu_state"
+        str(element.get("value"))
+        for element in ElementTree.parse(pytester.path / "report.xml").iter("property")
+        if element.get("name") == "qemu_state"
     )
     result.stdout.fnmatch_lines([f"*::test_wrong: orchestrator shell --saved {state}"])
     program = "from orchestrator.cli.main import main; main()"

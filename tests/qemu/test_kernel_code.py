@@ -22,7 +22,7 @@ def test_the_symbols_in_an_image_are_those_of_its_guest(ready: ReadyGuest, kerne
     assert code is not None
     listed = ready.guest.get("/proc/kallsyms").decode().splitlines()
     own = [line for line in listed if "\t[" not in line]
-    assert [f"{one.address:0{2 * code.word}x} {one.type} {one.name}" for one in code.symbols] == own
+    assert [f"{symbol.address:0{2 * code.word}x} {symbol.type} {symbol.name}" for symbol in code.symbols] == own
 
 
 @pytest.mark.parametrize("kernel", GUESTS)
@@ -33,7 +33,11 @@ def test_instructions_in_the_image_are_those_in_memory(ready: ReadyGuest, kernel
     start, size = code.function("vfs_read"), 1 << 16
     assert start is not None
     memory = ready.guest.read_memory(start, size)
-    functions = [one.address for one in code.symbols if one.type in "tT" and start <= one.address < start + size - 4096]
+    functions = [
+        symbol.address
+        for symbol in code.symbols
+        if symbol.type in "tT" and start <= symbol.address < start + size - 4096
+    ]
     assert len(functions) > 20
     differing = 0
     for function in functions:
@@ -49,7 +53,7 @@ def test_instructions_in_the_image_are_those_in_memory(ready: ReadyGuest, kernel
 
 
 def _starts(content: bytes, address: int, code: KernelCode) -> list[tuple[int, int]]:
-    return [(one.address, one.end) for one in decoded(content, address, code.word)]
+    return [(instruction.address, instruction.end) for instruction in decoded(content, address, code.word)]
 
 
 @pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")

@@ -57,9 +57,9 @@ class Place:
 
 def places(listing: bytes) -> list[Place]:
     lines = listing.decode("ascii").splitlines()
-    found = [re.fullmatch(r"(\S+) optimized (-|connected) ([0-9a-f]+) [0-9a-f]+ %ld %p", line) for line in lines]
-    assert all(found), lines
-    return [Place(one[1], one[2] == "connected", int(one[3], 16)) for one in found if one is not None]
+    matches = [re.fullmatch(r"(\S+) optimized (-|connected) ([0-9a-f]+) [0-9a-f]+ %ld %p", line) for line in lines]
+    assert all(matches), lines
+    return [Place(match[1], match[2] == "connected", int(match[3], 16)) for match in matches if match is not None]
 
 
 @dataclass(frozen=True)

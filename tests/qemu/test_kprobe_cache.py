@@ -243,8 +243,8 @@ def race(kernel: str, sound: Guest, modules: ModuleMaker) -> Iterator[Race]:
         module.write("race", name)
         held, interrupts, timed_out, removed = (number == 1 for number in module.table("held")[0])
         assert held
-        first, second, *others = ((hits, strays) for hits, strays in module.table("hits"))
-        return Outcome(interrupts, timed_out, removed, first, second, others)
+        first, second, *other_pairs = ((hits, strays) for hits, strays in module.table("hits"))
+        return Outcome(interrupts, timed_out, removed, first, second, other_pairs)
 
     yield run
     sound.succeed(["rmmod", "kprobe_race"])

@@ -67,9 +67,9 @@ def sources(kernel: Kernel) -> Iterator[ModuleSource]:
 )
 def test_the_labs_modules_build_without_a_warning(name: str, workshop: BuildContext) -> None:
     kernel = ready_kernel(workshop, kernels()[name])
-    wanted = list({str(one.files): one for one in sources(kernel)}.values())
-    assert len(wanted) > 20
-    for module in build_modules(workshop, kernel, wanted):
+    module_sources = list({str(source.files): source for source in sources(kernel)}.values())
+    assert len(module_sources) > 20
+    for module in build_modules(workshop, kernel, module_sources):
         assert isinstance(module, Module), module
         assert module.warnings == (), module.name
 

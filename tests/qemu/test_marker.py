@@ -69,12 +69,12 @@ class Trial:
 
     def places(self) -> list[Place]:
         lines = self.read("markers").splitlines()
-        found = [re.fullmatch(r"(\S+) (\S+) (\S+) ([0-9a-f]+) ([0-9a-f]+) (.*)", line) for line in lines]
-        assert all(found), lines
+        matches = [re.fullmatch(r"(\S+) (\S+) (\S+) ([0-9a-f]+) ([0-9a-f]+) (.*)", line) for line in lines]
+        assert all(matches), lines
         return [
-            Place(one[1], one[2], one[3] == "connected", int(one[4], 16), int(one[5], 16), one[6])
-            for one in found
-            if one is not None
+            Place(match[1], match[2], match[3] == "connected", int(match[4], 16), int(match[5], 16), match[6])
+            for match in matches
+            if match is not None
         ]
 
     def loads(self, name: str) -> list[bytes]:

@@ -55,12 +55,12 @@ def test_a_client_measures_and_reads_what_it_has_measured(tmp_path: Path) -> Non
         server = StdioServerParameters(command=sys.executable, args=words, env=environment, cwd=tmp_path)
         async with Client(server) as client:
             measured = await answer(client, "run", config="asked.yaml", overrides=["profile=[symbols]"])
-            found = re.match(r"run (\S+)", measured)
-            assert found is not None
+            match = re.match(r"run (\S+)", measured)
+            assert match is not None
             assert "1000 hits = 1000 calls" in measured
             assert [text for text in told if text is not None and text.endswith("kprobe/noop: ok")]
             (listed,) = json.loads(await answer(client, "list", what="runs"))["rows"]
-            assert (listed["run"], listed["ok"], listed["failed"]) == (found[1], 2, 0)
+            assert (listed["run"], listed["ok"], listed["failed"]) == (match[1], 2, 0)
             difference = await answer(client, "diff", before="latest:none", after="latest:kprobe", limit=3)
             assert "kprobe\\_int3\\_handler" in difference
 

@@ -52,9 +52,9 @@ def figures(column: str, first: str = "probe") -> Mapping[str, str]:
 
 def lacking(reason: str) -> str:
     """What the page has in place of a figure."""
-    found = TOO_OLD.match(reason)
-    if found is not None:
-        return f"since {found[1]}"
+    match = TOO_OLD.match(reason)
+    if match is not None:
+        return f"since {match[1]}"
     return LACKING if "CONFIG_X86_64" in reason else NOTHING
 
 

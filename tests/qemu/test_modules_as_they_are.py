@@ -166,10 +166,10 @@ def test_two_commits_of_a_folder(tree: Path, tmp_path: Path) -> None:
     assert vars(found.counts) == {"dearer": 1, "unchanged": 1}
     (probed, _) = found.cells
     assert probed.value.difference == 9
-    assert [(one.symbol, one.change) for one in probed.symbols] == [("ordinary_work [single]", 9)]
-    assert [(one.what, one.detail) for one in found.differs[1:]] == [("probe single", ["ordinary_work.c"])]
+    assert [(symbol.symbol, symbol.change) for symbol in probed.symbols] == [("ordinary_work [single]", 9)]
+    assert [(change.what, change.detail) for change in found.differs[1:]] == [("probe single", ["ordinary_work.c"])]
 
     ends = ("--good", f"{tree}@HEAD~3", "--bad", f"{tree}@HEAD", tree / "mine.yaml")
     done = command.run("bisect", *ends, "--format", "json")
     assert done.returncode == 0, done.stderr
-    assert [one["subject"] for one in json.loads(done.stdout)["candidates"]] == ["do ten things"]
+    assert [load["subject"] for load in json.loads(done.stdout)["candidates"]] == ["do ten things"]

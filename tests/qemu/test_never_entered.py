@@ -101,7 +101,7 @@ def passed_by(context: BuildContext) -> int:
     start = code.function(ALSO_CALLED)
     assert start is not None
     body = decoded(code.read(start, (code.following(start) or start) - start), start, code.word)
-    return next(one.address - start for one in body if one.name == "pause")
+    return next(instruction.address - start for instruction in body if instruction.name == "pause")
 
 
 def test_a_jump_that_is_not_hit_proves_nothing(workshop: BuildContext, tmp_path: Path) -> None:

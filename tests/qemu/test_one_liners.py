@@ -204,7 +204,7 @@ def test_every_link_of_another_process_has_the_catalogues_name(
         program = attach(guest, "lab-a", "noop", target_of(guest, kind, point))
         holder = guest.succeed(["sh", "-c", "/tmp/bpfprobe hold /sys/fs/bpf/lab-a >/dev/null 2>&1 & echo $!"]).text
         guest.wait_until_succeeds(["sh", "-c", f"ls -l /proc/{int(holder)}/fd | grep -q bpf.link"])
-        seen[kind.name] = [(one.kind, one.places) for one in attached_by(guest, int(holder))]
+        seen[kind.name] = [(attached.kind, attached.places) for attached in attached_by(guest, int(holder))]
         guest.succeed(["kill", holder.strip()])
         program.detach()
     # An optimised uprobe differs in its place alone.

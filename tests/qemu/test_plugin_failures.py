@@ -24,7 +24,7 @@ pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg
 def properties_of(report: Path, test: str) -> dict[str, str]:
     """The properties of a test in a JUnit XML."""
     cases = {case.get("name"): case for case in ElementTree.parse(report).iter("testcase")}
-    return {str(one.get("name")): str(one.get("value")) for one in cases[test].iter("property")}
+    return {str(element.get("name")): str(element.get("value")) for element in cases[test].iter("property")}
 
 
 @pytest.mark.qemu

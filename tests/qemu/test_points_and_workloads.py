@@ -264,7 +264,7 @@ def test_a_user_s_module_is_loaded_with_its_parameters(measured: Callable[[str],
     probes = ["./looping.c", "./looping.c turns=7", "./looping.c turns=9 'label=two words'", "./looping.c label=other"]
     outcomes = measured(f"probes: {json.dumps([*probes, './looping.c turn=7'])}\n{GETPPID}")
     plain, seven, nine, refused, wrong = (outcomes[name] for name in outcomes if name.startswith("looping.c"))
-    costs = [ok(one).value or 0 for one in (plain, seven, nine)]
+    costs = [ok(cell).value or 0 for cell in (plain, seven, nine)]
     assert 0 < costs[0] < costs[1] < costs[2]
     assert list(outcomes)[:2] == ["looping.c/noop", "looping.c.turns-7/noop"]
     assert ok(nine).parameters["module_parameters"] == "turns=9 'label=two words'"

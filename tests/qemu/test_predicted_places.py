@@ -64,7 +64,8 @@ def functions(kernel: Kernel) -> Iterator[FunctionPlaces]:
 def unsaid(function: FunctionPlaces) -> FunctionPlaces:
     """The function as if its image said nothing, so that the guest alone answers."""
     return replace(
-        function, places=[replace(one, verdicts=dict.fromkeys(TECHNIQUES, DECIDED_AT_BOOT)) for one in function.places]
+        function,
+        places=[replace(place, verdicts=dict.fromkeys(TECHNIQUES, DECIDED_AT_BOOT)) for place in function.places],
     )
 
 
@@ -74,13 +75,16 @@ def test_what_kprobes_do_at_each_instruction(
 ) -> None:
     module = modules.rendered("places", {})
     said = list(functions(guest_kernel))
-    assert {"ksys_read", "kfree"} <= {one.symbol for one in said}
-    answers = {one.symbol: answered(shared_guest, module, unsaid(one)).places for one in said}
-    for one in said:
+    assert {"ksys_read", "kfree"} <= {function_places.symbol for function_places in said}
+    answers = {
+        function_places.symbol: answered(shared_guest, module, unsaid(function_places)).places
+        for function_places in said
+    }
+    for places in said:
         # Boot patches some calls into other instructions (alternatives): the kernel answers for those.
-        answers[one.symbol] = [
-            replace(place, code=shared_guest.read_memory(one.address + place.offset, len(place.code)))
-            for place in answers[one.symbol]
+        answers[places.symbol] = [
+            replace(place, code=shared_guest.read_memory(places.address + place.offset, len(place.code)))
+            for place in answers[places.symbol]
         ]
     # What the image refuses, the kernel does: it takes none, puts it elsewhere, or leaves it to the tracer.
     wrong = [
@@ -90,9 +94,9 @@ def test_what_kprobes_do_at_each_instruction(
         if before.verdicts["kprobe"].is_possible is False and after.verdicts["kprobe"].is_possible
     ]
     assert not wrong, "\n".join(wrong)
-    assert {one.verdicts["kprobe"].is_possible for function in said for one in function.places} == {None, False}
+    assert {place.verdicts["kprobe"].is_possible for function in said for place in function.places} == {None, False}
     check_rules(answers)
-    seen = {one.step for places in answers.values() for one in places}
+    seen = {place.step for places in answers.values() for place in places}
     # Only a kernel that is not preemptible boosts, and only one whose compiler keeps to an order has no other step.
     assert ("boosted" in seen) is (kernel == "lab-i386-up")
     assert {"emulated", "single-stepped", None} <= seen
@@ -103,20 +107,20 @@ def check_rules(answers: dict[str, Sequence[ProbePlace]]) -> None:
     """What each kernel makes of calls, jumps, BUGs, static branches, and of functions that take no jump or kprobe."""
     branches = 0
     for symbol, places in answers.items():
-        for one in places:
-            takes, jump = one.verdicts["kprobe"], one.verdicts["optimised"]
-            if one.code[0] == CALL or one.code[0] in JUMPS:
-                assert one.step == "emulated" or not takes.is_possible or one.step == "boosted"
-                assert not jump.is_possible or one.step == "boosted"
-            if one.code == BUG:
+        for place in places:
+            takes, jump = place.verdicts["kprobe"], place.verdicts["optimised"]
+            if place.code[0] == CALL or place.code[0] in JUMPS:
+                assert place.step == "emulated" or not takes.is_possible or place.step == "boosted"
+                assert not jump.is_possible or place.step == "boosted"
+            if place.code == BUG:
                 assert takes.is_possible is False
-            branches += one.code in BRANCHES and takes.is_possible is False and not one.is_entry
+            branches += place.code in BRANCHES and takes.is_possible is False and not place.is_entry
             assert takes.is_possible or not jump.is_possible
         if symbol in ("get_kprobe", "do_syscall_64", "do_int80_syscall_32"):
-            assert {one.verdicts["kprobe"].is_possible for one in places} == {False}
+            assert {probe_place.verdicts["kprobe"].is_possible for probe_place in places} == {False}
         if symbol == "__get_user_4":
-            assert {one.verdicts["optimised"].is_possible for one in places} == {False}
-    optimised = {one.verdicts["optimised"].is_possible for one in answers["ksys_read"]}
+            assert {probe_place.verdicts["optimised"].is_possible for probe_place in places} == {False}
+    optimised = {answer.verdicts["optimised"].is_possible for answer in answers["ksys_read"]}
     assert optimised == {True, False}
     assert branches
 
@@ -128,7 +132,8 @@ def test_what_djprobes_do_at_functions(
     insert(shared_guest, trial_module(modules))
     trial = Trial(shared_guest)
     said = {
-        one.symbol: {place.verdicts["djprobe"].is_possible for place in one.places} for one in functions(guest_kernel)
+        function.symbol: {place.verdicts["djprobe"].is_possible for place in function.places}
+        for function in functions(guest_kernel)
     }
     refused = {symbol: trial.refusal(symbol) for symbol in said}
     shared_guest.succeed(["rmmod", "djprobe_trial"])
@@ -193,13 +198,13 @@ def test_each_instruction_of_a_function_is_probed_or_says_why_not(tmp_path: Path
     assert done.returncode == 0, done.stderr
     answer = command.run("report", "latest", "--format", "json")
     cells = RunRecord.model_validate_json(answer.stdout, strict=False).cells
-    found = {(str(cell.parameters["at"]), cell.probe): cell for cell in cells}
-    numbers = {key for key, cell in found.items() if cell.status == "ok"}
+    cell_by_pair = {(str(cell.parameters["at"]), cell.probe): cell for cell in cells}
+    numbers = {key for key, cell in cell_by_pair.items() if cell.status == "ok"}
     assert {("ksys_read+0x0", "kprobe-ftrace"), ("ksys_read+0x5", "kprobe"), ("ksys_read+0x5", "djprobe")} <= numbers
     assert not {cell.status for cell in cells} - {"ok", "unsupported"}
-    assert "emulate" in (found["ksys_read+0x1f", "kprobe"].reason or "")
-    assert "site is at +0x0" in (found["ksys_read+0x5", "kprobe-ftrace"].reason or "")
-    assert found["ksys_read+0xd0", "kprobe"].reason == "these calls do not execute it"
+    assert "emulate" in (cell_by_pair["ksys_read+0x1f", "kprobe"].reason or "")
+    assert "site is at +0x0" in (cell_by_pair["ksys_read+0x5", "kprobe-ftrace"].reason or "")
+    assert cell_by_pair["ksys_read+0xd0", "kprobe"].reason == "these calls do not execute it"
     printed = command.run("report", "latest").stdout
     assert "at each instruction of ksys_read in a call of" in " ".join(printed.split())
     # Once in the note below the table, which all cells share, and once in the summary.

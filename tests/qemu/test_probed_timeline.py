@@ -32,7 +32,7 @@ def events(command: CommandLine, *cells: str) -> list[dict[str, Any]]:
     done = command.run("timeline", *(f"latest:{cell}" for cell in cells), "--format", "trace")
     assert done.returncode == 0, done.stderr
     assert command.qemus() == []
-    return [one for one in json.loads(done.stdout)["traceEvents"] if one["ph"] == "X"]
+    return [load for load in json.loads(done.stdout)["traceEvents"] if load["ph"] == "X"]
 
 
 def end(event: dict[str, Any]) -> int:
@@ -59,15 +59,15 @@ def test_the_time_line_of_a_probed_call_is_its_value(tmp_path: Path, kernel: str
     assert sum(one["args"]["own instructions"] for one in found) == record.value
 
     # By symbol, it is the profile of the same calls.
-    own: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for one in found:
-        own[one["name"]] += one["args"]["own instructions"]
+        counts[one["name"]] += one["args"]["own instructions"]
     (profile,) = json.loads(command.run("profile", "latest", "kprobe", "--format", "json").stdout)
     listed: Counter[str] = Counter()
     for symbol in profile["symbols"]:
         module = f" [{symbol['module']}]" if symbol["module"] else ""
         listed[symbol["name"].partition(" ")[0] + module if module else symbol["name"]] += symbol["instructions"]
-    assert own == listed
+    assert counts == listed
 
     # The system call, the breakpoint, its handler, the single step, which ends in a breakpoint, and what follows it.
     entered = [one for one in found if "entered by" in one["args"]]
@@ -92,7 +92,7 @@ def test_two_cells_are_compared_from_the_first_difference_on(tmp_path: Path) -> 
     text = html.unescape(page.read_text())
     assert " >    " in text
     assert "asm_exc_int3() {  /* int3 */" in text
-    assert {one["tid"] for one in events(command, "none", "kprobe")} == {1, 2}
+    assert {event["tid"] for event in events(command, "none", "kprobe")} == {1, 2}
 
 
 @ELSEWHERE

@@ -56,15 +56,15 @@ class Done:
     """A boot that was done: its events, its records by probe, and their profiles; of one ``row`` only where named."""
 
     def __init__(
-        self, context: BuildContext, wanted: Boot, directory: Path, *, fresh: bool = False, row: str | None = None
+        self, context: BuildContext, wanted_boot: Boot, directory: Path, *, fresh: bool = False, row: str | None = None
     ) -> None:
         from orchestrator.benchmarks.registry import kinds
 
         self.directory = directory
         self.events: list[Event] = []
-        artifacts = prepare(context, kinds().named(wanted.kind), wanted)
-        cells = tuple(cell for cell in wanted.cells if row in (None, cell.probe))
-        task = BootTask(kinds().named(wanted.kind), wanted, cells, directory, fresh=fresh)
+        artifacts = prepare(context, kinds().named(wanted_boot.kind), wanted_boot)
+        cells = tuple(cell for cell in wanted_boot.cells if row in (None, cell.probe))
+        task = BootTask(kinds().named(wanted_boot.kind), wanted_boot, cells, directory, fresh=fresh)
         run_boot(Session(task, artifacts, context, self.events.append))
 
     @property
@@ -87,8 +87,8 @@ class Done:
 @pytest.fixture(scope="module")
 def counted(context: BuildContext, tmp_path_factory: pytest.TempPathFactory) -> Done:
     """The quickstart's probes with details, and one that returns: several tests look at this one boot."""
-    wanted = boot("lab-i386-up", *COUNTED, probes=[*PROBES, "kretprobe-boosted"])
-    return Done(context, wanted, tmp_path_factory.mktemp("counted"))
+    wanted_boot = boot("lab-i386-up", *COUNTED, probes=[*PROBES, "kretprobe-boosted"])
+    return Done(context, wanted_boot, tmp_path_factory.mktemp("counted"))
 
 
 def proof(record: CellRecord) -> tuple[object, ...]:
@@ -117,7 +117,7 @@ def test_the_sum_over_all_symbols_is_the_value_and_nothing_else_changes(
         assert record.profile is not None
         assert record.evidence is not None
         assert record.profile.int3 / profile.calls == (record.evidence.int3 or 0) / record.evidence.calls
-    int3 = {probe: one.profile.int3 // one.profile.calls for probe, one in counted.records.items() if one.profile}
+    int3 = {probe: cell.profile.int3 // cell.profile.calls for probe, cell in counted.records.items() if cell.profile}
     assert int3 == {"none": 0, "kprobe": 2, "jprobe": 3, "djprobe": 0, "kretprobe-boosted": 1}
 
 
@@ -132,7 +132,7 @@ def test_each_instruction_is_where_it_belongs(counted: Done) -> None:
     assert symbols["djprobe"]["djprobe_func [lab_djprobe]"] == 1
     assert symbols["djprobe"]["djprobe_detours [lab_djprobe]"] > 0
     assert {symbols[probe]["callbench"] for probe in PROBES} == {13}
-    places = {(one.name, one.place) for one in profiles["kprobe"].symbols}
+    places = {(symbol.name, symbol.place) for symbol in profiles["kprobe"].symbols}
     assert {("callbench", "user"), ("get_kprobe", "kernel"), ("kprobe_func", "module")} <= places
 
 
@@ -141,16 +141,19 @@ def test_loads_stores_and_taken_branches_are_those_of_the_instructions(counted: 
     profile = counted.profiles["none"]
     expected = {"push": (0, 1), "pop": (1, 0), "ret": (1, 0)}
     seen = set()
-    for one in profile.instructions:
-        decoding = next(decoded(bytes.fromhex(one.code), 0, 4), None)
+    for instruction in profile.instructions:
+        decoding = next(decoded(bytes.fromhex(instruction.code), 0, 4), None)
         if decoding is not None and decoding.name in expected:
             seen.add(decoding.name)
             loads, stores = expected[decoding.name]
-            assert (one.loads, one.stores) == (loads * one.executed, stores * one.executed), one
+            assert (instruction.loads, instruction.stores) == (
+                loads * instruction.executed,
+                stores * instruction.executed,
+            ), instruction
         if decoding is not None and decoding.name in ("ret", "jmp", "call"):
-            assert one.taken == one.executed, one
+            assert instruction.taken == instruction.executed, instruction
         if decoding is not None and decoding.name in ("push", "mov", "add"):
-            assert one.taken == 0, one
+            assert instruction.taken == 0, instruction
     assert seen == set(expected)
 
 
@@ -161,9 +164,9 @@ def test_two_boots_execute_the_same_instructions(context: BuildContext, counted:
     for probe in PLAIN:
         assert proof(counted.records[probe]) == proof(booted.records[probe])
         first, second = counted.profiles[probe], booted.profiles[probe]
-        assert [one.title for one in first.symbols] == [one.title for one in second.symbols]
-        assert [(one.offset, one.code, one.executed) for one in first.instructions] == [
-            (one.offset, one.code, one.executed) for one in second.instructions
+        assert [symbol.title for symbol in first.symbols] == [symbol.title for symbol in second.symbols]
+        assert [(instruction.offset, instruction.code, instruction.executed) for instruction in first.instructions] == [
+            (instruction.offset, instruction.code, instruction.executed) for instruction in second.instructions
         ]
         assert first.has_details
         assert not second.has_details
@@ -172,7 +175,7 @@ def test_two_boots_execute_the_same_instructions(context: BuildContext, counted:
 def test_stacks_lead_to_each_instruction(counted: Done) -> None:
     """Through system calls, traps, retpolines, string instructions, and a handler that is left for another function."""
     for probe, profile in counted.profiles.items():
-        folded = {one.names: one.executed for one in profile.stacks}
+        folded = {stack.names: stack.executed for stack in profile.stacks}
         assert sum(folded.values()) == profile.executed
         called = "callbench;entry_SYSENTER_32;do_SYSENTER_32;do_fast_syscall_32;__do_fast_syscall_32;ia32_sys_call"
         assert folded["callbench"] == 13 * profile.calls
@@ -235,16 +238,16 @@ def test_caches_miss_the_same_in_two_guests(context: BuildContext, tmp_path: Pat
     """
     cells: list[dict[str, CellProfile]] = []
     for handlers in (["noop", "record"], ["noop"]):
-        wanted = boot("lab-i386-up", "caches", probes=["kprobe"], handlers=handlers)
-        done = Done(context, wanted, tmp_path / str(len(handlers)), row="kprobe")
+        wanted_boot = boot("lab-i386-up", "caches", probes=["kprobe"], handlers=handlers)
+        done = Done(context, wanted_boot, tmp_path / str(len(handlers)), row="kprobe")
         records = [event.record for event in done.events if isinstance(event, CellRecorded)]
         values = {"noop": 889, "record": 964}
         assert [record.value or record.reason for record in records] == [values[handler] for handler in handlers]
         cells.append({record.handler: load_profile(done.directory, record) for record in records})
     for profile in cells[0].values():
-        assert {one.name: one.accesses for one in profile.caches}["itlb"] == profile.executed
+        assert {cache.name: cache.accesses for cache in profile.caches}["itlb"] == profile.executed
     quiet, recorded = cells[0]["noop"], cells[0]["record"]
-    assert [(one.misses, one.repeated) for one in quiet.caches] == [(0, 0)] * 5
+    assert [(cache.misses, cache.repeated) for cache in quiet.caches] == [(0, 0)] * 5
     assert quiet == cells[1]["noop"]
     missed = {symbol.title: symbol.missed.l2 / recorded.calls for symbol in recorded.symbols if symbol.missed.l2}
     assert missed == {"kprobe_record [lab_kprobe]": 1}
@@ -277,16 +280,20 @@ def test_every_part_of_a_profile(
     for probe, profile in done.profiles.items():
         record = done.records[probe]
         assert record.status == "ok", record.reason
-        assert profile.executed == profile.calls * (record.value or 0) == sum(one.executed for one in profile.stacks)
+        assert (
+            profile.executed == profile.calls * (record.value or 0) == sum(stack.executed for stack in profile.stacks)
+        )
         assert profile.has_details
-        assert {one.name for one in profile.caches} == {"l1i", "l1d", "l2", "itlb", "dtlb"}
+        assert {cache.name for cache in profile.caches} == {"l1i", "l1d", "l2", "itlb", "dtlb"}
         assert sum(record.purposes.values()) == record.overhead
         assert profile.arch == ("x86_64" if "amd64" in kernel else "i386")
         # Each call ends where it began: nothing is left on the stack for the next one.
-        assert max(one.names.count(";") for one in profile.stacks) < 24
-        traps = [one.entered or 0 for one in profile.stacks if one.names.endswith(";asm_exc_int3")]
-        assert sum(traps) == sum(one.executed for one in profile.instructions if one.code == "cc")
-        assert all(one.entered for one in profile.stacks if one.names.endswith((";ksys_read", "_gettimeofday")))
+        assert max(stack.names.count(";") for stack in profile.stacks) < 24
+        traps = [stack.entered or 0 for stack in profile.stacks if stack.names.endswith(";asm_exc_int3")]
+        assert sum(traps) == sum(
+            instruction.executed for instruction in profile.instructions if instruction.code == "cc"
+        )
+        assert all(stack.entered for stack in profile.stacks if stack.names.endswith((";ksys_read", "_gettimeofday")))
     assert set(done.profiles) == set(probes)
 
 
@@ -316,7 +323,7 @@ def test_a_function_of_the_users(context: BuildContext, tmp_path: Path) -> None:
     """Of 512 repetitions, in code whose instructions cross into other pages."""
     file = tmp_path / "getpid.c"
     file.write_text(CROSSING)
-    wanted = boot(
+    wanted_boot = boot(
         "lab-i386-up",
         "symbols",
         "stacks",
@@ -324,13 +331,13 @@ def test_a_function_of_the_users(context: BuildContext, tmp_path: Path) -> None:
         probes=["none"],
         benchmark={"name": "workload", "file": str(file), "calls": 100, "repeats": 2},
     )
-    done = Done(context, wanted, tmp_path / "run")
+    done = Done(context, wanted_boot, tmp_path / "run")
     record, profile = done.records["none"], done.profiles["none"]
     assert record.status == "ok", record.reason
     assert "workload" in by_symbol(profile)
     # A 32-bit kernel copies its entry stack with rep movsb where it switches stacks.
-    own, calls = next(one for one in profile.symbols if one.name == "workload"), profile.calls
-    assert own.repetitions == 512 * calls <= profile.repetitions
+    symbol_profile, calls = next(symbol for symbol in profile.symbols if symbol.name == "workload"), profile.calls
+    assert symbol_profile.repetitions == 512 * calls <= profile.repetitions
     assert record.profile is not None
     assert record.profile.repetitions == profile.repetitions
     value, repeated = record.value or 0, profile.repetitions / calls
@@ -344,7 +351,7 @@ def test_a_module_of_the_users_and_a_workload_of_his(context: BuildContext, tmp_
     workload = Path(__file__).with_name("workloads") / "getting.c"
     module = tmp_path / "mine.c.j2"
     shutil.copy(data_dir("kmods") / "templates" / "kprobe.c.j2", module)
-    wanted = boot(
+    wanted_boot = boot(
         "lab-i386-up",
         "symbols",
         "purposes",
@@ -352,7 +359,7 @@ def test_a_module_of_the_users_and_a_workload_of_his(context: BuildContext, tmp_
         probes=["none", str(module)],
         benchmark={"name": "workload", "file": str(workload), "calls": 100, "hits": 2, "repeats": 2},
     )
-    done = Done(context, wanted, tmp_path / "run")
+    done = Done(context, wanted_boot, tmp_path / "run")
     mine = done.records["mine.c.j2"]
     assert mine.status == "ok", mine.reason
     assert by_symbol(done.profiles["mine.c.j2"])["kprobe_func [own_mine]"] == 2 * 2
@@ -399,8 +406,8 @@ def test_a_sample_that_the_plugin_did_not_count_whole_is_refused(context: BuildC
     """As where it began too late: then a region is missing, or one has other instructions."""
     from orchestrator.benchmarks.registry import kinds
 
-    wanted = boot("lab-i386-up", "symbols", probes=["none"])
-    artifacts = prepare(context, kinds().named(wanted.kind), wanted)
+    wanted_boot = boot("lab-i386-up", "symbols", probes=["none"])
+    artifacts = prepare(context, kinds().named(wanted_boot.kind), wanted_boot)
     with ready_guest(context, artifacts, tmp_path, "guest") as ready:
         workload = gettimeofday("i386", "auto", 500)
         measured = workload.measure_exact(ready.guest, repeats=2, ticks_per_second=250, time_limit=60)
@@ -420,8 +427,8 @@ def test_a_sample_that_the_plugin_did_not_count_whole_is_refused(context: BuildC
 def test_a_plugin_that_qemu_cannot_load_ends_the_guest(context: BuildContext, tmp_path: Path) -> None:
     from orchestrator.benchmarks.registry import kinds
 
-    wanted = boot("lab-i386-up", "symbols", probes=["none"])
-    artifacts = prepare(context, kinds().named(wanted.kind), wanted)
+    wanted_boot = boot("lab-i386-up", "symbols", probes=["none"])
+    artifacts = prepare(context, kinds().named(wanted_boot.kind), wanted_boot)
     broken = tmp_path / "broken, really.so"
     broken.write_text("no shared object")
     machine = replace(artifacts.machine, counter=CountingPlugin(broken))

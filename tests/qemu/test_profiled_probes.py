@@ -41,7 +41,7 @@ def test_each_row_is_profiled_by_its_own_steps(tmp_path: Path) -> None:
         assert profiles[probe].executed == 640 * (cells[probe].value or 0) + 1
         assert (profiles[probe].calls, profiles[probe].unit) == (640, "call")
     assert (profiles["kpcache.enable"].calls, profiles["kpcache.enable"].unit) == (50, "probe")
-    found = {probe: {one.title for one in profile.symbols} for probe, profile in profiles.items()}
+    found = {probe: {symbol.title for symbol in profile.symbols} for probe, profile in profiles.items()}
     assert "kprobe_int3_handler" in found["kpcache.hit"] - found["none"]
     assert "count_target [lab_kpcache_driver]" in found["kpcache.hit"] - found["none"]
     assert "enable_kprobe" in found["kpcache.enable"]
@@ -72,10 +72,10 @@ def test_a_round_of_a_loop_is_profiled_to_the_instruction(tmp_path: Path) -> Non
     profiles = {probe: load_profile(directory, cell) for probe, cell in cells.items()}
     for probe, profile in profiles.items():
         assert (profile.unit, profile.executed) == ("round", profile.calls * (cells[probe].value or 0))
-    assert [one.title for one in profiles["none"].symbols] == ["empty [lab_markers]"]
+    assert [symbol.title for symbol in profiles["none"].symbols] == ["empty [lab_markers]"]
     (marked,) = profiles["marker.empty-optimized"].symbols
-    assert [one.code[:4] for one in marked.instructions][:2] == ["b000", "84c0"]
-    titles = {one.title for one in profiles["marker.int3-on"].symbols}
+    assert [instruction.code[:4] for instruction in marked.instructions][:2] == ["b000", "84c0"]
+    titles = {symbol.title for symbol in profiles["marker.int3-on"].symbols}
     assert {"lab_int3_place [lab_markers]", "int3_empty [lab_markers]", "kprobe_int3_handler"} <= titles
 
 
@@ -92,6 +92,6 @@ def test_the_misses_of_a_load_beside_events_are_by_function(tmp_path: Path) -> N
         cell = cells[f"kpcache-load.{row}"]
         profile = load_profile(directory, cell)
         assert {cache.name: cache.misses for cache in profile.caches}["l1d"] == cell.parameters["l1d_misses"]
-        assert "get_kprobe_cached" in {one.name for one in profile.symbols}
+        assert "get_kprobe_cached" in {symbol.name for symbol in profile.symbols}
         assert int(cell.parameters["l1d_get_kprobe_cached"]) > 0
-    assert "get_kprobe_cached" not in {one.name for one in load_profile(directory, cells["none"]).symbols}
+    assert "get_kprobe_cached" not in {symbol.name for symbol in load_profile(directory, cells["none"]).symbols}

@@ -39,8 +39,8 @@ class Done:
 
 
 def symbol(profile: CellProfile, title: str) -> SymbolProfile:
-    (found,) = [one for one in profile.symbols if one.title == title]
-    return found
+    (symbol_profile,) = [one for one in profile.symbols if one.title == title]
+    return symbol_profile
 
 
 def own(cell: CellRecord) -> float:
@@ -56,10 +56,10 @@ def test_all_that_runs_execute_is_counted_and_no_value_changes(tmp_path: Path) -
     plain, counted = Done(command, config), Done(command, config, "--profile", "symbols")
     assert list(counted.cells) == [*ROWS, HOOKED]
     for name, cell in counted.cells.items():
-        other = plain.cells[name]
+        other_cell = plain.cells[name]
         # Another boot comes to the very same, in its cold run, too.
-        assert (cell.samples, cell.parameters["cold"]) == (other.samples, other.parameters["cold"]), name
-        assert other.profile is None
+        assert (cell.samples, cell.parameters["cold"]) == (other_cell.samples, other_cell.parameters["cold"]), name
+        assert other_cell.profile is None
         assert cell.profile is not None
         assert cell.profile.ticks is not None
         # With both readings of the clock they are somewhat longer than the samples.
@@ -67,7 +67,7 @@ def test_all_that_runs_execute_is_counted_and_no_value_changes(tmp_path: Path) -
         assert cell.profile.instructions == counted.profiles[name].executed
         assert cell.profile.calls == len(cell.samples) == 2
         programs = symbol(counted.profiles[name], "all programs")
-        assert (programs.place, [one.code for one in programs.instructions]) == ("user", [""])
+        assert (programs.place, [instruction.code for instruction in programs.instructions]) == ("user", [""])
     assert own(counted.cells[ROWS[0]]) == own(counted.cells[ROWS[1]]) == 0
     check_markers(counted)
     check_modules(counted)
@@ -77,8 +77,10 @@ def check_markers(counted: Done) -> None:
     """A marker's load, test and branch are executed as often as the function that begins with it."""
     profile, cell = counted.profiles[ROWS[3]], counted.cells[ROWS[3]]
     fault = symbol(profile, "handle_mm_fault")
-    assert [one.executed for one in fault.instructions if one.code == "b000"] == [fault.instructions[0].executed]
-    loads = sum(one.executed for one in profile.instructions if one.code == "b000")
+    assert [instruction.executed for instruction in fault.instructions if instruction.code == "b000"] == [
+        fault.instructions[0].executed
+    ]
+    loads = sum(instruction.executed for instruction in profile.instructions if instruction.code == "b000")
     assert own(cell) == pytest.approx(3 * loads / 2, rel=0.01)
     assert own(cell) < own(counted.cells[HOOKED])
 
@@ -87,7 +89,12 @@ def check_modules(counted: Done) -> None:
     """Handlers and detours are in the module, and are executed for each event."""
     for name in (ROWS[2], HOOKED):
         cell, profile = counted.cells[name], counted.profiles[name]
-        in_module = sum(one.executed for one in profile.symbols if one.module == "lab_recorder") / profile.calls
+        in_module = (
+            sum(
+                symbol_profile.executed for symbol_profile in profile.symbols if symbol_profile.module == "lab_recorder"
+            )
+            / profile.calls
+        )
         events = cell.parameters["events_a_run"]
         assert isinstance(events, float)
         assert 10 * events < in_module < own(cell) < 200 * events

@@ -45,11 +45,11 @@ def test_the_found_calls_hit_a_probe_as_often_as_was_counted(
     assert [reached.calls[name].get(function) for name, function in known] == [1] * len(known)
     tables = {}
     for function, expected in EXPECTED.items():
-        found = reached.call(function)
-        assert found is not None, function
-        assert (found.name, found.hits) == expected
-        benchmark = {**found.benchmark, "calls": 100}
-        tables[found.name.replace("_", "-")] = {"points": [function], "benchmark": benchmark}
+        call = reached.call(function)
+        assert call is not None, function
+        assert (call.name, call.hits) == expected
+        benchmark = {**call.benchmark, "calls": 100}
+        tables[call.name.replace("_", "-")] = {"points": [function], "benchmark": benchmark}
     common = {"name": "reaching", "kernels": [kernel], "machines": [{"cpu": CPU}], "probes": ["none", "kprobe"]}
     file = tmp_path / "reaching.yaml"
     file.write_text(json.dumps({**common, "tables": tables}))
@@ -58,5 +58,5 @@ def test_the_found_calls_hit_a_probe_as_often_as_was_counted(
     assert ran.returncode == 0, ran.stderr
     answer = command.run("report", "latest", "--format", "json").stdout
     cells = RunRecord.model_validate_json(answer, strict=False).cells
-    hits = {str(one.parameters["at"]): one.evidence.hits_per_call for one in cells if one.evidence is not None}
+    hits = {str(cell.parameters["at"]): cell.evidence.hits_per_call for cell in cells if cell.evidence is not None}
     assert hits == {function: expected for function, (_, expected) in EXPECTED.items()}

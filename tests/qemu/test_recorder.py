@@ -224,8 +224,8 @@ def test_what_is_in_the_rings_is_what_was_counted(trial: Trial) -> None:
     assert 200 - report.missed <= sum(event.args[2] == GETEGID[trial.arch] for event in calls) <= 200
     if trial.mechanism != "marker":
         symbol_at = {site.address: site.symbol for site in report.sites}
-        found = Counter(symbol_at[event.args[1]] for event in events)
-        assert found == +Counter({place.symbol: place.recorded for place in report.places})
+        counts = Counter(symbol_at[event.args[1]] for event in events)
+        assert counts == +Counter({place.symbol: place.recorded for place in report.places})
 
 
 @pytest.mark.parametrize("trial", EVERYWHERE, indirect=True)
@@ -257,7 +257,7 @@ def test_recorders_come_and_go_under_load(trial: Trial, pytestconfig: pytest.Con
             with recording(trial.guest, trial.mechanism, trial.module) as recorder:
                 trial.guest.succeed(["sleep", "0.1"])
                 report = recorder.stop()
-                assert {"file_read", "page_fault"} <= {one.event for one in report.events if one.recorded}
+                assert {"file_read", "page_fault"} <= {event.event for event in report.events if event.recorded}
             trial.guest.check_console()
     finally:
         trial.guest.succeed(["sh", "-c", "kill $(cat /tmp/busy)"])

@@ -191,8 +191,8 @@ def test_hits_in_interrupts_may_come_before_the_hit_that_they_interrupt(
     assert 0 < len(nested) < CALLS // 100
     # They are of the task that they interrupt.
     assert {event.pid for event in nested} == called.pids
-    others = dataclasses.replace(called, pids=frozenset())
-    assert check_events(events, kind, others, point, ready.symbols) == 0
+    other_called = dataclasses.replace(called, pids=frozenset())
+    assert check_events(events, kind, other_called, point, ready.symbols) == 0
     # In a handler that runs with interrupts off there are none.
     with pytest.raises(EvidenceError, match="they are out of order"):
         check_order(dataclasses.replace(ring, events=tuple(map(as_kprobe, ring.events))))

@@ -80,15 +80,15 @@ def own_cache(tmp_path: Path, workshop: BuildContext) -> Path:
 
 
 @pytest.fixture
-def own(own_cache: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> BuildContext:
+def context(own_cache: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> BuildContext:
     """What builds artifacts on the test's own cache."""
     monkeypatch.setattr(guests, "_given_up", set())
     return BuildContext(Cache(own_cache), warn=said.append)
 
 
 @pytest.fixture
-def machine(own: BuildContext) -> Machine:
-    return machine_of(own)
+def machine(context: BuildContext) -> Machine:
+    return machine_of(context)
 
 
 def machine_of(context: BuildContext, timing: Timing = "instructions") -> Machine:
@@ -107,12 +107,12 @@ def user_s(workshop: BuildContext, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def place(own: BuildContext, user_s: Path) -> Path:
+def place(context: BuildContext, user_s: Path) -> Path:
     """A saved guest of ``machine`` in the test's own cache: a copy of the user's, so that none is booted for it."""
-    copy = own.cache.root / saved_guests.KIND / user_s.name
+    copy = context.cache.root / saved_guests.KIND / user_s.name
     copy.parent.mkdir()
     subprocess.run(["cp", "-a", user_s, copy], check=True)
-    assert saved_in(own) == [copy]
+    assert saved_in(context) == [copy]
     return copy
 
 
@@ -147,13 +147,13 @@ def check_equal(context: BuildContext, boot: Boot, folder: Path) -> None:
         assert booted.guest.restored_from is None
         expected = figures(booted, boot)
     with (
-        ready_guest(context, artifacts, folder, "one") as one,
-        ready_guest(context, artifacts, folder, "other") as other,
+        ready_guest(context, artifacts, folder, "one") as guest,
+        ready_guest(context, artifacts, folder, "other") as other_guest,
     ):
-        assert one.guest.restored_from == other.guest.restored_from != None  # noqa: E711
+        assert guest.guest.restored_from == other_guest.guest.restored_from != None  # noqa: E711
         for cell in boot.cells:
             alone = replace(boot, cells=(cell,))
-            for ready in (one, other):
+            for ready in (guest, other_guest):
                 assert figures(ready, alone) == {cell.id: expected[cell.id]}
 
 
@@ -164,18 +164,18 @@ def test_every_kind_measures_the_same_restored(workshop: BuildContext, tmp_path:
 
 @TRACED
 def test_a_guest_is_saved_once_and_privately_and_no_restored_one_writes_to_it(
-    own: BuildContext, machine: Machine, tmp_path: Path, said: list[str]
+    context: BuildContext, machine: Machine, tmp_path: Path, said: list[str]
 ) -> None:
     keys = set()
     for name in ("first", "second"):
-        with GuestStart(own, machine, tmp_path, name).guest() as guest:
+        with GuestStart(context, machine, tmp_path, name).guest() as guest:
             keys.add(guest.restored_from)
             assert guest.run(["test", "-e", "/tmp/mine"]).status == 1
             guest.put(bytes(1 << 20), "/tmp/mine")
             mapped = Path(f"/proc/{guest.pid}/maps").read_text().split()
             listed = guest.get(KALLSYMS, largest=KALLSYMS_MAX)
             assert guest.saved_symbols == listed  # which no cell asks for again
-    (place,) = saved_in(own)
+    (place,) = saved_in(context)
     assert keys == {place.name}
     assert said == []
     assert digests.changed(place, {}) is None
@@ -212,7 +212,7 @@ def check_date(guest: Guest) -> None:
 
 @pytest.mark.usefixtures("tomorrow")
 def test_on_another_clock_the_time_is_right_and_the_pool_another(
-    own: BuildContext, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first guest's clock goes at another pace: another one is booted, and saved."""
     wrong, looked_at, drawn = [OtherPace("the guest's clock went on by 70 s")], list[Guest](), set()
@@ -224,7 +224,7 @@ def test_on_another_clock_the_time_is_right_and_the_pool_another(
 
     monkeypatch.setattr("orchestrator.run.guests.check_pace", check_once_in_vain)
     for _ in range(2):
-        with GuestStart(own, machine_of(own, "tcg"), tmp_path).guest() as guest:
+        with GuestStart(context, machine_of(context, "tcg"), tmp_path).guest() as guest:
             assert guest.restored_from is not None
             check_date(guest)
             drawn.add(guest.get("/proc/sys/kernel/random/uuid"))
@@ -236,16 +236,16 @@ def test_on_another_clock_the_time_is_right_and_the_pool_another(
 
 
 def test_one_whose_clock_has_another_pace_is_not_saved(
-    own: BuildContext, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guests, "_BOOTS", 1)
-    wrong = replace(machine_of(own, "tcg"), extra_parameters=("tsc_early_khz=100000",))
-    with GuestStart(own, wrong, tmp_path).guest() as guest:
+    wrong = replace(machine_of(context, "tcg"), extra_parameters=("tsc_early_khz=100000",))
+    with GuestStart(context, wrong, tmp_path).guest() as guest:
         assert guest.restored_from is None
         assert guest.succeed(["uname", "-m"]).text == "i686\n"
     (line,) = said
     assert line.startswith("warning: no guest can be saved: the guest's clock went on by ")
-    assert saved_in(own) == []
+    assert saved_in(context) == []
 
 
 OVER_SSH = pytest.param("ssh", marks=pytest.mark.nightly("starts all of systemd, four times"))
@@ -254,7 +254,7 @@ OVER_SSH = pytest.param("ssh", marks=pytest.mark.nightly("starts all of systemd,
 @pytest.mark.usefixtures("tomorrow")
 @pytest.mark.parametrize("channel", ["framed", OVER_SSH])
 def test_restored_guests_of_an_image_are_not_clones(
-    workshop: BuildContext, own: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channel: ChannelKind
+    workshop: BuildContext, context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channel: ChannelKind
 ) -> None:
     folder, content = tmp_path / "mine", os.urandom(1 << 20)  # more than the kernel had read when the guest was saved
     folder.mkdir()
@@ -269,15 +269,15 @@ def test_restored_guests_of_an_image_are_not_clones(
         saved_state.keep_files(*arguments)
 
     monkeypatch.setattr(saving, "keep_files", keep_files)
-    kernel = ready_kernel(own, kernels()["lab-i386-up"])
-    wanted = machine_for(own, kernel, hardware, disks)
+    kernel = ready_kernel(context, kernels()["lab-i386-up"])
+    wanted_machine = machine_for(context, kernel, hardware, disks)
     with (
-        GuestStart(own, wanted, tmp_path, "one").guest() as one,
-        GuestStart(own, wanted, tmp_path, "other").guest() as other,
+        GuestStart(context, wanted_machine, tmp_path, "one").guest() as one,
+        GuestStart(context, wanted_machine, tmp_path, "other").guest() as other_guest,
     ):
-        assert one.restored_from == other.restored_from
+        assert one.restored_from == other_guest.restored_from
         assert one.restored_from is not None
-        for guest, name in ((one, "one"), (other, "other")):
+        for guest, name in ((one, "one"), (other_guest, "other")):
             assert guest.succeed(["hostname"]).text == f"{name}\n"
             assert guest.get("/etc/hostname").decode() == f"{name}\n"
             check_date(guest)
@@ -286,15 +286,15 @@ def test_restored_guests_of_an_image_are_not_clones(
             guest.put(name.encode() * 1000, "/root/mine")
             guest.succeed(["sync"])
         for file in ("/etc/machine-id", "/proc/sys/kernel/random/uuid", "/root/mine"):
-            assert one.get(file) != other.get(file)
+            assert one.get(file) != other_guest.get(file)
         if channel == "ssh":
             key = "/run/orchestrator/identity/host_key"
-            assert one.get(key) != other.get(key)
+            assert one.get(key) != other_guest.get(key)
         one.check_console()
         # Neither keys nor disks are left in the folder, whatever ends us now.
         assert {file.suffix for file in tmp_path.iterdir() if file.is_file()} == {".console", ".qemu", ".log"}
         assert while_saving == {".console", ".qemu", ".log"}
-    (place,) = saved_in(own)
+    (place,) = saved_in(context)
     assert digests.changed(place, {}) is None
 
 
@@ -304,10 +304,12 @@ def test_systemd_is_restored_with_its_sshd(workshop: BuildContext, tmp_path: Pat
     if cached_image(workshop, recipe) is None:
         pytest.skip(f"{recipe.name} is not built yet; build it once: ./lab build image {recipe.name}")
     kernel = ready_kernel(workshop, kernels()["debian-686"])
-    wanted = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh"))
+    wanted_machine = machine_for(
+        workshop, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh")
+    )
     own_facts = set()
     for name in ("one", "other"):
-        with GuestStart(workshop, wanted, tmp_path, name).guest() as guest:
+        with GuestStart(workshop, wanted_machine, tmp_path, name).guest() as guest:
             assert guest.restored_from is not None
             assert guest.succeed(["systemctl", "is-system-running"]).text == "running\n"
             assert guest.succeed(["hostname"]).text == f"{name}\n"
@@ -317,11 +319,11 @@ def test_systemd_is_restored_with_its_sshd(workshop: BuildContext, tmp_path: Pat
 
 
 @pytest.mark.kernels("lab-i386-smp")
-def test_both_cpus_of_a_restored_guest_go_on(own: BuildContext, tmp_path: Path) -> None:
-    kernel = ready_kernel(own, kernels()["lab-i386-smp"])
-    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 2, 128, "tcg"))
+def test_both_cpus_of_a_restored_guest_go_on(context: BuildContext, tmp_path: Path) -> None:
+    kernel = ready_kernel(context, kernels()["lab-i386-smp"])
+    wanted_machine = machine_for(context, kernel, Hardware(cpu("pentium4"), 2, 128, "tcg"))
     for name in ("one", "other"):
-        with GuestStart(own, wanted, tmp_path, name).guest() as guest:
+        with GuestStart(context, wanted_machine, tmp_path, name).guest() as guest:
             assert guest.restored_from is not None
             for number in range(2):
                 ran = ("taskset", str(1 << number), "cat", "/proc/self/stat")
@@ -350,7 +352,7 @@ NIGHTLY_DAMAGE = pytest.mark.nightly("another damage of a saved guest: two secon
 @NIGHTLY_DAMAGE
 @pytest.mark.parametrize("spoil", [flip_memory, cut_devices])
 def test_a_damaged_one_is_saved_anew(
-    own: BuildContext,
+    context: BuildContext,
     machine: Machine,
     tmp_path: Path,
     said: list[str],
@@ -358,11 +360,11 @@ def test_a_damaged_one_is_saved_anew(
     spoil: Callable[[Path], None],
 ) -> None:
     spoil(place)
-    with GuestStart(own, machine, tmp_path).guest() as guest:
+    with GuestStart(context, machine, tmp_path).guest() as guest:
         assert guest.restored_from == place.name
     assert len(said) == 1
     assert f"the saved guest {place.name} is damaged (" in said[0]
-    assert saved_in(own) == [place]
+    assert saved_in(context) == [place]
 
 
 def another_speed(place: Path) -> None:
@@ -382,7 +384,7 @@ def no_speed(place: Path) -> None:
     ],
 )
 def test_one_that_does_not_work_is_discarded_and_said_once(
-    own: BuildContext,
+    context: BuildContext,
     machine: Machine,
     tmp_path: Path,
     said: list[str],
@@ -394,7 +396,7 @@ def test_one_that_does_not_work_is_discarded_and_said_once(
     spoil(place)
     digests.record(place, "manifest.json")  # as if it had been saved so
     for _ in range(starts):
-        with GuestStart(own, machine, tmp_path).guest() as guest:
+        with GuestStart(context, machine, tmp_path).guest() as guest:
             assert guest.restored_from is None
             assert guest.succeed(["uname", "-m"]).text == "i686\n"
     assert len(said) == 1
@@ -404,11 +406,11 @@ def test_one_that_does_not_work_is_discarded_and_said_once(
 
 
 def test_without_a_cache_entry_that_can_be_read_guests_are_booted(
-    own: BuildContext, machine: Machine, tmp_path: Path, said: list[str], place: Path
+    context: BuildContext, machine: Machine, tmp_path: Path, said: list[str], place: Path
 ) -> None:
     """As that of another user, whose saved guests are private."""
     (place / "manifest.json").write_text("{")
-    with GuestStart(own, machine, tmp_path).guest() as guest:
+    with GuestStart(context, machine, tmp_path).guest() as guest:
         assert guest.restored_from is None
         with pytest.raises(GuestError, match="cannot be saved"):  # its memory is not ours
             guest.save(SavedGuest("key", tmp_path))
@@ -418,31 +420,31 @@ def test_without_a_cache_entry_that_can_be_read_guests_are_booted(
 
 @pytest.mark.nightly("a guest for another key, which is tested every day without one: two seconds")
 def test_another_qemu_has_guests_of_its_own(
-    own: BuildContext, machine: Machine, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, machine: Machine, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saved_guests, "qemu_digests", lambda: {"qemu-system-x86_64": "another"})
-    with GuestStart(own, machine, tmp_path).guest() as guest:
+    with GuestStart(context, machine, tmp_path).guest() as guest:
         assert guest.restored_from not in (None, place.name)
-    assert len(saved_in(own)) == 2
+    assert len(saved_in(context)) == 2
 
 
 def test_on_a_full_disk_guests_are_booted(
-    own: BuildContext, machine: Machine, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, machine: Machine, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(saving, "keep_files", fail)
-    with GuestStart(own, machine, tmp_path).guest() as guest:
+    with GuestStart(context, machine, tmp_path).guest() as guest:
         assert guest.restored_from is None
     (warning,) = said
     assert warning.startswith("warning: no guest can be saved: the disk of the cache folder was full a moment ago: ")
     assert warning.endswith("; the guest is booted")
-    assert saved_in(own) == []
+    assert saved_in(context) == []
 
 
 @pytest.mark.nightly("two processes, one after the other's lock: four seconds")
-def test_two_processes_save_one_guest(own: BuildContext, own_cache: Path, tmp_path: Path) -> None:
+def test_two_processes_save_one_guest(context: BuildContext, own_cache: Path, tmp_path: Path) -> None:
     command = CommandLine(tmp_path, {"ORCHESTRATOR_CACHE": str(own_cache)})
     with contextlib.ExitStack() as open_files:
         logs = [open_files.enter_context((tmp_path / name).open("w+")) for name in ("one.log", "other.log")]
@@ -454,12 +456,12 @@ def test_two_processes_save_one_guest(own: BuildContext, own_cache: Path, tmp_pa
     assert [process.returncode for process in both] == [0, 0]
     assert steps.count(" save guest (") == 1
     assert steps.count(" restore guest on pentium4 (") == 2
-    assert len(saved_in(own)) == 1
+    assert len(saved_in(context)) == 1
 
 
 @pytest.mark.nightly("a process that is killed: three seconds")
 def test_one_that_is_killed_while_it_saves_leaves_nothing_that_is_used(
-    own: BuildContext, own_cache: Path, tmp_path: Path
+    context: BuildContext, own_cache: Path, tmp_path: Path
 ) -> None:
     command = CommandLine(tmp_path, {"ORCHESTRATOR_CACHE": str(own_cache)})
     saver = command.start(*EXEC, stderr=subprocess.DEVNULL)
@@ -469,7 +471,7 @@ def test_one_that_is_killed_while_it_saves_leaves_nothing_that_is_used(
     saver.send_signal(signal.SIGKILL)
     saver.communicate()
     assert command.qemus_after() == []
-    assert [place.suffix for place in saved_in(own)] == [".building"]
+    assert [place.suffix for place in saved_in(context)] == [".building"]
     again = command.run(*EXEC)
     assert (again.returncode, again.stdout) == (0, "i686\n")
-    assert [place.suffix for place in saved_in(own)] == [""]
+    assert [place.suffix for place in saved_in(context)] == [""]

@@ -148,7 +148,7 @@ def test_each_commit_has_the_number_of_its_module(top: Path, tmp_path: Path) -> 
     assert changes[0]["none"] == 500
     assert changes[2]["none"] > 0
     assert changes[1::2] == [{"none": 0, "kprobe": 0}] * 2
-    assert [one["kprobe"] for one in changes] == [one["none"] for one in changes]
+    assert [change["kprobe"] for change in changes] == [change["none"] for change in changes]
     assert (documented["same_kernel_as"], mended["same_kernel_as"]) == (dearer["hash"][:12], twice["hash"][:12])
     assert broken["reason"].startswith("the kernel does not build: unknown type name 'this'\n")
     assert re.search(r"mine\.c:1:\d+: error: ", broken["reason"])

@@ -193,7 +193,7 @@ def test_the_lines_of_a_bpf_program(command: CommandLine, tmp_path: Path, kernel
         (by_symbol,) = as_json(command, cell)
         (by_line,) = as_json(command, cell, "--lines", "--offline")
         lines = {one["name"]: one["instructions"] for one in by_line["symbols"]}
-        assert sum(Fraction(str(one)) for one in lines.values()) == Fraction(str(by_symbol["instructions"]))
+        assert sum(Fraction(str(line)) for line in lines.values()) == Fraction(str(by_symbol["instructions"]))
         for function in ("BPF program on_open", "BPF program add_one"):
             own = {name: count for name, count in lines.items() if name.endswith(f" {function}")}
             (whole,) = (one["instructions"] for one in by_symbol["symbols"] if one["name"] == function)

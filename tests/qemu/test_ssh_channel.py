@@ -44,11 +44,11 @@ def port_of(guest: Guest) -> int:
 
 
 def test_another_host_key_is_refused(shared_guest: Guest) -> None:
-    other, client = (read_private_key(new_private_key()) for _ in range(2))
+    other_ecdsakey, client = (read_private_key(new_private_key()) for _ in range(2))
     # An attempt that is made again ends at the deadline, with another error.
     with pytest.raises(GuestError, match=r"the server on port .* is not the guest: its host key is SHA") as refused:
-        SshChannel.connect(port_of(shared_guest), other, client, Deadline(PATIENCE))
-    assert other.fingerprint in refused.value.what
+        SshChannel.connect(port_of(shared_guest), other_ecdsakey, client, Deadline(PATIENCE))
+    assert other_ecdsakey.fingerprint in refused.value.what
 
 
 def test_a_key_that_the_guest_does_not_know_is_refused(shared_guest: Guest) -> None:

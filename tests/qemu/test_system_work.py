@@ -121,10 +121,10 @@ def test_floods_of_pings_agree_to_the_nanosecond(lab: Lab) -> None:
     assert lab.figures(FLOOD) == figures
     assert figures.done == 400
     assert figures.facts["rtt_min_ns"] == figures.facts["rtt_avg_ns"] == 9000
-    other = lab.figures(replace(FLOOD, seed=2, phase_us=7123))
-    assert other != figures
-    for one, another in zip(other.warm, figures.warm, strict=True):
-        assert one.real == pytest.approx(another.real, rel=0.01)
+    other_figures = lab.figures(replace(FLOOD, seed=2, phase_us=7123))
+    assert other_figures != figures
+    for run, another in zip(other_figures.warm, figures.warm, strict=True):
+        assert run.real == pytest.approx(another.real, rel=0.01)
 
 
 def test_a_module_is_there_for_the_runs_and_reports_twice(

@@ -100,9 +100,9 @@ def test_a_module_of_another_kernel_is_not_supported(
 ) -> None:
     with pytest.raises(
         UnsupportedError, match=r"late_oops\.ko was built for kernel .*, and this one is 6\.1\.0-"
-    ) as other:
+    ) as other_info:
         kmod(late_oops)
-    assert other.value.hint.endswith("build module ./late_oops.c --kernel debian-686 --out .")
+    assert other_info.value.hint.endswith("build module ./late_oops.c --kernel debian-686 --out .")
     # The kernel names neither the module nor the release where it is of another processor.
     content = late_oops.read_bytes()
     (tmp_path / "late_oops.ko").write_bytes(content[:18] + b"\x3e\0" + content[20:])

@@ -59,9 +59,9 @@ def busy_host() -> Iterator[None]:
     try:
         yield
     finally:
-        for one in spinning:
-            one.kill()
-            one.wait()
+        for process in spinning:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.nightly("keeps all processors busy: ten seconds; two boots agree every day, one of them looked at")

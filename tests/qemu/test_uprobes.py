@@ -192,8 +192,8 @@ def calls(ready: ReadyGuest, program: Path) -> Calls:
 
 
 def point_in(program: Path, symbol: str) -> UserPoint:
-    found = find_in_program(program, symbol, 0)
-    return UserPoint(symbol, 0, found.address, found.code, program=OWN_PROGRAM, file_offset=found.file_offset)
+    place = find_in_program(program, symbol, 0)
+    return UserPoint(symbol, 0, place.address, place.code, program=OWN_PROGRAM, file_offset=place.file_offset)
 
 
 @contextmanager

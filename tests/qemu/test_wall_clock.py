@@ -26,16 +26,16 @@ def test_nanoseconds_come_with_their_spread(tmp_path: Path, kernel: str, cpus: i
     command = CommandLine(tmp_path)
     done = command.run("run", EXPERIMENT, "--set", f"kernels=[{kernel}]", "--set", f"machines.0.smp={cpus}")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = command.cells()
-    assert list(found) == ["none", "jprobe", "djprobe"]
-    for cell in found.values():
+    cells = command.cells()
+    assert list(cells) == ["none", "jprobe", "djprobe"]
+    for cell in cells.values():
         assert (cell.clock, cell.unit, len(cell.samples), cell.smp) == ("wall", "ns", 6, cpus)
         assert cell.value == median(cell.samples)
         assert cell.interval is not None
         assert cell.overhead is not None
         assert cell.interval[0] <= cell.overhead <= cell.interval[1]
         assert (cell.verdict == "none") == any("no verdict" in note for note in cell.notes)
-    baseline, jprobe = found["none"], found["jprobe"]
+    baseline, jprobe = cells["none"], cells["jprobe"]
     assert baseline.overhead == 0
     low, high = median_interval(baseline.samples)
     # Nanoseconds; a busy host makes the interval wide: its low end was -606 once.

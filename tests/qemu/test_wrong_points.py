@@ -111,7 +111,7 @@ def test_instructions_that_a_kind_of_probe_cannot_have(command: CommandLine, tmp
     assert done.returncode == 0, done.stderr
     cells = command.cells()
     assert cells.pop("none").status == "ok"
-    assert {one.status for one in cells.values()} == {"unsupported"}
+    assert {cell.status for cell in cells.values()} == {"unsupported"}
     assert set(cells) == {*known, *asked}
     for probe, reason in {**known, **asked}.items():
         assert reason in (cells[probe].reason or "")
@@ -154,5 +154,5 @@ def test_the_hosts_own_cpu(command: CommandLine, tmp_path: Path, clock: str, sta
     assert "hint: name another CPU: orchestrator list cpus, or max" in done.stderr
     assert not list(command.lab.glob("runs/*"))
     accelerator = "instructions" if clock == "instructions" else "tcg"
-    one = command.refused("exec", "--kernel", "lab-i386-up", "--cpu", "host", "--accel", accelerator, "--", "true")
-    assert (one.returncode, one.stderr.count("CPU 'host' is this host's own, ")) == (status, 1)
+    process = command.refused("exec", "--kernel", "lab-i386-up", "--cpu", "host", "--accel", accelerator, "--", "true")
+    assert (process.returncode, process.stderr.count("CPU 'host' is this host's own, ")) == (status, 1)

@@ -32,7 +32,7 @@ def are_equal(some: Values, undisturbed: Values) -> bool:
 
 def made(lines: Sequence[str]) -> Counter[str]:
     """How often which artifact was made, by the progress that runs have printed."""
-    return Counter(found[1] for line in lines if (found := _MADE.search(line)) is not None)
+    return Counter(match[1] for line in lines if (match := _MADE.search(line)) is not None)
 
 
 class Undisturbed:

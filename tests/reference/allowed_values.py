@@ -34,7 +34,7 @@ def allowed_values(field: FieldInfo) -> str:
 def _described_type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     if get_origin(annotation) is Annotated:
         annotation, *metadata = get_args(annotation)
-    checks = [one.func for one in metadata if isinstance(one, BeforeValidator)]
+    checks = [validator.func for validator in metadata if isinstance(validator, BeforeValidator)]
     inner = get_args(annotation)
     known = [said for said in (_by_check(check, inner) for check in checks) if said is not None]
     if known:

@@ -70,12 +70,12 @@ def workload() -> str:
 
 def _family(family: str, closing: Sequence[str], *, more: str) -> str:
     folder = _KMODS / family
-    found = _documented(_sources(folder))
-    names = {one.name for one in found}
+    comments = _documented(_sources(folder))
+    names = {one.name for one in comments}
     missing = [name for name in exported((folder / f"{family}_module.c").read_text()) if name not in names]
     if missing:
         raise Undescribed(f"{folder.relative_to(ROOT)}: {missing[0]}() is exported and has no kernel-doc comment")
-    return _page(folder / f"{family}.h", found, [filled(_BUILD.format(module=family)), f"More: {more}."], closing)
+    return _page(folder / f"{family}.h", comments, [filled(_BUILD.format(module=family)), f"More: {more}."], closing)
 
 
 def _shared(name: str, *others: str) -> str:
@@ -86,19 +86,19 @@ def _shared(name: str, *others: str) -> str:
 
 
 def _documented(files: Iterable[Path]) -> Sequence[Documented]:
-    found = {}
+    comments = {}
     for file in files:
         for one in documented(file.read_text()):
             if one.undescribed:
                 names = ", ".join(sorted(one.undescribed))
                 raise Undescribed(f"{file.relative_to(ROOT)}: the comment of {one.name} does not describe {names}")
-            found[one.name] = one
-    return list(found.values())
+            comments[one.name] = one
+    return list(comments.values())
 
 
-def _page(header: Path, found: Sequence[Documented], use: Sequence[str], closing: Sequence[str]) -> str:
+def _page(header: Path, comments: Sequence[Documented], use: Sequence[str], closing: Sequence[str]) -> str:
     parts = [fenced(f'#include "{header.name}"', "c"), *_overview(first_comment(header.read_text())), *use]
-    for one in sorted(found, key=lambda one: one.kind == "function"):
+    for one in sorted(comments, key=lambda one: one.kind == "function"):
         parts += _section(one)
     return whole_page(header.name, [*parts, *closing])
 
@@ -156,7 +156,7 @@ def _prose(text: str) -> Iterator[str]:
 
 def _inline(text: str) -> str:
     """One line, in which what is C's is set as code."""
-    return _CODE.sub(lambda found: f"`{next(filter(None, found.groups()))}`", " ".join(text.split()))
+    return _CODE.sub(lambda match: f"`{next(filter(None, match.groups()))}`", " ".join(text.split()))
 
 
 def _sentence(text: str) -> str:

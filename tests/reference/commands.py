@@ -79,7 +79,7 @@ def _as_called(text: str) -> str:
 
 def _without_command(root: Any) -> Iterator[str]:
     yield "## Without a command"
-    rows = [(f"`{'`, `'.join(one.opts)}`", inline(one.help)) for one in root.params]
+    rows = [(f"`{'`, `'.join(param.opts)}`", inline(param.help)) for param in root.params]
     yield table(("option", "what"), [*rows, ("`-h`, `--help`", "Print what there is; of every command, too.")])
 
 
@@ -106,17 +106,20 @@ _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 def _section(name: str, command: Any) -> Iterator[str]:
     yield f"## {_heading(name)}"
     yield prose(_help(name, command))
-    arguments = [one for one in command.params if not one.opts[0].startswith("-")]
-    options = [one for one in command.params if one.opts[0].startswith("-") and one.name not in _HIDDEN]
+    arguments = [param for param in command.params if not param.opts[0].startswith("-")]
+    options = [param for param in command.params if param.opts[0].startswith("-") and param.name not in _HIDDEN]
     usage = [_CALLED, name, *(["[OPTIONS]"] if options else []), *map(_argument, arguments)]
     yield fenced("\n".join(f"{_CALLED} {example}" for example in examples()[name]), "sh")
     yield f"Usage: `{' '.join(usage)}`"
     own = inspect.unwrap(command.callback, stop=lambda one: hasattr(one, "__signature__"))
     hints = typing.get_type_hints(own)
     if arguments:
-        yield table(("argument", "what"), [(f"`{_argument(one)}`", _meaning(name, one, hints)) for one in arguments])
+        yield table(
+            ("argument", "what"),
+            [(f"`{_argument(argument)}`", _meaning(name, argument, hints)) for argument in arguments],
+        )
     if options:
-        yield table(("option", "what"), [(_option(one, hints), _meaning(name, one, hints)) for one in options])
+        yield table(("option", "what"), [(_option(option, hints), _meaning(name, option, hints)) for option in options])
 
 
 def _argument(parameter: Any) -> str:
@@ -165,7 +168,7 @@ def _kind(hint: Any) -> type:
     """The type of a value: of a list its items', of what may be missing the rest."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        return _kind(next(one for one in typing.get_args(hint) if one is not type(None)))
+        return _kind(next(arg for arg in typing.get_args(hint) if arg is not type(None)))
     if origin in (list, tuple):
         return _kind(typing.get_args(hint)[0])
     assert isinstance(hint, type)

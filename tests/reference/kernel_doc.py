@@ -53,18 +53,18 @@ class Documented:
 
 def documented(source: str) -> Sequence[Documented]:
     """All that has a kernel-doc comment, in order. Raises Malformed."""
-    return [_documented(_lines(found["text"]), source[found.end() :]) for found in _COMMENT.finditer(source)]
+    return [_documented(_lines(match["text"]), source[match.end() :]) for match in _COMMENT.finditer(source)]
 
 
 def first_comment(source: str) -> str:
     """What a file says of itself: the comment below its licence, empty where there is none."""
-    found = _FIRST.match(source)
-    return "" if found is None else textwrap.dedent("\n".join(_lines(found["text"]))).strip("\n")
+    match = _FIRST.match(source)
+    return "" if match is None else textwrap.dedent("\n".join(_lines(match["text"]))).strip("\n")
 
 
 def exported(source: str) -> Sequence[str]:
     """The functions that a module exports for others' code: those whose export has no comment of its own."""
-    return [found["name"] for found in _EXPORT.finditer(source) if not found["comment"]]
+    return [match["name"] for match in _EXPORT.finditer(source) if not match["comment"]]
 
 
 def _lines(text: str) -> list[str]:

@@ -105,7 +105,7 @@ def _marks() -> Iterator[str]:
     marks = _recorded().marks
     guest = ast.parse(marks.pop("guest").partition(": ")[0], mode="eval").body
     assert isinstance(guest, ast.Call)
-    defaults = {str(one.arg): ast.unparse(one.value) for one in guest.keywords}
+    defaults = {str(keyword.arg): ast.unparse(keyword.value) for keyword in guest.keywords}
     yield "## Marks"
     yield "### pytest.mark.guest"
     yield filled(

@@ -29,10 +29,14 @@ def signature(call: str, method: Callable[..., Any]) -> str:
     found = inspect.signature(method)
     parameters = [one for name, one in found.parameters.items() if name != "self"]
     words: list[str] = []
-    for one in parameters:
-        if one.kind is one.KEYWORD_ONLY and "*" not in words and not any(word.startswith("*") for word in words):
+    for parameter in parameters:
+        if (
+            parameter.kind is parameter.KEYWORD_ONLY
+            and "*" not in words
+            and not any(word.startswith("*") for word in words)
+        ):
             words.append("*")
-        words.append(_parameter(one))
+        words.append(_parameter(parameter))
     gives = str(found.return_annotation)
     opening, ending = call, "" if gives == "None" else f" -> {gives}"
     if inspect.isgeneratorfunction(inspect.unwrap(method)):
@@ -57,20 +61,22 @@ def fields_table(model: type, properties: Sequence[str] = ()) -> str:
 
 def property_rows(model: type, names: Sequence[str]) -> list[tuple[str, str, str]]:
     """Rows of properties, as ``fields_table`` has them."""
-    found = [(name, inspect.getattr_static(model, name).fget) for name in names]
+    pairs = [(name, inspect.getattr_static(model, name).fget) for name in names]
     return [
         (f"`{name}`", f"`{inspect.signature(one).return_annotation}`", inline(described(one, name)))
-        for name, one in found
+        for name, one in pairs
     ]
 
 
-def _parameter(one: inspect.Parameter) -> str:
-    stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
-    default = "" if one.default is one.empty else f" = {_default(one)}"
-    return f"{stars}{one.name}: {one.annotation}{default}"
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = (
+        "*" if parameter.kind is parameter.VAR_POSITIONAL else "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+    )
+    default = "" if parameter.default is parameter.empty else f" = {_default(parameter)}"
+    return f"{stars}{parameter.name}: {parameter.annotation}{default}"
 
 
-def _default(one: inspect.Parameter) -> str:
-    if isinstance(one.default, Mapping):
+def _default(parameter: inspect.Parameter) -> str:
+    if isinstance(parameter.default, Mapping):
         return "{}"
-    return f"0o{one.default:o}" if one.name == "mode" else repr(one.default)
+    return f"0o{parameter.default:o}" if parameter.name == "mode" else repr(parameter.default)

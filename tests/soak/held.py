@@ -79,7 +79,7 @@ class Holdings:
         after some 400 guests with 3.7 MiB in place of 1.9.
         """
         assert not self._more, f"more than after the warm-up: {self._more}"
-        added = [two.traced - one.traced for one, two in pairwise(self.course)]
+        added = [two.traced - held.traced for held, two in pairwise(self.course)]
         each = (sum(added) - max(added)) / (self.course[-1].work - self.course[0].work)
         assert each <= bytes_each, f"{each:.0f} bytes stay each time; where they are from:\n{self._growth()}"
 
@@ -107,7 +107,7 @@ class Holdings:
     def _growth(self) -> str:
         assert self._first is not None
         grown = _snapshot().compare_to(self._first[1], "traceback")[:_QUOTED]
-        return "\n".join("\n".join([str(one), *one.traceback.format()]) for one in grown)
+        return "\n".join("\n".join([str(diff), *diff.traceback.format()]) for diff in grown)
 
     def _named(self) -> dict[str, Counter[str]]:
         lists = (_descriptors(), _threads(), _processes(), _files(self._folders))

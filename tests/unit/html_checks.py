@@ -24,22 +24,22 @@ class Element:
     @property
     def children(self) -> list[Element]:
         """The elements directly in it."""
-        return [one for one in self.content if isinstance(one, Element)]
+        return [element for element in self.content if isinstance(element, Element)]
 
     @property
     def text(self) -> str:
         """Its own text."""
-        return "".join(one for one in self.content if isinstance(one, str))
+        return "".join(element for element in self.content if isinstance(element, str))
 
     def all(self, tag: str) -> list[Element]:
         """Every element of this tag in it, at any depth."""
-        found = [one for one in self.children if one.tag == tag]
-        return found + [inner for one in self.children for inner in one.all(tag)]
+        elements = [child for child in self.children if child.tag == tag]
+        return elements + [inner for child in self.children for inner in child.all(tag)]
 
     @property
     def whole_text(self) -> str:
         """Its text and that of all in it."""
-        return "".join(one if isinstance(one, str) else one.whole_text for one in self.content)
+        return "".join(element if isinstance(element, str) else element.whole_text for element in self.content)
 
 
 class _Tree(HTMLParser):
@@ -83,10 +83,10 @@ def check_page(page: str) -> Element:
     elements = _every(root)
     ids = [one.attributes["id"] for one in elements if "id" in one.attributes]
     assert len(ids) == len(set(ids))
-    for one in elements:
-        assert "style" not in one.attributes, "the policy forbids inline styles"
-        assert not any(name.startswith("on") for name in one.attributes)
-        for name, value in one.attributes.items():
+    for element in elements:
+        assert "style" not in element.attributes, "the policy forbids inline styles"
+        assert not any(name.startswith("on") for name in element.attributes)
+        for name, value in element.attributes.items():
             if name in ("href", "src", "action", "xlink:href", "data", "poster"):
                 assert not EXTERNAL.match(value), value
             if name == "href" and value.startswith("#"):
@@ -108,13 +108,15 @@ def check_page(page: str) -> Element:
 def attachment(page: str, title: str) -> str:
     """The text of the attachment whose title begins so."""
     root = parsed(page)
-    for one in root.all("details"):
-        if "data-packed" in one.attributes and one.all("summary")[0].whole_text.startswith(title):
-            wanted = one.attributes["data-packed"]
-            template = next(other for other in root.all("template") if other.attributes["id"] == wanted)
+    for element in root.all("details"):
+        if "data-packed" in element.attributes and element.all("summary")[0].whole_text.startswith(title):
+            wanted = element.attributes["data-packed"]
+            template = next(
+                other_element for other_element in root.all("template") if other_element.attributes["id"] == wanted
+            )
             return gzip.decompress(base64.b64decode(template.text, validate=True)).decode()
     raise AssertionError(f"no attachment is called {title}")
 
 
 def _every(element: Element) -> list[Element]:
-    return [element, *(inner for one in element.children for inner in _every(one))]
+    return [element, *(inner for child in element.children for inner in _every(child))]

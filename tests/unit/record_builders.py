@@ -94,21 +94,21 @@ def failed(probe: str, reason: str, /, **changes: Any) -> CellRecord:
 
 def capabilities(*names: str, refused: bool = True) -> list[CellRecord]:
     """Build what a guest shows of List 15: all of it, or of these; ``refused`` where the document grants nothing."""
-    found = []
+    cells = []
     for name, (probe, _, grant) in capability_grants().items():
         if names and name not in names:
             continue
         identity = f"pentium4/debian-686/{name}/noop"
         if grant.shown == "refusal" and refused:
             reason = "__ia32_sys_gettimeofday+0x6: not a function entry"
-            found.append(failed(probe, reason, status="unsupported", probe=name, id=identity))
+            cells.append(failed(probe, reason, status="unsupported", probe=name, id=identity))
         else:
             places = {"places_taken": 59, "places": 60} if name.endswith(".anywhere") else {}
             if name == "kprobe.anywhere":
                 places |= {"sampled_taken": 390, "sampled": 393, "sampled_functions": 50}
             notes = [grant.note] if grant.note else []
-            found.append(cell(probe, probe=name, id=identity, parameters=places, notes=notes))
-    return found
+            cells.append(cell(probe, probe=name, id=identity, parameters=places, notes=notes))
+    return cells
 
 
 def many_probes() -> list[CellRecord]:
@@ -212,7 +212,7 @@ def marked_build() -> list[CellRecord]:
 
 def marker_loops(**values: float | None) -> list[CellRecord]:
     """Build what a guest shows of the markers document's loops; None for one that its kernel cannot have."""
-    found = []
+    cells = []
     for name, value in values.items():
         row_name = name.replace("_", "-")
         row = marker_benchmarks().rows[row_name]
@@ -225,7 +225,7 @@ def marker_loops(**values: float | None) -> list[CellRecord]:
             "metric": "cost per loop",
         }
         if value is None:
-            found.append(
+            cells.append(
                 failed("none", "this kernel has no preemption to disable", status="unsupported", **fields_of_row)
             )
             continue
@@ -239,8 +239,8 @@ def marker_loops(**values: float | None) -> list[CellRecord]:
         )
         overhead = value - (values["empty"] or 0.0)
         numbers = {"samples": [value] * 2, "value": value, "overhead": overhead, "interval": (overhead, overhead)}
-        found.append(cell("none", **fields_of_row, **numbers, evidence=proof, parameters={"rounds": row.rounds}))
-    return found
+        cells.append(cell("none", **fields_of_row, **numbers, evidence=proof, parameters={"rounds": row.rounds}))
+    return cells
 
 
 def mixed_marker_loops() -> list[CellRecord]:
@@ -248,8 +248,8 @@ def mixed_marker_loops() -> list[CellRecord]:
     home = marker_loops(empty=2.0, empty_optimized=5.0, varargs_preemptible=14.0)
     fewer = home[1].model_copy(update={"parameters": {"rounds": 1000}})
     guests = [
-        one.model_copy(update={"kernel": "lab-i386-smp-preempt", "id": one.id.replace("up", "smp-preempt")})
-        for one in marker_loops(empty=3.0, varargs=16.0)
+        loop.model_copy(update={"kernel": "lab-i386-smp-preempt", "id": loop.id.replace("up", "smp-preempt")})
+        for loop in marker_loops(empty=3.0, varargs=16.0)
     ]
     noted = guests[1].model_copy(update={"notes": ("an SMP kernel on one virtual CPU",)})
     lost = home[2].model_copy(update={"probe": "marker.lost", "id": "pentium4/lab-i386-up/marker.lost/noop"})

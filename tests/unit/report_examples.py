@@ -66,7 +66,11 @@ RUNS: dict[str, RunRecord] = {
     ),
     "capabilities": run(*capabilities()),
     "capabilities_that_deviate": run(
-        *(one for one in capabilities() if one.probe.startswith("djprobe") and one.probe != "djprobe.anywhere"),
+        *(
+            capability
+            for capability in capabilities()
+            if capability.probe.startswith("djprobe") and capability.probe != "djprobe.anywhere"
+        ),
         capabilities("djprobe.anywhere", refused=False)[0],
         failed("kprobe", "1000 calls were made and the probe's handler ran 999 times", probe="kprobe.break"),
     ),

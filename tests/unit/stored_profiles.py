@@ -27,7 +27,7 @@ CALLS = 500
 def profile(name: str, executed: Mapping[str, int], **changes: Any) -> CellProfile:
     """A cell whose calls execute so many times the only instruction of each function: ``f``, or ``f [module]``."""
     symbols = []
-    for number, (title, count) in enumerate(sorted(executed.items(), key=lambda one: -one[1])):
+    for number, (title, count) in enumerate(sorted(executed.items(), key=lambda pair: -pair[1])):
         function, _, module = title.removesuffix("]").partition(" [")
         place: Any = "module" if module else "user" if function == "callbench" else "kernel"
         code = (InstructionCount(0, "90", count * CALLS),)

@@ -59,7 +59,7 @@ def checked(directory: Path) -> Mapping[str, Element]:
     """The pages as trees. Fails for a page that ``check_page`` refuses, and for a link that leads nowhere."""
     texts = files(directory)
     pages = {path: check_page(text) for path, text in texts.items() if path.endswith(".html")}
-    ids = {path: {one.attributes.get("id") for one in elements(page)} for path, page in pages.items()}
+    ids = {path: {element.attributes.get("id") for element in elements(page)} for path, page in pages.items()}
     for path, page in pages.items():
         for link in page.all("a"):
             target, _, fragment = link.attributes["href"].partition("#")

@@ -23,9 +23,9 @@ _PIN = re.compile(r"([A-Za-z0-9._-]+)==([0-9][0-9A-Za-z.]*)")
 def pins() -> dict[str, str]:
     """Versions by normalised name. Fails on a line that is neither a comment nor a pin: an address, an option."""
     lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
-    found = [_PIN.fullmatch(line) for line in lines]
-    assert [line for line, pin in zip(lines, found, strict=True) if pin is None] == []
-    return {canonicalize_name(pin[1]): pin[2] for pin in found if pin is not None}
+    matches = [_PIN.fullmatch(line) for line in lines]
+    assert [line for line, pin in zip(lines, matches, strict=True) if pin is None] == []
+    return {canonicalize_name(pin[1]): pin[2] for pin in matches if pin is not None}
 
 
 @pytest.mark.parametrize("text", REQUIREMENTS)

@@ -76,7 +76,7 @@ def compared() -> list[CellRecord]:
 
 def test_a_table_of_it_stands_beside_one_of_another_kind() -> None:
     experiment = load_experiment(CONFIG, kinds())
-    assert [(one.name, one.kind.name) for one in experiment.tables] == [("files", "reading"), ("calls", "calls")]
+    assert [(table.name, table.kind.name) for table in experiment.tables] == [("files", "reading"), ("calls", "calls")]
     boots = plan(experiment).boots
     assert [(boot.kind, len(boot.cells)) for boot in boots] == [("reading", 4), ("calls", 2)]
     place = "files/pentium4/debian-686"
@@ -154,21 +154,21 @@ def test_cells_that_get_no_record_fail_once_after_those_that_are_refused(tmp_pat
     prepared: dict[str, Prepared[None]] = {cell.id: Ready(None) for cell in cells_of()}
     *ready, last = prepared
     prepared[last] = Refused("unsupported", "this kernel was built without CONFIG_KALLSYMS")
-    first, *others = outcomes_of(WithoutRecords(), prepared, tmp_path)
+    first, *other_cells = outcomes_of(WithoutRecords(), prepared, tmp_path)
     assert (first.id, first.status) == (last, "unsupported")
-    assert [(one.id, one.status) for one in others] == [(id_, "failed") for id_ in ready]
-    assert others[0].reason == "benchmark kind 'reading' measured its cells and made no record"
+    assert [(cell.id, cell.status) for cell in other_cells] == [(id_, "failed") for id_ in ready]
+    assert other_cells[0].reason == "benchmark kind 'reading' measured its cells and made no record"
 
 
 def test_a_boot_whose_cells_are_all_refused_starts_no_guest(tmp_path: Path) -> None:
     reason = "this kernel was built without CONFIG_KALLSYMS"
     prepared: dict[str, Prepared[None]] = {cell.id: Refused("unsupported", reason) for cell in cells_of()}
     outcomes = outcomes_of(WithoutGuests(), prepared, tmp_path)
-    assert [(one.id, one.reason) for one in outcomes] == [(id_, reason) for id_ in prepared]
+    assert [(outcome.id, outcome.reason) for outcome in outcomes] == [(id_, reason) for id_ in prepared]
 
 
 def test_a_file_is_compared_with_the_empty_one_of_its_kernel() -> None:
-    assert [one.overhead for one in compared()] == [0.0, 3000.0, 700_000.0, None]
+    assert [cell.overhead for cell in compared()] == [0.0, 3000.0, 700_000.0, None]
     _, version, *_ = cells_of()
     assert KIND.compare(version, record(version, 203_000), []).overhead is None
 

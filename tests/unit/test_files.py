@@ -41,10 +41,10 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     pipe = subprocess.PIPE
-    other = tmp_path / "other-folder"
-    other.mkdir()
+    other_path = tmp_path / "other-folder"
+    other_path.mkdir()
     (tmp_path / "some-file").write_text("")
-    (tmp_path / "some-link").symlink_to(other)
+    (tmp_path / "some-link").symlink_to(other_path)
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
         assert process.stdout is not None
         left = Path(process.stdout.readline().strip())
@@ -74,9 +74,9 @@ def test_no_folder_is_taken_from_who_has_just_made_it(tmp_path: Path) -> None:
 def test_a_folder_may_be_closed_twice(tmp_path: Path) -> None:
     folder = ScratchFolder("some-", tmp_path)
     folder.close()
-    with (tmp_path / "file").open("w") as other:  # has the number of the folder's descriptor
+    with (tmp_path / "file").open("w") as other_iowrapper:  # has the number of the folder's descriptor
         folder.close()
-        other.write("still open")
+        other_iowrapper.write("still open")
     assert (tmp_path / "file").read_text() == "still open"
 
 

@@ -823,11 +823,11 @@ def test_pytest_gets_what_is_asked_for_and_its_status_is_the_labs(ready: Checkou
 def test_tests_of_ones_own_run_where_the_caller_is(ready: Checkout, tmp_path: Path) -> None:
     """Named relative to the caller's folder, with a test's name behind it, and with no worker of the lab's own."""
     (tmp_path / "my tests").mkdir()
-    own = tmp_path / "my tests" / "test_own.py"
-    own.touch()
+    path = tmp_path / "my tests" / "test_own.py"
+    path.touch()
     script = f'cd "{tmp_path}/my tests" && "{ready.folder}/lab" test -k test_own.py test_own.py::test_it[a::b] -x'
     done = ready.run(["sh", "-c", script], {"PYTHONPATH": str(ready.folder)})
-    told = f"pytest --qemu -o cache_dir={ready.cache}/checks/pytest -k test_own.py {own}::test_it[a::b] -x\n"
+    told = f"pytest --qemu -o cache_dir={ready.cache}/checks/pytest -k test_own.py {path}::test_it[a::b] -x\n"
     assert (done.stdout, done.stderr) == (told, "")
 
 

@@ -56,9 +56,9 @@ def test_any_text_of_a_file_is_text_of_a_program() -> None:
 
 @pytest.mark.parametrize(("jobs", "fleet"), [(0, None), (-1, None), (65, None), (2, "mine")])
 def test_a_wrong_number_of_guests_is_refused_before_a_run(lab: Path, jobs: int, fleet: str | None) -> None:
-    own = orchestrator.Lab(jobs=jobs, fleet=fleet)
+    own_lab = orchestrator.Lab(jobs=jobs, fleet=fleet)
     with pytest.raises(UsageError, match=r"expected 1 to 64|a fleet's workers decide"):
-        own.run(own.build(CONTENT))
+        own_lab.run(own_lab.build(CONTENT))
     assert not lab.exists()
 
 
@@ -89,18 +89,18 @@ def test_a_wrong_experiment_is_an_error_with_its_place(content: Any, what: str) 
 def test_runs_are_found_and_compared_and_become_tables(lab: Path, tmp_path: Path) -> None:
     first = store_run(lab, tmp_path / "a", cell("none"), cell("kprobe", samples=[1036.0], value=1036.0))
     other = store_run(lab, tmp_path / "b", cell("none"), failed("kprobe", "it hangs"))
-    own = orchestrator.Lab()
-    assert {entry.id for entry in own.runs()} == {first, other}
-    run = own.find(first)
+    own_lab = orchestrator.Lab()
+    assert {entry.id for entry in own_lab.runs()} == {first, other}
+    run = own_lab.find(first)
     frame = run.to_frame().set_index("probe")
     assert list(frame["value"]) == [409.0, 1036.0]
     assert frame.loc["kprobe", "run"] == first
-    compared = own.compare(run, other)
+    compared = own_lab.compare(run, other)
     assert compared.before.record.run == first
     row = compared.to_frame().set_index("cell").loc[run.record.cells[1].id]
     assert (row["change"], row["before"], row["beyond"]) == ("failed", 1036.0, "it failed")
     with pytest.raises(UsageError, match="found 3 runs"):
-        own.compare(first, other, first)
+        own_lab.compare(first, other, first)
 
 
 def test_without_pandas_a_run_says_what_to_install(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def test_measuring_has_to_be_allowed(lab: Path, allows_runs: bool, names: list[s
 
 def test_stored_runs_are_listed_and_reported_and_compared(runs: list[str]) -> None:
     text, _ = called("list", what="runs")
-    assert {one["run"] for one in json.loads(text)["rows"]} == {*runs}
+    assert {load["run"] for load in json.loads(text)["rows"]} == {*runs}
     newest = json.loads(called("list", what="runs", limit=1)[0])
     assert ([one["run"] for one in newest["rows"]], newest["left_out"]) == ([Lab().runs()[0].id], 1)
     text, is_error = called("report", run=runs[0])

@@ -95,8 +95,8 @@ def test_what_a_program_prints_is_english(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv(name, "de_DE.UTF-8")
     monkeypatch.setenv("LANGUAGE", "de")
     assert run(["sh", "-c", "printf %s $LC_ALL"], time_limit=PATIENCE).stdout == "C"
-    own = run(["sh", "-c", "printf %s $LC_ALL"], time_limit=PATIENCE, environment={"LC_ALL": "C.UTF-8"})
-    assert own.stdout == "C.UTF-8"
+    finished = run(["sh", "-c", "printf %s $LC_ALL"], time_limit=PATIENCE, environment={"LC_ALL": "C.UTF-8"})
+    assert finished.stdout == "C.UTF-8"
 
 
 def test_arguments_reach_the_program_as_they_are() -> None:

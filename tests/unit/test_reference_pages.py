@@ -69,7 +69,7 @@ def test_no_heading_is_there_twice_and_nothing_is_of_this_machine(name: str) -> 
     text = page(name)
     headings = [line.lstrip("#").strip() for line in text.splitlines() if line.startswith("#")]
     code = [line for block in text.split("```")[1::2] for line in block.splitlines() if line.startswith("#")]
-    anchors = [markdown.anchor(one) for one in headings if not any(one in line for line in code)]
+    anchors = [markdown.anchor(heading) for heading in headings if not any(heading in line for line in code)]
     assert len(anchors) == len(set(anchors))
     assert str(ROOT) not in text
     assert str(Path.home()) not in text
@@ -140,7 +140,7 @@ def test_docstrings_of_attributes_are_those_of_the_class_and_of_its_bases() -> N
 
 def test_a_check_that_knows_its_values_can_be_asked_for_them() -> None:
     annotation = Annotated[str, BeforeValidator(OneOf(lambda: ["a", "b"]))]
-    (check,) = (one.func for one in get_args(annotation)[1:])
+    (check,) = (arg.func for arg in get_args(annotation)[1:])
     assert list(check.choices()) == ["a", "b"]
     assert check("a") == "a"
     assert Whole(1, 3)(2) == 2
@@ -188,7 +188,12 @@ def test_kernel_doc_has_declarations_parameters_and_sections() -> None:
     assert add.sections == {"Context": "may sleep.", "Return": "the sum, or:\n\n* -ERANGE: it does not fit"}
     assert (twice.declaration, twice.parameters) == ("TWICE(number)", {"number": "evaluated twice"})
     assert typedef.declaration == "typedef int sum(const struct pair *pair, int more);"
-    assert [one.undescribed for one in (pair, add, twice, typedef)] == [set(), set(), set(), {"pair", "more"}]
+    assert [documented.undescribed for documented in (pair, add, twice, typedef)] == [
+        set(),
+        set(),
+        set(),
+        {"pair", "more"},
+    ]
     assert (calls.undescribed, flavour.undescribed) == ({"second"}, {"SOUR"})
 
 
@@ -229,8 +234,8 @@ def test_what_is_written_as_kernel_doc_is_read_again(
 ) -> None:
     lines = [f"f() - {purpose}", *(f"@{name}: {text}" for name, text in parameters.items()), "", description]
     source = "\n".join(["/**", *(f" * {line}".rstrip() for line in lines), " */", "int f(void);", ""])
-    (found,) = kernel_doc.documented(source)
-    assert (found.purpose, found.parameters, found.description) == (purpose, parameters, description)
+    (documented,) = kernel_doc.documented(source)
+    assert (documented.purpose, documented.parameters, documented.description) == (purpose, parameters, description)
 
 
 def _comments() -> Iterator[Path]:
@@ -238,7 +243,7 @@ def _comments() -> Iterator[Path]:
 
 
 def test_every_kernel_doc_comment_of_the_modules_can_be_read() -> None:
-    found = [one.name for file in _comments() for one in kernel_doc.documented(file.read_text())]
+    found = [documented.name for file in _comments() for documented in kernel_doc.documented(file.read_text())]
     assert {"djprobe", "register_djprobe", "jprobe", "jprobe_return", "marker_connect"} <= set(found)
 
 

@@ -190,14 +190,14 @@ def _content(folder: Path) -> dict[str, tuple[int, bytes]]:
 
     Of what its mode keeps this user from reading, no content: root, whom modes do not keep off, compares that, too.
     """
-    found = {}
+    pairs = {}
     for path in folder.rglob("*"):
         facts = path.lstat()
         content = os.fsencode(path.readlink()) if path.is_symlink() else b""
         if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK):
             content = path.read_bytes() if facts.st_size < 1 << 20 else str(facts.st_size).encode()
-        found[str(path.relative_to(folder))] = (facts.st_mode, content)
-    return found
+        pairs[str(path.relative_to(folder))] = (facts.st_mode, content)
+    return pairs
 
 
 def _remove(folder: Path) -> None:

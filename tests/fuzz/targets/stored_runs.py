@@ -85,9 +85,9 @@ def read_provenance(data: bytes) -> None:
     with suppress(LabError):
         origin = origin_of(directory)
         kernel_versions(origin)
-        for other in (Origin(), origin):
-            origin_differences(origin, other)
-            host_differences(other, origin)
+        for other_origin in (Origin(), origin):
+            origin_differences(origin, other_origin)
+            host_differences(other_origin, origin)
     Provenance(directory).session(dict(_FACTS))
 
 
@@ -123,10 +123,10 @@ def _store() -> tuple[Store, sqlite3.Connection, str]:
     open_things = ExitStack()
     store = open_things.enter_context(Store.open(folder() / "lab"))
     entry = store.begin_run("quickstart", [_CELL], digest="", provenance={})
-    other = sqlite3.connect(store.path, isolation_level=None)
-    open_things.callback(other.close)
+    other_connection = sqlite3.connect(store.path, isolation_level=None)
+    open_things.callback(other_connection.close)
     _kept.append(open_things)
-    return store, other, entry.id
+    return store, other_connection, entry.id
 
 
 _kept: list[ExitStack] = []
@@ -134,10 +134,10 @@ _kept: list[ExitStack] = []
 
 def read_stored_record(data: bytes) -> None:
     """A cell's record and a run's provenance in the store's file, which another program has changed."""
-    store, other, run = _store()
+    store, other_connection, run = _store()
     text = data.decode("utf-8", errors="replace")
-    other.execute("UPDATE cells SET status = 'ok', record = ? WHERE run = ?", (text, run))
-    other.execute("UPDATE runs SET provenance = ? WHERE id = ?", (text, run))
+    other_connection.execute("UPDATE cells SET status = 'ok', record = ? WHERE run = ?", (text, run))
+    other_connection.execute("UPDATE runs SET provenance = ? WHERE id = ?", (text, run))
     for read in (lambda: store.load_run(run), lambda: recent_histories(store, 1), lambda: store.provenance(run)):
         with suppress(LabError):
             read()

@@ -259,9 +259,9 @@ def check_security_suite(folder: str, home: str) -> None:
 def check_foreign_signature(folder: str, home: str) -> None:
     # The path of the agent's socket has at most 107 bytes, and that of a test's own folder may be longer.
     with tempfile.TemporaryDirectory() as short:
-        other = SigningKey.make(Path(short) / "other")
-        context, root, _ = bench(folder, str(other.home))
-        other.close()
+        other_key = SigningKey.make(Path(short) / "other")
+        context, root, _ = bench(folder, str(other_key.home))
+        other_key.close()
         with pytest.raises(HostError, match="no key of Debian's archive on this host has signed") as caught:
             root.refresh()
     assert "debian-archive-keyring" in caught.value.hint
@@ -391,11 +391,11 @@ def check_in_turn(folder: str, home: str) -> None:
     """Each check with an archive and with settings of its own, below one mount."""
     etc = Path(folder) / "etc"
     for check in CHECKS:
-        own = Path(folder) / check.__name__
-        lay_out(own, SigningKey(Path(home)))
-        shutil.copytree(own / "etc", etc, dirs_exist_ok=True)
+        path = Path(folder) / check.__name__
+        lay_out(path, SigningKey(Path(home)))
+        shutil.copytree(path / "etc", etc, dirs_exist_ok=True)
         before = sorted(etc.glob("**/*"))
-        check(str(own), home)
+        check(str(path), home)
         assert sorted(etc.glob("**/*")) == before, check.__name__
 
 

@@ -34,10 +34,10 @@ def compiled(folder: Path, text: str, *compiler: str) -> Path:
 
 def test_an_object_is_taken_as_it_is(context: BuildContext, kernel: Kernel, tmp_path: Path) -> None:
     file = compiled(tmp_path, PROGRAM.format(section="kprobe/vfs_read"), *CLANG)
-    own = bpf_object(context, kernel, file)
-    assert own.file.read_bytes() == file.read_bytes()
-    assert own.file != file
-    assert own.loader.stat().st_mode & 0o100
+    own_object = bpf_object(context, kernel, file)
+    assert own_object.file.read_bytes() == file.read_bytes()
+    assert own_object.file != file
+    assert own_object.loader.stat().st_mode & 0o100
 
 
 def test_a_section_that_needs_an_option_is_unsupported_without_it(
@@ -46,13 +46,13 @@ def test_a_section_that_needs_an_option_is_unsupported_without_it(
     text = PROGRAM.format(section="kprobe.multi/vfs_read") + PROGRAM.format(section="kprobe/vfs_read").replace(
         "program", "other"
     )
-    own = bpf_object(context, kernel, compiled(tmp_path, text, *CLANG))
+    own_object = bpf_object(context, kernel, compiled(tmp_path, text, *CLANG))
     lacking = "this kernel was built without CONFIG_FPROBE; lab-x86_64-smp-bpf has it"
     reason = rf"^kprobe\.multi/vfs_read needs fprobes: {lacking}$"
     for chosen in (None, "program"):
         with pytest.raises(UnsupportedError, match=reason):
-            own.chosen(kernel, chosen)
-    assert own.chosen(kernel, "other").programs == {"other": "kprobe/vfs_read"}
+            own_object.chosen(kernel, chosen)
+    assert own_object.chosen(kernel, "other").programs == {"other": "kprobe/vfs_read"}
 
 
 def test_programs_are_the_global_functions_with_sections(context: BuildContext, kernel: Kernel, tmp_path: Path) -> None:
@@ -61,11 +61,11 @@ def test_programs_are_the_global_functions_with_sections(context: BuildContext, 
         PROGRAM.format(section=section).replace("program", name)
         for name, section in (("second", "kprobe/vfs_read"), ("first", "tp/a/b"), ("target", "kprobe"))
     )
-    own = bpf_object(context, kernel, compiled(tmp_path, text, *CLANG))
-    assert own.programs == {"second": "kprobe/vfs_read", "first": "tp/a/b", "target": "kprobe"}
-    assert own.chosen(kernel, None) == own
+    own_object = bpf_object(context, kernel, compiled(tmp_path, text, *CLANG))
+    assert own_object.programs == {"second": "kprobe/vfs_read", "first": "tp/a/b", "target": "kprobe"}
+    assert own_object.chosen(kernel, None) == own_object
     with pytest.raises(BuildError, match=r"unknown program 'secnod'.*did you mean 'second'") as refused:
-        own.chosen(kernel, "secnod")
+        own_object.chosen(kernel, "secnod")
     assert refused.value.where == str(tmp_path / "mine.o")
 
 

@@ -54,10 +54,10 @@ def empty(file: Path) -> None:
 
 
 def replace_by_another(file: Path) -> None:
-    other = file.with_suffix(".new")
-    other.write_bytes(CONTENT.upper())
-    shutil.copystat(file, other)
-    other.replace(file)
+    other_path = file.with_suffix(".new")
+    other_path.write_bytes(CONTENT.upper())
+    shutil.copystat(file, other_path)
+    other_path.replace(file)
 
 
 def turn_the_link(file: Path) -> None:

@@ -37,13 +37,13 @@ def test_the_same_content_is_the_same_bytes(
     tmp_path: Path, context: BuildContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
-    one, two = make(tmp_path / "one"), make(tmp_path / "-two [2]")
+    path, two = make(tmp_path / "one"), make(tmp_path / "-two [2]")
     os.utime(two / "file", (1, 1))
-    first, second = data_disk(context, one), data_disk(BuildContext(Cache(tmp_path / "other")), two)
+    first, second = data_disk(context, path), data_disk(BuildContext(Cache(tmp_path / "other")), two)
     assert first.read_bytes() == second.read_bytes()
     assert (first.stat().st_mode & 0o777, first.parent.stat().st_mode & 0o777) == (0o400, 0o700)
     assert data_disk(context, two) == first
-    (tmp_path / "link").symlink_to(one)
+    (tmp_path / "link").symlink_to(path)
     assert data_disk(context, tmp_path / "link") == first
 
 

@@ -150,8 +150,8 @@ def test_a_host_without_one(rows: str) -> None:
 
 @given(st.text())
 def test_any_rows_name_a_mirror_or_are_refused(rows: str) -> None:
-    found = mirror_in(rows)
-    assert found is None or found.archive in rows
+    mirror = mirror_in(rows)
+    assert mirror is None or mirror.archive in rows
 
 
 def test_the_users_own_mirror_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,8 +275,8 @@ said: list[str] = []
 """What was said to the user last, in all calls."""
 
 
-def names(found: Artifact) -> set[str]:
-    return {name.partition(":")[0] for name in versions(found)}
+def names(artifact: Artifact) -> set[str]:
+    return {name.partition(":")[0] for name in versions(artifact)}
 
 
 @pytest.mark.parametrize(
@@ -340,8 +340,8 @@ def test_what_the_archive_has_not_is_a_sentence_with_what_it_has(
 def test_a_kernel_with_a_part_that_is_gone_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trixie = {name: needs for name, needs in TRIXIE.items() if name != "linux-base-7.3.4+deb13-amd64"}
     older = {**trixie, **image("7.3.2+deb13", is_split=True)}
-    found = packages_of("debian-amd64@7.3", tmp_path, monkeypatch, {**LISTS, "trixie-backports": older})
-    assert "linux-image-7.3.2+deb13-amd64" in names(found)
+    artifact = packages_of("debian-amd64@7.3", tmp_path, monkeypatch, {**LISTS, "trixie-backports": older})
+    assert "linux-image-7.3.2+deb13-amd64" in names(artifact)
     with pytest.raises(HostError, match=r"available: .* \(the suites .* have no linux-base-7\.3\.4\+deb13-amd64"):
         packages_of("debian-amd64@7.3", tmp_path / "other", monkeypatch, {**LISTS, "trixie-backports": trixie})
 

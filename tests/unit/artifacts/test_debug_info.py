@@ -45,10 +45,10 @@ def own_kernel(folder: Path) -> Kernel:
 def test_code_is_the_same_with_and_without_debug_information(tmp_path: Path) -> None:
     plain = linked(tmp_path / "plain", "-Wl,--build-id=none")
     debug = linked(tmp_path / "debug", "-g", "-Wl,--build-id=sha1")
-    other = linked(tmp_path / "other", "-g", source=SOURCE.replace("5", "6"))
-    assert [has_debug_info(file) for file in (plain, debug, other)] == [False, True, True]
+    other_path = linked(tmp_path / "other", "-g", source=SOURCE.replace("5", "6"))
+    assert [has_debug_info(file) for file in (plain, debug, other_path)] == [False, True, True]
     assert is_same_code(plain, debug)
-    assert not is_same_code(plain, other)
+    assert not is_same_code(plain, other_path)
 
 
 def test_files_of_one_build_id_are_the_same(tmp_path: Path) -> None:
@@ -85,12 +85,12 @@ def test_a_module_is_compiled_again(context: BuildContext, tmp_path: Path) -> No
     (module,) = build_modules(context, kernel, [tiny_module({})])
     assert isinstance(module, Module)
     assert not has_debug_info(module.file)
-    found = module_debug_info(context, kernel, module)
-    assert has_debug_info(found)
-    assert found.name == module.file.name
-    printed = subprocess.run(["readelf", "--debug-dump=info", found], check=True, capture_output=True, text=True).stdout
-    assert str(found.parent / "sources") in printed
-    assert (found.parent / "sources" / "lab_tiny_main.c").is_file()
+    path = module_debug_info(context, kernel, module)
+    assert has_debug_info(path)
+    assert path.name == module.file.name
+    printed = subprocess.run(["readelf", "--debug-dump=info", path], check=True, capture_output=True, text=True).stdout
+    assert str(path.parent / "sources") in printed
+    assert (path.parent / "sources" / "lab_tiny_main.c").is_file()
     changed = replace(module, file=linked(tmp_path / "other.ko"))
     with pytest.raises(NoDebugInfoError, match="another build's code than that of module lab_tiny"):
         module_debug_info(context, kernel, replace(changed, file=changed.file.rename(tmp_path / "lab_tiny.ko")))
@@ -124,11 +124,11 @@ def test_of_debian_s_package_only_vmlinux_is_kept(
         code_folder=linked(folder / "vmlinux").parent,
         packages={"linux-image-1.0:amd64": "1.0-2"},
     )
-    found = kernel_debug_info(context, measured)
-    assert found.read_bytes() == built.read_bytes()
-    assert {path.name for path in found.parent.iterdir()} == {"vmlinux", "manifest.json", "digests.txt"}
+    path = kernel_debug_info(context, measured)
+    assert path.read_bytes() == built.read_bytes()
+    assert {path.name for path in path.parent.iterdir()} == {"vmlinux", "manifest.json", "digests.txt"}
     said.clear()
-    assert kernel_debug_info(context, measured) == found
+    assert kernel_debug_info(context, measured) == path
     assert said == []
     linked(folder / "vmlinux", source=SOURCE.replace("5", "6"))
     with pytest.raises(NoDebugInfoError, match="another build's vmlinux"):

@@ -340,7 +340,7 @@ def test_worktrees_of_a_repository_have_one_clone(tree: Path, tmp_path: Path, ba
         with GitTree.open(Cache(tmp_path / "cache"), find_revision(f"{top}/@HEAD").top) as clone:
             folders.add(clone.folder)
             # An experiment may name a file of any of them.
-            assert {clone.moved(str(one / "sub/file")) for one in tops} == {str(clone.folder / "sub/file")}
+            assert {clone.moved(str(path / "sub/file")) for path in tops} == {str(clone.folder / "sub/file")}
     assert len(folders) == 1
     before, after = revisions(f"{tops[0]}/@HEAD~1", f"{tops[1]}/@HEAD")
     assert (before.top, after.top) == (tops[0], tops[1])

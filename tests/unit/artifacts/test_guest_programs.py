@@ -162,9 +162,9 @@ def test_calls_behind_the_samples_may_be_left_out(program: Path) -> None:
 def test_seconds_of_the_2005_document(program: Path) -> None:
     ended = gtodbench(program, "-s", "1")
     assert (ended.returncode, ended.stderr) == (0, "")
-    found = re.fullmatch(r"entry syscall\nrun 0 calls=(\d+) ns=(\d+) average=(\d+)\n", ended.stdout)
-    assert found is not None
-    calls, spent, average = map(int, found.groups())
+    match = re.fullmatch(r"entry syscall\nrun 0 calls=(\d+) ns=(\d+) average=(\d+)\n", ended.stdout)
+    assert match is not None
+    calls, spent, average = map(int, match.groups())
     assert calls % 1000 == 0
     assert spent >= 1_000_000_000
     assert average == spent // calls

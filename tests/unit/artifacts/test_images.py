@@ -182,10 +182,10 @@ def test_an_image_is_there_as_long_as_nothing_that_counts_is_another(
 def test_an_image_in_use_is_not_pruned(tmp_path: Path) -> None:
     cache, recipe = Cache(tmp_path / "cache"), image("debian-i386")
     put_in(cache, recipe)
-    (found,) = (entry for entry in cache_entries(cache) if entry.kind is Kind.IMAGES)
-    assert found.label == recipe.name
-    assert found.in_use()
-    assert not found.remove(ALL)
+    (entry,) = (entry for entry in cache_entries(cache) if entry.kind is Kind.IMAGES)
+    assert entry.label == recipe.name
+    assert entry.in_use()
+    assert not entry.remove(ALL)
     assert cached_image(BuildContext(cache, offline=True), recipe) is not None
 
 

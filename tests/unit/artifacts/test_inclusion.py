@@ -116,9 +116,9 @@ def test_a_file_of_the_user_s_comes_before_the_lab_s_in_the_lab_s_own(tmp_path: 
             **{f"lab/{place}{name}": "" for name in ("ring.h", "ring.c", "life.h", "life.c")},
         },
     )
-    found = included_as(mine.read_text(), [mine.parent, tmp_path / "lab"])
+    paths = included_as(mine.read_text(), [mine.parent, tmp_path / "lab"])
     own, lab = ("helper.h", "ring.h", "own.h"), ("report.h", "life.h", "life.c")
-    assert found == {
+    assert paths == {
         **{f"{place}{name}": mine.parent / place / name for name in own},
         **{f"{place}{name}": tmp_path / "lab" / place / name for name in lab},
     }
@@ -128,5 +128,5 @@ def test_a_program_s_compiler_looks_beside_the_file_that_includes(tmp_path: Path
     """A source in the user's folder that only the lab's header has the name of is no part of the program."""
     mine = write(tmp_path, {"mine/mine.c": "", "mine/bench.h": "", "mine/bench.c": "", "lab/bench.h": ""})
     write(tmp_path, {"lab/workload.h": '#include "bench.h"\n'})
-    found = included('#include "workload.h"\n', [mine.parent, tmp_path / "lab"])
-    assert found == [tmp_path / "lab/workload.h", tmp_path / "lab/bench.h"]
+    paths = included('#include "workload.h"\n', [mine.parent, tmp_path / "lab"])
+    assert paths == [tmp_path / "lab/workload.h", tmp_path / "lab/bench.h"]

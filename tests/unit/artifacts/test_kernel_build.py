@@ -357,7 +357,7 @@ def test_a_version_without_an_entry_is_as_the_nearest_before_it() -> None:
     assert kernel("debian-amd64@6.12") == kernels()["debian-amd64@6.12"]
     lab, known = kernel("lab-x86_64-smp-bpf@7.3"), kernel("lab-x86_64-smp-bpf@6.12")
     assert (lab.source, lab.without) == ("linux-source-7.3", [])
-    assert [one for one in lab.fragments if one != "lazy"] == known.fragments
+    assert [fragment for fragment in lab.fragments if fragment != "lazy"] == known.fragments
     wanted = merged(lab)
     assert wanted.index("CONFIG_PREEMPT_LAZY=y") < wanted.index("CONFIG_PREEMPT_NONE=y")
     assert lab.title.startswith("x86_64 for several CPUs, not or lazily preemptible, with the function tracer, ")

@@ -48,9 +48,9 @@ def test_what_a_module_needs_is_loaded_before_it(kernel: Kernel) -> None:
 
 def test_a_package_s_files_are_looked_through_once(kernel: Kernel) -> None:
     """A hundred cells with points in a module took a quarter of a minute to say so."""
-    found = loaded_files(kernel, ["vfat"])
+    paths = loaded_files(kernel, ["vfat"])
     shutil.rmtree(kernel.modules / "fs")
-    assert loaded_files(kernel, ["vfat"]) == found
+    assert loaded_files(kernel, ["vfat"]) == paths
 
 
 def test_modules_that_need_each_other_end(kernel: Kernel) -> None:
@@ -116,10 +116,10 @@ def test_packed_drivers_are_unpacked(tmp_path: Path) -> None:
     plain.unlink()
     (tmp_path / "virtio.ko.xz").write_bytes(lzma.compress(content))
     make_module(tmp_path / "virtio_pci.ko", "virtio")
-    found = with_dependencies(tmp_path, ["virtio_pci"])
-    assert [unpacked_name(path) for path in found] == ["virtio.ko", "virtio_pci.ko"]
-    assert [module_content(path)[:4] for path in found] == [b"\x7fELF"] * 2
-    assert module_content(found[0]) == content
+    paths = with_dependencies(tmp_path, ["virtio_pci"])
+    assert [unpacked_name(path) for path in paths] == ["virtio.ko", "virtio_pci.ko"]
+    assert [module_content(path)[:4] for path in paths] == [b"\x7fELF"] * 2
+    assert module_content(paths[0]) == content
 
 
 @pytest.mark.parametrize(

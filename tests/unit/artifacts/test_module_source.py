@@ -142,15 +142,20 @@ def printed_on(texts: Mapping[str, str], checkpatch: Sequence[str], folder: Path
 
 @pytest.mark.parametrize("folder", [folder.name for folder in module_folders()])
 def test_checkpatch_is_clean_but_for_what_has_a_reason(complaints: Sequence[Complaint], folder: str) -> None:
-    here = [one for one in complaints if one.file.startswith(f"{folder}/")]
-    left = [one for one in here if not any(one.is_excepted_by(entry) for entry in RULES["exceptions"])]
-    assert not left, "\n".join(f"{one.file}:{one.line}: {one.type}: {one.message}: {one.text}" for one in left)
+    here = [complaint for complaint in complaints if complaint.file.startswith(f"{folder}/")]
+    left = [
+        complaint for complaint in here if not any(complaint.is_excepted_by(entry) for entry in RULES["exceptions"])
+    ]
+    assert not left, "\n".join(
+        f"{complaint.file}:{complaint.line}: {complaint.type}: {complaint.message}: {complaint.text}"
+        for complaint in left
+    )
 
 
 def test_each_exception_is_needed(complaints: Sequence[Complaint]) -> None:
     for entry in RULES["exceptions"]:
         assert entry["reason"]
-        assert any(one.is_excepted_by(entry) for one in complaints), entry
+        assert any(complaint.is_excepted_by(entry) for complaint in complaints), entry
 
 
 # Does a template of somebody's reach nothing but its values, and a path of any name no shell and no make?

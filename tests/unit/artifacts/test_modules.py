@@ -260,8 +260,8 @@ def test_what_a_compiler_takes_is_asked_once(context: BuildContext, tmp_path: Pa
 
 def test_another_source_or_kernel_is_another_module(context: BuildContext, tmp_path: Path) -> None:
     headers = tiny_kernel(tmp_path)
-    other = tiny(**{"shared.h": "int shared(void); /* other */\n"})
-    keys = [built(module).key for module in build_modules(context, headers, [tiny(), other, tiny()])]
+    other_source = tiny(**{"shared.h": "int shared(void); /* other */\n"})
+    keys = [built(module).key for module in build_modules(context, headers, [tiny(), other_source, tiny()])]
     assert keys[0] == keys[2] != keys[1]
     (elsewhere,) = build_modules(context, replace(headers, key="b-key"), [tiny()])
     assert built(elsewhere).key not in keys
@@ -281,7 +281,7 @@ def test_an_object_that_modules_share_is_compiled_once(context: BuildContext, tm
         "shared.h": "int shared(void);\n#define WORD int\n",
         "Kbuild": kbuild.format("lab_tiny"),
     }
-    one, other = tiny(**shared), tiny(**shared, **{"lab_tiny_main.c": "int tiny(void) { return 2; }\n"})
+    source, other_source = tiny(**shared), tiny(**shared, **{"lab_tiny_main.c": "int tiny(void) { return 2; }\n"})
     wider = tiny(**{**shared, "shared.h": "int shared(void);\n#define WORD long\n"})
 
     def objects() -> set[str]:
@@ -296,13 +296,13 @@ def test_an_object_that_modules_share_is_compiled_once(context: BuildContext, tm
             for file in folder.glob("*.o")
         )
 
-    assert compiled(one) == ["helper.o", "stub.o"]
+    assert compiled(source) == ["helper.o", "stub.o"]
     assert objects() == {"helper.o for debian-amd64", "stub.o for debian-amd64"}
-    assert compiled(other) == []
+    assert compiled(other_source) == []
     assert compiled(wider) == ["helper.o"]
     named = {"helper.c": 'int helper(void) { return sizeof("KBUILD_MODNAME"); }\n'}
     assert compiled(tiny(**shared | named)) == ["helper.o"]
-    again = ModuleSource("lab_other", {**other.files, **named, "Kbuild": kbuild.format("lab_other")})
+    again = ModuleSource("lab_other", {**other_source.files, **named, "Kbuild": kbuild.format("lab_other")})
     assert compiled(again) == ["helper.o", "lab_tiny_main.o"]
     # A user's file may print its module's name by the kernel's own macros.
     mine = {"stub.S": tmp_path / "stub.S"}

@@ -82,15 +82,15 @@ def test_a_symbol_that_a_source_of_the_folder_exports(folder: Path) -> None:
 
 def test_files_that_were_read_elsewhere_are_noted(tmp_path: Path) -> None:
     scratch, built, kernel = (tmp_path / name for name in ("scratch", "built", "kernel"))
-    own, of_kernel, source = put(tmp_path / "mine/own.h", "1"), put(kernel / "x.h"), put(scratch / "m.c")
-    deps = "".join(f"  {file} \\\n" for file in (of_kernel, own, tmp_path / "gone.h"))
+    path, of_kernel, source = put(tmp_path / "mine/own.h", "1"), put(kernel / "x.h"), put(scratch / "m.c")
+    deps = "".join(f"  {file} \\\n" for file in (of_kernel, path, tmp_path / "gone.h"))
     put(scratch / "sub/.m.o.cmd", f"source_m.o := {source}\n\ndeps_m.o := \\\n{deps}  include/y.h \\\n")
     built.mkdir()
     assert changed_outside(built) == {}  # an earlier build's
     keep_outside(built, scratch, [kernel])
     assert changed_outside(built) == {}
-    own.write_text("2")
-    assert [*changed_outside(built)] == [str(own)]
-    own.unlink()
-    assert changed_outside(built) == {str(own): ""}
+    path.write_text("2")
+    assert [*changed_outside(built)] == [str(path)]
+    path.unlink()
+    assert changed_outside(built) == {str(path): ""}
     assert [file.name for file in built.iterdir()] == ["outside.json"]

@@ -82,18 +82,18 @@ def test_a_host_without_the_kernel_s_headers(tmp_path: Path, monkeypatch: pytest
 
 def test_another_header_makes_another_program(main: Path, tmp_path: Path) -> None:
     context = BuildContext(Cache(tmp_path / "cache"))
-    other = main.with_name("libmine.c")
-    other.write_text(main.read_text().replace('#include "workload.h"', ""))
-    first, library = compiled_workload(context, "x86_64", main), shared_library(context, "x86_64", other)
+    other_path = main.with_name("libmine.c")
+    other_path.write_text(main.read_text().replace('#include "workload.h"', ""))
+    first, library = compiled_workload(context, "x86_64", main), shared_library(context, "x86_64", other_path)
     assert compiled_workload(context, "x86_64", main) == first
     programs = [first]
     for number, name in enumerate(("sub/of a name.h", "sub/below.h")):  # the second includes the first
         (main.parent / name).write_text(f"static const int another_{number} = 1;\n")
         programs.append(compiled_workload(context, "x86_64", main))
-        before, after = (one.source.digests for one in programs[-2:])
+        before, after = (program.source.digests for program in programs[-2:])
         assert [title for title in after if before.get(title) != after[title]] == [name]
-    assert len({one.file for one in programs}) == len(programs)
-    assert shared_library(context, "x86_64", other).file != library.file
+    assert len({program.file for program in programs}) == len(programs)
+    assert shared_library(context, "x86_64", other_path).file != library.file
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -109,25 +109,25 @@ def test_of_a_file_that_does_not_compile_nothing_is_known(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["results.h", "runtime.h", "lab/results.h"])
 def test_a_header_of_the_name_of_one_of_the_lab_s_is_known_beside_that(tmp_path: Path, name: str) -> None:
-    main, own = tmp_path / "mine.c", tmp_path / name
+    main, path = tmp_path / "mine.c", tmp_path / name
     main.write_text(f'#include "{name}"\n')
-    own.parent.mkdir(exist_ok=True)
-    own.write_text("/* mine */\n")
-    read = [own, data_dir("images") / "guest" / own.name]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("/* mine */\n")
+    read = [path, data_dir("images") / "guest" / path.name]
     first = user_source(main, read)
     assert first.texts[name] == "/* mine */\n"
     assert len(first.digests) == 3
-    own.write_text("/* changed */\n")
+    path.write_text("/* changed */\n")
     assert user_source(main, read).key != first.key
 
 
 @pytest.mark.parametrize("folder", ["x/usr/lib/mine", "usr/lib/gcc/x86_64-linux-gnu/12/include"])
 def test_a_header_of_the_user_s_is_known_in_a_folder_named_as_the_compiler_s(tmp_path: Path, folder: str) -> None:
-    main, own = tmp_path / "mine.c", tmp_path / folder / "own.h"
+    main, path = tmp_path / "mine.c", tmp_path / folder / "own.h"
     main.touch()
-    own.parent.mkdir(parents=True)
-    own.write_text("/* mine */")
-    assert user_source(main, [own]).texts[f"{folder}/own.h"] == "/* mine */"
+    path.parent.mkdir(parents=True)
+    path.write_text("/* mine */")
+    assert user_source(main, [path]).texts[f"{folder}/own.h"] == "/* mine */"
 
 
 @pytest.mark.parametrize("folder", ["/usr/lib/gcc/x86_64-linux-gnu/12/include", "/usr/lib/llvm-14/lib/clang/14.0.6"])
@@ -157,15 +157,15 @@ def test_a_header_of_a_compiler_in_the_cache_is_left_out(main: Path, tmp_path: P
 
 def test_what_an_administrator_installs_is_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No package names what is in /usr/local and /usr/src."""
-    main, own = tmp_path / "mine.c", tmp_path / "usr/local/include/own.h"
-    own.parent.mkdir(parents=True)
-    own.write_text("/* mine */")
+    main, path = tmp_path / "mine.c", tmp_path / "usr/local/include/own.h"
+    path.parent.mkdir(parents=True)
+    path.write_text("/* mine */")
     main.touch()
     (tmp_path / "usr/include").mkdir()
     header = tmp_path / "usr/include/their.h"
     header.touch()
     monkeypatch.setattr(sources, "_SYSTEM", [tmp_path / one.relative_to("/") for one in sources._SYSTEM])
-    source = user_source(main, [own, header])
+    source = user_source(main, [path, header])
     assert {*source.digests} == {"mine.c", "usr/local/include/own.h", str(header)}
     assert {*source.texts} == {"mine.c", "usr/local/include/own.h"}
 

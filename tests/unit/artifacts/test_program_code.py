@@ -98,14 +98,14 @@ WIDTHS = [pytest.param("-m32", id="32 bits"), pytest.param("-m64", id="64 bits")
 def test_a_static_point_is_where_its_note_says(tmp_path: Path, width: str) -> None:
     program = linked(tmp_path, "-static", "-no-pie", width, f"-I{data_dir('images') / 'workload'}", source=MARKED)
     content = program.read_bytes()
-    passed, wanted = (find_in_program(program, f"lab:{name}", 0) for name in ("passed", "wanted"))
-    assert passed.address != wanted.address
-    for place in (passed, wanted):
+    passed, program_place = (find_in_program(program, f"lab:{name}", 0) for name in ("passed", "wanted"))
+    assert passed.address != program_place.address
+    for place in (passed, program_place):
         assert place.code.startswith(b"\x90")
         assert content[place.file_offset :].startswith(place.code)
     assert passed.semaphore == 0
-    assert wanted.semaphore != 0
-    assert content[wanted.semaphore : wanted.semaphore + 2] == bytes(2)
+    assert program_place.semaphore != 0
+    assert content[program_place.semaphore : program_place.semaphore + 2] == bytes(2)
     with pytest.raises(BuildError, match=r"^the program has the static probe point lab:twice at 2 places"):
         find_in_program(program, "lab:twice", 0)
     with pytest.raises(BuildError, match=r"^the program has no static probe point lab:past") as caught:
@@ -168,9 +168,9 @@ def test_a_place_in_a_library_is_relative_to_where_it_is_loaded(tmp_path: Path, 
     place = find_in_library(library, "libtwo.so", "versioned", 0)
     assert place.code.startswith(b"\xf4")  # hlt: today's version
     for symbol in ("versioned", "marked", "lab:passed"):
-        found = find_in_library(library, "libtwo.so", symbol, 0)
-        assert content[found.file_offset :].startswith(found.code)
-        assert found.address < 1 << 16
+        program_place = find_in_library(library, "libtwo.so", symbol, 0)
+        assert content[program_place.file_offset :].startswith(program_place.code)
+        assert program_place.address < 1 << 16
     with pytest.raises(BuildError, match=r"^chosen of libtwo\.so is selected for the CPU when the library is loaded"):
         find_in_library(library, "libtwo.so", "chosen", 0)
     with pytest.raises(BuildError, match=r"^libtwo\.so has no function choosen;"):
@@ -211,15 +211,15 @@ def test_notes_that_linkers_have_left_incomplete(tmp_path: Path, width: str) -> 
     counter = 'unsigned short baseless_semaphore __attribute__((section(".probes")));'
     source = MARKED.replace("USDT(lab, passed);", "USDT(lab, passed); inner();") + counter + "".join(notes)
     source = SOURCE.splitlines()[1] + source
-    other = tmp_path / "other.c"
-    other.write_text(note(width, "allocated", "inner + 2", base="_.stapsdt.base", flags="a"))
-    options = ["-static", "-no-pie", width, f"-I{data_dir('images') / 'workload'}", str(other)]
+    other_path = tmp_path / "other.c"
+    other_path.write_text(note(width, "allocated", "inner + 2", base="_.stapsdt.base", flags="a"))
+    options = ["-static", "-no-pie", width, f"-I{data_dir('images') / 'workload'}", str(other_path)]
     program = linked(tmp_path, *options, source=source)
     inner = find_in_program(program, "inner", 0).address
     expected = {"baseless": 0, "counted": 1, "allocated": 2, "dropped_once": 1, "twice_noted": 2}
-    found = {name: find_in_program(program, f"lab:{name}", 0) for name in expected}
-    assert {name: place.address - inner for name, place in found.items()} == expected
-    assert found["counted"].semaphore
+    places = {name: find_in_program(program, f"lab:{name}", 0) for name in expected}
+    assert {name: place.address - inner for name, place in places.items()} == expected
+    assert places["counted"].semaphore
     assert find_in_program(program, "lab:passed", 0).code.startswith(b"\x90")
 
 

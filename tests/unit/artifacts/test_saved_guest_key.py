@@ -187,8 +187,8 @@ def test_a_damaged_one_that_another_process_has_replaced_stays(
 
     def replaced(text: str) -> None:
         """What another process does between our look at the damage and our lock."""
-        other = BuildContext(Cache(tmp_path / "cache"), warn=lambda _: None)
-        saved_guest(other, machine, writer(20))
+        other_context = BuildContext(Cache(tmp_path / "cache"), warn=lambda _: None)
+        saved_guest(other_context, machine, writer(20))
 
     def save(guest: SavedGuest) -> None:
         saves.append(guest)
@@ -215,7 +215,7 @@ def test_files_of_artifacts_are_not_read_again(
 def test_it_is_private_shown_and_removed(context: BuildContext, machine: Machine) -> None:
     saved = saved_guest(context, machine, writer(10))
     assert saved.folder.stat().st_mode & 0o777 == 0o700
-    (entry,) = (one for one in cache_entries(context.cache) if one.kind == KIND)
+    (entry,) = (cache_entry for cache_entry in cache_entries(context.cache) if cache_entry.kind == KIND)
     assert entry.label == "kernel on pentium4, 256 MiB, instructions"
     assert entry.in_use()
     discard(context, machine, saved.version)

@@ -139,10 +139,10 @@ def test_the_program_runs_and_is_looked_at_in_its_library(context: BuildContext,
     code = place.code[:4].hex()
     looked = said(peek, "-l", library.file, str(place.file_offset), "4", program)
     assert (looked.stdout, looked.stderr) == (f"process {code}\nfile {code}\n", "")
-    other = tmp_path / "libinner.so"
-    other.write_bytes(library.file.read_bytes())
-    refused = said(peek, "-l", other, str(place.file_offset), "4", program)
-    assert (refused.returncode, refused.stderr) == (2, f"peek: the program has not mapped {other}\n")
+    other_path = tmp_path / "libinner.so"
+    other_path.write_bytes(library.file.read_bytes())
+    refused = said(peek, "-l", other_path, str(place.file_offset), "4", program)
+    assert (refused.returncode, refused.stderr) == (2, f"peek: the program has not mapped {other_path}\n")
     assert said(peek, "-l", library.file, "1").returncode == 2
     here.clear()
     alone = said(peek, "-l", library.file, str(place.file_offset), "4", program)

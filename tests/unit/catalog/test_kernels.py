@@ -118,11 +118,13 @@ def test_an_experiment_names_its_trees(
     )
     monkeypatch.chdir(tmp_path)
     experiment = load_experiment(file, kinds())
-    (one,) = experiment.tables
-    assert [kernel(name).name for name in one.table.kernels] == names
-    assert {kernel(name).tree for name in one.table.kernels} <= {None, tree}
+    (table,) = experiment.tables
+    assert [kernel(name).name for name in table.table.kernels] == names
+    assert {kernel(name).tree for name in table.table.kernels} <= {None, tree}
     assert {cell.id.split("/")[1] for cell in plan(experiment).cells} == set(names)
-    assert {cell.kernel for cell in select(plan(experiment), [f"kernel={names[-1]}"]).cells} == {one.table.kernels[-1]}
+    assert {cell.kernel for cell in select(plan(experiment), [f"kernel={names[-1]}"]).cells} == {
+        table.table.kernels[-1]
+    }
 
 
 def test_a_name_in_an_experiment_is_for_a_tree(tmp_path: Path) -> None:
@@ -140,8 +142,8 @@ def test_a_name_in_an_experiment_is_for_a_tree(tmp_path: Path) -> None:
 
 
 def test_two_trees_of_one_name_are_two_kernels(tmp_path: Path) -> None:
-    one, other = (build_tree(tmp_path / parent / "linux") for parent in "ab")
-    assert kernel(str(one)).name != kernel(str(other)).name
+    path, other_path = (build_tree(tmp_path / parent / "linux") for parent in "ab")
+    assert kernel(str(path)).name != kernel(str(other_path)).name
 
 
 @pytest.mark.parametrize(

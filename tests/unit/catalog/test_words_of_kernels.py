@@ -40,19 +40,19 @@ def test_paths_in_a_name_are_placed() -> None:
 
 
 def test_a_variant_is_the_kernel_with_other_words() -> None:
-    plain, own = kernel("lab-i386-up"), kernel("lab-i386-up@6.1+CONFIG_KFENCE=y+CONFIG_PREEMPT=n+mitigations=auto")
-    assert own.name == "lab-i386-up+CONFIG_KFENCE=y+CONFIG_PREEMPT=n+mitigations=auto" == own.argument
-    assert (own.of_catalogue, own.source, own.fragments) == (plain.name, plain.source, plain.fragments)
-    assert own.options == "CONFIG_KFENCE=y\n# CONFIG_PREEMPT is not set\n"
-    assert own.kernel_parameters == [*plain.kernel_parameters, "mitigations=auto"]
+    plain, spec = kernel("lab-i386-up"), kernel("lab-i386-up@6.1+CONFIG_KFENCE=y+CONFIG_PREEMPT=n+mitigations=auto")
+    assert spec.name == "lab-i386-up+CONFIG_KFENCE=y+CONFIG_PREEMPT=n+mitigations=auto" == spec.argument
+    assert (spec.of_catalogue, spec.source, spec.fragments) == (plain.name, plain.source, plain.fragments)
+    assert spec.options == "CONFIG_KFENCE=y\n# CONFIG_PREEMPT is not set\n"
+    assert spec.kernel_parameters == [*plain.kernel_parameters, "mitigations=auto"]
 
 
 def test_a_file_of_options_is_named_by_its_stem(tmp_path: Path) -> None:
     file = tmp_path / "kasan.config"
     file.write_text("# for 64 bits\nCONFIG_KASAN=y\n\n# CONFIG_KFENCE is not set\nCONFIG_NR_CPUS=4\n")
-    own = kernel(f"lab-i386-up+{file}")
-    assert own.name == "lab-i386-up+kasan.config"
-    assert own.options == "CONFIG_KASAN=y\nCONFIG_NR_CPUS=4\n# CONFIG_KFENCE is not set\n"
+    spec = kernel(f"lab-i386-up+{file}")
+    assert spec.name == "lab-i386-up+kasan.config"
+    assert spec.options == "CONFIG_KASAN=y\nCONFIG_NR_CPUS=4\n# CONFIG_KFENCE is not set\n"
 
 
 def test_names_of_cells_can_have_every_title() -> None:

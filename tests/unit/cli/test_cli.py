@@ -246,10 +246,10 @@ def test_several_runs_are_one_table_of_csv_and_one_array_of_json(measured: list[
     assert [row["experiment"] for row in csv.DictReader(io.StringIO(done.stdout, newline=""))] == ["one", "two", "bad"]
     done = orchestrator("run", *measured, "--format", "json")
     assert json.loads(done.stdout) == [
-        json.loads(orchestrator("report", one, "--format", "json").stdout) for one in names
+        json.loads(orchestrator("report", name, "--format", "json").stdout) for name in names
     ]
     done = orchestrator("run", *measured, "--format", "markdown")
-    assert done.stdout == "".join(orchestrator("report", one, "--format", "markdown").stdout for one in names)
+    assert done.stdout == "".join(orchestrator("report", name, "--format", "markdown").stdout for name in names)
     for form in ("junit", "bencher", "html"):
         assert f"{form} is a document on one run" in refusal("run", *measured, "--format", form)
 
@@ -272,9 +272,9 @@ def test_a_price_list_is_shown_with_its_caches_in_every_form(tmp_path: Path) -> 
     assert "Misses have no price" in text
     shown = CpuPrices.model_validate_json(orchestrator("model", "show", "pentium4", "--format", "json").stdout)
     assert shown.caches == cpu_caches()["pentium4"]
-    own = tmp_path / "own.yaml"
-    own.write_text(orchestrator("model", "show", "pentium4", "--format", "yaml").stdout)
-    assert CpuPrices.model_validate_json(orchestrator("model", "show", str(own), "--format", "json").stdout) == shown
+    path = tmp_path / "own.yaml"
+    path.write_text(orchestrator("model", "show", "pentium4", "--format", "yaml").stdout)
+    assert CpuPrices.model_validate_json(orchestrator("model", "show", str(path), "--format", "json").stdout) == shown
 
 
 def test_a_cpu_that_cannot_be_calibrated_is_shown_with_the_reason() -> None:
@@ -283,7 +283,7 @@ def test_a_cpu_that_cannot_be_calibrated_is_shown_with_the_reason() -> None:
     assert "These prices give no times: The published cells" in " ".join(result.stdout.split())
     assert "L2 1024 KiB" in " ".join(result.stdout.split())
     shown = CpuPrices.model_validate_json(orchestrator("model", "show", "pentium-m", "--format", "json").stdout)
-    assert (shown.declared, [one.name for one in shown.costs]) == (None, ["MHz"])
+    assert (shown.declared, [cost.name for cost in shown.costs]) == (None, ["MHz"])
 
 
 def test_charts_have_no_modelled_times() -> None:
@@ -300,10 +300,10 @@ def test_the_cache_is_shown(tmp_path: Path) -> None:
     lines = orchestrator("cache", "show").stdout.splitlines()
     assert lines[1].split() == ["things", "a", "thing", artifact.key, "3.0"]
     assert lines[2].startswith("3.0 MB in ")
-    other = Cache(tmp_path / "cache").obtain("things", {"other": 1}, "another thing", build)
+    other_artifact = Cache(tmp_path / "cache").obtain("things", {"other": 1}, "another thing", build)
     (artifact.path / "manifest.json").write_text("{")
     damaged = orchestrator("cache", "show")
-    assert (damaged.exit_code, damaged.stdout.splitlines()[1].split()[-2]) == (1, other.key)
+    assert (damaged.exit_code, damaged.stdout.splitlines()[1].split()[-2]) == (1, other_artifact.key)
     assert f"{artifact.path} cannot be read" in damaged.stderr
     assert "cache verify" in damaged.stderr
 
@@ -436,8 +436,8 @@ def test_without_a_checkout_the_labs_own_experiments_have_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    own = orchestrator("run", "configs/quickstart.yaml", "--dry-run", "--offline")
-    assert "djprobe" in own.stdout
+    result = orchestrator("run", "configs/quickstart.yaml", "--dry-run", "--offline")
+    assert "djprobe" in result.stdout
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs/quickstart.yaml").write_text("name: [mine]\n")
     assert "configs/quickstart.yaml:1" in orchestrator("run", "configs/quickstart.yaml", "--dry-run").stderr
@@ -634,7 +634,7 @@ OFTEN = pytest.mark.nightly("runs and workers are ended by it every day: a Pytho
 
 
 @pytest.mark.parametrize(
-    "number", [*(pytest.param(one, marks=OFTEN) for one in (signal.SIGINT, signal.SIGTERM)), signal.SIGHUP]
+    "number", [*(pytest.param(signals, marks=OFTEN) for signals in (signal.SIGINT, signal.SIGTERM)), signal.SIGHUP]
 )
 def test_a_signal_ends_it_with_a_message(number: signal.Signals, tmp_path: Path) -> None:
     # The record of the chosen packages never comes to an end.

@@ -209,8 +209,11 @@ def test_symbols_explain_a_change(runs: Runs, tmp_path: Path) -> None:
     for folder, counts in [("run1", executed), ("run2", more)]:
         runs.add(record(profile(identity, counts), "kprobe", tmp_path / folder))
     (found,) = answer(status=1).cells
-    assert [(one.symbol, one.change) for one in found.symbols][:2] == [("handler [lab_kprobe]", 3.0), ("f0", 1.0)]
-    assert sum(one.change for one in found.symbols) == found.value.difference == 11
+    assert [(symbol.symbol, symbol.change) for symbol in found.symbols][:2] == [
+        ("handler [lab_kprobe]", 3.0),
+        ("f0", 1.0),
+    ]
+    assert sum(symbol.change for symbol in found.symbols) == found.value.difference == 11
     rows = [line.split() for line in orchestrator("compare").stdout.splitlines()]
     assert ["handler", "[lab_kprobe]", "2", "5", "+3"] in rows
     assert ["4", "others,", "by", "symbol", "+4"] in rows
@@ -342,7 +345,7 @@ def test_hosts_count_for_times_only(runs: Runs) -> None:
     here, there = ({"sessions": [{"host": {"cpus": count}}], "boots": []} for count in (2, 8))
     for provenance in (here, there):
         runs.add(timed([1000.0 + n for n in range(6)]), provenance=provenance)
-    assert [one.what for one in answer(status=0).differs] == ["host's cpus"]
+    assert [difference.what for difference in answer(status=0).differs] == ["host's cpus"]
     for provenance in (here, there):
         runs.add(exact("kprobe", 1000), provenance=provenance)
     assert answer(status=0).differs == []

@@ -140,8 +140,8 @@ def test_json_is_whole_and_its_sums_are_right(run: str) -> None:
 )
 def test_other_calls_are_compared_and_named(changes: dict[str, str], note: str, run: str, tmp_path: Path) -> None:
     folder = tmp_path / "second"
-    other = record(stacked(KPROBE, BASE), "kprobe", folder, parameters=CALL | changes)
-    second = store_run(tmp_path / "lab", folder, other)
+    other_cell = record(stacked(KPROBE, BASE), "kprobe", folder, parameters=CALL | changes)
+    second = store_run(tmp_path / "lab", folder, other_cell)
     assert note.split() in rows("diff", f"{run}:none", f"{second}:kprobe")
     (answer,) = json.loads(orchestrator("diff", f"{run}:none", f"{second}:kprobe", "--format", "json").stdout)
     assert answer["notes"] == [note]

@@ -32,10 +32,10 @@ def worker(name: str, versions: Versions | None = HERE, **answer: object) -> Sur
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[Surveyed]:
-    found: list[Surveyed] = []
-    monkeypatch.setattr(asked, "survey", lambda fleet: found)
+    surveyeds: list[Surveyed] = []
+    monkeypatch.setattr(asked, "survey", lambda fleet: surveyeds)
     monkeypatch.setattr(Versions, "here", classmethod(lambda cls: HERE))
-    return found
+    return surveyeds
 
 
 def test_a_whole_fleet_is_shown(answers: list[Surveyed], capsys: pytest.CaptureFixture[str]) -> None:

@@ -192,8 +192,8 @@ def test_tree_names_it_from_elsewhere(
 
 
 def test_another_tree_than_the_one_around(built: Path, tmp_path: Path) -> None:
-    other = kernel_source(build_tree(tmp_path / "other", *X86_64))
-    assert tree_kernel(other) == str(other) != str(built)
+    other_path = kernel_source(build_tree(tmp_path / "other", *X86_64))
+    assert tree_kernel(other_path) == str(other_path) != str(built)
 
 
 def test_a_tree_that_is_not_built(tree: Path) -> None:
@@ -244,12 +244,12 @@ def test_without_a_file_all_mechanisms_are_measured(built: Path) -> None:
 
 
 def test_a_file_that_names_no_kernel_gets_the_tree_s(built: Path, mine: Path, tmp_path: Path) -> None:
-    other, tables = tmp_path / "other.yaml", tmp_path / "tables.yaml"
-    other.write_text(f"{PLAIN}kernels: [debian-686]\n")
+    other_path, tables = tmp_path / "other.yaml", tmp_path / "tables.yaml"
+    other_path.write_text(f"{PLAIN}kernels: [debian-686]\n")
     tables.write_text("name: x\ntables:\n  one: {kernels: [debian-686]}\n")
-    found = experiments([mine, other, tables], ["charts=true"], None)
+    pairs = experiments([mine, other_path, tables], ["charts=true"], None)
     on_it = [f'kernels=["{built}"]', "charts=true"]
-    assert list(found) == [(mine, on_it), (other, ["charts=true"]), (tables, ["charts=true"])]
+    assert list(pairs) == [(mine, on_it), (other_path, ["charts=true"]), (tables, ["charts=true"])]
 
 
 @pytest.mark.parametrize("key", ["kernels", "kernel_for.kprobe", "tables.one.kernels.0"])

@@ -145,7 +145,7 @@ def test_no_command_is_put_together_with_the_program_s_name(modules: Mapping[Pat
 
 
 def _words(node: ast.List | ast.Tuple) -> list[object]:
-    return [one.value for one in node.elts if isinstance(one, ast.Constant)]
+    return [elt.value for elt in node.elts if isinstance(elt, ast.Constant)]
 
 
 def texts(nodes: Sequence[ast.AST]) -> Iterator[str]:

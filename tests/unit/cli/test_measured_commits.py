@@ -75,9 +75,9 @@ def raised(folder: Path, error: LabError) -> LabError:
 def test_a_commit_that_cannot_be_measured_is_skipped(tmp_path: Path, error: LabError) -> None:
     folder = tmp_path / "tree"
     folder.mkdir()
-    found = raised(folder, error)
-    assert isinstance(found, NotMeasured)
-    assert found.what == error.what
+    lab_error = raised(folder, error)
+    assert isinstance(lab_error, NotMeasured)
+    assert lab_error.what == error.what
 
 
 def test_what_the_host_lacks_ends_the_bisection(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def line(tmp_path: Path) -> CostRequest:
 def program(folder: Path, name: str, file: str = "own.bpf.c") -> CostRequest:
     (folder / file).touch()
     place = AttachPlace("vfs_read")
-    own = Subject(f"{folder / file} program={name}", file, place, name, "bpf-kprobe")
-    return CostRequest(own, "vfs_read", {"name": "workload", "file": "/read.c"}, kernels=KERNELS)
+    subject = Subject(f"{folder / file} program={name}", file, place, name, "bpf-kprobe")
+    return CostRequest(subject, "vfs_read", {"name": "workload", "file": "/read.c"}, kernels=KERNELS)
 
 
 def measured(overhead: float, /, name: str = "own.bpf.c.program-on_read", hits: int = 1, **changes: Any) -> CellRecord:
@@ -57,8 +57,8 @@ def measured(overhead: float, /, name: str = "own.bpf.c.program-on_read", hits: 
 
 
 def without_number(status: str, reason: str, kernel: str = "debian-amd64") -> CellRecord:
-    own = measured(0, kernel=kernel)
-    kept = {key: getattr(own, key) for key in ("id", "cpu", "kernel", "probe")}
+    own_cell = measured(0, kernel=kernel)
+    kept = {key: getattr(own_cell, key) for key in ("id", "cpu", "kernel", "probe")}
     return failed("kprobe", reason, status=status, **kept)
 
 
@@ -80,9 +80,9 @@ def shown(some: Sequence[Cost]) -> list[list[str]]:
 
 
 def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: CostRequest) -> None:
-    (one,) = found([line], [measured(596)])
-    assert (one.hit, one.hits, one.mechanism, one.beyond, one.allowed) == (596, 1000, "bpf-kprobe", (), "")
-    assert one.plain() == {
+    (cost,) = found([line], [measured(596)])
+    assert (cost.hit, cost.hits, cost.mechanism, cost.beyond, cost.allowed) == (596, 1000, "bpf-kprobe", (), "")
+    assert cost.plain() == {
         "subject": "own.bpf.c",
         "program": "on_read",
         "kernel": "debian-amd64",
@@ -110,10 +110,10 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Cost
 
 
 def test_what_a_call_adds_is_divided_among_its_hits(line: CostRequest) -> None:
-    (one,) = found([line], [measured(1200, hits=3, interval=[1170, 1230])], {"*": {"overhead": "<=900"}})
-    assert (one.hit, one.hits, one.plain()["interval"]) == (400, 3000, [390, 410])
-    assert one.allowed == "<=300"
-    assert one.beyond
+    (cost,) = found([line], [measured(1200, hits=3, interval=[1170, 1230])], {"*": {"overhead": "<=900"}})
+    assert (cost.hit, cost.hits, cost.plain()["interval"]) == (400, 3000, [390, 410])
+    assert cost.allowed == "<=300"
+    assert cost.beyond
 
 
 def test_costs_are_in_the_order_of_lines_and_kernels(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_costs_are_in_the_order_of_lines_and_kernels(tmp_path: Path) -> None:
         measured(3, kernel="debian-amd64@6.12", id="c"),
         cell("none", id="d"),
     ]
-    assert [(one.subject.name, one.hit) for one in found(lines, cells)] == [
+    assert [(cost.subject.name, cost.hit) for cost in found(lines, cells)] == [
         ("on_read", 2),
         ("on_read", 3),
         ("on_open", 1),
@@ -173,7 +173,7 @@ def test_what_was_done_with_maps_is_a_footnote_of_the_row(line: CostRequest) -> 
     assert [row[1] for row in shown(both)[2:]] == ["149 [2]", "failed [1]"]
     notes = [(note.mark, note.text, note.failure) for note in cost_sheet("cost-own", both).footnotes]
     assert notes == [(1, "it failed", True), (2, said, False)]
-    assert [one.plain()["notes"] for one in both] == [[said], []]
+    assert [cost.plain()["notes"] for cost in both] == [[said], []]
     assert [row["notes"] for row in csv.DictReader(io.StringIO(cost_csv(both)))] == [said, ""]
 
 
@@ -208,7 +208,7 @@ def test_json_and_csv_have_the_same_figures(line: CostRequest) -> None:
     cells = [measured(596), without_number("failed", 'said "no", twice', "debian-amd64@7.3")]
     some = found([line], cells, {"*": {"overhead": "<=400"}})
     as_json = json.loads(cost_json(run(*cells), some))
-    assert as_json["costs"] == [one.plain() for one in some]
+    assert as_json["costs"] == [cost.plain() for cost in some]
     assert as_json["run"] == run(*cells).run
     rows = list(csv.DictReader(io.StringIO(cost_csv(some))))
     assert [row["instructions"] for row in rows] == ["596.0", ""]
@@ -219,13 +219,13 @@ def test_json_and_csv_have_the_same_figures(line: CostRequest) -> None:
 
 
 def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: CostRequest) -> None:
-    own = measured(596)
-    assert veristat_csv(found([line], [own])).splitlines() == [
+    own_cell = measured(596)
+    assert veristat_csv(found([line], [own_cell])).splitlines() == [
         "file_name,prog_name,verdict,total_insns,prog_size,prog_size_jited,stack_depth",
         "own.bpf.c,on_read,success,36,37,190,24",
     ]
     refusal = "the verifier refuses own.bpf.c.program-on_read: R1 invalid mem access\n0: (85) call bpf_x"
-    lines = veristat_csv(found([line], [own, without_number("failed", refusal, "debian-amd64@7.3")])).splitlines()
+    lines = veristat_csv(found([line], [own_cell, without_number("failed", refusal, "debian-amd64@7.3")])).splitlines()
     assert lines[1:] == [
         "own.bpf.c@debian-amd64,on_read,success,36,37,190,24",
         "own.bpf.c@debian-amd64@7.3,on_read,failure,0,0,0,0",
@@ -249,16 +249,16 @@ def test_veristat_s_failure_is_of_a_program_that_did_not_load(
 
 def test_veristat_s_program_was_loaded_on_kernels_that_count_no_verified_instructions(line: CostRequest) -> None:
     """Before Linux 5.16, commit aba64c7da983."""
-    own = measured(596, parameters={name: size for name, size in SIZES.items() if name != "bpf_verified"})
-    assert veristat_csv(found([line], [own])).splitlines()[1] == "own.bpf.c,on_read,success,0,37,190,24"
+    own_cell = measured(596, parameters={name: size for name, size in SIZES.items() if name != "bpf_verified"})
+    assert veristat_csv(found([line], [own_cell])).splitlines()[1] == "own.bpf.c,on_read,success,0,37,190,24"
 
 
 def test_a_comment_can_be_found_again_and_has_verdict_table_and_reasons(line: CostRequest, tmp_path: Path) -> None:
     cells = [measured(596), without_number("failed", "the verifier <refuses> it", "debian-amd64@7.3")]
-    own = Run(run(*cells), tmp_path)
-    lines = cost_comment("cost-own", found([line], cells), (), own, own).splitlines()
+    own_run = Run(run(*cells), tmp_path)
+    lines = cost_comment("cost-own", found([line], cells), (), own_run, own_run).splitlines()
     assert lines[0] == "<!-- probe-lab: cost-own -->"
     assert lines[2] == "**❌ 1 of 2 costs could not be proved.**"
     assert any(line.startswith("| ") and " 596 " in line for line in lines)
     assert any("the verifier &lt;refuses&gt; it" in line for line in lines)
-    assert lines[-1].startswith(f"<sub>run {own.record.run}")
+    assert lines[-1].startswith(f"<sub>run {own_run.record.run}")

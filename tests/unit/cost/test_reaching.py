@@ -53,10 +53,10 @@ def test_every_call_is_a_benchmark_of_an_experiment(name: str) -> None:
 
 
 def test_a_call_that_enters_it_once_comes_first_then_the_table_s_order() -> None:
-    found = REACHED.call("vfs_read")
-    assert found is not None
-    assert (found.name, found.hits, found.function) == ("read_file", 1, "vfs_read")
-    assert found.benchmark == {"name": "workload", "file": str(FOLDER / "read_file.c")}
+    call = REACHED.call("vfs_read")
+    assert call is not None
+    assert (call.name, call.hits, call.function) == ("read_file", 1, "vfs_read")
+    assert call.benchmark == {"name": "workload", "file": str(FOLDER / "read_file.c")}
     once, only = REACHED.call("putname"), REACHED.call("vfs_rename")
     assert once is not None
     assert (once.name, once.hits) == ("open", 1)
@@ -66,18 +66,18 @@ def test_a_call_that_enters_it_once_comes_first_then_the_table_s_order() -> None
 
 def test_a_call_that_enters_one_function_of_a_pattern_comes_first() -> None:
     """A program at all of them runs as often as they are entered together."""
-    found = REACHED.call("vfs_*")
-    assert found is not None
-    assert (found.name, found.function) == ("write_null", "vfs_write")
+    call = REACHED.call("vfs_*")
+    assert call is not None
+    assert (call.name, call.function) == ("write_null", "vfs_write")
     with pytest.raises(UsageError, match=r"read_file enters 2 functions of this pattern: vfs_llseek, vfs_read"):
         REACHED.call("vfs_[lr]*[dk]")
 
 
 def test_a_pattern_s_first_function() -> None:
     for pattern, function in (("vfs_re*", "vfs_read"), ("do_filp_open.isra.0", "do_filp_open.isra.0")):
-        found = REACHED.call(pattern)
-        assert found is not None
-        assert found.function == function
+        call = REACHED.call(pattern)
+        assert call is not None
+        assert call.function == function
 
 
 @pytest.mark.parametrize("function", ["vfs_raed", "gone", "", "do_filp_open", "vfs_read[", "*_nothing"])
@@ -101,17 +101,17 @@ def test_system_calls_of_tracepoints() -> None:
         ("execve", "exec", 1),
         ("fork", "fork", 1),
     ):
-        found = reaching_system_call(name)
-        assert found is not None
-        assert (found.name, found.function, found.hits) == (call, name, hits)
+        found_call = reaching_system_call(name)
+        assert found_call is not None
+        assert (found_call.name, found_call.function, found_call.hits) == (call, name, hits)
     assert reaching_system_call("swapon") is None
 
 
 def test_a_pattern_of_system_calls_is_reached_by_a_call_that_makes_one_of_them() -> None:
     for pattern, call, function in (("open*", "open", "openat"), ("*ppid", "getppid", "getppid")):
-        found = reaching_system_call(pattern)
-        assert found is not None
-        assert (found.name, found.function, found.hits) == (call, function, 1)
+        found_call = reaching_system_call(pattern)
+        assert found_call is not None
+        assert (found_call.name, found_call.function, found_call.hits) == (call, function, 1)
     assert reaching_system_call("swap*") is None
     with pytest.raises(UsageError, match="mkdir makes 2 system calls of this pattern: mkdir, rmdir"):
         reaching_system_call("[mr][km]*dir")

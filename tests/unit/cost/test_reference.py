@@ -73,8 +73,8 @@ def against(
     return judged(lines, after, reference), reference
 
 
-def sentences(found: Sequence[Cost], reference: Reference) -> str:
-    return " ".join(cost_sheet("cost-own", found, (), reference.gone).sentences)
+def sentences(costs: Sequence[Cost], reference: Reference) -> str:
+    return " ".join(cost_sheet("cost-own", costs, (), reference.gone).sentences)
 
 
 @pytest.mark.parametrize(
@@ -89,25 +89,25 @@ def sentences(found: Sequence[Cost], reference: Reference) -> str:
 def test_what_had_no_number_or_another_is_no_pass_in_any_form(tmp_path: Path, before: CellRecord, said: str) -> None:
     lines = [line("on_read"), line("on_open")]
     now = [measured("on_read"), measured("on_open")]
-    found, reference = against(tmp_path, [before, measured("on_open")], lines, lines, *now)
+    costs, reference = against(tmp_path, [before, measured("on_open")], lines, lines, *now)
     after = stored(tmp_path / "after", *now)
-    assert problem(found) == "1 of 2 costs could not be compared."
-    assert f"on_read on debian-686 is not compared: {said}" in sentences(found, reference)
-    whole = json.loads(cost_json(after.record, found, (), reference))
+    assert problem(costs) == "1 of 2 costs could not be compared."
+    assert f"on_read on debian-686 is not compared: {said}" in sentences(costs, reference)
+    whole = json.loads(cost_json(after.record, costs, (), reference))
     assert (whole["passes"], whole["verdict"]) == (False, "1 of 2 costs could not be compared.")
     assert whole["costs"][0]["unknown"] in said + "."
-    comment = cost_comment("cost-own", found, (), after, after, reference.gone)
+    comment = cost_comment("cost-own", costs, (), after, after, reference.gone)
     assert "❌ 1 of 2 costs could not be compared." in comment
-    assert [row.cells[1] for row in cost_sheet("cost-own", found).grid.blocks[0]] == ["unknown", "0"]
+    assert [row.cells[1] for row in cost_sheet("cost-own", costs).grid.blocks[0]] == ["unknown", "0"]
 
 
 def test_what_is_new_is_measured_and_judged_by_its_own_limit_alone(tmp_path: Path) -> None:
     lines = [line("on_read"), line("on_write")]
-    found, reference = against(
+    costs, reference = against(
         tmp_path, [measured("on_read")], lines, lines[:1], measured("on_read"), measured("on_write")
     )
-    assert verdict(found) == "✅ 2 costs measured, none beyond what is allowed; 1 new."
-    assert "on_write is new: main has no on_write of own.bpf.c." in sentences(found, reference)
+    assert verdict(costs) == "✅ 2 costs measured, none beyond what is allowed; 1 new."
+    assert "on_write is new: main has no on_write of own.bpf.c." in sentences(costs, reference)
     (tmp_path / "after" / "experiment.yaml").write_text('budgets: {"*": {overhead: "<=99"}}\n')
     after = Run(run(measured("on_read"), measured("on_write")), tmp_path / "after", 0)
     assert problem(judged(lines, after, reference)) == "2 of 2 costs beyond what is allowed."
@@ -115,18 +115,18 @@ def test_what_is_new_is_measured_and_judged_by_its_own_limit_alone(tmp_path: Pat
 
 def test_what_was_unsupported_is_new(tmp_path: Path) -> None:
     lines = [line("on_read")]
-    found, reference = against(
+    costs, reference = against(
         tmp_path, [without("on_read", "no fprobes", "unsupported")], lines, lines, measured("on_read")
     )
-    assert not problem(found)
-    assert "on_read is new: at main it was unsupported: no fprobes." in sentences(found, reference)
+    assert not problem(costs)
+    assert "on_read is new: at main it was unsupported: no fprobes." in sentences(costs, reference)
 
 
 def test_a_program_that_other_calls_hit_is_new_and_not_gone(tmp_path: Path) -> None:
     lines, before = [line("on_read")], [line("on_read", call="pread64")]
-    found, reference = against(tmp_path, [measured("on_read")], lines, before, measured("on_read", 900))
-    assert not problem(found)
-    assert "on_read is new: at main it is hit by other calls, at vfs_read." in sentences(found, reference)
+    costs, reference = against(tmp_path, [measured("on_read")], lines, before, measured("on_read", 900))
+    assert not problem(costs)
+    assert "on_read is new: at main it is hit by other calls, at vfs_read." in sentences(costs, reference)
     assert reference.gone == []
 
 
@@ -141,8 +141,8 @@ def sized(name: str, verified: int, overhead: float = 100.0, instructions: int =
 def test_a_renamed_program_keeps_its_gate(tmp_path: Path) -> None:
     lines, before = [line("on_open"), line("new_name")], [line("old_name"), line("on_open")]
     now = [sized("on_open", 9), sized("new_name", 9, 101)]
-    found, reference = against(tmp_path, [sized("old_name", 9), sized("on_open", 9)], lines, before, *now)
-    assert problem(found) == "1 of 2 costs beyond what is allowed."
+    costs, reference = against(tmp_path, [sized("old_name", 9), sized("on_open", 9)], lines, before, *now)
+    assert problem(costs) == "1 of 2 costs beyond what is allowed."
     assert reference.gone == ["new_name is compared with old_name, which is in its place at main."]
 
 
@@ -150,8 +150,8 @@ def test_a_renamed_program_keeps_its_gate(tmp_path: Path) -> None:
 def test_a_program_of_another_size_is_new_and_not_renamed(tmp_path: Path, size: dict[str, int]) -> None:
     lines, before = [line("reads"), line("fresh")], [line("reads"), line("opens")]
     cells = [sized("reads", 9), sized("opens", 9)]
-    found, reference = against(tmp_path, cells, lines, before, sized("reads", 9), sized("fresh", overhead=900, **size))
-    assert [one.new for one in found] == ["", "main has no fresh of own.bpf.c"]
+    costs, reference = against(tmp_path, cells, lines, before, sized("reads", 9), sized("fresh", overhead=900, **size))
+    assert [cost.new for cost in costs] == ["", "main has no fresh of own.bpf.c"]
     assert reference.gone == ["main has opens of own.bpf.c, which is gone."]
 
 
@@ -172,10 +172,10 @@ def elsewhere(request: CostRequest) -> CostRequest:
 def test_a_program_at_another_place_or_among_several_is_new(
     tmp_path: Path, now: Sequence[CostRequest], before: Sequence[CostRequest]
 ) -> None:
-    cells = [[sized(one.subject.name, 9) for one in lines] for lines in (before, now)]
-    found, reference = against(tmp_path, cells[0], now, before, *cells[1])
-    assert all(one.new for one in found if one.subject.name != "reads")
-    gone = [one.subject.name for one in before if one.subject.name != "reads"]
+    cells = [[sized(request.subject.name, 9) for request in lines] for lines in (before, now)]
+    costs, reference = against(tmp_path, cells[0], now, before, *cells[1])
+    assert all(cost.new for cost in costs if cost.subject.name != "reads")
+    gone = [request.subject.name for request in before if request.subject.name != "reads"]
     assert reference.gone == [f"main has {name} of own.bpf.c, which is gone." for name in gone]
 
 
@@ -188,12 +188,12 @@ def test_what_no_call_hits_at_the_reference_is_unknown_and_not_new(tmp_path: Pat
     lines = [line("on_read"), line("on_write")]
     now = [measured("on_read"), measured("on_write", 900)]
     error = missed(lines[1], "no known call enters it")
-    found, reference = against(tmp_path, [measured("on_read")], lines, lines[:1], *now, missed=[error])
-    assert problem(found) == "1 of 2 costs could not be compared."
+    costs, reference = against(tmp_path, [measured("on_read")], lines, lines[:1], *now, missed=[error])
+    assert problem(costs) == "1 of 2 costs could not be compared."
     said = "on_write on debian-686 is not compared: at main it could not be measured: no known call enters it."
-    assert said in sentences(found, reference)
+    assert said in sentences(costs, reference)
     assert reference.gone == []
-    assert [one.new for one in found] == ["", ""]
+    assert [cost.new for cost in costs] == ["", ""]
 
 
 def test_what_no_call_hits_on_one_kernel_is_unknown_there_alone(tmp_path: Path) -> None:
@@ -202,14 +202,14 @@ def test_what_no_call_hits_on_one_kernel_is_unknown_there_alone(tmp_path: Path) 
     error = missed(replace(lines[0], kernels=kernels[1:]), "no known call enters it")
     now = [measured("on_read"), measured("on_read")]
     now[1] = now[1].model_copy(update={"kernel": "debian-amd64", "id": "a/debian-amd64/own/noop"})
-    found, _ = against(tmp_path, now[:1], lines, [line("on_read")], *now, missed=[error])
-    assert [one.unknown for one in found] == ["", "at main it could not be measured: no known call enters it"]
+    costs, _ = against(tmp_path, now[:1], lines, [line("on_read")], *now, missed=[error])
+    assert [cost.unknown for cost in costs] == ["", "at main it could not be measured: no known call enters it"]
 
 
 def test_a_reference_whose_run_lacks_a_cell_is_unknown(tmp_path: Path) -> None:
     lines = [line("on_read"), line("on_write")]
-    found, _ = against(tmp_path, [measured("on_read")], lines, lines, measured("on_read"), measured("on_write", 900))
-    assert found[1].unknown == "at main it could not be measured: its run has no such cell"
+    costs, _ = against(tmp_path, [measured("on_read")], lines, lines, measured("on_read"), measured("on_write", 900))
+    assert costs[1].unknown == "at main it could not be measured: its run has no such cell"
 
 
 def test_an_increase_without_a_verdict_is_no_pass(tmp_path: Path) -> None:
@@ -217,9 +217,9 @@ def test_an_increase_without_a_verdict_is_no_pass(tmp_path: Path) -> None:
     note = "no verdict: an interval of -40 to 20"
     before = measured("on_read", interval=[-40, 20], samples=[590, 610], verdict="none", notes=[note])
     lines = [line("on_read")]
-    found, _ = against(tmp_path, [before], lines, lines, measured("on_read", 900))
-    assert problem(found) == "1 of 1 cost could not be compared."
-    assert found[0].unknown.startswith("no verdict")
+    costs, _ = against(tmp_path, [before], lines, lines, measured("on_read", 900))
+    assert problem(costs) == "1 of 1 cost could not be compared."
+    assert costs[0].unknown.startswith("no verdict")
 
 
 def test_a_new_program_is_not_taken_for_a_renamed_one_of_another_file(tmp_path: Path) -> None:
@@ -227,8 +227,8 @@ def test_a_new_program_is_not_taken_for_a_renamed_one_of_another_file(tmp_path: 
     before = [line("on_read"), line("old_name", "renamed.bpf.c")]
     now = [measured("on_read"), measured("on_write"), measured("new_name", file="renamed.bpf.c")]
     cells = [measured("on_read"), measured("old_name", file="renamed.bpf.c")]
-    found, reference = against(tmp_path, cells, lines, before, *now)
-    assert [(one.difference, one.new) for one in found] == [
+    costs, reference = against(tmp_path, cells, lines, before, *now)
+    assert [(cost.difference, cost.new) for cost in costs] == [
         (0, ""),
         (None, "main has no on_write of own.bpf.c"),
         (0, ""),
@@ -239,9 +239,9 @@ def test_a_new_program_is_not_taken_for_a_renamed_one_of_another_file(tmp_path: 
 def test_a_reference_that_could_not_be_measured_at_all(tmp_path: Path) -> None:
     after = stored(tmp_path, measured("on_read"))
     reference = Reference("main", trouble="own.bpf.c:4: it does not compile")
-    found = judged([line("on_read")], after, reference)
-    assert problem(found) == "1 of 1 cost could not be compared."
-    assert found[0].unknown == "main could not be measured: own.bpf.c:4: it does not compile"
+    costs = judged([line("on_read")], after, reference)
+    assert problem(costs) == "1 of 1 cost could not be compared."
+    assert costs[0].unknown == "main could not be measured: own.bpf.c:4: it does not compile"
 
 
 def test_a_stored_run_that_lacks_a_cell_or_was_interrupted(tmp_path: Path) -> None:
@@ -249,9 +249,9 @@ def test_a_stored_run_that_lacks_a_cell_or_was_interrupted(tmp_path: Path) -> No
     after = stored(tmp_path / "after", measured("on_read"), measured("on_write"))
     whole = stored(tmp_path / "before", measured("on_read"), measured("on_close"))
     reference = by_ids(whole, lines, after)
-    found = judged(lines, after, reference)
-    assert [one.new for one in found] == ["", f"run {whole.record.run} has no such cell"]
-    assert not problem(found)
+    costs = judged(lines, after, reference)
+    assert [cost.new for cost in costs] == ["", f"run {whole.record.run} has no such cell"]
+    assert not problem(costs)
     assert [sentence for sentence in reference.gone if "on_close" in sentence] == list(reference.gone)
     cut = stored(tmp_path / "before", measured("on_read"), unfinished=1)
     assert problem(judged(lines, after, by_ids(cut, lines, after))) == "1 of 2 costs could not be compared."

@@ -45,9 +45,9 @@ ONE = "bpftrace: kprobe:vfs_read { @ = count(); }"
 
 def finder(folder: Path, kernel: str = DEFAULT_KERNEL, **given: Any) -> CallFinder:
     context = BuildContext(Cache(folder / "cache"), offline=True)
-    found = CallFinder(context, a_kernel(kernel), DEFAULT_CPU, NamedCalls(**given))
-    vars(found)["_reached"] = REACHED  # no guest is asked
-    return found
+    call_finder = CallFinder(context, a_kernel(kernel), DEFAULT_CPU, NamedCalls(**given))
+    vars(call_finder)["_reached"] = REACHED  # no guest is asked
+    return call_finder
 
 
 def at(function: str) -> Subject:
@@ -220,8 +220,8 @@ def loaded(
 
 def test_subjects_at_one_point_with_one_call_share_a_table(tmp_path: Path) -> None:
     one_liner = Subject(ONE, "reads.bt", AttachPlace("vfs_read"))
-    own = finder(tmp_path)
-    lines = [own.line(one) for one in (at("vfs_read"), at("do_sys_openat2"), MECHANISM, one_liner)]
+    call_finder = finder(tmp_path)
+    lines = [call_finder.line(subject) for subject in (at("vfs_read"), at("do_sys_openat2"), MECHANISM, one_liner)]
     written = yaml.safe_load(experiment_text("cost-own", lines, ["debian-amd64"], DEFAULT_CPU, {}))
     assert "budgets" not in written
     assert {name: table["probes"] for name, table in written["tables"].items()} == {
@@ -231,8 +231,8 @@ def test_subjects_at_one_point_with_one_call_share_a_table(tmp_path: Path) -> No
     }
     assert written["tables"]["vfs-read-bpftrace"]["image"] == "debian-amd64-bpftrace"
     kernels = ("debian-amd64", "debian-amd64@6.12")
-    newer, *others = lines  # the first one is reached on the newer kernel alone
-    placed = [replace(newer, kernels=kernels[1:]), *(replace(one, kernels=kernels) for one in others)]
+    newer, *other_requests = lines  # the first one is reached on the newer kernel alone
+    placed = [replace(newer, kernels=kernels[1:]), *(replace(request, kernels=kernels) for request in other_requests)]
     cells = plan(loaded(tmp_path, placed, kernels, {})).cells
     assert [cell.probe for cell in cells if cell.kernel == "debian-amd64"].count("none") == 3
     assert [cell.probe for cell in cells if cell.kernel == "debian-amd64@6.12"] == [
@@ -260,7 +260,7 @@ def test_a_module_needs_no_point_for_a_workload_of_the_users(tmp_path: Path) -> 
 
 def test_a_line_that_prints_has_the_newer_bpftrace(tmp_path: Path) -> None:
     printing = Subject('bpftrace: kprobe:vfs_read { printf("a"); }', "reads.bt", AttachPlace("vfs_read"))
-    lines = [finder(tmp_path).line(one) for one in (Subject(ONE, "a.bt", AttachPlace("vfs_read")), printing)]
+    lines = [finder(tmp_path).line(subject) for subject in (Subject(ONE, "a.bt", AttachPlace("vfs_read")), printing)]
     written = yaml.safe_load(experiment_text("cost-own", lines, ["debian-amd64"], DEFAULT_CPU, {}))
     assert {name: table["image"] for name, table in written["tables"].items()} == {
         "vfs-read-bpftrace": "debian-amd64-bpftrace",
@@ -276,7 +276,8 @@ def test_one_table_is_written_without_a_name(tmp_path: Path) -> None:
 
 def test_tables_with_one_point_and_different_calls_have_different_names(tmp_path: Path) -> None:
     lines = [
-        finder(tmp_path, call=call, point="f:g").line(one) for call, one in (("getppid", MODULE), ("read", MECHANISM))
+        finder(tmp_path, call=call, point="f:g").line(subject)
+        for call, subject in (("getppid", MODULE), ("read", MECHANISM))
     ]
     written = yaml.safe_load(experiment_text("cost-own", lines, ["debian-amd64"], DEFAULT_CPU, {}))
     assert list(written["tables"]) == ["f-g-1", "f-g-2"]

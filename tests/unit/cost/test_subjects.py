@@ -190,8 +190,8 @@ def test_each_program_of_a_file_is_a_subject(tmp_path: Path, monkeypatch: pytest
         ("other", "own.bpf.c", "bpf-tracepoint", AttachPlace(event="a:b")),
     ]
     assert [one.row for one in found] == [f"{file} program={one.name}" for one in found]
-    (one,) = named(tmp_path, "own.bpf.c program=on_read")
-    assert one == found[1]
+    (subject,) = named(tmp_path, "own.bpf.c program=on_read")
+    assert subject == found[1]
     with pytest.raises(BuildError, match=r"unknown program 'on_raed'.*did you mean 'on_read'"):
         named(tmp_path, "own.bpf.c program=on_raed")
 
@@ -217,8 +217,8 @@ def test_scripts_lines_modules_and_mechanisms_are_subjects(tmp_path: Path) -> No
         ("kprobe", "kprobe", AttachPlace("vfs_read")),
         ("bpf-tracepoint", "bpf-tracepoint", AttachPlace(system_call="getppid", event="raw_syscalls:sys_enter")),
     ]:
-        (one,) = named(tmp_path, text)
-        assert (one.row, one.source, one.title, one.place) == (row, text, text, place)
+        (subject,) = named(tmp_path, text)
+        assert (subject.row, subject.source, subject.title, subject.place) == (row, text, text, place)
 
 
 @pytest.mark.parametrize(

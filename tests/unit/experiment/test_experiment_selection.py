@@ -98,4 +98,4 @@ def test_a_selection_is_part_of_the_plan_with_its_baselines(filters: list[str]) 
     for boot in chosen.boots:
         assert boot.cells
         for cell in boot.cells:
-            assert any(other.probe == BASELINE and other.handler == cell.handler for other in boot.cells)
+            assert any(other_cell.probe == BASELINE and other_cell.handler == cell.handler for other_cell in boot.cells)

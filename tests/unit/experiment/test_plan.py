@@ -211,7 +211,7 @@ def experiment(tmp_path: Path) -> Experiment:
 
 
 def test_every_cell_is_on_both_kernels(experiment: Experiment, tmp_path: Path) -> None:
-    wanted = on_kernels(experiment, ["lab-i386-up", "debian-686-pae"])
+    wanted_experiment = on_kernels(experiment, ["lab-i386-up", "debian-686-pae"])
     cells = plan(on_kernels(experiment, ["lab-i386-up", "debian-686"])).cells
     assert {cell.kernel for cell in cells} == {"lab-i386-up", "debian-686"}
     for kernel in ("lab-i386-up", "debian-686"):
@@ -224,8 +224,8 @@ def test_every_cell_is_on_both_kernels(experiment: Experiment, tmp_path: Path) -
             ("loops", "none"),
         ]
     file = tmp_path / "resolved.yaml"
-    file.write_text(wanted.resolved_yaml())
-    assert load_experiment(file, kinds()) == wanted
+    file.write_text(wanted_experiment.resolved_yaml())
+    assert load_experiment(file, kinds()) == wanted_experiment
 
 
 def test_a_kernel_that_cannot_run_the_machines_is_named_with_its_place(experiment: Experiment) -> None:
@@ -239,4 +239,4 @@ def test_one_kernel_twice_is_no_comparison(experiment: Experiment) -> None:
 
 
 def test_tables_without_profiles_are_left_out(experiment: Experiment) -> None:
-    assert [one.name for one in only_profiled(with_profile(experiment, ["stacks"])).tables] == ["noop", "record"]
+    assert [table.name for table in only_profiled(with_profile(experiment, ["stacks"])).tables] == ["noop", "record"]

@@ -64,8 +64,8 @@ def test_a_whole_system_has_profiles_by_symbol_alone(file: Path) -> None:
 
 def test_the_option_is_the_key_of_every_table_that_may_have_it(file: Path) -> None:
     experiment = loaded(file, tables(exact=CALLS, wall=CALLS + "clock: wall\n"))
-    wanted = plan(with_profile(experiment, ["symbols", "symbols"]))
-    assert {cell.table: cell.profile for cell in wanted.cells} == {"exact": ("symbols",), "wall": ()}
+    wanted_plan = plan(with_profile(experiment, ["symbols", "symbols"]))
+    assert {cell.table: cell.profile for cell in wanted_plan.cells} == {"exact": ("symbols",), "wall": ()}
     assert with_profile(loaded(file, TABLE + CALLS), ["symbols"]) == loaded(
         file, TABLE + CALLS + "profile: [symbols]\n"
     )
@@ -88,9 +88,9 @@ def test_caches_are_modelled_of_cpus_whose_caches_are_known(file: Path) -> None:
     experiment = loaded(file, TABLE + CALLS + "profile: [caches]\n")
     assert plan(experiment).boots[0].profile == {"caches"}
     file.write_text("name: profiled\n" + TABLE.replace("pentium4", "core2duo") + CALLS)
-    other = load_experiment(file, kinds(), qemu_cpu_names=lambda: ["core2duo"])
+    other_experiment = load_experiment(file, kinds(), qemu_cpu_names=lambda: ["core2duo"])
     with pytest.raises(UsageError, match="can have a profile"):
-        with_profile(other, ["caches"])
+        with_profile(other_experiment, ["caches"])
     file.write_text(file.read_text() + "profile: [caches]\n")
     with pytest.raises(ConfigError, match="the caches of 'core2duo' are not known, only those of pentium4, "):
         load_experiment(file, kinds(), qemu_cpu_names=lambda: ["core2duo"])

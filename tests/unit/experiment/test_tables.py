@@ -53,13 +53,13 @@ def complaint(folder: Path, text: str, *overrides: str) -> str:
 
 def test_keys_beside_the_tables_are_defaults_of_all(tmp_path: Path) -> None:
     experiment = load(tmp_path)
-    one, two, three = tables_of(experiment, CallsTable).values()
+    table, two, three = tables_of(experiment, CallsTable).values()
     assert [named.name for named in experiment.tables] == ["one", "two", "three"]
-    assert one.kernels == two.kernels == three.kernels == ("debian-686",)
-    assert (one.machines[0].cpu, two.machines[0].cpu) == ("pentium4", "athlon")
+    assert table.kernels == two.kernels == three.kernels == ("debian-686",)
+    assert (table.machines[0].cpu, two.machines[0].cpu) == ("pentium4", "athlon")
     # A mapping is merged with the default one.
-    assert (two.benchmark.calls, two.repeats, one.repeats) == (100, 7, 4)
-    assert (one.reference, two.reference) == ("djprobe-2005/list5", None)
+    assert (two.benchmark.calls, two.repeats, table.repeats) == (100, 7, 4)
+    assert (table.reference, two.reference) == ("djprobe-2005/list5", None)
 
 
 def test_the_resolved_experiment_loads_as_itself(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_cells_are_named_after_their_table(tmp_path: Path) -> None:
 
 
 def test_overrides_reach_a_table_or_all(tmp_path: Path) -> None:
-    one = load(tmp_path, TABLES, "tables.one.benchmark.calls=5", "benchmark.entry=int80")
-    tables = tables_of(one, CallsTable).values()
+    experiment = load(tmp_path, TABLES, "tables.one.benchmark.calls=5", "benchmark.entry=int80")
+    tables = tables_of(experiment, CallsTable).values()
     assert [table.benchmark.calls for table in tables] == [5, 100, 100]
     assert {table.benchmark.entry for table in tables} == {"int80"}
 
@@ -163,8 +163,8 @@ def test_a_relative_path_begins_at_its_file_or_on_the_command_line_here(
     monkeypatch.chdir(here)
     text = TABLES.replace("kernels: [debian-686]", "kernels: [./tree]").replace("debian-686-pae", "./tree")
     experiment = load(there, text, "tables.two.kernels=[./tree]")
-    one, two, three = tables_of(experiment, CallsTable).values()
-    assert (one.kernels, two.kernels) == ((str(there / "tree"),), (str(here / "tree"),))
+    table, two, three = tables_of(experiment, CallsTable).values()
+    assert (table.kernels, two.kernels) == ((str(there / "tree"),), (str(here / "tree"),))
     assert three.kernel_for == {"jprobe": str(there / "tree")}
     ids = [cell.id for cell in plan(experiment).cells]
     assert all(str(tmp_path) not in name and "/own-tree-" in name for name in ids)

@@ -217,10 +217,10 @@ class Stage(Link):
         return self.is_broken
 
     def examined(self, address: str) -> Answer:
-        one = self.workers[address]
-        if not one.is_alive:
+        worker = self.workers[address]
+        if not worker.is_alive:
             return Answer(problem="lost")
-        return Answer(name=one.name, versions=one.versions, guests=one.guests, memory_mib=one.memory_mib)
+        return Answer(name=worker.name, versions=worker.versions, guests=worker.guests, memory_mib=worker.memory_mib)
 
     def start(self, attempt: str, address: str, bundle: Bundle) -> None:
         worker = self.workers[address]
@@ -345,5 +345,5 @@ class Play:
         """All events of a run that comes to a good end."""
         ledger = self.read()
         ledger.check(self.jobs)
-        assert self.stage.boots.keys() <= {one.attempt for one in self.stage.started if one.is_calibration}
+        assert self.stage.boots.keys() <= {boot.attempt for boot in self.stage.started if boot.is_calibration}
         return ledger

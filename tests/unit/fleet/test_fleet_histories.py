@@ -51,7 +51,7 @@ class History:
 
     def to_a_worker(self, do: Callable[[Worker], None]) -> None:
         """Choose whom it hits."""
-        workers = [one for one in self.stage.workers.values() if one.is_alive and one.name != ANCHOR]
+        workers = [worker for worker in self.stage.workers.values() if worker.is_alive and worker.name != ANCHOR]
         if workers:
             do(self._draw.choice(workers))
 
@@ -88,7 +88,7 @@ class History:
         surplus = float(self._liars)
 
         def script(boot: Boot) -> Iterator[Notice]:
-            if not any(other.worker is worker for other in self.stage.boots.values()):
+            if not any(other_boot.worker is worker for other_boot in self.stage.boots.values()):
                 worker.surplus = surplus
             return honest(boot)
 
@@ -96,7 +96,7 @@ class History:
 
     def say_again(self) -> None:
         """What was heard of boots that have ended comes late."""
-        late = [one for one in self.stage.past if attempt_of(one) not in self.stage.boots]
+        late = [joined for joined in self.stage.past if attempt_of(joined) not in self.stage.boots]
         for item in self._draw.sample(late, min(5, len(late))):
             self.stage.inbox.put(item)
 

@@ -21,14 +21,14 @@ KPROBE = cell("kprobe")
 
 
 def test_one_instruction_is_a_difference() -> None:
-    other = KPROBE.model_copy(update={"samples": (1036.0, 1036.0, 1037.0, 1036.0)})
-    told = difference(counts([KPROBE]), counts([other]))
+    other_cell = KPROBE.model_copy(update={"samples": (1036.0, 1036.0, 1037.0, 1036.0)})
+    told = difference(counts([KPROBE]), counts([other_cell]))
     assert told == f"{KPROBE.id} is 1036, 1036, 1037, 1036 there and 1036, 1036, 1036, 1036 here"
 
 
 def test_another_number_of_samples_is_a_difference() -> None:
-    other = KPROBE.model_copy(update={"samples": (1036.0,)})
-    assert difference(counts([KPROBE]), counts([other])) is not None
+    other_cell = KPROBE.model_copy(update={"samples": (1036.0,)})
+    assert difference(counts([KPROBE]), counts([other_cell])) is not None
 
 
 def test_a_failure_is_told_as_such() -> None:
@@ -42,8 +42,8 @@ def test_a_cell_without_an_outcome_is_a_difference() -> None:
 
 
 def test_how_a_number_was_compared_is_none() -> None:
-    other = KPROBE.model_copy(update={"overhead": 1.0, "notes": ("a note",), "worker": "left"})
-    assert difference(counts([KPROBE]), counts([other])) is None
+    other_cell = KPROBE.model_copy(update={"overhead": 1.0, "notes": ("a note",), "worker": "left"})
+    assert difference(counts([KPROBE]), counts([other_cell])) is None
 
 
 @given(st.lists(cells(), max_size=4, unique_by=lambda record: record.id))
@@ -91,7 +91,7 @@ def test_an_address_joins_once_until_its_worker_has_gone() -> None:
     assert roster.members["a"] is not first
 
 
-@pytest.mark.parametrize("standing", [one for one in Standing if one is not Standing.ADMITTED])
+@pytest.mark.parametrize("standing", [standing for standing in Standing if standing is not Standing.ADMITTED])
 def test_only_who_works_gets_boots(standing: Standing) -> None:
     roster = Roster()
     admitted(roster, "a").standing = standing
@@ -113,11 +113,11 @@ def test_who_has_the_machines_saved_guest_comes_first_and_then_who_has_most_room
 
 def test_who_has_lost_a_boot_gets_it_only_where_no_other_can_do_it() -> None:
     roster = Roster()
-    lost, other = admitted(roster, "a", guests=4), admitted(roster, "b", guests=1)
-    assert chosen(roster, 100, ["a"]) is other
-    other.taken["1"] = 100
+    lost, other_member = admitted(roster, "a", guests=4), admitted(roster, "b", guests=1)
+    assert chosen(roster, 100, ["a"]) is other_member
+    other_member.taken["1"] = 100
     assert chosen(roster, 100, ["a"]) is None  # until the other is free
-    other.standing = Standing.RETIRED
+    other_member.standing = Standing.RETIRED
     assert chosen(roster, 100, ["a"]) is lost
 
 

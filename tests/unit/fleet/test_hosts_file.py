@@ -26,8 +26,8 @@ def test_hosts_become_worker_configs(tmp_path: Path) -> None:
         "  - {ssh: 'two:2222', lab: /opt/lab, name: big, guests: 16, memory: 32G}\n"
         "  - {ssh: 'root@[2001:db8::1]:22', lab: lab}\n",
     )
-    found = [WorkerConfig.model_validate(one.model_dump()) for one in load_hosts(file)]
-    assert found == [
+    configs = [WorkerConfig.model_validate(host.model_dump()) for host in load_hosts(file)]
+    assert configs == [
         WorkerConfig(name="one.example", ssh="me@one.example", lab="probe-lab/lab"),
         WorkerConfig(name="big", guests=16, memory="32G", ssh="two:2222", lab="/opt/lab"),
         WorkerConfig(name="2001-db8--1", ssh="root@[2001:db8::1]:22", lab="lab"),

@@ -31,8 +31,8 @@ def log(tmp_path: Path) -> Iterator[Path]:
     before = [(one, one.handlers, one.propagate) for one in loggers]
     log_to(tmp_path / "fleets" / "x.log")
     yield tmp_path / "fleets" / "x.log"
-    for one, handlers, propagate in before:
-        one.handlers, one.propagate = handlers, propagate
+    for logger, handlers, propagate in before:
+        logger.handlers, logger.propagate = handlers, propagate
 
 
 def kept(program: str, *, joins: bool = False) -> list[Report]:
@@ -83,7 +83,7 @@ def test_a_worker_that_says_nothing_and_does_not_join_is_ended(log: Path, monkey
 def test_one_that_has_joined_may_say_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "_SILENCE_LIMIT", 0.05)
     program = "import time; print('begun', flush=True); time.sleep(1); print('ended')"
-    assert [one.kind for one in kept(program, joins=True)] == ["joined"]
+    assert [report.kind for report in kept(program, joins=True)] == ["joined"]
     assert "here: ended" in log.read_text()
 
 

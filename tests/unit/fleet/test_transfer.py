@@ -51,15 +51,15 @@ def kernel(folder: Path, release: str = "6.1.0") -> Kernel:
 def test_a_file_of_the_cache_keeps_its_place(tmp_path: Path) -> None:
     file = written(tmp_path / "cache" / "modules" / "4f0c" / "probe.ko")
     bundle = bundled({"module": file}, tmp_path / "cache")
-    assert [(one.place, path) for one, path in bundle.files.items()] == [("modules/4f0c/probe.ko", file)]
+    assert [(reference.place, path) for reference, path in bundle.files.items()] == [("modules/4f0c/probe.ko", file)]
     assert delivered(bundle, tmp_path / "there") == {"module": tmp_path / "there" / "modules" / "4f0c" / "probe.ko"}
 
 
 def test_a_file_from_elsewhere_gets_a_place_by_its_content(tmp_path: Path) -> None:
     first = written(tmp_path / "one" / "mine.ko", b"1")
     same = written(tmp_path / "two" / "mine.ko", b"1")
-    other = written(tmp_path / "three" / "mine.ko", b"3")
-    bundle = bundled([first, same, other], tmp_path / "cache")
+    other_path = written(tmp_path / "three" / "mine.ko", b"3")
+    bundle = bundled([first, same, other_path], tmp_path / "cache")
     assert len(bundle.files) == 2
     places = delivered(bundle, tmp_path / "there")
     assert [place.read_bytes() for place in places] == [b"1", b"1", b"3"]
@@ -245,23 +245,23 @@ def test_what_is_damaged_later_is_asked_for_again(tmp_path: Path) -> None:
 
 
 def test_the_machines_own_cache_is_used(tmp_path: Path) -> None:
-    own = tmp_path / PLACE
-    own.parent.mkdir(parents=True)
-    own.write_bytes(CONTENT)
+    path = tmp_path / PLACE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
     store = FileStore(tmp_path)
     assert store.missing([reference_to()]) == []
-    assert store.place(PLACE) == own
+    assert store.place(PLACE) == path
     assert files_of(tmp_path) == [PLACE]
 
 
 def test_another_file_of_that_name_in_the_own_cache_is_left_alone(tmp_path: Path) -> None:
-    own = tmp_path / PLACE
-    own.parent.mkdir(parents=True)
-    own.write_bytes(b"built here with another compiler")
+    path = tmp_path / PLACE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"built here with another compiler")
     store, reference = FileStore(tmp_path), reference_to()
     assert store.missing([reference]) == [reference]
     send(store, reference, [CONTENT])
-    assert own.read_bytes() == b"built here with another compiler"
+    assert path.read_bytes() == b"built here with another compiler"
     assert store.place(PLACE).read_bytes() == CONTENT
     again = FileStore(tmp_path)
     assert again.missing([reference]) == []
@@ -298,13 +298,13 @@ def test_a_disk_is_not_filled_up(tmp_path: Path) -> None:
 
 
 def test_two_senders_do_not_write_into_each_others_files(tmp_path: Path) -> None:
-    one, other, reference = FileStore(tmp_path), FileStore(tmp_path), reference_to()
+    file_store, other_store, reference = FileStore(tmp_path), FileStore(tmp_path), reference_to()
     half = len(CONTENT) // 2
-    for store in (one, other):
+    for store in (file_store, other_store):
         for sender in ("a", "b"):
             store.receive(reference, 0, CONTENT[:half], sender)
-    for store in (one, other):
+    for store in (file_store, other_store):
         for sender in ("a", "b"):
             store.receive(reference, half, CONTENT[half:], sender)
-    assert one.place(PLACE).read_bytes() == other.place(PLACE).read_bytes() == CONTENT
+    assert file_store.place(PLACE).read_bytes() == other_store.place(PLACE).read_bytes() == CONTENT
     assert files_of(tmp_path) == [f"fleet/{PLACE}"]

@@ -83,8 +83,8 @@ def test_what_is_too_much_of_a_boot_is_left_out_and_told(
     bodies = [received(message)[1] for message in told]
     sent = [body for body in bodies if isinstance(body, FileMessage)]
     assert len(sent) <= 5
-    assert sum(len(one.content) for one in sent) <= 100
-    assert [one.name for one in sent[:4]] == [*(f"profiles/{row}.json" for row in ROWS), "guest1.console"]
+    assert sum(len(message.content) for message in sent) <= 100
+    assert [message.name for message in sent[:4]] == [*(f"profiles/{row}.json" for row in ROWS), "guest1.console"]
     warnings = [body.text for body in bodies if isinstance(body, Progress) and "left out" in body.text]
     if left_out:
         count, first = left_out.split(", ")

@@ -70,8 +70,8 @@ def initramfs_of(guest_files: GuestFiles) -> Path:
 def test_two_guests_of_one_image_share_nothing_but_its_base(machine: Machine, tmp_path: Path) -> None:
     assert machine.root is not None
     before = machine.root.base.read_bytes()
-    one, other = (make_guest_files(machine, tmp_path, name) for name in ("guest 1", "guest2.x"))
-    for guest_files in (one, other):
+    files, other_files = (make_guest_files(machine, tmp_path, name) for name in ("guest 1", "guest2.x"))
+    for guest_files in (files, other_files):
         assert guest_files.overlay is not None
         for file in (initramfs_of(guest_files), guest_files.overlay):
             assert file.stat().st_mode & 0o777 == 0o600
@@ -83,21 +83,21 @@ def test_two_guests_of_one_image_share_nothing_but_its_base(machine: Machine, tm
         assert report["virtual-size"] == 1 << 30
         assert (report["full-backing-filename"], report["backing-filename-format"]) == (str(machine.root.base), "qcow2")
         assert initramfs_of(guest_files).read_bytes().startswith(b"initramfsdrivers")
-    subprocess.run(["qemu-io", "-c", "write -P 7 0 64k", str(one.overlay)], check=True, capture_output=True)
+    subprocess.run(["qemu-io", "-c", "write -P 7 0 64k", str(files.overlay)], check=True, capture_output=True)
     assert machine.root.base.read_bytes() == before
-    assert one.keys is not None
-    assert other.keys is not None
-    assert one.keys.host != other.keys.host
-    assert one.keys.client == other.keys.client
-    mine, its = files_of(initramfs_of(one)), files_of(initramfs_of(other))
+    assert files.keys is not None
+    assert other_files.keys is not None
+    assert files.keys.host != other_files.keys.host
+    assert files.keys.client == other_files.keys.client
+    mine, its = files_of(initramfs_of(files)), files_of(initramfs_of(other_files))
     assert (mine["image/identity/hostname"], its["image/identity/hostname"]) == (b"guest-1\n", b"guest2-x\n")
     for name in ("machine-id", "seed", "host_key"):
         assert mine[f"image/identity/{name}"] != its[f"image/identity/{name}"]
-    assert mine["image/identity/authorized_keys"] == public_line(one.keys.client)
-    assert read_private_key(mine["image/identity/host_key"]) == one.keys.host
+    assert mine["image/identity/authorized_keys"] == public_line(files.keys.client)
+    assert read_private_key(mine["image/identity/host_key"]) == files.keys.host
     assert mine["image/settings"] == b"start=small\nnetwork=yes\nlogin=no\n"
-    one.remove()
-    other.remove()
+    files.remove()
+    other_files.remove()
     assert not list(tmp_path.glob("guest*"))
 
 
@@ -135,11 +135,11 @@ def test_a_failed_build_leaves_nothing(machine: Machine, tmp_path: Path) -> None
 
 @NEEDS_QEMU_IMG
 def test_two_guests_of_one_name_in_one_folder_have_files_of_their_own(machine: Machine, tmp_path: Path) -> None:
-    one, other = (make_guest_files(machine, tmp_path, "guest") for _ in range(2))
-    assert len({one.initramfs, one.overlay, other.initramfs, other.overlay}) == 4
-    kept = initramfs_of(one).read_bytes()
-    other.remove()
-    assert initramfs_of(one).read_bytes() == kept
+    files, other_files = (make_guest_files(machine, tmp_path, "guest") for _ in range(2))
+    assert len({files.initramfs, files.overlay, other_files.initramfs, other_files.overlay}) == 4
+    kept = initramfs_of(files).read_bytes()
+    other_files.remove()
+    assert initramfs_of(files).read_bytes() == kept
 
 
 @NEEDS_QEMU_IMG

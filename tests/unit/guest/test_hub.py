@@ -39,8 +39,8 @@ def test_a_frame_reaches_all_others_whole(hub: Hub) -> None:
     for start in range(0, len(frames), 10):
         for frame in frames[start : start + 10]:
             first.send(frame)
-        for other in (second, third):
-            assert received(other, len(frames[start : start + 10])) == frames[start : start + 10]
+        for other_socket in (second, third):
+            assert received(other_socket, len(frames[start : start + 10])) == frames[start : start + 10]
     second.send(b"back")
     assert received(first, 1) == received(third, 1) == [b"back"]  # and nothing of its own before
 

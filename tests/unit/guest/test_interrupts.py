@@ -64,25 +64,25 @@ def test_records_of_kernel_code_are_counted(records: list[bytes], counts: dict[i
 
 def test_records_of_programs_are_counted_apart() -> None:
     qemu = Logging(record(0, 3, 0), record(1, 3, 3), record(2, 1, 3), record(3, 3, 3))
-    with counted_interrupts(cast("Monitor", qemu), 3) as found:
+    with counted_interrupts(cast("Monitor", qemu), 3) as counts:
         pass
-    assert found == {3: 2, 1: 1}
+    assert counts == {3: 2, 1: 1}
 
 
 @pytest.mark.parametrize("piece", [1, 7, 23, 24, 25, 4096])
 def test_records_are_found_wherever_they_are_split(piece: int) -> None:
     qemu = Logging(record(0, 3, 0), record(1, 0x30, 0), record(2, 3, 0), piece=piece)
-    with counted_interrupts(cast("Monitor", qemu)) as found:
+    with counted_interrupts(cast("Monitor", qemu)) as counts:
         pass
-    assert found == {3: 2, 0x30: 1}
+    assert counts == {3: 2, 0x30: 1}
 
 
 def test_more_than_a_pipe_holds_is_counted() -> None:
     qemu = Logging(*(record(number, 3, 0) for number in range(20_000)))
     assert len(qemu.content) > 20 << 20
-    with counted_interrupts(cast("Monitor", qemu)) as found:
+    with counted_interrupts(cast("Monitor", qemu)) as counts:
         pass
-    assert found == {3: 20_000}
+    assert counts == {3: 20_000}
 
 
 def test_a_qemu_that_has_gone_leaves_no_thread_waiting() -> None:

@@ -102,8 +102,8 @@ DISGUISES: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("name", NAMES)
 def test_the_form_of_the_lines_does_not_matter(name: str, tmp_path: Path) -> None:
     text = text_of(name)
-    found = {disguise: meaning(reports_of(change(text), tmp_path)) for disguise, change in DISGUISES.items()}
-    assert found == dict.fromkeys(DISGUISES, expected_meaning(name))
+    pairs = {disguise: meaning(reports_of(change(text), tmp_path)) for disguise, change in DISGUISES.items()}
+    assert pairs == dict.fromkeys(DISGUISES, expected_meaning(name))
 
 
 @pytest.mark.parametrize("prefix", ["", "<4>"])
@@ -177,7 +177,7 @@ def test_what_is_said_to_an_nmi_of_the_labs_is_no_trouble_of_the_kernels() -> No
 def test_what_is_listed_is_known_by_its_first_line(known: KnownReport) -> None:
     (report,) = reports_in([f"[    1.000000] {known.example}"])
     assert report.trouble is known.kind
-    assert next(other for other in known_reports() if re.match(other.sign, known.example)) is known
+    assert next(other_report for other_report in known_reports() if re.match(other_report.sign, known.example)) is known
 
 
 def test_what_an_init_function_returns_is_its_own_fault() -> None:

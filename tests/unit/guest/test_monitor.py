@@ -59,8 +59,8 @@ def test_it_answers_with_and_without_an_event_loop(connection: socket.socket) ->
 
 def test_guests_of_one_thread_are_asked_at_once_by_several() -> None:
     """A thread that lets one guest rest asks its QEMU while the guests' own thread asks another's."""
-    with connected() as one, connected() as other:
-        monitors = Monitor(one), Monitor(other)
+    with connected() as one, connected() as other_socket:
+        monitors = Monitor(one), Monitor(other_socket)
         failed = list[BaseException]()
 
         def ask(monitor: Monitor) -> None:

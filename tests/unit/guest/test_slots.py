@@ -65,7 +65,7 @@ def take(memory_mib: int = 256) -> Slots:
 
 
 def test_there_are_as_many_guests_as_slots(cache: Path) -> None:
-    one, other = take(), take()
+    one, other_slots = take(), take()
     with pytest.raises(GaveUpError):
         take()
     one.release()
@@ -73,7 +73,7 @@ def test_there_are_as_many_guests_as_slots(cache: Path) -> None:
     third = take()
     with pytest.raises(GaveUpError):
         take()
-    for each in (other, third):
+    for each in (other_slots, third):
         each.release()
     assert (cache / "slots").stat().st_mode & 0o777 == 0o700
 
@@ -113,17 +113,17 @@ def hold(taken: Event) -> None:
 
 def test_waiting_is_said_and_ends_with_the_other_process() -> None:
     taken = FORK.Event()
-    other = FORK.Process(target=hold, args=(taken,))
-    other.start()
+    other_process = FORK.Process(target=hold, args=(taken,))
+    other_process.start()
     assert taken.wait(_LIMIT)
     said: list[str] = []
 
     def end_other() -> None:
         if said:
-            other.kill()
+            other_process.kill()
 
     take_slots(256, said.append, end_other).release()
-    other.join(_LIMIT)
+    other_process.join(_LIMIT)
     assert said == ["waiting for other guests on this host to end"]
 
 

@@ -48,8 +48,8 @@ def dump(*pages: bytes, machine: int = X86_64, more: int = 0) -> BytesIO:
 
 
 def notes_in(file: BytesIO) -> dict[str, bytes]:
-    segments = [one for one in ELFFile(file).iter_segments() if isinstance(one, NoteSegment)]
-    return {one["n_name"]: one["n_descdata"] for segment in segments for one in segment.iter_notes()}
+    segments = [segment for segment in ELFFile(file).iter_segments() if isinstance(segment, NoteSegment)]
+    return {container["n_name"]: container["n_descdata"] for segment in segments for container in segment.iter_notes()}
 
 
 @pytest.mark.parametrize(("machine", "bits", "loads"), [(X86_64, 64, 2), (I386, 32, 1)])
@@ -59,8 +59,8 @@ def test_registers_memory_and_the_kernels_note(machine: int, bits: int, loads: i
     elf = ELFFile(file)
     assert (elf.elfclass, elf["e_type"], elf["e_machine"]) == (bits, "ET_CORE", "EM_386" if bits == 32 else "EM_X86_64")
     assert notes_in(file) == {"CORE": b"regs", "VMCOREINFO": TEXT}
-    memory, *others = elf.iter_segments("PT_LOAD")
-    assert len(others) == loads - 1  # 32 bits cannot say where the firmware ends
+    memory, *other_segments = elf.iter_segments("PT_LOAD")
+    assert len(other_segments) == loads - 1  # 32 bits cannot say where the firmware ends
     assert memory.data().startswith(b"zero")
     assert memory["p_memsz"] == 3 * PAGE
 

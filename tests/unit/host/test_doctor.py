@@ -102,10 +102,10 @@ def test_a_folder_below_a_file_is_missing(tmp_path: Path) -> None:
 
 def test_missing_programs_name_their_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = {finding.name: finding for finding in doctor.programs()}
-    assert found["python"].status is Status.OK
-    assert found["qemu-system-x86_64"].status is Status.MISSING
-    assert found["qemu-system-x86_64"].remedy.endswith(" qemu-system-x86")
+    findings = {finding.name: finding for finding in doctor.programs()}
+    assert findings["python"].status is Status.OK
+    assert findings["qemu-system-x86_64"].status is Status.MISSING
+    assert findings["qemu-system-x86_64"].remedy.endswith(" qemu-system-x86")
 
 
 def test_a_qemu_without_the_machine_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_a_qemu_without_the_machine_type(monkeypatch: pytest.MonkeyPatch, tmp_pa
     fake.write_text('#!/bin/sh\ncase $1 in -machine) echo "pc-i440fx-9.9  Standard PC" ;; -L) echo /nowhere ;; esac\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = {finding.name: finding for finding in doctor.qemu()}
-    assert "pc-i440fx-7.0" in found["machine type"].text
-    assert "/nowhere" in found["firmware"].text
-    assert {finding.status for finding in found.values()} == {Status.MISSING}
+    findings = {finding.name: finding for finding in doctor.qemu()}
+    assert "pc-i440fx-7.0" in findings["machine type"].text
+    assert "/nowhere" in findings["firmware"].text
+    assert {finding.status for finding in findings.values()} == {Status.MISSING}
 
 
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt-get")
@@ -155,8 +155,8 @@ def test_rendered_in_a_pipe_it_is_plain_and_unwrapped() -> None:
 
 def test_what_installs_all_packages_comes_last() -> None:
     console = Console(file=io.StringIO(), width=40)
-    found = [Finding("one", Status.MISSING, "not found", packages=(name,)) for name in ("gcc", "make", "gcc")]
-    render(found, console)
+    findings = [Finding("one", Status.MISSING, "not found", packages=(name,)) for name in ("gcc", "make", "gcc")]
+    render(findings, console)
     assert isinstance(console.file, io.StringIO)
     last = console.file.getvalue().splitlines()[-1]
     assert last == f"All missing programs and files, as root: apt-get update && {INSTALL_COMMAND} gcc make"

@@ -30,10 +30,10 @@ SOURCES = [file for folder in ("orchestrator", "tests") for file in sorted((ROOT
 @pytest.fixture(scope="module")
 def database() -> DpkgDatabase:
     """The host's packages."""
-    found = read_dpkg_database()
-    if found is None:
+    dpkg_database = read_dpkg_database()
+    if dpkg_database is None:
         pytest.skip("this host has no dpkg, and so no record of the programs that the listed packages bring")
-    return found
+    return dpkg_database
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_dependencies_are_followed() -> None:
     database = DpkgDatabase(installed)
 
     def closure(*names: str) -> set[str]:
-        return {found.name for found in database.with_dependencies(names)}
+        return {dependency.name for dependency in database.with_dependencies(names)}
 
     assert database.essential() == {"base"}
     assert closure("base") == {"base", "mawk", "gawk", "mpfr"}
@@ -197,6 +197,6 @@ def test_dependencies_are_followed() -> None:
 
 def test_this_host_s_relations_are_read(database: DpkgDatabase) -> None:
     assert {"dpkg", "bash", "coreutils", "util-linux"} <= database.essential()
-    found = {one.name for one in database.with_dependencies(["gcc"])}
+    found = {dependency.name for dependency in database.with_dependencies(["gcc"])}
     assert {"gcc", "binutils", "libc6"} <= found
     assert Path("/usr/bin/gcc") in files_of(database.providing("gcc"))

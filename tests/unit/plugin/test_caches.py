@@ -103,7 +103,7 @@ class Reference:
     def printed(self) -> str:
         lines = [f"{name} {self.lookups[name, True]} {self.lookups[name, False]}" for name in self.caches]
         counts = [[index, *(self.misses[index, kind] for kind in KINDS)] for index in range(INDEXES)]
-        lines += [" ".join(map(str, one)) for one in counts]
+        lines += [" ".join(map(str, count)) for count in counts]
         return "".join(f"{line}\n" for line in lines)
 
 

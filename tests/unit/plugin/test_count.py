@@ -81,9 +81,9 @@ def test_what_lies_between_marks_is_counted_once_armed(driver: Path, tmp_path: P
     before = [once, mark(ARM), once]
     execute(driver, counts, [*before, *region(once, once, block(START + 8, NOP)), once, *region(once)])
     expected = {Code(START, NOP): 2, Code(START + 1, RETURN): 2, Code(START + 8, NOP): 1}
-    found = read_regions(counts, 0)
-    assert [one.total for one in found] == [5, 2]
-    assert {code: one.executed for code, one in found[0].counts.items()} == expected
+    regions = read_regions(counts, 0)
+    assert [one.total for one in regions] == [5, 2]
+    assert {code: one.executed for code, one in regions[0].counts.items()} == expected
 
 
 CACHES = tuple(f"{name}=16384:4:64" for name in ("l1i", "l1d", "l2", "itlb", "dtlb"))
@@ -98,13 +98,13 @@ def test_parts_of_a_region_are_kept_as_their_sum(driver: Path, tmp_path: Path, o
     parts, whole = (read_regions(tmp_path / name, 0) for name in ("parts", "whole"))
     assert [one.total for one in parts] == [10, 2]
     assert parts[0].counts.keys() == whole[0].counts.keys()
-    assert {code: one.executed for code, one in parts[0].counts.items()} == {
-        code: one.executed for code, one in whole[0].counts.items()
+    assert {code: counts.executed for code, counts in parts[0].counts.items()} == {
+        code: counts.executed for code, counts in whole[0].counts.items()
     }
     # What leaves the last block of a region is not known: it is not on a stack.
     assert sum(parts[0].stacks.values()) == (3 if options == ("stacks=on",) else 0)
-    assert {name: sum(one) for name, one in parts[0].lookups.items()} == {
-        name: sum(one) for name, one in whole[0].lookups.items()
+    assert {name: sum(lookups) for name, lookups in parts[0].lookups.items()} == {
+        name: sum(lookups) for name, lookups in whole[0].lookups.items()
     }
 
 
@@ -160,9 +160,9 @@ def test_a_block_that_is_translated_again_takes_no_more_room(driver: Path, tmp_p
     code = [block(START + 64 * at, JUMP) for at in range(2000)]
     profiled = [mark(ARM), *region(*code), mark(DISARM)]
     execute(driver, counts, profiled * 70, "stacks=on")
-    found = read_regions(counts, 0)
-    assert len(found) == 70
-    assert found[-1] == found[0]
+    regions = read_regions(counts, 0)
+    assert len(regions) == 70
+    assert regions[-1] == regions[0]
 
 
 def test_stacks_fill_no_more_than_the_file_may_have(driver: Path, tmp_path: Path) -> None:

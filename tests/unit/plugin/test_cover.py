@@ -34,7 +34,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def execute(driver: Path, table: Path, blocks: list[str], *options: str) -> int:
-    text = "".join(f"{one}\n" for one in blocks)
+    text = "".join(f"{block}\n" for block in blocks)
     return subprocess.run([str(driver), f"out={table}", *options], input=text, text=True, timeout=600).returncode
 
 

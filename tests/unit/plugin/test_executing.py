@@ -52,6 +52,6 @@ FORGET = "forget 0 0"
     ],
 )
 def test_a_cpu_keeps_the_number_of_its_turn(driver: Path, blocks: Sequence[str], numbers: Sequence[int]) -> None:
-    text = "".join(f"{one}\n" for one in blocks)
+    text = "".join(f"{block}\n" for block in blocks)
     done = subprocess.run([str(driver)], input=text, stdout=subprocess.PIPE, text=True, check=True, timeout=600)
     assert [int(line) for line in done.stdout.splitlines()] == [*numbers]

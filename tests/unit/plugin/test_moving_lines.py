@@ -53,7 +53,7 @@ def found(driver: Path, accesses: Sequence[Access], status: int = 0) -> Found:
     finished = subprocess.run([driver], input=text, capture_output=True, text=True, timeout=600)
     assert finished.returncode == status
     *cpus, lines = finished.stdout.splitlines()
-    pairs = [[int(word) for word in one.split()] for one in cpus]
+    pairs = [[int(word) for word in cpu.split()] for cpu in cpus]
     return Found([moved for moved, _ in pairs], [accessed for _, accessed in pairs], int(lines))
 
 
@@ -72,8 +72,10 @@ def expected(accesses: Sequence[Access]) -> Found:
             moved[cpu] += last is not None and all(one != cpu for one, _ in before[last:])
             before.append((cpu, store))
             window[line] += [(cpu, store)] if in_window else []
-    shared = [one for one in window.values() if len({cpu for cpu, _ in one}) > 1 and any(store for _, store in one)]
-    accessed = Counter(cpu for one in shared for cpu, _ in one)
+    shared = [
+        pairs for pairs in window.values() if len({cpu for cpu, _ in pairs}) > 1 and any(store for _, store in pairs)
+    ]
+    accessed = Counter(cpu for pairs in shared for cpu, _ in pairs)
     return Found([moved[cpu] for cpu in range(CPUS)], [accessed[cpu] for cpu in range(CPUS)], len(shared))
 
 
@@ -98,8 +100,8 @@ def test_a_counter_of_all_cpus_moves_with_each_addition_and_one_of_each_cpu_neve
     rounds = [(cpu, what) for _ in range(10) for cpu in range(4) for what in ("load", "store")]
     shared = found(driver, [Access(what, cpu, 8) for cpu, what in rounds])
     assert (shared.moved[:4], shared.contended[:4], shared.lines) == ([9, 10, 10, 10], [20] * 4, 1)
-    own = found(driver, [Access(what, cpu, cpu * LINE) for cpu, what in rounds])
-    assert (sum(own.moved), sum(own.contended), own.lines) == (0, 0, 0)
+    own_found = found(driver, [Access(what, cpu, cpu * LINE) for cpu, what in rounds])
+    assert (sum(own_found.moved), sum(own_found.contended), own_found.lines) == (0, 0, 0)
 
 
 def test_lines_that_all_only_read_do_not_move(driver: Path) -> None:

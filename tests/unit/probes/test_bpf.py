@@ -137,8 +137,8 @@ def test_what_is_attached_has_the_catalogues_name(printed: bytes, kind: str) -> 
 def test_each_program_of_the_catalogue_has_a_name_when_another_process_attaches_it() -> None:
     for kind in probes().values():
         if kind.program is not None:
-            one = Attached(4, kind.program.link, kind.program.attach_type, kind.program.flags, 1, 0, "")
-            assert probes()[one.kind].program == kind.program.model_copy(update={"is_compiled": True})
+            attached = Attached(4, kind.program.link, kind.program.attach_type, kind.program.flags, 1, 0, "")
+            assert probes()[attached.kind].program == kind.program.model_copy(update={"is_compiled": True})
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ class Switches:
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> Program:
+def own_program(monkeypatch: pytest.MonkeyPatch) -> Program:
     """The witness's own program."""
     program = Program()
     monkeypatch.setattr(module, "attach", lambda *_: program)
@@ -205,20 +205,20 @@ def beside(*programs: Program) -> tuple[Witness, Switches]:
     return witness, guest
 
 
-def test_programs_that_ran_at_every_hit(own: Program) -> None:
+def test_programs_that_ran_at_every_hit(own_program: Program) -> None:
     first, second = Program(runs=50), Program(runs=5)
     witness, guest = beside(first, second)
     first.runs, second.runs = 50 + 103, 5 + 104
     assert witness.is_counting
     assert witness.look() == 103
     witness.detach()
-    assert (witness.is_counting, own.is_attached) == (False, False)
+    assert (witness.is_counting, own_program.is_attached) == (False, False)
     witness.end()
     assert guest.put_there == [b"1", b"0"]
     assert witness.counts(Called("sysenter", 1, frozenset({7}))) == (100, 3)
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("own_program")
 def test_a_program_that_ran_less_often() -> None:
     lazy, diligent = Program(), Program()
     witness, _ = beside(lazy, diligent)
@@ -227,7 +227,7 @@ def test_a_program_that_ran_less_often() -> None:
         witness.look()
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("own_program")
 def test_a_skipped_hit_is_told_where_hits_are_counted_so_that_the_pass_may_be_repeated() -> None:
     program = Program()
     witness, _ = beside(program)
@@ -240,7 +240,7 @@ def test_a_skipped_hit_is_told_where_hits_are_counted_so_that_the_pass_may_be_re
     assert witness.look() == 103  # what was skipped before does not count
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("own_program")
 @pytest.mark.parametrize(
     ("at", "name"),
     [
@@ -305,8 +305,8 @@ def session(
     def attach(_: Guest, name: str, *__: object) -> AtThePoint:
         return entries if name == "lab-entries" else program
 
-    for one in (bpf_attachment, module):
-        monkeypatch.setattr(one, "attach", attach)
+    for module_type in (bpf_attachment, module):
+        monkeypatch.setattr(module_type, "attach", attach)
     monkeypatch.setattr(BpfAttachment, "wait_until_armed", lambda _: None)
     place = cast(Place, SimpleNamespace(point=POINT))
     attachment = BpfAttachment(cast(Guest, Switches()), probes()["bpf-kprobe-session"], place)
@@ -362,8 +362,8 @@ def test_programs_are_told_from_those_elsewhere(
     sections: list[tuple[int, str]], here: list[int], elsewhere: list[int]
 ) -> None:
     programs = [UserBpfProgram(number, "f", section, cast(BpfProgram, None)) for number, section in sections]
-    found = placed(POINT, lambda: programs)
-    assert [[one.number for one in part] for part in found] == [here, elsewhere]
+    pair = placed(POINT, lambda: programs)
+    assert [[user_bpf_program.number for user_bpf_program in part] for part in pair] == [here, elsewhere]
 
 
 def test_a_function_that_takes_no_sleepable_program_has_a_hint() -> None:
@@ -437,8 +437,8 @@ def test_a_traced_stack_is_of_its_place(
     monkeypatch: pytest.MonkeyPatch, probe: str, stack: list[int], wrong: str | None
 ) -> None:
     program = AtThePoint({7: 1})
-    for one in (bpf_attachment, module):
-        monkeypatch.setattr(one, "attach", lambda *_: program)
+    for module_type in (bpf_attachment, module):
+        monkeypatch.setattr(module_type, "attach", lambda *_: program)
     user = UserPoint("f", 0, 0x401000, b"", program="/tmp/workload", file_offset=0x1000)
     point = user if probe.startswith("bpf-u") else POINT
     attachment = BpfAttachment(cast(Guest, Switches()), probes()[probe], cast(Place, SimpleNamespace(point=point)))
@@ -529,10 +529,10 @@ WORDS = st.sampled_from([b"line", b"code", b" ", b"\t", b"1000", b"40", b"/x.c",
 @given(st.lists(WORDS, max_size=12).map(b"".join) | st.binary(max_size=60), st.lists(st.integers(0, 2000), max_size=4))
 def test_lines_in_any_words_are_refused_or_make_a_profile(said: bytes, executed: list[int]) -> None:
     with contextlib.suppress(EvidenceError):
-        found = code_lines(SAID + said, executed)
+        lines = code_lines(SAID + said, executed)
         symbol = SymbolProfile(name="f", place="generated", address=0, instructions=())
         made = CellProfile(
-            cell="m/k/p", arch="x86_64", calls=1, has_details=False, symbols=(symbol,), code_lines=tuple(found)
+            cell="m/k/p", arch="x86_64", calls=1, has_details=False, symbols=(symbol,), code_lines=tuple(lines)
         )
         assert CellProfile.model_validate_json(made.model_dump_json()) == made
 

@@ -109,14 +109,14 @@ def test_the_kinds_are_the_modules_own() -> None:
 
 
 def test_every_kind_of_probe_has_its_event() -> None:
-    found = {name: EventKind.of(kind) for name, kind in probes().items() if kind.template is not None}
-    assert found["kprobe-optimized"] is EventKind.KPROBE
-    assert found["jprobe"] is EventKind.JPROBE
-    assert found["djprobe"] is EventKind.DJPROBE
-    assert found["fprobe"] is EventKind.FPROBE
-    assert found["fprobe-exit"] is EventKind.KRETPROBE
-    assert found["ftrace-direct"] is EventKind.FTRACE
-    assert found["hook"] is found["tracepoint"] is EventKind.SYSCALL
+    kinds = {name: EventKind.of(kind) for name, kind in probes().items() if kind.template is not None}
+    assert kinds["kprobe-optimized"] is EventKind.KPROBE
+    assert kinds["jprobe"] is EventKind.JPROBE
+    assert kinds["djprobe"] is EventKind.DJPROBE
+    assert kinds["fprobe"] is EventKind.FPROBE
+    assert kinds["fprobe-exit"] is EventKind.KRETPROBE
+    assert kinds["ftrace-direct"] is EventKind.FTRACE
+    assert kinds["hook"] is kinds["tracepoint"] is EventKind.SYSCALL
     assert EventKind.of(probe_kind("tracepoint.sched_switch")) is EventKind.TRACEPOINT
 
 
@@ -149,8 +149,8 @@ def probe(event: EventKind) -> ProbeKind:
 def recorded(event: EventKind, *, word: int = 4) -> Events:
     """What the calls leave on two CPUs, the first of which has gone by before the second has begun."""
     made = [Event(0, 100, event, 28, FIRST[event]), Event(0, 101, event, 28, FIRST[event])]
-    other = Event(1, 50, event, 28, FIRST[event])
-    return Events((Ring(tuple(made), 2, word), Ring((other,), 1, word)))
+    other_event = Event(1, 50, event, 28, FIRST[event])
+    return Events((Ring(tuple(made), 2, word), Ring((other_event,), 1, word)))
 
 
 def changed(events: Events, cpu: int, number: int, change: Callable[[Event], Event]) -> Events:
@@ -350,10 +350,13 @@ def test_a_stack_is_of_the_place_and_ends_in_the_kernel(
 def test_a_hook_at_every_system_call_records_others_as_well() -> None:
     events = recorded(EventKind.SYSCALL)
     first = events.rings[0]
-    others = (Event(0, 102, EventKind.SYSCALL, 1, (78, 1, 2, 3, 4, 5)), Event(0, 103, EventKind.SYSCALL, 28, (4,) * 6))
-    more = Events((Ring((*first.events, *others), 4, 4), events.rings[1]))
+    other_pair = (
+        Event(0, 102, EventKind.SYSCALL, 1, (78, 1, 2, 3, 4, 5)),
+        Event(0, 103, EventKind.SYSCALL, 28, (4,) * 6),
+    )
+    more = Events((Ring((*first.events, *other_pair), 4, 4), events.rings[1]))
     assert checked(more, EventKind.SYSCALL) == 3
-    fewer = changed(more, 0, 0, lambda found: dataclasses.replace(found, pid=1))
+    fewer = changed(more, 0, 0, lambda event: dataclasses.replace(event, pid=1))
     assert checked(fewer, EventKind.SYSCALL) == 2
 
 
@@ -416,9 +419,9 @@ def test_inside_a_function_less_is_known() -> None:
 
 
 def test_what_a_user_s_own_module_records_is_its_own_affair() -> None:
-    own = probe(EventKind.KPROBE).model_copy(update={"file": Path("/own.c.j2")})
-    events = changed(recorded(EventKind.JPROBE), 1, 0, lambda found: dataclasses.replace(found, pid=29, args=(5,) * 6))
-    assert check_events(events, own, CALLED, POINT, SYMBOLS) == 2
+    kind = probe(EventKind.KPROBE).model_copy(update={"file": Path("/own.c.j2")})
+    events = changed(recorded(EventKind.JPROBE), 1, 0, lambda event: dataclasses.replace(event, pid=29, args=(5,) * 6))
+    assert check_events(events, kind, CALLED, POINT, SYMBOLS) == 2
 
 
 def test_rings_of_two_architectures_are_refused() -> None:

@@ -90,11 +90,13 @@ def test_a_tracepoint_is_armed_by_a_jump_that_the_kernel_knows_of(jump: str) -> 
 
 def test_the_tracer_may_make_its_call_anew() -> None:
     kind = probes()["ftrace"]
-    one, other = (Observation(bytes.fromhex(f"e8{n:02x}00000090"), "[TRACED]", traced=Traced(1, 1)) for n in (1, 2))
-    check_armed(kind, BRANCH_POINT, one, "now")
-    check_same(kind, one, other, BRANCH_POINT, "now")
+    observation, other_observation = (
+        Observation(bytes.fromhex(f"e8{n:02x}00000090"), "[TRACED]", traced=Traced(1, 1)) for n in (1, 2)
+    )
+    check_armed(kind, BRANCH_POINT, observation, "now")
+    check_same(kind, observation, other_observation, BRANCH_POINT, "now")
     with pytest.raises(EvidenceError, match="changed from e8"):
-        check_same(kind, one, Observation(BRANCH_POINT.original, None), BRANCH_POINT, "now")
+        check_same(kind, observation, Observation(BRANCH_POINT.original, None), BRANCH_POINT, "now")
 
 
 @pytest.mark.parametrize(

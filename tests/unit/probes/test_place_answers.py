@@ -61,7 +61,7 @@ def test_another_kernel_and_another_cpu_have_answers_of_their_own(answers: Place
         replace(answers, kernel=replace(answers.kernel, key="another")),
         replace(answers, kernel=replace(answers.kernel, spec=spec)),
     )
-    assert [one.known(probes()["kprobe-optimized"], "vfs_read", 3) for one in others] == [None] * 3
+    assert [place_answers.known(probes()["kprobe-optimized"], "vfs_read", 3) for place_answers in others] == [None] * 3
 
 
 def module_with(file: Path, *functions: str, code: str = "nop") -> None:

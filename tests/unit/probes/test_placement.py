@@ -31,17 +31,17 @@ MODULE = Module("lab_places", Path("/places.ko"), "key", None)
 
 
 def places(code: KernelCode, symbol: str, config: dict[str, str] = CONFIG) -> FunctionPlaces:
-    found = places_of(code, config, symbol)
-    assert found is not None
-    return found
+    function_places = places_of(code, config, symbol)
+    assert function_places is not None
+    return function_places
 
 
 def at(function: FunctionPlaces, offset: int) -> ProbePlace:
-    return next(one for one in function.places if one.offset == offset)
+    return next(place for place in function.places if place.offset == offset)
 
 
 def possible(function: FunctionPlaces, means: Technique) -> dict[int, bool | None]:
-    return {one.offset: one.verdicts[means].is_possible for one in function.places}
+    return {place.offset: place.verdicts[means].is_possible for place in function.places}
 
 
 def test_the_instructions_and_what_the_image_decides(code: KernelCode) -> None:
@@ -52,9 +52,9 @@ def test_the_instructions_and_what_the_image_decides(code: KernelCode) -> None:
     assert takes == {offset: None if offset else False for offset in takes}
     assert "function tracer" in (at(function, 0).verdicts["kprobe"].reason or "")
     assert possible(function, "optimised") == takes
-    assert [one.offset for one in function.places if one.is_repeated] == [0x26]
-    assert [one.offset for one in function.places if one.is_entry] == [0, 5]
-    assert {one.step for one in function.places} == {None}
+    assert [place.offset for place in function.places if place.is_repeated] == [0x26]
+    assert [place.offset for place in function.places if place.is_entry] == [0, 5]
+    assert {place.step for place in function.places} == {None}
     assert places_of(code, CONFIG, "nonesuch") is None
 
 
@@ -64,9 +64,9 @@ def test_the_instructions_and_what_the_image_decides(code: KernelCode) -> None:
 def test_a_function_that_is_not_to_be_probed(code: KernelCode, symbol: str, word: str) -> None:
     verdicts = at(places(code, symbol), 0).verdicts
     for means in ("kprobe", "optimised", "djprobe"):
-        found = verdicts[means]
-        assert found.is_possible is False
-        assert word in (found.reason or "")
+        possibility = verdicts[means]
+        assert possibility.is_possible is False
+        assert word in (possibility.reason or "")
     assert at(places(code, "other"), 0).verdicts["kprobe"].is_possible is None
 
 
@@ -154,7 +154,7 @@ def asked(code: KernelCode, monkeypatch: pytest.MonkeyPatch) -> FunctionPlaces:
 
 
 def test_a_guest_answers_for_each_instruction(asked: FunctionPlaces) -> None:
-    assert [one.offset for one in asked.places if one.step == "emulated"] == [0xD, 0x14]
+    assert [place.offset for place in asked.places if place.step == "emulated"] == [0xD, 0x14]
     assert at(asked, 5).step == "single-stepped"
     assert (at(asked, 0x21).step, at(asked, 0x21).verdicts["kprobe"].reason) == (None, REFUSED)
     assert [offset for offset, one in possible(asked, "optimised").items() if not one] == [0, 0xD, 0x14, 0x21]
@@ -177,37 +177,39 @@ def test_an_answer_that_is_none(code: KernelCode, text: str, monkeypatch: pytest
 
 def up_to(whole: Disassembly, last: int) -> Disassembly:
     """Its first instructions."""
-    places = [one for one in whole.function.places if one.offset <= last]
+    places = [place for place in whole.function.places if place.offset <= last]
     return replace(whole, function=replace(whole.function, places=places), text=whole.text[: len(places)])
 
 
 def test_the_instructions_as_a_table(code: KernelCode, asked: FunctionPlaces) -> None:
-    found = Disassembly.of("mine", "6.1.0", code, asked)
-    assert [line for line in found.text if "other" in line] == ["call other"]
-    assert [line for line in found.text if line.startswith("j")] == ["je +0x1b"]
-    assert len(found.json()["instructions"]) == len(asked.places)
-    kinds = {one["offset"]: one["kinds"] for one in found.json()["instructions"]}
+    disassembly = Disassembly.of("mine", "6.1.0", code, asked)
+    assert [line for line in disassembly.text if "other" in line] == ["call other"]
+    assert [line for line in disassembly.text if line.startswith("j")] == ["je +0x1b"]
+    assert len(disassembly.json()["instructions"]) == len(asked.places)
+    kinds = {one["offset"]: one["kinds"] for one in disassembly.json()["instructions"]}
     assert [offset for offset, names in kinds.items() if "jprobe" in names] == [5]
     assert "kprobe-optimized" in kinds[0x26]
     assert "kprobe-optimized" not in kinds[0xD]
     assert "kprobe-ftrace" in kinds[0]
     assert not {"kprobe", "none", "uprobe-event"} & set(kinds[0])
     assert {"kprobe", "kprobe-boosted"} & set(kinds[0xD]) == {"kprobe-boosted"}
-    legend = next(one for one in found.sheet().sentences if one.startswith("kprobe: "))
+    legend = next(sentence for sentence in disassembly.sheet().sentences if sentence.startswith("kprobe: "))
     assert legend == (
         "kprobe: kprobe, kprobe-plain, kprobe-boosted, kprobe-fallback; "
         "only at the function's entry kretprobe, kretprobe-boosted, jprobe."
     )
-    note = next(one for one in found.json()["notes"] if one.startswith("emulated: the kernel takes a kprobe there"))
-    assert f"Note: {note}." in found.sheet().sentences
-    assert "emulated" not in "".join(up_to(found, 6).json()["notes"])
+    note = next(
+        one for one in disassembly.json()["notes"] if one.startswith("emulated: the kernel takes a kprobe there")
+    )
+    assert f"Note: {note}." in disassembly.sheet().sentences
+    assert "emulated" not in "".join(up_to(disassembly, 6).json()["notes"])
     unasked = Disassembly.of("mine", "6.1.0", code, places(code, "probed"))
     assert unasked.json()["notes"] == ["No guest was asked: ? is not known before a boot."]
     assert unasked.json()["instructions"][1]["probes"]["kprobe"]["possible"] is None
     if code.word == 4:
         return
     console = Console(width=120, file=StringIO())
-    sheets = [up_to(found, 0x12).sheet(), up_to(unasked, 0x6).sheet()]
+    sheets = [up_to(disassembly, 0x12).sheet(), up_to(unasked, 0x6).sheet()]
     # The other sentences have all kinds of the catalogue.
     print_sheets([replace(sheet, sentences=sheet.sentences[:1]) for sheet in sheets], console)
     assert isinstance(console.file, StringIO)

@@ -89,13 +89,13 @@ def test_what_is_wrong(code: KernelCode, symbol: str, offset: int | None, reason
 
 
 def test_static_functions_of_one_name(code: KernelCode) -> None:
-    other = next(one for one in code.symbols if one.name == "vfs_write")
-    twice = [*code.symbols, dataclasses.replace(other, name="vfs_read", type="t")]
+    other_symbol = next(symbol for symbol in code.symbols if symbol.name == "vfs_write")
+    twice = [*code.symbols, dataclasses.replace(other_symbol, name="vfs_read", type="t")]
     reason = wrong_point_reason(dataclasses.replace(code, symbols=twice), "vfs_read", None)
     assert reason is not None
     assert reason.startswith("it has 2 functions vfs_read (0x")
     # Data of the same name is no second function.
-    data = [*code.symbols, dataclasses.replace(other, name="vfs_read", type="d")]
+    data = [*code.symbols, dataclasses.replace(other_symbol, name="vfs_read", type="d")]
     assert wrong_point_reason(dataclasses.replace(code, symbols=data), "vfs_read", None) is None
 
 

@@ -141,7 +141,7 @@ def test_a_line_that_is_gone_twice_or_spoilt_never_goes_unseen(report: RecorderR
 def test_the_example_is_read() -> None:
     report = parse_report(EXAMPLE.encode())
     assert (report.mechanism, report.recording, report.restored) == ("kprobe-boosted", False, True)
-    assert ({one.event: one.recorded for one in report.events}["syscall_entry"], report.missed) == (1003, 1)
+    assert ({event.event: event.recorded for event in report.events}["syscall_entry"], report.missed) == (1003, 1)
     assert (report.written, report.overwritten, report.slots) == (4123, 7, 4096)
     assert report.sites[1].address == 0xC1074EA0
 
@@ -217,9 +217,9 @@ HEADERS = {"djprobe": "djprobe.h", "jprobe": "jprobe.h", "kprobe": "optimiser.h"
 
 def number(file: str, name: str) -> int:
     """What a source of ``kmods`` defines a name as."""
-    found = re.search(rf"^#define {name}\s+(\d+)", (data_dir("kmods") / file).read_text(), re.MULTILINE)
-    assert found is not None
-    return int(found[1])
+    match = re.search(rf"^#define {name}\s+(\d+)", (data_dir("kmods") / file).read_text(), re.MULTILINE)
+    assert match is not None
+    return int(match[1])
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

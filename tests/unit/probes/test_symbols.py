@@ -128,10 +128,10 @@ def test_an_address_has_the_symbol_before_it_a_modules_too() -> None:
 
 def test_guests_share_what_was_parsed_only_where_their_lists_are_equal() -> None:
     texts = (LISTING, bytes(bytearray(LISTING)), LISTING.replace(b"c1900000", b"c1900010"))
-    first, same, other = (Symbols.of(guest_with({KALLSYMS: text})) for text in texts)
+    first, same, other_symbols = (Symbols.of(guest_with({KALLSYMS: text})) for text in texts)
     assert same is first
-    assert other is not first
-    assert (first.address("kpcache_get"), other.address("kpcache_get")) == (0xC1900000, 0xC1900010)
+    assert other_symbols is not first
+    assert (first.address("kpcache_get"), other_symbols.address("kpcache_get")) == (0xC1900000, 0xC1900010)
 
 
 # Is what no kernel writes an error of the cell, in bounded memory, and never a traceback?
@@ -213,7 +213,7 @@ def test_a_section_of_another_module_is_passed_over() -> None:
     files = {"/proc/modules": b"ext4 4096 0 - Live 0xd0000000\n"}
     printed = b"/sys/module/other/sections/.data:0xd0000800\n/sys/module/ext4/sections/.data:0xd0000800\n"
     layout = TextLayout.of(guest_with(files, printed=printed), Symbols(SYMBOLS))
-    assert [(one.name, one.size) for one in layout.text] == [("kernel", 4096), ("ext4", 2048)]
+    assert [(span.name, span.size) for span in layout.text] == [("kernel", 4096), ("ext4", 2048)]
 
 
 @pytest.mark.parametrize("pages", [1, 2, 3])
@@ -223,8 +223,8 @@ def test_text_and_data_apart_end_where_nothing_is_mapped(pages: int) -> None:
     printed = b"/sys/module/ext4/sections/.text:0xd0000000\n/sys/module/ext4/sections/__jump_table:0xd0010800\n"
     files = {"/proc/modules": b"ext4 40960 0 - Live 0xd0000000\n"}
     layout = TextLayout.of(guest_with(files, printed=printed, memory=[text, data]), Symbols(SYMBOLS))
-    assert [(one.start, one.end) for one in layout.text[1:]] == [(text.start, text.stop)]
-    assert [(one.start, one.end) for one in layout.data[1:]] == [(0xD0010800, data.stop)]
+    assert [(span.start, span.end) for span in layout.text[1:]] == [(text.start, text.stop)]
+    assert [(span.start, span.end) for span in layout.data[1:]] == [(0xD0010800, data.stop)]
 
 
 def test_text_ends_with_the_page_of_its_last_function_where_other_code_follows() -> None:
@@ -233,8 +233,8 @@ def test_text_ends_with_the_page_of_its_last_function_where_other_code_follows()
     listing = SYMBOLS + b"d0000010 t ext4_first\t[ext4]\nd0001ff0 t ext4_last\t[ext4]\nd0002000 t bpf_prog\t[bpf]\n"
     files = {"/proc/modules": b"ext4 40960 0 - Live 0xd0000000\n"}
     layout = TextLayout.of(guest_with(files, printed=printed), Symbols(listing))
-    assert [(one.start, one.end) for one in layout.text[1:]] == [(0xD0000000, 0xD0002000)]
-    assert [one.start for one in layout.data[1:]] == [0xD0010800]
+    assert [(span.start, span.end) for span in layout.text[1:]] == [(0xD0000000, 0xD0002000)]
+    assert [span.start for span in layout.data[1:]] == [0xD0010800]
 
 
 def test_modules_cannot_have_any_amount_of_text() -> None:

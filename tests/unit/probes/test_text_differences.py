@@ -24,9 +24,9 @@ def test_runs_are_the_bytes_that_differ(places: set[int], change: int) -> None:
     after = bytearray(before)
     for place in places:
         after[place] ^= change
-    found = list(differing(before, bytes(after)))
-    assert [at for first, end in found for at in range(first, end)] == sorted(places)
-    assert all(first < end for first, end in found)
+    pairs = list(differing(before, bytes(after)))
+    assert [at for first, end in pairs for at in range(first, end)] == sorted(places)
+    assert all(first < end for first, end in pairs)
 
 
 # Which changes of the kernel's text are taken for a switched static branch?

@@ -73,7 +73,7 @@ class Worked:
     def get(self, source: str, *, largest: int) -> bytes:
         assert not self.is_resting, "a paused guest gives no answer"
         assert source == KALLSYMS
-        return "".join(f"{one.address:08x} {one.type} {one.name}\n" for one in self.code.symbols).encode()
+        return "".join(f"{symbol.address:08x} {symbol.type} {symbol.name}\n" for symbol in self.code.symbols).encode()
 
     def evidence(self) -> TextEvidence:
         return text_since(cast("Guest", self), self.before, self.span)
@@ -88,13 +88,13 @@ class Worked:
 def test_a_branch_that_its_table_has_may_be_switched(code: KernelCode) -> None:
     worked = Worked(code)
     worked.put("branch", NOP[code.word])
-    found = worked.evidence()
-    (switched,) = found.switched
+    evidence = worked.evidence()
+    (switched,) = evidence.switched
     assert (switched.place, switched.key) == ("branch", "key")
     assert (switched.before[:2], switched.after) == ("e9", NOP[code.word].hex())
     start, end = worked.address("_stext"), worked.address("_etext")
-    assert found.size == end - start
-    assert found.digest == hashlib.sha256(worked.memory(start, end - start)).hexdigest()
+    assert evidence.size == end - start
+    assert evidence.digest == hashlib.sha256(worked.memory(start, end - start)).hexdigest()
     assert not worked.slept
 
 

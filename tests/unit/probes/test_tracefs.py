@@ -788,12 +788,12 @@ def test_a_value_that_the_kernel_does_not_fetch_is_unsupported(caret: int, refus
         def succeed(self, argv: object) -> None:
             raise CommandFailed("sh ended with status 1")
 
-    wanted = Definition("kprobe", "r", "kfree", ("a1=$retval",))
+    definition = Definition("kprobe", "r", "kfree", ("a1=$retval",))
     with pytest.raises(
         LabError, match=r"^the kernel refuses the event .*: This function returns 'void' type\n"
-    ) as found:
-        define(cast(Guest, RefusingGuest()), wanted)
-    assert type(found.value) is refused
+    ) as info:
+        define(cast(Guest, RefusingGuest()), definition)
+    assert type(info.value) is refused
 
 
 FRAMES = (

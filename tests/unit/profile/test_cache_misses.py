@@ -73,9 +73,11 @@ def test_misses_are_those_of_the_calls_without_the_clocks() -> None:
     sample = sample_of(REGIONS, TIMED)
     missed = cache_misses(REGIONS, TIMED, sample, P4)
     assert missed.by_code == {CALL: Misses(l1d_stores=6, l2=2, dtlb=2), CROSSING: Misses(0, 2, 0, 2, 0, 2)}
-    caches = {one.name: one for one in missed.caches}
+    caches = {cache.name: cache for cache in missed.caches}
     # Seven instructions in each batch, of which two are on two lines: nine fetches of lines.
-    assert {name: (one.accesses, one.hits, one.misses, one.repeated) for name, one in caches.items()} == {
+    assert {
+        name: (profile.accesses, profile.hits, profile.misses, profile.repeated) for name, profile in caches.items()
+    } == {
         "l1i": (18, 18, 0, 0),
         "l1d": (16, 8, 8, 7),
         "l2": (8, 4, 4, 3),

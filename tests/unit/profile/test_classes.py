@@ -53,11 +53,14 @@ def test_the_classes_of_an_instruction(code: str, classes: set[str]) -> None:
 
 
 def test_loads_stores_and_branches_are_there_where_they_were_counted() -> None:
-    branch, other = InstructionCount(0, "7405", 4, taken=3), InstructionCount(2, "ff31", 4, loads=4, stores=4, taken=1)
-    found = per_call(profile(branch, other))
+    branch, other_count = (
+        InstructionCount(0, "7405", 4, taken=3),
+        InstructionCount(2, "ff31", 4, loads=4, stores=4, taken=1),
+    )
+    found = per_call(profile(branch, other_count))
     # What goes on elsewhere and is no branch was interrupted, or repeats itself.
     assert [float(found[name]) for name in ("loads", "stores", "taken branches")] == [2, 2, 1.5]
-    assert "loads" not in per_call(profile(branch, other, has_details=False))
+    assert "loads" not in per_call(profile(branch, other_count, has_details=False))
 
 
 def test_64_bit_code_is_read_as_such() -> None:

@@ -139,7 +139,7 @@ def test_stacks_that_lack_instructions_are_refused() -> None:
     empty, sample = replace(EMPTY, stacks={(1,): 1}), replace(SAMPLE, stacks={(1,): 2, (1, 2): 10})
     regions = [empty, empty, sample, sample]
     assert sample_of(regions, TIMED).stacks == {(1, 2): 10}
-    lacking = [replace(one, stacks={(1,): 2, (1, 2): 8}) if one is sample else one for one in regions]
+    lacking = [replace(region, stacks={(1,): 2, (1, 2): 8}) if region is sample else region for region in regions]
     with pytest.raises(EvidenceError, match="10 instructions in the stacks of a sample, and the clock 12"):
         sample_of(lacking, TIMED)
 
@@ -206,7 +206,7 @@ def test_every_mechanism_that_makes_code_has_a_purpose_for_it() -> None:
 
 def test_no_purpose_is_called_other_and_each_names_its_source() -> None:
     assert OTHER not in purposes()
-    assert all(one.source and one.title for one in purposes().values())
+    assert all(purpose.source and purpose.title for purpose in purposes().values())
     assert in_order(["other", "lookup", "of a later version", "trap"]) == [
         "trap",
         "lookup",
@@ -216,16 +216,16 @@ def test_no_purpose_is_called_other_and_each_names_its_source() -> None:
 
 
 def test_the_purposes_of_a_profile_have_all_its_instructions() -> None:
-    one = profile(
+    cell_profile = profile(
         ("callbench", "user", None, 26),
         ("get_kprobe", "kernel", None, 50),
         ("kprobe_func", "module", "lab_kprobe", 12),
         ("generated code", "generated", None, 4),
         ("vfs_read", "kernel", None, 8),
     )
-    assert by_purpose(one, "int3") == {"other": 34, "lookup": 50, "handler": 12, "single-step": 4}
-    assert by_purpose(one, "jump")["detour"] == 4
-    assert sum(by_purpose(one, "jump").values()) == one.executed
+    assert by_purpose(cell_profile, "int3") == {"other": 34, "lookup": 50, "handler": 12, "single-step": 4}
+    assert by_purpose(cell_profile, "jump")["detour"] == 4
+    assert sum(by_purpose(cell_profile, "jump").values()) == cell_profile.executed
 
 
 def test_an_overhead_by_purpose_is_the_difference_of_two_cells() -> None:

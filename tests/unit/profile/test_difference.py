@@ -134,13 +134,13 @@ class Step:
 
 def profile(kernel: Kernel, steps: Sequence[Step], *, calls: int = 10, name: str = "f", start: int = 0) -> CellProfile:
     """A function of these instructions, ``start`` bytes behind where it would be, and two that it may call."""
-    found: list[InstructionCount] = []
+    counts: list[InstructionCount] = []
     address = kernel.function(0) + start
     for step in steps:
         code = {**OF_ARCH[kernel.arch], **FURTHER}[step.name](kernel, address)
-        found.append(InstructionCount(address - kernel.function(0) - start, code.hex(), step.executed * calls))
+        counts.append(InstructionCount(address - kernel.function(0) - start, code.hex(), step.executed * calls))
         address += len(code)
-    symbols = [SymbolProfile(name=name, place="kernel", address=kernel.function(0) + start, instructions=tuple(found))]
+    symbols = [SymbolProfile(name=name, place="kernel", address=kernel.function(0) + start, instructions=tuple(counts))]
     for index in (1, 2):
         body = tuple(InstructionCount(offset, "90", calls) for offset in range(8))
         called = SymbolProfile(name=f"called{index}", place="kernel", address=kernel.function(index), instructions=body)
@@ -154,8 +154,8 @@ def names(symbols: Sequence[SymbolProfile]) -> dict[str, dict[int, str]]:
     """What a kernel calls any place in these functions: all of them, far more than instructions refer to."""
     return {
         "": {
-            one.address + behind: f"{one.name}+{behind:#x}" if behind else one.name
-            for one in symbols
+            symbol.address + behind: f"{symbol.name}+{behind:#x}" if behind else symbol.name
+            for symbol in symbols
             for behind in range(1024)
         }
     }
@@ -180,26 +180,34 @@ def test_code_that_only_moved_is_equal(data: st.DataObject, arch: Arch) -> None:
     first, second = data.draw(kernels(arch)), data.draw(kernels(arch))
     code = data.draw(steps(arch))
     before, after = profile(first, code), profile(second, code, calls=20, start=data.draw(st.integers(0, 64)))
-    found = ComparedCode(before, after).function("f")
-    assert list(found.instructions) == []
-    assert found.equal == len(code)
+    function_difference = ComparedCode(before, after).function("f")
+    assert list(function_difference.instructions) == []
+    assert function_difference.equal == len(code)
     compared = with_code(difference(before, after))
     assert (list(compared.symbols), compared.equal, list(compared.other_code)) == ([], 3, [])
 
 
 @given(st.data(), ARCHES)
 def test_the_changes_of_instructions_are_the_function_s(data: st.DataObject, arch: Arch) -> None:
-    one, other = data.draw(steps(arch)), data.draw(steps(arch))
-    before, after = profile(data.draw(kernels(arch)), one), profile(data.draw(kernels(arch)), other)
-    found = ComparedCode(before, after).function("f")
-    assert sum(one.change for one in found.instructions) == found.symbol.change
-    assert sum(one.executed for one in other) - sum(one.executed for one in one) == found.symbol.change
-    gone = [step for step in found.instructions if step.after is None]
-    new = [step for step in found.instructions if step.before is None]
-    counted = len(found.instructions) - len(gone) - len(new)
-    assert (found.equal + counted + len(gone), found.equal + counted + len(new)) == (len(one), len(other))
+    one, other_steps = data.draw(steps(arch)), data.draw(steps(arch))
+    before, after = profile(data.draw(kernels(arch)), one), profile(data.draw(kernels(arch)), other_steps)
+    function_difference = ComparedCode(before, after).function("f")
+    assert (
+        sum(instruction.change for instruction in function_difference.instructions) == function_difference.symbol.change
+    )
+    assert (
+        sum(step.executed for step in other_steps) - sum(step.executed for step in one)
+        == function_difference.symbol.change
+    )
+    gone = [step for step in function_difference.instructions if step.after is None]
+    new = [step for step in function_difference.instructions if step.before is None]
+    counted = len(function_difference.instructions) - len(gone) - len(new)
+    assert (function_difference.equal + counted + len(gone), function_difference.equal + counted + len(new)) == (
+        len(one),
+        len(other_steps),
+    )
     for side in ("before_offset", "after_offset"):
-        offsets = [getattr(step, side) for step in found.instructions if getattr(step, side) is not None]
+        offsets = [getattr(step, side) for step in function_difference.instructions if getattr(step, side) is not None]
         assert offsets == sorted(offsets)
 
 
@@ -209,12 +217,12 @@ def test_one_more_instruction_is_the_only_difference(data: st.DataObject, arch: 
     place = data.draw(st.integers(0, len(code)))
     more = [*code[:place], Step("constant", 7), *code[place:]]
     before, after = profile(data.draw(kernels(arch)), code), profile(data.draw(kernels(arch)), more)
-    found = ComparedCode(before, after).function("f")
+    function_difference = ComparedCode(before, after).function("f")
     if all(step.name != "constant" for step in code):
-        (only,) = found.instructions
+        (only,) = function_difference.instructions
         assert (only.before, only.after, only.before_offset) == (None, Fraction(7), None)
         assert "0xfffffff2" in only.text
-    assert found.symbol.change == 7
+    assert function_difference.symbol.change == 7
 
 
 @given(st.data(), ARCHES)
@@ -235,23 +243,32 @@ HERE, MOVED = Kernel("i386", 0, 0), Kernel("i386", 0x1230, 0x40)
 
 def test_the_names_of_what_is_called_are_shown() -> None:
     code = [Step("push"), Step("call"), Step("call into the middle"), Step("tail call")]
-    found = ComparedCode(profile(HERE, []), profile(HERE, code)).function("f")
-    assert [one.text for one in found.instructions] == ["push ebp", "call called1", "call called1+0x5", "jmp called2"]
+    function_difference = ComparedCode(profile(HERE, []), profile(HERE, code)).function("f")
+    assert [instruction.text for instruction in function_difference.instructions] == [
+        "push ebp",
+        "call called1",
+        "call called1+0x5",
+        "jmp called2",
+    ]
 
 
 def test_a_jump_over_what_is_new_is_equal() -> None:
     before = profile(HERE, [Step("over two"), Step("push"), Step("push"), Step("nop")])
     after = profile(MOVED, [Step("over five"), Step("push"), Step("push"), Step("field"), Step("nop")])
-    found = ComparedCode(before, after).function("f")
-    assert [(one.text, one.before) for one in found.instructions] == [("mov eax, dword ptr [ebx + 8]", None)]
+    function_difference = ComparedCode(before, after).function("f")
+    assert [(instruction.text, instruction.before) for instruction in function_difference.instructions] == [
+        ("mov eax, dword ptr [ebx + 8]", None)
+    ]
     assert ComparedCode(profile(HERE, []), after).function("f").instructions[0].text == "je +0x7"
 
 
 @pytest.mark.parametrize(("name", "address"), [("near", 0xFFFFFFFF81002006), ("before it", 0xFFFFFFFF80FFFFFE)])
 def test_data_that_is_near_is_an_address_all_the_same(name: str, address: int) -> None:
     kernel = Kernel("x86_64", 0, 0)
-    found = ComparedCode(profile(kernel, []), profile(kernel, [Step(name)])).function("f")
-    assert [one.text for one in found.instructions] == [f"mov eax, dword ptr [{address:#x}]"]
+    function_difference = ComparedCode(profile(kernel, []), profile(kernel, [Step(name)])).function("f")
+    assert [instruction.text for instruction in function_difference.instructions] == [
+        f"mov eax, dword ptr [{address:#x}]"
+    ]
 
 
 def test_a_jump_into_another_function_is_the_same_wherever_in_it() -> None:
@@ -263,16 +280,20 @@ def test_a_jump_into_another_function_is_the_same_wherever_in_it() -> None:
 
 def test_another_function_that_is_called_is_a_change() -> None:
     before, after = profile(HERE, [Step("push"), Step("call")]), profile(MOVED, [Step("push"), Step("tail call")])
-    found = ComparedCode(before, after).function("f")
-    assert [(one.text, one.before, one.after) for one in found.instructions] == [
+    function_difference = ComparedCode(before, after).function("f")
+    assert [
+        (instruction.text, instruction.before, instruction.after) for instruction in function_difference.instructions
+    ] == [
         ("call called1", Fraction(1), None),
         ("jmp called2", None, Fraction(1)),
     ]
 
 
 def test_another_constant_is_a_change_and_another_address_is_none() -> None:
-    found = ComparedCode(profile(HERE, [Step("constant")]), profile(HERE, [Step("other constant")])).function("f")
-    assert [one.change for one in found.instructions] == [-1, 1]
+    function_difference = ComparedCode(
+        profile(HERE, [Step("constant")]), profile(HERE, [Step("other constant")])
+    ).function("f")
+    assert [instruction.change for instruction in function_difference.instructions] == [-1, 1]
     assert not ComparedCode(profile(HERE, [Step("load")]), profile(MOVED, [Step("load")])).function("f").instructions
 
 
@@ -285,10 +306,12 @@ def test_a_symbol_with_as_many_other_instructions_is_not_equal() -> None:
 def test_a_clone_is_compared_with_its_function() -> None:
     before, after = profile(HERE, [Step("push")]), profile(MOVED, [Step("push"), Step("nop")], name="f.isra.0")
     compared = difference(before, after)
-    assert [(one.title, one.change) for one in compared.symbols] == [("f -> f.isra.0", Fraction(1))]
-    found = ComparedCode(before, after).function("f")
-    assert [(one.text, one.after_offset) for one in found.instructions] == [("nop", 1)]
-    assert ComparedCode(before, after).function("f.isra.0") == found
+    assert [(symbol.title, symbol.change) for symbol in compared.symbols] == [("f -> f.isra.0", Fraction(1))]
+    function_difference = ComparedCode(before, after).function("f")
+    assert [(instruction.text, instruction.after_offset) for instruction in function_difference.instructions] == [
+        ("nop", 1)
+    ]
+    assert ComparedCode(before, after).function("f.isra.0") == function_difference
 
 
 def test_functions_of_one_name_may_change_places() -> None:
@@ -349,8 +372,8 @@ def test_what_is_equal_in_a_long_function_is_found_however_frequent_it_is() -> N
     frequent = [Step(name) for name in ("push", "nop", "field", "locked") for _ in range(60)]
     before = profile(HERE, [Step("constant"), *frequent, Step("call")])
     after = profile(MOVED, [Step("other constant"), *frequent, Step("tail call")])
-    found = ComparedCode(before, after).function("f")
-    assert (len(found.instructions), found.equal) == (4, len(frequent))
+    function_difference = ComparedCode(before, after).function("f")
+    assert (len(function_difference.instructions), function_difference.equal) == (4, len(frequent))
 
 
 # Are a function's instructions shown with their counts?

@@ -64,7 +64,7 @@ class Made:
         with counter.evaluating():
             profile = counter.profile_rounds(0, timed, cell="cell", rounds=1)
         assert self.state is State.READY
-        return {one.name: one.executed for one in profile.symbols}
+        return {symbol.name: symbol.executed for symbol in profile.symbols}
 
 
 @pytest.fixture

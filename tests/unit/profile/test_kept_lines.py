@@ -70,8 +70,10 @@ def profile_of(lines: SourceLines, cell: str) -> CellProfile:
     start = lines.code.function("outer") or 0
     part = range(start, lines.code.following(start) or start)
     places = sorted([*lines.lines_of(part), part.stop])
-    own = tuple(InstructionCount(at - start, lines.code.read(at, end - at).hex(), 10) for at, end in pairwise(places))
-    symbol = SymbolProfile(name="outer", place="kernel", address=start, instructions=own)
+    counts = tuple(
+        InstructionCount(at - start, lines.code.read(at, end - at).hex(), 10) for at, end in pairwise(places)
+    )
+    symbol = SymbolProfile(name="outer", place="kernel", address=start, instructions=counts)
     return CellProfile(cell=cell, arch="x86_64", calls=10, has_details=False, symbols=(symbol,))
 
 

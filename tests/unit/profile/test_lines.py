@@ -81,7 +81,7 @@ def compiled(folder: Path, *flags: str, source: str = SOURCE) -> SourceLines:
 
 
 @pytest.fixture(scope="module", params=["-m64", "-m32"])
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SourceLines:
+def source_lines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SourceLines:
     return compiled(tmp_path_factory.mktemp("lines"), "-g", request.param)
 
 
@@ -108,21 +108,21 @@ def line_number(text: str) -> int:
     return SOURCE.splitlines().index(text) + 1
 
 
-def test_inlined_frames_and_sections(found: SourceLines) -> None:
-    starts = {name: found.code.function(name) or 0 for name in ("outer", "first")}
-    lines = found.lines_of(range(starts["outer"], (found.code.following(starts["outer"]) or 0)))
+def test_inlined_frames_and_sections(source_lines: SourceLines) -> None:
+    starts = {name: source_lines.code.function(name) or 0 for name in ("outer", "first")}
+    lines = source_lines.lines_of(range(starts["outer"], (source_lines.code.following(starts["outer"]) or 0)))
     inlined = [frames for frames in lines.values() if len(frames) == 2]
     assert [(one.function, one.line) for one in inlined[0]] == [
         ("add", line_number("\ttotal += count;")),
         ("outer", line_number("\tadd(count);")),
     ]
     # Both sections begin at 0 in the file.
-    assert {frames[-1].function for frames in found.frames(starts.values()).values()} == {"outer", "first"}
+    assert {frames[-1].function for frames in source_lines.frames(starts.values()).values()} == {"outer", "first"}
 
 
-def test_the_sum_over_lines_is_that_over_symbols(found: SourceLines) -> None:
-    profile = executed(found, "outer", "first")
-    lines = by_line(profile, {"x": found})
+def test_the_sum_over_lines_is_that_over_symbols(source_lines: SourceLines) -> None:
+    profile = executed(source_lines, "outer", "first")
+    lines = by_line(profile, {"x": source_lines})
     lined = with_lines(profile, lines)
     assert lined.executed == profile.executed
     titles = {symbol.name for symbol in lined.symbols}
@@ -135,27 +135,27 @@ def test_the_sum_over_lines_is_that_over_symbols(found: SourceLines) -> None:
         with_lines(profile, dict(list(lines.items())[1:]))
 
 
-def test_the_source_beside_its_counts(found: SourceLines) -> None:
-    profile = executed(found, "outer")
-    text = annotated_lines([(profile, by_line(profile, {"x": found}))], "outer")
+def test_the_source_beside_its_counts(source_lines: SourceLines) -> None:
+    profile = executed(source_lines, "outer")
+    text = annotated_lines([(profile, by_line(profile, {"x": source_lines}))], "outer")
     assert "add in outer [x], x.c" in text
     assert any(line.split()[1:] == ["4", "total", "+=", "count;"] for line in text.splitlines())
     with pytest.raises(UsageError, match="do not execute 'inner'"):
-        annotated_lines([(profile, by_line(profile, {"x": found}))], "inner")
+        annotated_lines([(profile, by_line(profile, {"x": source_lines}))], "inner")
 
 
-def test_lines_that_were_not_executed_are_in_the_tracefile(found: SourceLines) -> None:
-    profile = executed(found, "outer")
+def test_lines_that_were_not_executed_are_in_the_tracefile(source_lines: SourceLines) -> None:
+    profile = executed(source_lines, "outer")
     skipped = line_number("\t\ttotal = 1;")
     outer = profile.symbols[-1]
-    start = found.code.function("outer") or 0
+    start = source_lines.code.function("outer") or 0
     kept = [
         one
         for one in outer.instructions
-        if all(frame.line != skipped for frame in found.frames([start + one.offset])[start + one.offset])
+        if all(frame.line != skipped for frame in source_lines.frames([start + one.offset])[start + one.offset])
     ]
     changed = outer.model_copy(update={"instructions": tuple(kept)})
-    lines = coverage(profile.model_copy(update={"symbols": (changed,)}), {"x": found})
+    lines = coverage(profile.model_copy(update={"symbols": (changed,)}), {"x": source_lines})
     ((file, counts),) = lines.items()
     assert Path(file).name == "x.c"
     assert counts[skipped] == 0
@@ -174,10 +174,10 @@ def test_lines_that_were_not_executed_are_in_the_tracefile(found: SourceLines) -
     ],
 )
 def test_a_file_of_something_else(
-    found: SourceLines, tmp_path: Path, flags: Iterable[str], source: str, expected: str
+    source_lines: SourceLines, tmp_path: Path, flags: Iterable[str], source: str, expected: str
 ) -> None:
-    profile = executed(found, "outer")
-    other = compiled(tmp_path / "other", *flags, "-m64" if found.code.word == 8 else "-m32", source=source)
+    profile = executed(source_lines, "outer")
+    other = compiled(tmp_path / "other", *flags, "-m64" if source_lines.code.word == 8 else "-m32", source=source)
     with pytest.raises(NoDebugInfoError, match=expected) as raised:
         by_line(profile, {"x": other})
     assert str(raised.value).splitlines()[0].startswith(str(tmp_path))
@@ -248,19 +248,19 @@ def test_a_line_that_only_moved_is_equal(texts: list[str], moved: int) -> None:
 
 @given(TEXTS, TEXTS)
 def test_lines_that_changed_add_up(texts: list[str], others: list[str]) -> None:
-    found = compared(lines_of(texts, 10), lines_of(others, 12))
+    difference = compared(lines_of(texts, 10), lines_of(others, 12))
     change = sum(map(len, others)) - sum(map(len, texts))
-    assert sum(one.change for one in found.symbols) == change
+    assert sum(symbol.change for symbol in difference.symbols) == change
 
 
 def test_the_line_that_was_changed_is_named() -> None:
-    found = compared(lines_of(["int i;", "add(1);", "end"], 10), lines_of(["int i;", "add(1000);", "end"], 20))
-    assert [(one.title, one.change) for one in found.symbols] == [("x.c:21 f", Fraction(3))]
+    difference = compared(lines_of(["int i;", "add(1);", "end"], 10), lines_of(["int i;", "add(1000);", "end"], 20))
+    assert [(symbol.title, symbol.change) for symbol in difference.symbols] == [("x.c:21 f", Fraction(3))]
 
 
 def test_another_line_of_the_same_number_is_not_the_same() -> None:
-    found = compared(lines_of(["gone;", "stays"], 10), lines_of(["stays", "is new", "twice"], 10))
-    assert {one.title for one in found.symbols} == {"before: x.c:10 f", "x.c:11 f", "x.c:12 f"}
+    difference = compared(lines_of(["gone;", "stays"], 10), lines_of(["stays", "is new", "twice"], 10))
+    assert {symbol.title for symbol in difference.symbols} == {"before: x.c:10 f", "x.c:11 f", "x.c:12 f"}
 
 
 def test_without_the_source_the_distance_from_the_first_line_counts() -> None:
@@ -303,8 +303,10 @@ def test_a_reader_that_says_anything(answer: str, status: int) -> None:
         patch.setattr(subject, "run", lambda argv, **_: Finished(tuple(argv), status, answer, ""))
         raises = pytest.raises(NoDebugInfoError, match="the debug information cannot be read")
         with raises if status or not is_sound(answer) else contextlib.nullcontext():
-            found = Fixed().frames([1, 2])
-            assert all(isinstance(one, Frame) and one.line > 0 for frames in found.values() for one in frames)
+            frames_by_address = Fixed().frames([1, 2])
+            assert all(
+                isinstance(frame, Frame) and frame.line > 0 for frames in frames_by_address.values() for frame in frames
+            )
 
 
 CODE = KernelCode([], b"", 8, [], {}, is_module=True)

@@ -32,7 +32,7 @@ def counter(folder: Path, function: str) -> Counter:
 def test_a_function_may_have_the_longest_name_that_a_kernel_lists(tmp_path: Path) -> None:
     name = "f" * 511
     profile = counter(tmp_path, name).profile_rounds(0, ROUNDS, cell="cell", rounds=1)
-    assert [(one.name, one.executed) for one in profile.symbols] == [(name, 3)]
+    assert [(symbol.name, symbol.executed) for symbol in profile.symbols] == [(name, 3)]
 
 
 @pytest.mark.parametrize("name", ["f" * 512, "f\x07"])

@@ -57,8 +57,8 @@ def test_the_owner_of_an_instruction(address: int, name: str, place: str) -> Non
 
 
 def test_what_is_right_behind_a_module_s_code_is_not_the_module_s() -> None:
-    own = UnlistedModule("mine", 0xD0000000, ModuleCode({"mine_exit": 0xD0000010}, 0xD0000040))
-    found = places_of(Symbols(LISTING), [ModuleMemory(0xD0000000, 0xD0003000)], own, "callbench")
+    module = UnlistedModule("mine", 0xD0000000, ModuleCode({"mine_exit": 0xD0000010}, 0xD0000040))
+    found = places_of(Symbols(LISTING), [ModuleMemory(0xD0000000, 0xD0003000)], module, "callbench")
     owners = [found.owner(address) for address in (0xD000003F, 0xD0000040, 0xC1000200)]
     assert [(owner.function.name, owner.place) for owner in owners] == [
         ("mine_exit", "module"),
@@ -109,7 +109,7 @@ f8105000 t something_new\t[__builtin__other]
 def test_what_the_kernel_has_made(address: int, name: str) -> None:
     listed = listed_code(MADE)
     assert made_at(listed, address) == name
-    owner = replace(places(), made_at=lambda one: made_at(listed, one)).owner(address)
+    owner = replace(places(), made_at=lambda place: made_at(listed, place)).owner(address)
     assert (owner.function.name, owner.place, owner.function.address) == (name, "generated", 0)
 
 
@@ -122,9 +122,9 @@ def test_symbols_have_their_instructions_in_order_and_the_largest_comes_first() 
     }
     module, program, inner = places().symbols(counts)
     assert (module.placed_title, module.executed) == ("module_function [other+0x10]", 9)
-    assert [one.offset for one in module.instructions] == [4]
+    assert [instruction.offset for instruction in module.instructions] == [4]
     assert (program.title, program.instructions[0].offset) == ("callbench", 0x8049594)
-    assert [(one.offset, one.code) for one in inner.instructions] == [(0, "55"), (1, "c3")]
+    assert [(instruction.offset, instruction.code) for instruction in inner.instructions] == [(0, "55"), (1, "c3")]
 
 
 def test_stacks_are_folded_by_function() -> None:
@@ -138,7 +138,7 @@ def test_stacks_are_folded_by_function() -> None:
             (0x8049000, 0xC1000020): 0,
         }
     )
-    assert {one.names: one.executed for one in folded} == {
+    assert {stack.names: stack.executed for stack in folded} == {
         "callbench": 3,
         "callbench;startup": 5,
         "callbench;startup;inner": 7,
@@ -152,7 +152,7 @@ USER, STARTUP, INNER = 0x8049000, 0xC1000000, 0xC1000200
 
 def entered(stacks: Mapping[Stack, int], executed: Mapping[Code, Counts]) -> dict[str, int | None]:
     """How often the innermost function of each stack was entered."""
-    return {one.names: one.entered for one in places().stacks(stacks, executed)}
+    return {stack.names: stack.entered for stack in places().stacks(stacks, executed)}
 
 
 def test_a_function_is_entered_as_often_as_the_block_at_its_entry() -> None:

@@ -28,7 +28,7 @@ def places() -> Places:
     functions = [Function(KERNEL + 256 * place, name) for place, name in enumerate(NAMES)]
 
     def function_at(address: int) -> Function | None:
-        return next((one for one in reversed(functions) if one.address <= address), None)
+        return next((function for function in reversed(functions) if function.address <= address), None)
 
     return Places(function_at, [range(KERNEL, END)], 0xC0000000, "callbench", lambda _: "kprobe's slot")
 
@@ -39,11 +39,13 @@ def block(address: int, size: int, depth: int, last: str = NOP) -> Passed:
 
 
 def executed(blocks: list[Passed]) -> list[Code]:
-    return [Code(one.address + at, NOP) for one in blocks for at in range(one.instructions)]
+    return [Code(passed.address + at, NOP) for passed in blocks for at in range(passed.instructions)]
 
 
 def shown(*blocks: Passed) -> list[tuple[int, str, int, int]]:
-    return [(one.depth, one.name, one.instructions, one.own) for one in spans(blocks, executed([*blocks]), places())]
+    return [
+        (span.depth, span.name, span.instructions, span.own) for span in spans(blocks, executed([*blocks]), places())
+    ]
 
 
 def test_calls_nest_and_their_instructions_are_their_callers_too() -> None:
@@ -69,7 +71,7 @@ def test_what_led_in_and_out_is_marked() -> None:
         block(ENTRY + 9, 1, 2, SYSEXIT),
         block(PROGRAM + 9, 5, 1),
     ]
-    marks = [(one.name, one.entered, one.left) for one in spans(blocks, executed(blocks), places())]
+    marks = [(span.name, span.entered, span.left) for span in spans(blocks, executed(blocks), places())]
     assert marks == [
         ("callbench", "", ""),
         ("entry", "sysenter", "sysexit"),
@@ -111,8 +113,8 @@ def test_a_block_is_divided_where_a_function_goes_over_into_the_next() -> None:
 
 
 def test_code_that_was_patched_meanwhile_is_not_divided() -> None:
-    one = block(HANDLER - 2, 5, 1)
-    assert [span.own for span in spans([one], executed([one])[:-1], places())] == [5]
+    passed = block(HANDLER - 2, 5, 1)
+    assert [span.own for span in spans([passed], executed([passed])[:-1], places())] == [5]
 
 
 def test_a_call_that_leaves_its_loop_is_no_call() -> None:
@@ -127,35 +129,35 @@ LASTS = st.sampled_from([NOP, CALLS, RETURNS, INT3, IRET, SYSENTER, SYSEXIT])
 @st.composite
 def any_blocks(draw: st.DrawFn) -> list[Passed]:
     """Blocks of calls that the plugin may write: it goes one deeper, stays, or returns through several."""
-    depth, found = 1, [block(PROGRAM, 1, 1)]
+    depth, blocks = 1, [block(PROGRAM, 1, 1)]
     for address, size, last in draw(st.lists(st.tuples(ADDRESSES, st.integers(1, 15), LASTS), max_size=40)):
         depth = draw(st.integers(1, depth + 1))
-        found.append(block(address, size, depth, last))
-    return found
+        blocks.append(block(address, size, depth, last))
+    return blocks
 
 
 @given(any_blocks())
 def test_spans_are_balanced_and_add_up(blocks: list[Passed]) -> None:
-    found = list(spans(blocks, executed(blocks), places()))
-    total = sum(one.instructions for one in blocks)
-    assert (found[0].depth, found[0].start, found[0].instructions) == (0, 0, total)
-    assert sum(one.own for one in found) == total
+    timeline_spans = list(spans(blocks, executed(blocks), places()))
+    total = sum(passed.instructions for passed in blocks)
+    assert (timeline_spans[0].depth, timeline_spans[0].start, timeline_spans[0].instructions) == (0, 0, total)
+    assert sum(timeline_span.own for timeline_span in timeline_spans) == total
     around: list[TimelineSpan] = []
-    for one in found:
-        del around[one.depth :]
-        assert len(around) == one.depth
-        assert one.own >= 0
+    for span in timeline_spans:
+        del around[span.depth :]
+        assert len(around) == span.depth
+        assert span.own >= 0
         if around:
-            assert around[-1].start <= one.start
-            assert one.end <= around[-1].end
-        around.append(one)
-    for before, after in pairwise(found):
+            assert around[-1].start <= span.start
+            assert span.end <= around[-1].end
+        around.append(span)
+    for before, after in pairwise(timeline_spans):
         assert after.depth <= before.depth + 1
         assert after.start >= (before.end if after.depth <= before.depth else before.start)
 
 
 def region(*blocks: Passed) -> Region:
-    return Region(1 + sum(one.instructions for one in blocks), {}, order=list(blocks))
+    return Region(1 + sum(passed.instructions for passed in blocks), {}, order=list(blocks))
 
 
 BEFORE, ROUND, BEHIND = block(PROGRAM, 3, 1), block(PROGRAM + 16, 2, 1), block(PROGRAM + 32, 4, 1)
@@ -169,7 +171,7 @@ def a_call(size: int) -> list[Passed]:
 def test_the_call_is_one_in_the_middle_of_a_batch(sizes: tuple[int, ...]) -> None:
     calls = [passed for size in sizes for passed in a_call(size)]
     regions = [region(BEFORE, BEHIND), region(BEFORE, BEHIND), region(BEFORE, *calls, BEHIND)]
-    total = sum(one.instructions for one in regions[-1].order)
+    total = sum(passed.instructions for passed in regions[-1].order)
     assert middle_call(regions, Timed(7, [(1, total)])) == a_call(sizes[len(sizes) // 2])
 
 

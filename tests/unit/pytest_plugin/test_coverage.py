@@ -57,7 +57,7 @@ class Run:
     def execute(self, *addresses: int) -> None:
         for address in addresses:
             self.executed[address] = self.executed.get(address, 0) + 1
-        records = [struct.pack("<QQ", *one) for one in self.executed.items()]
+        records = [struct.pack("<QQ", *pair) for pair in self.executed.items()]
         self.table.write_bytes(b"".join(records).ljust(16 * TABLE, b"\0"))
 
     def load(self, name: str, text: int, init: int, *executed: int) -> Covered:
@@ -75,35 +75,35 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_an_instruction_is_of_the_module_that_is_there(run: Run) -> None:
     run.execute(0x5000, 0x9000)
-    one = run.load("one", 0x5000, 0x6000, 0x6000, 0x6010, 0x5004)
+    covered = run.load("one", 0x5000, 0x6000, 0x6000, 0x6010, 0x5004)
     run.execute(0x5000, 0x5000, 0x9000, 0x50FF, 0x5100, 0x4FFF)
     run.guest.unloaded("one")
     run.execute(0x5000)
-    other = run.load("other", 0x5000, 0x7000, 0x7000)
+    other_covered = run.load("other", 0x5000, 0x7000, 0x7000)
     run.execute(0x5000)
     run.guest.end()
-    assert one.executed == {INIT: 1, INIT + 0x10: 1, TEXT + 4: 1, TEXT: 2, TEXT + 0xFF: 1}
-    assert other.executed == {INIT: 1, TEXT: 1}
+    assert covered.executed == {INIT: 1, INIT + 0x10: 1, TEXT + 4: 1, TEXT: 2, TEXT + 0xFF: 1}
+    assert other_covered.executed == {INIT: 1, TEXT: 1}
     assert not run.table.exists()
 
 
 def test_the_memory_of_an_init_function_is_used_for_other_code(run: Run) -> None:
-    one = run.load("one", 0x5000, 0x6000, 0x6000)
+    covered = run.load("one", 0x5000, 0x6000, 0x6000)
     run.execute(0x6000)
-    other = run.load("other", 0x6000, 0x7000, 0x7000, 0x6004)
+    other_covered = run.load("other", 0x6000, 0x7000, 0x7000, 0x6004)
     run.execute(0x6004)
     run.guest.end()
-    assert (one.executed, other.executed) == ({INIT: 1}, {INIT: 1, TEXT + 4: 2})
+    assert (covered.executed, other_covered.executed) == ({INIT: 1}, {INIT: 1, TEXT + 4: 2})
 
 
 @pytest.mark.parametrize(("name", "text"), [("other", 0x5080), ("one", 0x8000)])
 def test_a_module_that_a_command_has_removed(run: Run, name: str, text: int) -> None:
-    one = run.load("one", 0x5000, 0x6000)
+    covered = run.load("one", 0x5000, 0x6000)
     run.execute(0x5090)
     again = run.load(name, text, 0x9000)
     run.execute(0x5090)
     run.guest.end()
-    assert one.executed == {TEXT + 0x90: 1}
+    assert covered.executed == {TEXT + 0x90: 1}
     assert (again.executed == {TEXT + 0x10: 1}) == (name == "other")
 
 
@@ -112,11 +112,11 @@ def test_a_module_that_is_refused_has_no_place(run: Run) -> None:
     with contextlib.suppress(RuntimeError), loading:
         run.execute(0x5000)
         raise RuntimeError
-    one = run.load("one", 0x5000, 0x6000)
+    covered = run.load("one", 0x5000, 0x6000)
     run.execute(0x5000)
     run.guest.end()
     run.guest.end()
-    assert one.executed == {TEXT: 1}
+    assert covered.executed == {TEXT: 1}
 
 
 @given(st.lists(st.tuples(st.sampled_from("lux"), st.lists(st.integers(0x5000, 0x501F), max_size=4)), max_size=20))
@@ -126,7 +126,7 @@ def test_what_was_executed_adds_up(
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("any")
         run = Run(folder, session(folder=folder), patch, kernel())
-        one = run.load("one", 0x5000, 0x9000)
+        covered = run.load("one", 0x5000, 0x9000)
         is_loaded, expected = True, 0
         for event, addresses in events:
             if event == "l":
@@ -140,7 +140,7 @@ def test_what_was_executed_adds_up(
             if not is_loaded:
                 run.guest.settle()
         run.guest.end()
-        assert one.executed.total() == expected
+        assert covered.executed.total() == expected
 
 
 def test_a_table_without_room(run: Run) -> None:
@@ -159,8 +159,8 @@ def test_a_wanted_function_has_the_parts_that_the_compiler_made(
     run = Run(tmp_path, session("vfs_read", folder=tmp_path), monkeypatch, kernel(*symbols))
     run.execute(0xC1000000, 0xC1000010, 0xC100001F, 0xC1000020, 0xC1000030, 0xC1000040)
     run.guest.end()
-    found = run.session.covered(Covered("vfs_read", kernel())).executed
-    assert found == {0xC1000010: 1, 0xC100001F: 1, 0xC1000030: 1}
+    counts = run.session.covered(Covered("vfs_read", kernel())).executed
+    assert counts == {0xC1000010: 1, 0xC100001F: 1, 0xC1000030: 1}
 
 
 def test_a_line_is_executed_as_often_as_its_most_executed_instruction() -> None:
@@ -168,8 +168,8 @@ def test_a_line_is_executed_as_often_as_its_most_executed_instruction() -> None:
     frames = {0: (outer,), 1: (outer,), 2: (inner, outer), 3: (inner, Frame("read", "a.c", 12)), 4: ()}
     code = KernelCode([Symbol(0, "t", "read"), Symbol(8, "d", "")], b"", 4, (), {})
     of = cast(SourceLines, SimpleNamespace(code=code, lines_of=lambda *parts: frames))
-    found = covered_lines(of, parts_of(code), {1: 5, 0: 2, 2: 4}, lambda file: f"/{file}")
-    assert found == {("/a.c", 10): 5, ("/a.h", 3): 4, ("/a.c", 12): 0}
+    counts = covered_lines(of, parts_of(code), {1: 5, 0: 2, 2: 4}, lambda file: f"/{file}")
+    assert counts == {("/a.c", 10): 5, ("/a.h", 3): 4, ("/a.c", 12): 0}
     assert parts_of(code) == [range(8)]
 
 

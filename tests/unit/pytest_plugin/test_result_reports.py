@@ -316,7 +316,7 @@ def test_nothing_reaches_the_next_attempt(pytester: pytest.Pytester, workers: st
         assert list(case) == []
     assert [part.tag for part in cases["test_fails_twice[broken]"][0]] == ["failure"]
     arguments = [
-        [one.get("value", "") for one in case.iter("property") if one.get("name") == "qemu_arguments"]
+        [element.get("value", "") for element in case.iter("property") if element.get("name") == "qemu_arguments"]
         for case in cases["test_guest"]
     ]
     assert [[path.rpartition("/")[2] for path in paths] for paths in arguments] == [

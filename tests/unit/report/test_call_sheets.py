@@ -37,7 +37,7 @@ def rows(sheet: Sheet) -> list[Row]:
 
 def test_a_tree_is_printed_the_largest_call_first() -> None:
     found = [
-        (one.depth, one.label, *one.cells) for one in rows(tree_sheet(call_tree(stacked("a", AFTER)), TreeLimits(9, 1)))
+        (row.depth, row.label, *row.cells) for row in rows(tree_sheet(call_tree(stacked("a", AFTER)), TreeLimits(9, 1)))
     ]
     assert found == [
         (0, "callbench", "498", "10", "100.0 %"),
@@ -50,7 +50,7 @@ def test_a_tree_is_printed_the_largest_call_first() -> None:
 
 
 def test_what_is_deeper_is_left_out() -> None:
-    assert [one.label for one in rows(tree_sheet(call_tree(stacked("a", AFTER)), TreeLimits(1, 1)))] == [
+    assert [row.label for row in rows(tree_sheet(call_tree(stacked("a", AFTER)), TreeLimits(1, 1)))] == [
         "callbench",
         "entry",
     ]

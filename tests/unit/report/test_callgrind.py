@@ -38,13 +38,13 @@ TREE = called(
 
 def edges(text: str) -> dict[tuple[str, str], tuple[int, int]]:
     """The calls and the inclusive cost of each caller and callee."""
-    found = {}
+    pairs = {}
     for part in text.split("\nob=")[1:]:
         caller = re.search(r"^fn=(.*)$", part, re.MULTILINE)
         assert caller is not None
         for callee, calls, cost in re.findall(r"^cfn=(.*)\ncalls=(\d+) 0x[0-9a-f]+\n0x[0-9a-f]+ (\d+)$", part, re.M):
-            found[caller[1], callee] = (int(calls), int(cost))
-    return found
+            pairs[caller[1], callee] = (int(calls), int(cost))
+    return pairs
 
 
 def test_each_call_has_its_number_and_all_that_it_executes() -> None:
@@ -79,10 +79,10 @@ def test_the_costs_of_calls_are_those_of_the_tree(stacks: dict[str, int]) -> Non
     expected: dict[tuple[str, str], int] = {}
 
     def add(caller: CallCost) -> None:
-        for one in caller.called:
-            key = (caller.name.partition(" ")[0], one.name.partition(" ")[0])
-            expected[key] = expected.get(key, 0) + int(one.total * CALLS)
-            add(one)
+        for cost in caller.called:
+            key = (caller.name.partition(" ")[0], cost.name.partition(" ")[0])
+            expected[key] = expected.get(key, 0) + int(cost.total * CALLS)
+            add(cost)
 
     for program in call_tree(made).called:
         add(program)

@@ -58,7 +58,7 @@ def test_a_history_without_a_number_is_drawn(tmp_path: Path) -> None:
 def test_a_picture_says_each_step_and_stays_small(tmp_path: Path) -> None:
     drawn = chart(tmp_path, [counted(1036 + (14 if day >= 60 else 0)) for day in range(120)])
     root = picture(drawn)
-    assert "+14" in [one.whole_text for one in root.all("text")]
+    assert "+14" in [element.whole_text for element in root.all("text")]
     assert root.all("title")[0].whole_text == KPROBE
     assert "120 runs from 2026-03-01 to 2026-06-28; 1 step, the newest: +14 on 2026-04-30" in root.whole_text
     # 120 equal runs are two lines: a point for each would be five times as much.
@@ -70,8 +70,8 @@ def test_a_picture_of_times_with_failures(tmp_path: Path) -> None:
     chance = random.Random(3)
     days = [timed(round(chance.gauss(1000 + 60 * (day >= 15), 8), 1)) if day % 7 else broken() for day in range(30)]
     root = picture(chart(tmp_path, days))
-    paths = [one.attributes for one in root.all("path")]
-    bands = [one for one in paths if "fill-opacity" in one]
+    paths = [element.attributes for element in root.all("path")]
+    bands = [path for path in paths if "fill-opacity" in path]
     # The first of a week has no number, and none is drawn across it.
     assert len(bands) == 5
     assert "a run without a number" in root.whole_text
@@ -80,8 +80,8 @@ def test_a_picture_of_times_with_failures(tmp_path: Path) -> None:
 def test_of_steps_that_are_close_the_newest_are_labelled(tmp_path: Path) -> None:
     drawn = chart(tmp_path, [counted(1036 + day) for day in range(400)])
     root = picture(drawn)
-    lines = [one for one in root.all("path") if "stroke-dasharray" in one.attributes]
-    labels = [float(one.attributes["x"]) for one in root.all("text") if one.whole_text == "+1"]
+    lines = [element for element in root.all("path") if "stroke-dasharray" in element.attributes]
+    labels = [float(element.attributes["x"]) for element in root.all("text") if element.whole_text == "+1"]
     assert len(lines) == 399
     assert labels[0] == float(lines[0].attributes["d"].partition(" ")[0].removeprefix("M"))
     assert 20 < len(labels) < 60
@@ -97,7 +97,9 @@ def test_any_figures_are_drawn_inside_the_axes(values: list[float | None]) -> No
         for at, value in zip(moments, values, strict=True)
     ]
     root = picture(Steps(History(Metric("s", "t"), points), [], ""))
-    (runs,) = [one.attributes["d"] for one in root.all("path") if "stroke-linecap" in one.attributes] or [""]
+    (runs,) = [element.attributes["d"] for element in root.all("path") if "stroke-linecap" in element.attributes] or [
+        ""
+    ]
     places = [tuple(map(float, one.split("h")[0].split())) for one in runs.split("M")[1:]]
     assert all(0 < x < 960 and 0 < y < 320 for x, y in places)
     assert bool(places) == any(value is not None for value in values)
@@ -131,8 +133,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 def test_charts_are_named_after_their_tables_and_never_overwrite_each_other() -> None:
     plain = [cell(probe) for probe in COUNTS]
-    others = [cell(probe, id=f"smp/{probe}", smp=2) for probe in COUNTS]
-    names = list(bar_charts(run(*recording_list("list12"), *plain, *others)))
+    other_cells = [cell(probe, id=f"smp/{probe}", smp=2) for probe in COUNTS]
+    names = list(bar_charts(run(*recording_list("list12"), *plain, *other_cells)))
     assert names == ["list12", "pentium4-debian-686-noop", "pentium4-debian-686-noop-2"]
 
 

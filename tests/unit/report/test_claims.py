@@ -73,7 +73,7 @@ def changed(one: CellRecord, **changes: Any) -> CellRecord:
 def test_a_claim_holds_for_the_figures_it_was_made_of(name: str) -> None:
     claim = claims()[name]
     tables = [published_inputs(reference_table(f"{claim.document}/{table}")) for table in claim.tables]
-    inputs = [tables] if isinstance(claim, ChangeClaim) else [[one] for one in tables]
+    inputs = [tables] if isinstance(claim, ChangeClaim) else [[table] for table in tables]
     judged = [comparison.holds for facts in inputs for comparison in compare(claim, *facts) if comparison.judged]
     assert judged
     if claim.by == "lab":
@@ -115,8 +115,8 @@ def test_every_document_has_claims() -> None:
 
 
 def test_claims_of_lists_without_recording() -> None:
-    found = outcomes(*(one for name in ("list4", "list5", "list6", "list7") for one in noop_list(name)))
-    assert {name: outcome.verdict for name, outcome in found.items()} == {
+    claim_outcomes = outcomes(*(one for name in ("list4", "list5", "list6", "list7") for one in noop_list(name)))
+    assert {name: outcome.verdict for name, outcome in claim_outcomes.items()} == {
         "light-without-recording": Verdict.HOLDS,
         "thirty-times-on-pentium-4": Verdict.FAILS,
         "int3-per-hit": Verdict.FAILS,
@@ -125,39 +125,41 @@ def test_claims_of_lists_without_recording() -> None:
         "order-of-the-static-hook": Verdict.UNKNOWN,
         "kprobe-based-tracer": Verdict.UNKNOWN,
     }
-    light = found["light-without-recording"]
+    light = claim_outcomes["light-without-recording"]
     assert [column.name for column in light.columns] == ["list4", "list5", "list6", "list7"]
-    assert [one.text for one in light.columns[1].measured] == ["12.08", "24.15"]
-    assert [one.text for one in light.columns[1].published] == ["33.60", "52.17"]
+    assert [figure.text for figure in light.columns[1].measured] == ["12.08", "24.15"]
+    assert [figure.text for figure in light.columns[1].published] == ["33.60", "52.17"]
     assert light.undecided == []
 
 
 def test_claims_of_lists_with_recording() -> None:
-    found = outcomes(*recording_list("list12"))
-    assert found["light-when-recording"].verdict is Verdict.FAILS  # 710 / 129
-    assert found["order-of-the-static-hook"].verdict is Verdict.HOLDS
-    assert found["kprobe-based-tracer"].verdict is Verdict.HOLDS
-    assert found["kprobe-based-tracer"].undecided == ["list11", "list13", "list14"]
+    claim_outcomes = outcomes(*recording_list("list12"))
+    assert claim_outcomes["light-when-recording"].verdict is Verdict.FAILS  # 710 / 129
+    assert claim_outcomes["order-of-the-static-hook"].verdict is Verdict.HOLDS
+    assert claim_outcomes["kprobe-based-tracer"].verdict is Verdict.HOLDS
+    assert claim_outcomes["kprobe-based-tracer"].undecided == ["list11", "list13", "list14"]
 
 
 def test_traps_are_shown_with_and_without_the_single_step() -> None:
     (column,) = outcomes(*noop_list("list5"))["int3-per-hit"].columns
-    assert [(one.label, one.text, one.holds) for one in column.measured] == [
+    assert [(figure.label, figure.text, figure.holds) for figure in column.measured] == [
         ("kprobe: int3 a hit", "2", False),
         ("kprobe: without the single step", "1", None),
         ("jprobe: int3 a hit", "3", False),
         ("jprobe: without the single step", "2", None),
     ]
-    assert [one.text for one in column.published] == ["1", "-", "2", "-"]
+    assert [figure.text for figure in column.published] == ["1", "-", "2", "-"]
 
 
 def test_claims_of_the_mail() -> None:
-    found = outcomes(*mail_table("x86-32"), *mail_table("x86-64"))
-    assert {outcome.verdict for outcome in found.values()} == {Verdict.HOLDS}
-    bigger = found["optimised-is-bigger"].columns[0]
-    assert [one.text for one in bigger.measured] == ["3.24", "215"]
-    assert [one.text for one in bigger.published] == ["3.00", "145"]
-    assert [one.text for one in found["hit-before-optimisation"].columns[0].measured] == ["detour, 1 int3"]
+    claim_outcomes = outcomes(*mail_table("x86-32"), *mail_table("x86-64"))
+    assert {outcome.verdict for outcome in claim_outcomes.values()} == {Verdict.HOLDS}
+    bigger = claim_outcomes["optimised-is-bigger"].columns[0]
+    assert [figure.text for figure in bigger.measured] == ["3.24", "215"]
+    assert [figure.text for figure in bigger.published] == ["3.00", "145"]
+    assert [figure.text for figure in claim_outcomes["hit-before-optimisation"].columns[0].measured] == [
+        "detour, 1 int3"
+    ]
 
 
 @pytest.mark.parametrize(("extra", "verdict"), [(95, Verdict.FAILS), (96, Verdict.HOLDS), (337, Verdict.FAILS)])
@@ -198,7 +200,7 @@ def test_a_claim_on_an_overhead_below_the_drift_is_undecided() -> None:
     assert assessment.title.endswith("by the wall clock, an indication only")
     light = assessment.outcomes[0]
     assert light.verdict is Verdict.UNDECIDED
-    assert [one.text for one in light.columns[0].measured] == ["none", "-"]
+    assert [figure.text for figure in light.columns[0].measured] == ["none", "-"]
 
 
 def test_clocks_and_documents_are_assessed_apart() -> None:
@@ -269,18 +271,18 @@ COUNTS_OF_ALL = {"fentry": 137, "fexit": 196, "kprobe_multi": 262, "kprobe": 374
 
 
 def test_a_count_does_not_judge_a_claim_about_time() -> None:
-    found = outcomes(*jumped_to(BEFORE, fentry=151, fexit=216), *jumped_to(AFTER, fentry=137, fexit=196))
-    jump = found["fexit-is-jumped-to"]
+    claim_outcomes = outcomes(*jumped_to(BEFORE, fentry=151, fexit=216), *jumped_to(AFTER, fentry=137, fexit=196))
+    jump = claim_outcomes["fexit-is-jumped-to"]
     assert jump.verdict is Verdict.UNDECIDED
     assert jump.reason is not None
     assert "of the clock alone" in jump.reason
     (column,) = jump.columns
     assert (column.name, column.tables) == ("called to jumped-to", ["called", "jumped-to"])
-    assert [(one.text, one.holds) for one in column.measured] == [("0.91", None)]
-    assert [one.text for one in column.published] == ["0.49"]
-    assert found["jump-counted"].verdict is Verdict.HOLDS
-    assert found["jump-counted"].claim.statement.startswith("Expected of the count: ")
-    assert found["fentry-is-as-before"].claim.statement.startswith("By the published figures alone: ")
+    assert [(figure.text, figure.holds) for figure in column.measured] == [("0.91", None)]
+    assert [figure.text for figure in column.published] == ["0.49"]
+    assert claim_outcomes["jump-counted"].verdict is Verdict.HOLDS
+    assert claim_outcomes["jump-counted"].claim.statement.startswith("Expected of the count: ")
+    assert claim_outcomes["fentry-is-as-before"].claim.statement.startswith("By the published figures alone: ")
     assert jump.claim.statement == jump.claim.sentence
 
 
@@ -317,23 +319,23 @@ def order_of(*probes: str) -> OrderClaim:
 
 def test_an_order_of_probes() -> None:
     facts = ClaimInputs({"kprobe": 600.0, "djprobe": 60.0, "jprobe": 1200.0})
-    assert [one.holds for one in compare(order_of("djprobe", "kprobe", "jprobe"), facts)] == [True, True]
-    assert [one.holds for one in compare(order_of("djprobe", "jprobe", "kprobe"), facts)] == [True, False]
-    assert [one.holds for one in compare(order_of("djprobe", "hook", "kprobe"), facts)] == [None, None]
+    assert [figure.holds for figure in compare(order_of("djprobe", "kprobe", "jprobe"), facts)] == [True, True]
+    assert [figure.holds for figure in compare(order_of("djprobe", "jprobe", "kprobe"), facts)] == [True, False]
+    assert [figure.holds for figure in compare(order_of("djprobe", "hook", "kprobe"), facts)] == [None, None]
     bands = {"djprobe": (30.0, 90.0), "kprobe": (80.0, 900.0), "jprobe": (950.0, 1500.0)}
     banded = ClaimInputs(facts.overheads, ranges=apart(facts.overheads, bands))
-    assert [one.holds for one in compare(order_of("djprobe", "kprobe", "jprobe"), banded)] == [None, None]
-    assert [one.holds for one in compare(order_of("djprobe", "jprobe"), banded)] == [True]
-    assert [one.holds for one in compare(order_of("djprobe", "kprobe", "jprobe", "djprobe"), banded)][-1] is False
-    assert [one.holds for one in compare(order_of("jprobe", "djprobe"), banded)] == [False]
+    assert [figure.holds for figure in compare(order_of("djprobe", "kprobe", "jprobe"), banded)] == [None, None]
+    assert [figure.holds for figure in compare(order_of("djprobe", "jprobe"), banded)] == [True]
+    assert [figure.holds for figure in compare(order_of("djprobe", "kprobe", "jprobe", "djprobe"), banded)][-1] is False
+    assert [figure.holds for figure in compare(order_of("jprobe", "djprobe"), banded)] == [False]
     hidden = ClaimInputs(facts.overheads, undecided=frozenset({"kprobe"}))
-    assert [one.holds for one in compare(order_of("djprobe", "kprobe"), hidden)] == [None]
+    assert [figure.holds for figure in compare(order_of("djprobe", "kprobe"), hidden)] == [None]
 
 
 @given(st.permutations(list(COUNTS_OF_ALL)))
 def test_an_order_holds_if_it_is_that_of_the_overheads(names: list[str]) -> None:
     facts = ClaimInputs({name: float(count) for name, count in COUNTS_OF_ALL.items()})
-    held = all(one.holds for one in compare(order_of(*names), facts))
+    held = all(figure.holds for figure in compare(order_of(*names), facts))
     assert held is (names == list(COUNTS_OF_ALL))
 
 
@@ -364,8 +366,8 @@ def test_a_change_of_modelled_times_is_decided_by_their_bands(after: tuple[float
 def test_what_varies_in_both_times_does_not_hide_their_order() -> None:
     """A kprobe has ten times the instructions, whatever an instruction takes."""
     times, ranges = {"kprobe": 100.0, "djprobe": 10.0}, {"kprobe": (-60.0, 60.0), "djprobe": (-6.0, 6.0)}
-    apart_from_each_other = ClaimInputs(times, ranges={name: {name: one} for name, one in ranges.items()})
-    together = ClaimInputs(times, ranges={name: {"instruction": one} for name, one in ranges.items()})
+    apart_from_each_other = ClaimInputs(times, ranges={name: {name: pair} for name, pair in ranges.items()})
+    together = ClaimInputs(times, ranges={name: {"instruction": pair} for name, pair in ranges.items()})
     (figure,) = compare(order_of("djprobe", "kprobe"), apart_from_each_other)
     assert (figure.text, figure.holds) == ("10.00 (2.50 to 40.00)", True)
     (figure,) = compare(order_of("djprobe", "kprobe"), together)
@@ -395,7 +397,7 @@ def test_a_ratio_s_extremes_are_those_of_all_corners_of_the_ranges(
 def test_undecided_claims_are_counted_with_their_reasons() -> None:
     (assessment,) = assess(run(*jumped_to(BEFORE, fexit=216), *jumped_to(AFTER, fexit=196)), reports())
     part = decided_claims(assessment)
-    assert [one.verdict for one in part.statements] == [Verdict.HOLDS]
+    assert [statement.verdict for statement in part.statements] == [Verdict.HOLDS]
     assert any("1 of 4 claims. The gain is the return stack buffer's" in sentence for sentence in part.sentences)
 
 
@@ -416,9 +418,9 @@ def test_modelled_times_judge_a_change_on_another_processor_than_the_document_s(
     assert {(cell.published, cell.role, cell.error) for cell in cells} == {(None, None, None)}
     modelled = ModelledRun(run="any", experiment="any", costs=used_prices(cells, costs), cells=cells)
     (assessment,) = assess(run(*exact), reports(), modelled)
-    found = {outcome.claim.id: outcome for outcome in assessment.outcomes}
-    assert found["fentry-is-as-before"].verdict is verdict
-    assert found["fexit-is-jumped-to"].verdict is Verdict.UNKNOWN
+    claim_outcomes = {outcome.claim.id: outcome for outcome in assessment.outcomes}
+    assert claim_outcomes["fentry-is-as-before"].verdict is verdict
+    assert claim_outcomes["fexit-is-jumped-to"].verdict is Verdict.UNKNOWN
 
 
 def test_assessments_name_their_document() -> None:

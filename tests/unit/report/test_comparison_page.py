@@ -53,12 +53,12 @@ def compare(folder: Path, before: Sequence[CellRecord], after: Sequence[CellReco
 
 def changes(root: Element) -> dict[str, list[str]]:
     """The list of changes: the figures of each cell, by its name."""
-    rows = [one for one in root.all("tr") if "data-cell" in one.attributes]
-    return {row.all("th")[0].whole_text: [one.whole_text for one in row.all("td")] for row in rows}
+    rows = [element for element in root.all("tr") if "data-cell" in element.attributes]
+    return {row.all("th")[0].whole_text: [element.whole_text for element in row.all("td")] for row in rows}
 
 
 def details(root: Element) -> list[Element]:
-    return [one for one in root.all("details") if one.attributes.get("class") == "cell"]
+    return [element for element in root.all("details") if element.attributes.get("class") == "cell"]
 
 
 def test_each_change_has_its_figures_and_its_budget(tmp_path: Path) -> None:
@@ -67,10 +67,10 @@ def test_each_change_has_its_figures_and_its_budget(tmp_path: Path) -> None:
         exact("none", 409), exact("kprobe", 1039), exact("djprobe", 460),
         failed("jprobe", "the guest hangs\n" + HOSTILE, id=f"{MACHINE}/jprobe/noop"),
     ]  # fmt: skip
-    found = compare(tmp_path, before, after, 'budgets: {"*": +1}\n')
-    page = comparison_page(found)
+    runs = compare(tmp_path, before, after, 'budgets: {"*": +1}\n')
+    page = comparison_page(runs)
     root = check_page(page)
-    (verdict,) = [one for one in root.all("strong") if one.attributes.get("class") == "fails"]
+    (verdict,) = [element for element in root.all("strong") if element.attributes.get("class") == "fails"]
     assert verdict.whole_text.startswith("4 cells compared: 1 failed, 1 dearer, 1 cheaper, 1 unchanged; 2 beyond")
     unit = "instructions"
     assert changes(root) == {
@@ -84,7 +84,7 @@ def test_each_change_has_its_figures_and_its_budget(tmp_path: Path) -> None:
     assert "failed: the guest hangs" in jprobe.whole_text
     assert "Beyond budget: value +3 instructions, allowed +1." in kprobe.whole_text
     (figures,) = kprobe.all("table")
-    assert [one.whole_text for one in figures.all("tr")[1].children] == [
+    assert [child.whole_text for child in figures.all("tr")[1].children] == [
         "value",
         "1036",
         "1039",
@@ -94,9 +94,12 @@ def test_each_change_has_its_figures_and_its_budget(tmp_path: Path) -> None:
         "beyond",
     ]
     assert "experiment.yaml --only" in kprobe.all("pre")[0].whole_text
-    (unchanged,) = [one for one in root.all("section") if one.attributes.get("id") == "unchanged"]
+    (unchanged,) = [element for element in root.all("section") if element.attributes.get("id") == "unchanged"]
     assert "none" in unchanged.whole_text
-    options = {one.attributes["name"]: [value.whole_text for value in one.all("option")] for one in root.all("select")}
+    options = {
+        element.attributes["name"]: [value.whole_text for value in element.all("option")]
+        for element in root.all("select")
+    }
     assert options["change"] == ["all", "failed", "cheaper", "dearer"]
 
 
@@ -104,19 +107,19 @@ def test_a_comparison_is_as_in_the_golden_file(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     before = [exact("none", 409), exact("kprobe", 1036), exact("djprobe", 462)]
     after = [exact("none", 409), exact("kprobe", 1039), failed("djprobe", "why", id=f"{MACHINE}/djprobe/noop")]
-    found = compare(tmp_path, before, after, "budgets: {kprobe: +5}\n")
-    check_golden_page("comparison", comparison_page(found), tmp_path)
+    runs = compare(tmp_path, before, after, "budgets: {kprobe: +5}\n")
+    check_golden_page("comparison", comparison_page(runs), tmp_path)
 
 
 def test_names_from_elsewhere_are_shown_and_never_obeyed(tmp_path: Path) -> None:
     identity = f"{MACHINE}/kprobe/noop"
-    one, other = (
+    one, other_cell = (
         record(profile(identity, {"<b>entry": count}), "kprobe", tmp_path / name)
         for name, count in (("one", 2), ("two", 3))
     )
     jprobe = {"id": f"{MACHINE}/jprobe/noop"}
-    found = compare(tmp_path, [one, exact("jprobe", 3)], [other, failed("jprobe", HOSTILE, **jprobe)])
-    page = comparison_page(found)
+    runs = compare(tmp_path, [one, exact("jprobe", 3)], [other_cell, failed("jprobe", HOSTILE, **jprobe)])
+    page = comparison_page(runs)
     root = check_page(page)
     assert len(root.all("script")) == 1
     assert root.all("img") == root.all("b") == []
@@ -127,27 +130,27 @@ def test_names_from_elsewhere_are_shown_and_never_obeyed(tmp_path: Path) -> None
 def test_symbols_explain_a_change(tmp_path: Path) -> None:
     identity = f"{MACHINE}/kprobe/noop"
     executed = {"entry": 40, "handler [lab_kprobe]": 2}
-    one, other = (
+    one, other_cell = (
         record(profile(identity, counts), "kprobe", tmp_path / name)
         for name, counts in (("one", executed), ("two", {**executed, "handler [lab_kprobe]": 5}))
     )
-    found = compare(tmp_path, [one], [other])
-    root = check_page(comparison_page(found))
+    runs = compare(tmp_path, [one], [other_cell])
+    root = check_page(comparison_page(runs))
     (part,) = details(root)
     rows = [[each.whole_text for each in row.children] for row in part.all("tr")]
     assert ["handler [lab_kprobe]", "2", "5", "+3", ""] in rows
     assert "1 symbol is equal in both." in part.whole_text
-    names = [f"{run.record.run}:{identity}" for run in (found.before, found.after)]
+    names = [f"{run.record.run}:{identity}" for run in (runs.before, runs.after)]
     assert f"orchestrator profile {' '.join(names)} --limit 0" in part.all("pre")[0].whole_text
 
 
 def test_what_did_not_change_is_named_and_nothing_is_drawn(tmp_path: Path) -> None:
     cells = [exact("none", 409), exact("kprobe", 1036)]
     root = check_page(comparison_page(compare(tmp_path, cells, cells)))
-    assert [one.attributes.get("class") for one in root.all("strong")] == ["holds"]
+    assert [element.attributes.get("class") for element in root.all("strong")] == ["holds"]
     assert changes(root) == {}
     assert root.all("svg") == root.all("form") == []
-    assert [one.whole_text for one in root.all("summary")] == ["2 unchanged"]
+    assert [element.whole_text for element in root.all("summary")] == ["2 unchanged"]
 
 
 def test_the_chart_has_the_changes_with_their_intervals(tmp_path: Path) -> None:
@@ -157,8 +160,8 @@ def test_the_chart_has_the_changes_with_their_intervals(tmp_path: Path) -> None:
     ten = [float(n) for n in range(10)]
     before = [timed("a", [1000 + n for n in ten]), exact("b", 1000), exact("c", 1000)]
     after = [timed("a", [1100 + n for n in ten]), exact("b", 990), exact("c", 1000)]
-    found = compare(tmp_path, before, after)
-    chart = comparison_chart(found.comparison)
+    runs = compare(tmp_path, before, after)
+    chart = comparison_chart(runs.comparison)
     assert chart is not None
     slower, cheaper = chart.rows
     assert (slower.label, slower.tone, slower.text) == ("a", "worse", "+10.0 %")
@@ -168,7 +171,7 @@ def test_the_chart_has_the_changes_with_their_intervals(tmp_path: Path) -> None:
     drawn = svg_text(chart)
     ElementTree.fromstring(drawn)
     assert "+10.0 %" in drawn
-    root = check_page(comparison_page(found))
+    root = check_page(comparison_page(runs))
     (picture,) = root.all("svg")
     assert "with its 95 % interval" in picture.whole_text
     assert re.fullmatch(r"9[0-9.]+ to 1[0-9.]+", changes(root)["a"][5])
@@ -191,7 +194,7 @@ def test_a_chart_of_many_changes_stays_legible(tmp_path: Path) -> None:
     assert isinstance(many, IntervalChart)
     assert (len(few.rows), len(many.rows)) == (3, MOST_ROWS)
     assert "5 more in the table" in many.subtitle
-    heights = [float((re.search(r'height="([\d.]+)pt"', svg_text(one)) or [""])[1]) for one in (few, many)]
+    heights = [float((re.search(r'height="([\d.]+)pt"', svg_text(chart)) or [""])[1]) for chart in (few, many)]
     assert heights[0] < 200
     assert heights[1] > 500
 

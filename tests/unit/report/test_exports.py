@@ -43,10 +43,10 @@ def test_without_cells_there_is_a_header() -> None:
 
 def test_every_run_has_the_same_columns() -> None:
     runs = [*RUNS.values(), run(*recorded_build()), run(*many_probes()), run(*marker_loops(empty=2.0, varargs=9.0))]
-    headers = {render_csv(one).partition("\r\n")[0] for one in runs}
+    headers = {render_csv(record).partition("\r\n")[0] for record in runs}
     assert len(headers) == 1
     (header,) = headers
-    assert all(list(row) == header.split(",") for one in runs for row in rows(one))
+    assert all(list(row) == header.split(",") for record in runs for row in rows(record))
 
 
 def test_what_differs_from_run_to_run_is_json_in_one_column() -> None:

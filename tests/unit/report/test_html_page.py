@@ -66,9 +66,9 @@ def kept_run(directory: Path, *cells: CellRecord, console: str = "booted\n", c: 
 @pytest.mark.parametrize("name", ALL_RUNS)
 def test_every_kind_of_run_is_a_valid_page_without_its_directory(name: str, tmp_path: Path) -> None:
     root = check_page(run_page(Run(ALL_RUNS[name], tmp_path / "missing"), reports()).text)
-    cells = [one for one in root.all("details") if one.attributes.get("class") == "cell"]
+    cells = [element for element in root.all("details") if element.attributes.get("class") == "cell"]
     assert len(cells) == len(ALL_RUNS[name].cells)
-    titles = [one.whole_text for one in root.all("h3")]
+    titles = [element.whole_text for element in root.all("h3")]
     assert all(sheet.title in titles for sheet in sheets(ALL_RUNS[name], reports()))
 
 
@@ -87,7 +87,7 @@ def test_a_run_is_as_in_the_golden_file(tmp_path: Path) -> None:
 def test_tables_have_the_figures_of_the_run_and_of_the_document(tmp_path: Path) -> None:
     cells = [cell(probe, reference=reference(probe)) for probe in COUNTS]
     table = parsed(page_of(*cells, directory=tmp_path)).all("table")[0]
-    rows = [[one.whole_text for one in row.children] for row in table.all("tr")]
+    rows = [[child.whole_text for child in row.children] for row in table.all("tr")]
     assert ["overhead(instructions)", "0", "627", "1280", "53"] in rows
     assert ["published overhead(nsec)", "0", "1016.25", "1578", "30.25"] in rows
 
@@ -101,7 +101,7 @@ def test_consoles_and_c_are_stored_once_and_come_back(tmp_path: Path) -> None:
     assert attachment(page, f"Console of {BOOT}").encode() == (tmp_path / f"{BOOT}.console").read_bytes()
     assert c in attachment(page, "C of lab_kprobe")
     assert len(root.all("template")) == 1 + 3
-    details = {one.attributes["id"]: one for one in root.all("details")}
+    details = {element.attributes["id"]: element for element in root.all("details")}
     assert [link.whole_text for link in details["cell-5"].all("a")][1:] == [
         "Console",
         f"C of lab_kprobe-{hashlib.sha256(b'kprobe').hexdigest()[:8]}",
@@ -145,7 +145,7 @@ def test_links_out_of_the_runs_directory_are_not_followed(tmp_path: Path) -> Non
 def test_a_damaged_provenance_counts_as_none(content: str, tmp_path: Path) -> None:
     (tmp_path / "provenance.json").write_text(content)
     root = check_page(page_of(cell("none"), directory=tmp_path))
-    assert not any(one.attributes.get("id") == "guests" for one in root.all("section"))
+    assert not any(element.attributes.get("id") == "guests" for element in root.all("section"))
 
 
 def test_a_profile_has_its_symbols_and_its_flame_graph(tmp_path: Path) -> None:
@@ -168,7 +168,9 @@ def test_above_the_limit_attachments_are_files_beside_the_page(tmp_path: Path, m
     write_page(page, file)
     root = check_page(file.read_text())
     assert root.all("template") == []
-    targets = [one.attributes["href"] for one in root.all("a") if not one.attributes["href"].startswith("#")]
+    targets = [
+        element.attributes["href"] for element in root.all("a") if not element.attributes["href"].startswith("#")
+    ]
     assert len(targets) == len(page.files) == 3
     assert all((tmp_path / target).is_file() for target in targets)
     assert (tmp_path / "page.html.files" / f"{BOOT.replace('/', '_')}.console.txt").read_text() == HOSTILE
@@ -206,8 +208,8 @@ def test_the_head_has_the_sentences_that_the_run_ended_with(tmp_path: Path) -> N
     record = RUNS["with_reference"]
     root = check_page(run_page(Run(record, tmp_path), reports()).text)
     head = root.all("main")[0].children
-    (findings,) = [one for one in head if one.attributes.get("class") == "findings"]
-    assert [one.whole_text for one in findings.all("li")] == summary(record, reports())
+    (findings,) = [element for element in head if element.attributes.get("class") == "findings"]
+    assert [element.whole_text for element in findings.all("li")] == summary(record, reports())
     empty = check_page(run_page(Run(run(), tmp_path), reports()).text)
     assert empty.all("ul") == []
 

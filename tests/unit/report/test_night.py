@@ -148,8 +148,8 @@ def test_a_night_without_any_number_is_not_good(make_night: MakeNight) -> None:
 def test_a_night_is_not_good_by_a_cell_that_nobody_can_judge(make_night: MakeNight) -> None:
     """It failed before, or made other work."""
     mended = make_night([cell("none"), failed("kprobe", "panic")], [cell("none"), cell("kprobe")])
-    other = make_night([cell("none"), cell("kprobe")], [cell("none"), cell("kprobe", metric="cost per loop")])
-    for night, words in ((mended, "1 without a number before"), (other, "1 not compared")):
+    other_result = make_night([cell("none"), cell("kprobe")], [cell("none"), cell("kprobe", metric="cost per loop")])
+    for night, words in ((mended, "1 without a number before"), (other_result, "1 not compared")):
         assert not night.is_good
         assert words in lines(night)[1]
         assert lines(night)[-1].startswith("accept: ")
@@ -257,7 +257,7 @@ def test_a_large_night_is_told_in_bounds(make_night: MakeNight) -> None:
 
 
 def test_junit_fails_what_is_beyond(bad: NightlyResult) -> None:
-    beyond = {one.pair.first.id: one.beyond for one in bad.beyond}
+    beyond = {change.pair.first.id: change.beyond for change in bad.beyond}
     suite = TestSuite.fromstring(render_junit(bad.run.record, ORIGIN, {}, beyond))
     assert (suite.tests, suite.failures, suite.errors) == (4, 3, 0)
     wrong = {case.name.split("/")[2]: case.result[0].type for case in suite if case.result}
@@ -270,7 +270,7 @@ def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(make_night: Mak
     night = make_night([cell("none"), cell("kprobe")], [cell("none"), without])
     assert not night.is_good
     suite = TestSuite.fromstring(
-        render_junit(night.run.record, ORIGIN, {}, {one.pair.first.id: one.beyond for one in night.beyond})
+        render_junit(night.run.record, ORIGIN, {}, {change.pair.first.id: change.beyond for change in night.beyond})
     )
     assert (suite.tests, suite.failures, suite.skipped) == (2, 1, 0)
     assert "no kprobes" in suite.tostring().decode()

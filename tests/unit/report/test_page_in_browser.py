@@ -117,7 +117,7 @@ def test_axe_finds_no_violation(
     theme: str, width: int, media: str, page: Path, browser: webdriver.Chrome, axe: str
 ) -> None:
     look_at(page, browser, theme, width, media)
-    WebDriverWait(browser, 60).until(lambda one: expanded(one, "file-1"))
+    WebDriverWait(browser, 60).until(lambda driver: expanded(driver, "file-1"))
     check_with(axe, browser, width)
 
 
@@ -150,7 +150,10 @@ def check_with(axe: str, browser: webdriver.Chrome, width: int) -> None:
     """Fail for what axe finds, for a page wider than the window, and for anything on the console."""
     browser.execute_script(axe)
     violations = browser.execute_async_script("axe.run().then((found) => arguments[0](found.violations))")
-    assert [(one["id"], one["nodes"][0]["html"][:200], one["nodes"][0]["failureSummary"]) for one in violations] == []
+    assert [
+        (violation["id"], violation["nodes"][0]["html"][:200], violation["nodes"][0]["failureSummary"])
+        for violation in violations
+    ] == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
 
@@ -159,16 +162,16 @@ def test_keys_filter_and_sort_and_the_theme_is_kept(page: Path, browser: webdriv
     browser.get(page.as_uri())
     text = browser.find_element(By.NAME, "text")
     text.send_keys("DJPROBE")
-    assert [one.get_attribute("data-probe") for one in shown_rows(browser)] == ["djprobe"]
+    assert [row.get_attribute("data-probe") for row in shown_rows(browser)] == ["djprobe"]
     assert browser.find_element(By.CSS_SELECTOR, "output").text == "1 of 4 cells"
     assert [
-        one.get_attribute("id") for one in browser.find_elements(By.CSS_SELECTOR, "details.cell:not([hidden])")
+        element.get_attribute("id") for element in browser.find_elements(By.CSS_SELECTOR, "details.cell:not([hidden])")
     ] == ["cell-3"]
     text.send_keys(Keys.BACKSPACE * len("DJPROBE"))
     value = browser.find_elements(By.CSS_SELECTOR, "#cell-list th button")[5]
     for expected in (["409", "462", "1036", "-"], ["1036", "462", "409", "-"]):
         value.send_keys(Keys.ENTER)
-        found = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#cell-list td:nth-child(6)")]
+        found = [element.text for element in browser.find_elements(By.CSS_SELECTOR, "#cell-list td:nth-child(6)")]
         assert found == expected
     browser.find_element(By.ID, "theme").send_keys(Keys.ENTER)
     browser.find_element(By.ID, "theme").send_keys(Keys.ENTER)
@@ -179,11 +182,11 @@ def test_keys_filter_and_sort_and_the_theme_is_kept(page: Path, browser: webdriv
 def test_changes_are_filtered_and_sorted_with_their_signs(comparison: Path, browser: webdriver.Chrome) -> None:
     browser.get(comparison.as_uri())
     browser.find_element(By.NAME, "change").send_keys("dearer")
-    assert {one.get_attribute("data-change") for one in shown_rows(browser)} == {"dearer"}
+    assert {row.get_attribute("data-change") for row in shown_rows(browser)} == {"dearer"}
     browser.find_element(By.NAME, "change").send_keys("all")
     browser.find_elements(By.CSS_SELECTOR, "#cell-list th button")[4].send_keys(Keys.ENTER)
-    differences = [one.find_elements(By.TAG_NAME, "td")[3].text for one in shown_rows(browser)]
-    figures = [float(one) for one in differences if one]
+    differences = [row.find_elements(By.TAG_NAME, "td")[3].text for row in shown_rows(browser)]
+    figures = [float(difference) for difference in differences if difference]
     assert len(figures) > 1
     assert figures == sorted(figures)
     assert differences[len(figures) :] == [""] * (len(differences) - len(figures))
@@ -192,13 +195,13 @@ def test_changes_are_filtered_and_sorted_with_their_signs(comparison: Path, brow
 def test_a_link_opens_what_is_folded_and_expands_it(page: Path, browser: webdriver.Chrome) -> None:
     browser.get(page.as_uri())
     browser.get(page.as_uri() + "#file-1")
-    assert WebDriverWait(browser, 60).until(lambda one: expanded(one, "file-1")) == HOSTILE
+    assert WebDriverWait(browser, 60).until(lambda driver: expanded(driver, "file-1")) == HOSTILE
     assert len(browser.find_elements(By.TAG_NAME, "script")) == 1
 
 
 def shown_rows(browser: webdriver.Chrome) -> list[WebElement]:
     """The rows of the list of cells that the filter leaves."""
-    return [one for one in browser.find_elements(By.CSS_SELECTOR, "tr[data-cell]") if one.is_displayed()]
+    return [element for element in browser.find_elements(By.CSS_SELECTOR, "tr[data-cell]") if element.is_displayed()]
 
 
 def expanded(browser: webdriver.Chrome, file: str) -> str:

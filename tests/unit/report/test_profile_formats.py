@@ -224,12 +224,12 @@ def test_firefox_profiler_lists_the_functions(tmp_path: Path) -> None:
 
 
 def test_go_s_pprof_lists_the_functions(tmp_path: Path) -> None:
-    found = sorted(Path("/usr/lib").glob("go-*/pkg/tool/linux_*/pprof"))
-    if not found:
+    paths = sorted(Path("/usr/lib").glob("go-*/pkg/tool/linux_*/pprof"))
+    if not paths:
         pytest.skip("no pprof: apt install golang-1.19-go")
     file = tmp_path / "x.pb.gz"
     file.write_bytes(pprof_bytes(MADE))
-    command = [str(found[-1]), "-divide_by", str(CALLS), "-top", "-nodefraction=0", str(file)]
+    command = [str(paths[-1]), "-divide_by", str(CALLS), "-top", "-nodefraction=0", str(file)]
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, env=environment).stdout
     lines = [line.split() for line in printed.splitlines()]

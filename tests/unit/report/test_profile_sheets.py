@@ -69,14 +69,14 @@ def test_a_profile_shows_repetitions_apart() -> None:
         address=0,
         instructions=(InstructionCount(5, "f348ab", 513 * 500, taken=512 * 500),),
     )
-    found = AFTER.model_copy(update={"symbols": (clears, *AFTER.symbols)})
-    lines = [line.split() for line in printed(profile_sheet(found, {"traps": Fraction(2)})).splitlines()]
+    cell_profile = AFTER.model_copy(update={"symbols": (clears, *AFTER.symbols)})
+    lines = [line.split() for line in printed(profile_sheet(cell_profile, {"traps": Fraction(2)})).splitlines()]
     assert ["per", "call", "share", "repetitions"] in lines
     assert ["clear_page", "513", "94.0", "%", "512"] in lines
     assert ["get_kprobe", "17", "3.1", "%", "-"] in lines
     assert ["all", "546.002", "100.0", "%", "512"] in lines
     assert ["without", "repetitions", "34.002", "6.2", "%", "-"] in lines
-    assert found.as_json({})["repetitions"] == found.as_json({})["symbols"][0]["repetitions"] == 512
+    assert cell_profile.as_json({})["repetitions"] == cell_profile.as_json({})["symbols"][0]["repetitions"] == 512
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def cached(repeated: int = 1500) -> CellProfile:
         "callbench": (InstructionMisses(0x8049000, "90", Misses(l1i=500)),),
         "kprobe_func": (InstructionMisses(0, "c3", Misses(l1d_loads=1000, l1d_stores=500, l2=1000)),),
     }
-    symbols = [one.model_copy(update={"misses": missed.get(one.name, ())}) for one in AFTER.symbols]
-    found = AFTER.model_copy(update={"symbols": tuple(symbols)})
-    return CellProfile.model_validate({**found.model_dump(), "caches": caches})
+    symbols = [symbol.model_copy(update={"misses": missed.get(symbol.name, ())}) for symbol in AFTER.symbols]
+    cell_profile = AFTER.model_copy(update={"symbols": tuple(symbols)})
+    return CellProfile.model_validate({**cell_profile.model_dump(), "caches": caches})
 
 
 def test_caches_list_the_symbols_that_miss() -> None:

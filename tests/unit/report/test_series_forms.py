@@ -45,10 +45,10 @@ def measured(tmp_path: Path) -> MeasuredSeries:
         folder = tmp_path / name
         plain = record(profile("t/none/noop", PLAIN), "none", folder)
         if probed is None:
-            other = failed("kprobe", "/clone/k.c:3: the module does not build", id="t/kprobe/noop")
+            other_cell = failed("kprobe", "/clone/k.c:3: the module does not build", id="t/kprobe/noop")
         else:
-            other = record(profile("t/kprobe/noop", probed), "kprobe", folder)
-        return find_run(store_run(lab, folder, plain, other), lab)
+            other_cell = record(profile("t/kprobe/noop", probed), "kprobe", folder)
+        return find_run(store_run(lab, folder, plain, other_cell), lab)
 
     def commit(number: int, subject: str, reverts: str = "") -> SeriesCommit:
         return SeriesCommit(
@@ -56,7 +56,7 @@ def measured(tmp_path: Path) -> MeasuredSeries:
         )
 
     base, dearer = stored("base", PROBED), stored("dearer", {**PROBED, "kprobe_int3_handler": 47, "new_check": 4})
-    found = [
+    commits = [
         MeasuredCommit(commit(1, "the base"), base),
         MeasuredCommit(commit(2, "Documentation: say more"), base, same_as="1" * 12),
         MeasuredCommit(commit(3, "kprobes: check each hit"), dearer),
@@ -66,7 +66,7 @@ def measured(tmp_path: Path) -> MeasuredSeries:
         MeasuredCommit(commit(5, "kprobes: break a module"), stored("broken", None)),
         MeasuredCommit(commit(6, 'Revert "kprobes: check each hit"', reverts="3" * 40), stored("back", PROBED)),
     ]
-    return MeasuredSeries(found, Budgets.of({"*": "+5"}), Path("my.yaml"), Path("/clone"))
+    return MeasuredSeries(commits, Budgets.of({"*": "+5"}), Path("my.yaml"), Path("/clone"))
 
 
 def test_the_tables(measured: MeasuredSeries) -> None:
@@ -79,8 +79,8 @@ def test_a_cell_of_other_work_is_not_compared_and_the_row_says_why(measured: Mea
     folder = tmp_path / "other"
     found = (record(profile(f"t/{probe}/noop", PROBED), probe, folder) for probe in ("none", "kprobe"))
     cells = [one.model_copy(update={"benchmark": "other"}) for one in found]
-    other = find_run(store_run(tmp_path / "lab", folder, *cells), tmp_path / "lab")
-    commits = [*measured.commits[:2], replace(measured.commits[2], run=other)]
+    other_run = find_run(store_run(tmp_path / "lab", folder, *cells), tmp_path / "lab")
+    commits = [*measured.commits[:2], replace(measured.commits[2], run=other_run)]
     out = io.StringIO()
     print_sheets(series_sheets(replace(measured, commits=commits)), Console(file=out, width=140, color_system=None))
     assert out.getvalue().count("different benchmarks: ") == 2
@@ -131,17 +131,17 @@ def test_an_author_s_odd_address_is_no_recipient(measured: MeasuredSeries, email
     text = mail(replace(measured, commits=[*measured.commits[:2], replace(measured.commits[2], in_series=named)]))
     assert text is not None
     message = message_from_string(text.partition("\n")[2], policy=policy.default)
-    assert [one.addr_spec for one in message["To"].addresses] == ["a@example.org"]
+    assert [address.addr_spec for address in message["To"].addresses] == ["a@example.org"]
     assert message["Bcc"] is None
 
 
 def test_a_base_without_one_of_its_numbers_is_wrong(measured: MeasuredSeries) -> None:
     broken = measured.commits[4]
-    found = replace(measured, commits=[broken, *measured.commits[1:3]], budgets=None)
-    assert [cell.id for cell in found.failed] == ["t/kprobe/noop"]
-    assert found.is_wrong
-    assert "The base has no number of t/kprobe/noop" in " ".join(series_sheets(found)[-1].sentences)
-    assert "The base has no number of t/kprobe/noop" in cover_letter(found)
+    series = replace(measured, commits=[broken, *measured.commits[1:3]], budgets=None)
+    assert [cell.id for cell in series.failed] == ["t/kprobe/noop"]
+    assert series.is_wrong
+    assert "The base has no number of t/kprobe/noop" in " ".join(series_sheets(series)[-1].sentences)
+    assert "The base has no number of t/kprobe/noop" in cover_letter(series)
 
 
 def test_json_has_each_commit_with_its_changes(measured: MeasuredSeries) -> None:

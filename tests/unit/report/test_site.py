@@ -35,12 +35,12 @@ def site(tmp_path: Path) -> Path:
 
 def table(page: Element, name: str) -> list[list[str]]:
     """The rows of the table with this id."""
-    (found,) = [one for one in page.all("table") if one.attributes.get("id") == name]
-    return [[one.whole_text for one in row.children] for body in found.all("tbody") for row in body.all("tr")]
+    (element,) = [one for one in page.all("table") if one.attributes.get("id") == name]
+    return [[child.whole_text for child in row.children] for body in element.all("tbody") for row in body.all("tr")]
 
 
 def links(page: Element) -> Mapping[str, str]:
-    return {one.whole_text: one.attributes["href"] for one in page.all("a")}
+    return {element.whole_text: element.attributes["href"] for element in page.all("a")}
 
 
 def test_a_small_site_is_as_in_the_golden_file(lab: Path, site: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_cell_leads_to_its_history_and_back(lab: Path, site: Path) -> None:
     site_of(lab, site)
     pages = checked(site)
     run = pages[run_file(runs[2])]
-    assert [one.attributes["href"] for one in run.all("a")].count(f"../{KPROBE_PAGE}") == 1
+    assert [element.attributes["href"] for element in run.all("a")].count(f"../{KPROBE_PAGE}") == 1
     assert links(run)["Earlier run"] == f"../{run_file(runs[1])}"
     assert "Earlier run" not in links(pages[run_file(runs[0])])
     assert links(pages[KPROBE_PAGE])[runs[2]] == f"../../{run_file(runs[2])}"
@@ -101,7 +101,7 @@ def test_a_long_history_is_bounded_and_whole_in_the_table_beside_it(lab: Path, s
     page = checked(site)[KPROBE_PAGE]
     assert len(table(page, "run-list")) == 100
     assert "below are the newest 100 of 130" in page.whole_text
-    assert len([one for one in page.all("div") if one.attributes.get("class") == "step"]) == MOST_STEPS
+    assert len([element for element in page.all("div") if element.attributes.get("class") == "step"]) == MOST_STEPS
     assert "79 earlier steps" in page.whole_text
     rows = list(csv.DictReader(io.StringIO(files(site)[KPROBE_PAGE.replace(".html", ".csv")])))
     assert [float(row["value"]) for row in rows] == [1000 + day for day in range(130)]
@@ -125,7 +125,7 @@ def test_times_have_their_steps(lab: Path, site: Path) -> None:
     chance = random.Random(3)
     store_days(lab, [timed(round(chance.gauss(1000 + 60 * (day >= 15), 8), 1)) for day in range(30)])
     site_of(lab, site, most_runs=1)
-    titles = [one.whole_text for one in checked(site)[KPROBE_PAGE].all("h3")]
+    titles = [element.whole_text for element in checked(site)[KPROBE_PAGE].all("h3")]
     assert [title.split(":")[0] for title in titles] == ["2026-03-16"]
 
 

@@ -44,8 +44,8 @@ def test_axe_finds_no_violation_(
     theme: str, width: int, media: str, site: Path, browser: webdriver.Chrome, axe: str
 ) -> None:
     test_page_in_browser.emulate(browser, theme, width, media)
-    pages = ["index.html", "runs.html", "experiments/times.html", *(f"runs/{one.name}" for one in newest_runs(site))]
-    pages += [one.relative_to(site).as_posix() for one in site.glob("metrics/*/*kprobe*.html")]
+    pages = ["index.html", "runs.html", "experiments/times.html", *(f"runs/{run.name}" for run in newest_runs(site))]
+    pages += [path.relative_to(site).as_posix() for path in site.glob("metrics/*/*kprobe*.html")]
     assert len(pages) == 7
     for name in pages:
         browser.get((site / name).as_uri())
@@ -64,7 +64,7 @@ def test_links_of_a_site_work_from_files(site: Path, browser: webdriver.Chrome) 
     ]:
         browser.execute_script("for (const one of document.querySelectorAll('details')) one.open = true")
         browser.find_element(By.CSS_SELECTOR, link).send_keys(Keys.ENTER)
-        assert WebDriverWait(browser, 60).until(lambda one: is_loaded(one) and title(one)) == expected
+        assert WebDriverWait(browser, 60).until(lambda driver: is_loaded(driver) and title(driver)) == expected
 
 
 def test_keys_filter_and_sort_a_list_of_runs(site: Path, browser: webdriver.Chrome) -> None:
@@ -75,13 +75,13 @@ def test_keys_filter_and_sort_a_list_of_runs(site: Path, browser: webdriver.Chro
     browser.find_elements(By.CSS_SELECTOR, "#run-list th button")[5].send_keys(Keys.ENTER)
     browser.find_elements(By.CSS_SELECTOR, "#run-list th button")[5].send_keys(Keys.ENTER)
     # Those that the filter hides are sorted, too.
-    assert [one.text for one in rows_of(browser, "td:nth-child(6)")] == ["1", "0", "0", "0", "0", "0"]
+    assert [element.text for element in rows_of(browser, "td:nth-child(6)")] == ["1", "0", "0", "0", "0", "0"]
 
 
 def rows_of(browser: webdriver.Chrome, column: str) -> list[WebElement]:
     """A column of the list of runs, as far as it is shown."""
-    found = browser.find_elements(By.CSS_SELECTOR, f"#run-list tbody {column}")
-    return [one for one in found if one.is_displayed()]
+    elements = browser.find_elements(By.CSS_SELECTOR, f"#run-list tbody {column}")
+    return [element for element in elements if element.is_displayed()]
 
 
 def newest_runs(site: Path) -> list[Path]:

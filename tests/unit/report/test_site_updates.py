@@ -192,7 +192,7 @@ def test_a_build_that_is_killed_goes_on(files_written: int, lab: Path, site: Pat
 def test_two_builds_at_once(lab: Path, site: Path, at_once: Mapping[str, str]) -> None:
     six_days(lab)
     both = [build_in_a_process(lab, site) for _ in range(2)]
-    assert [one.wait() for one in both] == [0, 0]
+    assert [process.wait() for process in both] == [0, 0]
     assert files(site) == at_once
 
 

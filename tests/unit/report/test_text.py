@@ -260,9 +260,9 @@ def test_the_first_of_each_rank_then_the_next_ones() -> None:
 
     large, larger, hidden = finding(Rank.LARGEST, "b", 1), finding(Rank.LARGEST, "a", 2), finding(Rank.UNDECIDED, "u")
     assert most_important([hidden, large, larger]) == ["a", "b", "u"]
-    wrong, other = finding(Rank.CONTRADICTED, "c"), finding(Rank.OTHER, "o")
-    assert most_important([other, hidden, large, larger, wrong]) == ["c", "a", "u"]
-    assert most_important([larger, larger, other]) == ["a", "o"]
+    wrong, other_highlight = finding(Rank.CONTRADICTED, "c"), finding(Rank.OTHER, "o")
+    assert most_important([other_highlight, hidden, large, larger, wrong]) == ["c", "a", "u"]
+    assert most_important([larger, larger, other_highlight]) == ["a", "o"]
     assert most_important([]) == []
 
 
@@ -335,8 +335,10 @@ def test_the_largest_difference_of_kernels_has_its_table_and_handler() -> None:
         one.model_copy(update={"id": f"{one.id}.64", "kernel": "debian-amd64"})
         for one in (cell("none"), cell("kprobe"))
     ]
-    both = [one.model_copy(update={"table": "mine"}) for one in of_handlers(["noop", "count"], *here, *there)]
-    assert [one.partition(": ")[0] for one in sentences(*both) if one.startswith("Largest difference")] == [
+    both = [handler.model_copy(update={"table": "mine"}) for handler in of_handlers(["noop", "count"], *here, *there)]
+    assert [
+        sentence.partition(": ")[0] for sentence in sentences(*both) if sentence.startswith("Largest difference")
+    ] == [
         "Largest difference from debian-686 to debian-amd64, mine, handler noop",
         "Largest difference from debian-686 to debian-amd64, mine, handler count",
     ]

@@ -51,8 +51,10 @@ def test_equal_calls_have_no_difference() -> None:
 
 
 def test_another_way_through_the_same_functions_is_a_difference() -> None:
-    other = PLAIN.model_copy(update={"spans": (*PLAIN.spans[:-1], PLAIN.spans[-1]._replace(own=34, instructions=34))})
-    assert "The first 3 lines are equal: until instruction 158." in difference_text(PLAIN, other)
+    other_timeline = PLAIN.model_copy(
+        update={"spans": (*PLAIN.spans[:-1], PLAIN.spans[-1]._replace(own=34, instructions=34))}
+    )
+    assert "The first 3 lines are equal: until instruction 158." in difference_text(PLAIN, other_timeline)
 
 
 def test_a_trace_has_a_thread_for_each_call_in_microseconds() -> None:

@@ -46,9 +46,9 @@ def changed(lab: Path, runs: Sequence[Sequence[CellRecord]]) -> list[tuple[float
     """The steps of the baseline, read alone and among all metrics."""
     with Store.open(lab) as store:
         for records in runs:
-            entry = store.begin_run("whole", [one.id for one in records], digest="1", provenance={})
-            for one in records:
-                store.record(entry.id, one)
+            entry = store.begin_run("whole", [cell.id for cell in records], digest="1", provenance={})
+            for record in records:
+                store.record(entry.id, record)
         alone = history(store, BASELINE)
         assert alone is not None
         (among,) = (one for one in recent_histories(store, 10) if one.metric == BASELINE)
@@ -61,8 +61,8 @@ def test_a_change_within_what_a_further_boot_differs_by_is_none(tmp_path: Path) 
 
 
 def test_a_larger_change_is_a_step(tmp_path: Path) -> None:
-    found = changed(tmp_path, [boots(1e9 + more, -500.0) for more in (0, 0, 700, 700)])
-    assert found == [(1e9, 1e9 + 700)]
+    pairs = changed(tmp_path, [boots(1e9 + more, -500.0) for more in (0, 0, 700, 700)])
+    assert pairs == [(1e9, 1e9 + 700)]
 
 
 def test_the_widest_interval_of_what_is_compared_with_it_counts(tmp_path: Path) -> None:
@@ -71,8 +71,11 @@ def test_the_widest_interval_of_what_is_compared_with_it_counts(tmp_path: Path) 
 
 
 def test_another_table_or_benchmark_says_nothing(tmp_path: Path) -> None:
-    others = [probed(2e9, 1e9, 9000.0, id="t/kprobe", table="t"), probed(2e9, 1e9, 9000.0, id="p", benchmark="pings")]
-    assert changed(tmp_path, [[*boots(1e9 + more, 500.0), *others] for more in (0, 700)]) == [(1e9, 1e9 + 700)]
+    other_cells = [
+        probed(2e9, 1e9, 9000.0, id="t/kprobe", table="t"),
+        probed(2e9, 1e9, 9000.0, id="p", benchmark="pings"),
+    ]
+    assert changed(tmp_path, [[*boots(1e9 + more, 500.0), *other_cells] for more in (0, 700)]) == [(1e9, 1e9 + 700)]
 
 
 def test_a_run_without_further_boots_makes_no_step(tmp_path: Path) -> None:
@@ -85,8 +88,8 @@ def test_an_interval_of_its_own_comes_first(tmp_path: Path) -> None:
         record = probed(2e9, 1e9, 100.0)
         records = [*boots(1e9, 500.0), record]
         entry = store.begin_run("whole", [one.id for one in records], digest="1", provenance={})
-        for one in records:
-            store.record(entry.id, one)
+        for cell in records:
+            store.record(entry.id, cell)
         found = history(store, Metric("whole", record.id))
     assert found is not None
     assert [found.resolution(point) for point in found.points] == [100.0]

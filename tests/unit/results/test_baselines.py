@@ -48,7 +48,10 @@ def test_a_name_is_a_run_until_it_is_another_s(store: Store, lab: Path) -> None:
     store.set_baseline("before", second.id)
     store.set_baseline("also", second.id)
     assert find_run("before", lab).record.run == second.id
-    assert {name: one.run for name, one in store.baselines().items()} == {"also": second.id, "before": second.id}
+    assert {name: baseline.run for name, baseline in store.baselines().items()} == {
+        "also": second.id,
+        "before": second.id,
+    }
     store.remove_baseline("before")
     assert list(store.baselines()) == ["also"]
     assert store.entry(second.id).status == "complete"

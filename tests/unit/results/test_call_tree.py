@@ -23,17 +23,17 @@ STACKS = st.dictionaries(
 
 
 def calls(tree: CallCost) -> Iterator[CallCost]:
-    for one in tree.called:
-        yield one
-        yield from calls(one)
+    for cost in tree.called:
+        yield cost
+        yield from calls(cost)
 
 
 @given(STACKS)
 def test_a_tree_has_the_instructions_of_its_stacks(stacks: dict[str, int]) -> None:
     tree = call_tree(stacked("a/b", stacks))
     assert tree.total == sum(stacks.values())
-    assert sum(one.own for one in calls(tree)) == tree.total
-    assert all(one.total == one.own + sum(other.total for other in one.called) for one in calls(tree))
+    assert sum(call.own for call in calls(tree)) == tree.total
+    assert all(call.total == call.own + sum(other_cost.total for other_cost in call.called) for call in calls(tree))
 
 
 def test_no_stacks_and_stacks_that_no_plugin_writes_are_refused() -> None:

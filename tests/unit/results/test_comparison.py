@@ -46,8 +46,8 @@ def compared(before: Sequence[CellRecord], after: Sequence[CellRecord], budgets:
 
 
 def only(before: CellRecord, after: CellRecord, budgets: Any = None) -> CellChange:
-    (found,) = compared([before], [after], budgets).cells
-    return found
+    (change,) = compared([before], [after], budgets).cells
+    return change
 
 
 def varying(overhead: float, *, apart: float = 0.0, mean: float = 6100.0) -> CellRecord:
@@ -71,18 +71,18 @@ def test_the_overhead_of_calls_that_vary_decides_where_their_value_does_not() ->
 
 
 def test_the_value_of_calls_that_vary_decides_where_it_can() -> None:
-    found = only(varying(127.0), varying(127.0, mean=6300.0))
-    assert (found.change, found.reason) == ("dearer", "")
+    change = only(varying(127.0), varying(127.0, mean=6300.0))
+    assert (change.change, change.reason) == ("dearer", "")
 
 
 def test_the_value_of_calls_that_vary_scatters_from_guest_to_guest() -> None:
     """Between equal runs: samples of one guest hardly reach into those of the other, and their medians differ."""
     first, second = varying(127.0), varying(127.0, mean=6117.0)
-    found = only(first, second)
-    assert (found.change, found.beyond) == ("unchanged", ())
-    assert found.reason == "no significant difference: it is between -3 and +37 instructions"
-    assert found.value is not None
-    assert (found.value.interval, found.value.p) == ((-3.0, 37.0), None)
+    change = only(first, second)
+    assert (change.change, change.beyond) == ("unchanged", ())
+    assert change.reason == "no significant difference: it is between -3 and +37 instructions"
+    assert change.value is not None
+    assert (change.value.interval, change.value.p) == ((-3.0, 37.0), None)
 
 
 def test_what_a_runs_cells_differ_by_without_their_probes_is_no_change() -> None:
@@ -93,33 +93,33 @@ def test_what_a_runs_cells_differ_by_without_their_probes_is_no_change() -> None
         interval = [-10.0, 10.0]
         return [cell("none", samples=samples, value=of_baseline, interval=interval), varying(127.0, mean=of_others)]
 
-    found = compared(run(6175.0, 6100.0), run(6100.0, 6100.0))
-    assert [(one.pair.first.probe, one.change) for one in found.cells] == [
+    comparison = compared(run(6175.0, 6100.0), run(6100.0, 6100.0))
+    assert [(change.pair.first.probe, change.change) for change in comparison.cells] == [
         ("none", "unchanged"),
         ("kprobe", "unchanged"),
     ]
-    found = compared(run(6175.0, 6175.0), run(6100.0, 6100.0))
-    assert [one.change for one in found.cells] == ["cheaper", "cheaper"]
+    comparison = compared(run(6175.0, 6175.0), run(6100.0, 6100.0))
+    assert [change.change for change in comparison.cells] == ["cheaper", "cheaper"]
 
 
 def test_calls_that_no_longer_vary_are_compared_with_all_samples_of_those_that_did() -> None:
     assert only(varying(127.0), exact("kprobe", 6230.0, base=6103.0)).change == "unchanged"
-    found = only(varying(127.0), exact("kprobe", 6240.0, base=6113.0))
-    assert (found.change, found.beyond) == ("dearer", ("value +13 instructions, allowed +0",))
+    change = only(varying(127.0), exact("kprobe", 6240.0, base=6113.0))
+    assert (change.change, change.beyond) == ("dearer", ("value +13 instructions, allowed +0",))
 
 
 def test_one_instruction_more_is_dearer_and_beyond() -> None:
-    found = only(exact("kprobe", 1048.0), exact("kprobe", 1049.0))
-    assert (found.change, found.reason) == ("dearer", "")
-    assert found.value is not None
-    assert found.overhead is not None
-    assert (found.value.value, found.overhead.value, found.value.interval) == (1.0, 1.0, (1.0, 1.0))
-    assert found.beyond == ("value +1 instructions, allowed +0",)
+    change = only(exact("kprobe", 1048.0), exact("kprobe", 1049.0))
+    assert (change.change, change.reason) == ("dearer", "")
+    assert change.value is not None
+    assert change.overhead is not None
+    assert (change.value.value, change.overhead.value, change.value.interval) == (1.0, 1.0, (1.0, 1.0))
+    assert change.beyond == ("value +1 instructions, allowed +0",)
 
 
 def test_one_instruction_less_is_cheaper_and_within() -> None:
-    found = only(exact("kprobe", 1048.0), exact("kprobe", 1047.0))
-    assert (found.change, found.beyond) == ("cheaper", ())
+    change = only(exact("kprobe", 1048.0), exact("kprobe", 1047.0))
+    assert (change.change, change.beyond) == ("cheaper", ())
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_a_budget_is_for_what_it_names(budget: Any, beyond: tuple[str, ...]) -> 
 
 
 def test_an_overhead_within_budget_whatever_the_baseline_does() -> None:
-    found = only(exact("kprobe", 1048.0), exact("kprobe", 1060.0, base=421.0), {"kprobe": {"overhead": "+0"}})
-    assert (found.change, found.beyond) == ("dearer", ())
+    change = only(exact("kprobe", 1048.0), exact("kprobe", 1060.0, base=421.0), {"kprobe": {"overhead": "+0"}})
+    assert (change.change, change.beyond) == ("dearer", ())
 
 
 @pytest.mark.parametrize("before", [exact("kprobe", 400.0), failed("kprobe", "no"), None])
@@ -155,12 +155,12 @@ def test_a_limit_holds_whatever_was_before(before: CellRecord | None) -> None:
     """A cell that is equal, mended or new is beyond a limit; a step that is small enough each time ends there."""
     pairs, after = [CellPair(before, exact("kprobe", 400.0))], [exact("kprobe", 400.0)]
     for limit, beyond in (("<=400", ()), ("<=399", ("value 400 instructions, allowed <=399",))):
-        (found,) = compare(pairs, Budgets.of({"kprobe": limit}), [], after).cells
-        assert found.beyond == beyond
-        (budget,) = found.budgeted
+        (change,) = compare(pairs, Budgets.of({"kprobe": limit}), [], after).cells
+        assert change.beyond == beyond
+        (budget,) = change.budgeted
         assert budget.is_own
-    (found,) = compare(pairs, Budgets.of({"kprobe": "+5"}), [], after).cells
-    assert found.beyond == ()
+    (change,) = compare(pairs, Budgets.of({"kprobe": "+5"}), [], after).cells
+    assert change.beyond == ()
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_a_limit_holds_whatever_was_before(before: CellRecord | None) -> None:
 def test_a_limit_of_times_is_held_by_their_own_interval(samples: list[float], limit: str, beyond: bool) -> None:
     """Whether the difference to a run before is decided does not matter."""
     before = timed("kprobe", [400.0, 4000.0, 40.0, 500.0, 3.0, 900.0, 400.0])
-    found = only(before, timed("kprobe", samples), {"kprobe": limit})
-    assert bool(found.beyond) is beyond
+    change = only(before, timed("kprobe", samples), {"kprobe": limit})
+    assert bool(change.beyond) is beyond
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ def test_cells_without_a_number(
     before: CellRecord | None, after: CellRecord | None, change: str, reason: str, beyond: bool
 ) -> None:
     sides = [[] if one is None else [one] for one in (before, after)]
-    (found,) = compared(sides[0], sides[1]).cells
-    assert (found.change, found.reason, bool(found.beyond)) == (change, reason, beyond)
+    (cell_change,) = compared(sides[0], sides[1]).cells
+    assert (cell_change.change, cell_change.reason, bool(cell_change.beyond)) == (change, reason, beyond)
 
 
 @pytest.mark.parametrize(
@@ -214,10 +214,10 @@ def test_cells_without_a_number(
 )
 def test_what_means_nothing_is_not_compared(changes: dict[str, Any], words: str) -> None:
     before = exact("kprobe", 1048.0, parameters={"call": "gettimeofday", "arguments": "[]"})
-    found = compared([before], [exact("kprobe", 9.0, **changes)])
-    assert not found.cells
-    assert words in found.not_compared[0][1]
-    assert found.is_empty
+    comparison = compared([before], [exact("kprobe", 9.0, **changes)])
+    assert not comparison.cells
+    assert words in comparison.not_compared[0][1]
+    assert comparison.is_empty
 
 
 def test_an_earlier_version_recorded_no_calls() -> None:
@@ -226,16 +226,16 @@ def test_an_earlier_version_recorded_no_calls() -> None:
 
 def test_other_results_of_the_calls_are_said() -> None:
     before = exact("kprobe", 1048.0, parameters={"outcome": "always 0"})
-    found = only(before, exact("kprobe", 1000.0, parameters={"outcome": "always EBADF"}))
-    assert (found.change, found.reason) == ("cheaper", "different results of the calls: always 0 and always EBADF")
+    change = only(before, exact("kprobe", 1000.0, parameters={"outcome": "always EBADF"}))
+    assert (change.change, change.reason) == ("cheaper", "different results of the calls: always 0 and always EBADF")
 
 
 def test_whole_systems_are_decided_by_their_a_a_boots() -> None:
     before = whole_system("up", "kprobe", real=1e9, base=1e9, recorded=10)
     for more, change in [(2e6, "unchanged"), (2.1e6, "unchanged"), (2.2e6, "dearer"), (-3e6, "cheaper")]:
-        found = only(before, whole_system("up", "kprobe", real=1e9 + more, base=1e9, recorded=10))
-        assert found.change == change
-        assert bool(found.beyond) is (change == "dearer")
+        cell_change = only(before, whole_system("up", "kprobe", real=1e9 + more, base=1e9, recorded=10))
+        assert cell_change.change == change
+        assert bool(cell_change.beyond) is (change == "dearer")
     assert (
         "no significant difference: it is between -100000 and +4100000 instructions"
         in only(before, whole_system("up", "kprobe", real=1e9 + 2e6, base=1e9, recorded=10)).reason
@@ -250,9 +250,9 @@ def test_the_baseline_of_a_whole_system_has_the_scatter_of_its_a_a_boots() -> No
             whole_system("up", real=real + 5.0, base=real, again=1, parameters=parameters),
         ]
 
-    by_id = {one.pair.title: one for one in compared(run(1000.0), run(1004.0)).cells}
+    by_id = {change.pair.title: change for change in compared(run(1000.0), run(1004.0)).cells}
     assert by_id["up/none"].change == "unchanged"
-    by_id = {one.pair.title: one for one in compared(run(1000.0), run(1006.0)).cells}
+    by_id = {change.pair.title: change for change in compared(run(1000.0), run(1006.0)).cells}
     assert by_id["up/none"].change == by_id["up/none/again1"].change == "dearer"
     alone = only(run(1000.0)[0], run(1006.0)[0])
     assert alone.change == "undecided"
@@ -262,8 +262,8 @@ def test_the_baseline_of_a_whole_system_has_the_scatter_of_its_a_a_boots() -> No
 def test_another_result_of_the_work_is_not_compared() -> None:
     before, after = (whole_system("up", real=1e9, base=1e9) for _ in range(2))
     assert after.work is not None
-    other = after.model_copy(update={"work": after.work.model_copy(update={"digest": "00"})})
-    ((_, why),) = compared([before], [other]).not_compared
+    other_cell = after.model_copy(update={"work": after.work.model_copy(update={"digest": "00"})})
+    ((_, why),) = compared([before], [other_cell]).not_compared
     assert why == "different work: each run made 19 of digest 5e5e5e5e5e5e5e5e, and 19 of digest 00"
 
 
@@ -271,14 +271,14 @@ def test_times_far_apart_are_dearer_and_equal_ones_unchanged() -> None:
     source = random.Random(1)
     before = timed("kprobe", [1000 + source.random() for _ in range(12)])
     after = timed("kprobe", [1010 + source.random() for _ in range(12)])
-    found = only(before, after)
-    assert (found.change, len(found.beyond)) == ("dearer", 1)
-    assert found.value is not None
-    assert found.value.interval is not None
-    assert 9 < found.value.interval[0] < found.value.value < found.value.interval[1] < 11
-    assert found.value.p is not None
-    assert found.value.p < 0.001
-    assert found.value.superiority == 1.0
+    change = only(before, after)
+    assert (change.change, len(change.beyond)) == ("dearer", 1)
+    assert change.value is not None
+    assert change.value.interval is not None
+    assert 9 < change.value.interval[0] < change.value.value < change.value.interval[1] < 11
+    assert change.value.p is not None
+    assert change.value.p < 0.001
+    assert change.value.superiority == 1.0
     assert only(before, after, {"kprobe": "+12"}).beyond == ()
     assert only(after, before).change == "cheaper"
     same = only(before, timed("kprobe", before.samples[::-1]))
@@ -288,11 +288,11 @@ def test_times_far_apart_are_dearer_and_equal_ones_unchanged() -> None:
 
 def test_few_samples_and_drift_allow_no_verdict() -> None:
     before = timed("kprobe", [1000.0, 1001, 1002, 1003, 1004])
-    found = only(before, timed("kprobe", [2000.0 + n for n in range(12)]))
-    assert (found.change, found.beyond) == ("undecided", ())
-    assert found.reason == "no verdict: found 5 and 12 samples; a 95 % interval needs 6 of each"
-    assert found.value is not None
-    assert found.value.repeats == 12
+    change = only(before, timed("kprobe", [2000.0 + n for n in range(12)]))
+    assert (change.change, change.beyond) == ("undecided", ())
+    assert change.reason == "no verdict: found 5 and 12 samples; a 95 % interval needs 6 of each"
+    assert change.value is not None
+    assert change.value.repeats == 12
     steady = timed("kprobe", [1000.0 + n for n in range(12)])
     note = "no verdict: the baseline drifted by 90 ns between samples, and the probe's effect is 9 ns"
     drifted = timed("kprobe", [2000.0 + n for n in range(12)], verdict="none", notes=["one", note])
@@ -303,12 +303,12 @@ def test_few_samples_and_drift_allow_no_verdict() -> None:
 
 def test_a_wide_interval_shows_neither_a_difference_nor_none() -> None:
     before, after = timed("kprobe", [380.0, 385, 389, 390, 392, 800]), timed("kprobe", [390.0, 395, 400, 410, 420, 790])
-    found = only(before, after)
-    assert found.change == "undecided"
-    assert found.reason.endswith(", which is more than 5 % of the value")
-    assert found.value is not None
-    assert found.value.repeats is not None
-    assert found.value.repeats > 12
+    change = only(before, after)
+    assert change.change == "undecided"
+    assert change.reason.endswith(", which is more than 5 % of the value")
+    assert change.value is not None
+    assert change.value.repeats is not None
+    assert change.value.repeats > 12
     # Twice as wide an interval takes four times as many samples.
     wide = timed("kprobe", [380.0 + 40 * n for n in range(12)])
     same = only(wide, wide).value
@@ -325,11 +325,11 @@ def test_many_cells_need_stronger_evidence() -> None:
     alone, among = only(before[7], one), compared(before, after)
     assert alone.change == "dearer"
     assert among.counts == {"undecided": 1, "unchanged": 39}
-    (found,) = among.changed
-    assert "among 40 compared cells such a difference may be chance (p = 0.087 after Holm)" in found.reason
-    assert found.value is not None
-    assert found.value.repeats is not None
-    assert found.value.repeats >= 7
+    (change,) = among.changed
+    assert "among 40 compared cells such a difference may be chance (p = 0.087 after Holm)" in change.reason
+    assert change.value is not None
+    assert change.value.repeats is not None
+    assert change.value.repeats >= 7
 
 
 def test_an_overhead_of_times_is_as_wide_as_both() -> None:
@@ -352,11 +352,11 @@ def test_the_largest_relative_difference_comes_first() -> None:
     values = {"a": (100.0, 101.0), "b": (10.0, 9.0), "c": (1000.0, 1001.0), "d": (5.0, 5.0), "e": (0.0, 1.0)}
     before = [exact("none", one, one, id=name) for name, (one, _) in values.items()]
     after = [exact("none", other, other, id=name) for name, (_, other) in values.items()]
-    found = compared([*before, exact("none", 1, 1, id="gone")], [*after, exact("none", 1, 1, id="new")])
-    assert [one.pair.title for one in found.cells] == ["gone", "e", "b", "a", "c", "new", "d"]
-    assert found.counts == {"vanished": 1, "dearer": 3, "cheaper": 1, "appeared": 1, "unchanged": 1}
-    assert len(found.beyond) == 4
-    assert not found.is_empty
+    comparison = compared([*before, exact("none", 1, 1, id="gone")], [*after, exact("none", 1, 1, id="new")])
+    assert [change.pair.title for change in comparison.cells] == ["gone", "e", "b", "a", "c", "new", "d"]
+    assert comparison.counts == {"vanished": 1, "dearer": 3, "cheaper": 1, "appeared": 1, "unchanged": 1}
+    assert len(comparison.beyond) == 4
+    assert not comparison.is_empty
 
 
 def test_two_kernels_of_one_run() -> None:
@@ -367,8 +367,8 @@ def test_two_kernels_of_one_run() -> None:
             ("b", "jprobe", 2000.0),
         ]
     ]  # fmt: skip
-    found = compare(pairs_by_kernel(run, "a", "b"), NONE, run, run)
-    titles = [(one.pair.title, one.change) for one in found.cells]
+    comparison = compare(pairs_by_kernel(run, "a", "b"), NONE, run, run)
+    titles = [(change.pair.title, change.change) for change in comparison.cells]
     assert titles == [
         ("pentium4/a/kprobe/noop -> pentium4/b/kprobe/noop", "dearer"),
         ("pentium4/b/jprobe/noop", "appeared"),
@@ -383,10 +383,10 @@ def test_nothing_in_common_is_empty() -> None:
 
 @given(st.lists(cells(), max_size=4, unique_by=lambda one: one.id))
 def test_a_run_does_not_differ_from_itself(run: list[CellRecord]) -> None:
-    found = compared(run, run)
-    assert not found.beyond
-    assert not found.not_compared
-    assert {one.change for one in found.cells} <= {"unchanged", "undecided"}
+    comparison = compared(run, run)
+    assert not comparison.beyond
+    assert not comparison.not_compared
+    assert {change.change for change in comparison.cells} <= {"unchanged", "undecided"}
 
 
 @given(st.floats(1, 1e9), st.floats(1, 1e9))

@@ -54,8 +54,8 @@ def changed(*path: str | int, to: Any) -> dict[str, Any]:
 
 
 def sentences(after: dict[str, Any], before: dict[str, Any] = RUN) -> list[str]:
-    found = origin_differences(Origin.model_validate(before), Origin.model_validate(after))
-    return [one.sentence for one in found]
+    differences = origin_differences(Origin.model_validate(before), Origin.model_validate(after))
+    return [difference.sentence for difference in differences]
 
 
 def test_the_same_run_differs_in_nothing() -> None:
@@ -128,8 +128,10 @@ def test_of_cells_of_two_ids_their_lines_are_named() -> None:
     ones, others = (copy.deepcopy(WITH_OWN) for _ in range(2))
     ones["boots"][0]["inputs"] = {"a": {"probe": {"name": "bpftrace: kprobe:x { }", "key": "l1"}}}
     others["boots"][0]["inputs"] = {"b": {"probe": {"name": "bpftrace: kprobe:y { }", "key": "l2"}}}
-    found = origin_differences(Origin.model_validate(ones), Origin.model_validate(others), [("a", "b")])
-    assert [one.sentence for one in found] == ["probe: bpftrace: kprobe:x { } -> bpftrace: kprobe:y { }"]
+    differences = origin_differences(Origin.model_validate(ones), Origin.model_validate(others), [("a", "b")])
+    assert [difference.sentence for difference in differences] == [
+        "probe: bpftrace: kprobe:x { } -> bpftrace: kprobe:y { }"
+    ]
 
 
 def test_a_run_of_a_version_that_recorded_no_sources_differs_in_nothing_known() -> None:
@@ -217,8 +219,8 @@ def test_an_image_names_its_packages() -> None:
 
 def test_the_host_is_apart() -> None:
     moved = Origin.model_validate(changed("sessions", 0, "host", "cpus", to=8))
-    (found,) = host_differences(Origin.model_validate(RUN), moved)
-    assert found.sentence == "host's cpus: 2 -> 8"
+    (difference,) = host_differences(Origin.model_validate(RUN), moved)
+    assert difference.sentence == "host's cpus: 2 -> 8"
 
 
 def test_what_is_not_known_is_no_difference(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def test_work_is_over_for_a_run_that_ended_or_was_forgotten(tmp_path: Path) -> N
         forgotten = store.begin_run("x", ["a"], digest="d", provenance={})
         store.forget_run(forgotten.id)
         # SQLite gives the next run the same number.
-        with Store.open(tmp_path) as other:
-            entry = other.begin_run("x", ["a"], digest="d", provenance={})
+        with Store.open(tmp_path) as other_store:
+            entry = other_store.begin_run("x", ["a"], digest="d", provenance={})
             assert status(tmp_path)[0] == "running"
         assert status(tmp_path)[0] == "interrupted"
         with store.working_on(entry.id):
@@ -100,8 +100,8 @@ def test_runs_are_owned_one_by_one(tmp_path: Path) -> None:
         first, second = (store.begin_run("x", ["a"], digest="d", provenance={}) for _ in range(2))
         with store.working_on(first.id):
             pass
-    with Store.open(tmp_path) as store, Store.open(tmp_path) as other, store.working_on(second.id):
-        assert [entry.status for entry in other.runs()] == ["running", "interrupted"]
+    with Store.open(tmp_path) as store, Store.open(tmp_path) as other_store, store.working_on(second.id):
+        assert [entry.status for entry in other_store.runs()] == ["running", "interrupted"]
 
 
 def test_an_unknown_run_has_no_owner(tmp_path: Path) -> None:

@@ -32,12 +32,12 @@ def made(lab: Path, experiment: str = "quickstart") -> RunEntry:
 
 
 def test_a_run_is_found_by_id_prefix_directory_and_latest(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other, entry = made(lab, "nightly"), made(lab)
+    other_entry, entry = made(lab, "nightly"), made(lab)
     expected = RunRecord(run=entry.id, experiment="quickstart", cells=(cell("none"),))
     for name in (entry.id, entry.id[:-2], entry.id[:-5], str(entry.directory), "latest"):
         found = find_run(name, lab)
         assert (found.record, found.directory) == (expected, entry.directory)
-    assert find_run(other.id, lab).directory == other.directory
+    assert find_run(other_entry.id, lab).directory == other_entry.directory
     monkeypatch.chdir(entry.directory)
     assert find_run(".", lab).record == expected
 

@@ -154,15 +154,15 @@ triples = st.lists(st.floats(1, 1e12), min_size=3, max_size=3)
 
 
 def test_a_difference_above_the_baselines_own_counts() -> None:
-    found = Resolution.of([1100.0, 1101.0, 1101.0], [1000.0, 1002.0, 1001.0], [[1004.0, 1004.0, 1001.0]])
-    assert (found.overhead, found.aa_difference, found.smallest) == (100.0, 3.0, 4.0)
-    assert found.interval == (96.0, 104.0)
-    assert found.why_undecided("instructions") is None
+    resolution = Resolution.of([1100.0, 1101.0, 1101.0], [1000.0, 1002.0, 1001.0], [[1004.0, 1004.0, 1001.0]])
+    assert (resolution.overhead, resolution.aa_difference, resolution.smallest) == (100.0, 3.0, 4.0)
+    assert resolution.interval == (96.0, 104.0)
+    assert resolution.why_undecided("instructions") is None
 
 
 def test_a_smaller_difference_has_no_verdict() -> None:
-    found = Resolution.of([1003.0] * 3, [1000.0] * 3, [[1004.0] * 3])
-    assert found.why_undecided("ns") == ("no verdict: the difference of 3 ns does not exceed the resolution, 4")
+    resolution = Resolution.of([1003.0] * 3, [1000.0] * 3, [[1004.0] * 3])
+    assert resolution.why_undecided("ns") == ("no verdict: the difference of 3 ns does not exceed the resolution, 4")
 
 
 def test_the_scatter_within_a_boot_counts() -> None:
@@ -170,8 +170,8 @@ def test_the_scatter_within_a_boot_counts() -> None:
 
 
 def test_additional_work_of_every_first_run_is_no_scatter() -> None:
-    found = Resolution.of([1170.0, 1100.0, 1100.0], [1070.0, 1000.0, 1001.0], [[1071.0, 1000.0, 1000.0]])
-    assert (found.overhead, found.smallest) == (99.0, 1.0)
+    resolution = Resolution.of([1170.0, 1100.0, 1100.0], [1070.0, 1000.0, 1001.0], [[1071.0, 1000.0, 1000.0]])
+    assert (resolution.overhead, resolution.smallest) == (99.0, 1.0)
 
 
 def test_there_is_no_verdict_without_a_baseline_or_its_repetition() -> None:
@@ -198,8 +198,8 @@ def test_equal_work_is_called_different_in_one_case_of_twenty(distribution: str,
 
     cases = 4000
     draws = getattr(stats, distribution)(*shape).rvs(size=(cases, 3, 3), random_state=2006) + 1000
-    found = [Resolution.of(list(one), list(two), [list(three)]) for one, two, three in draws]
-    wrong = sum(one.why_undecided("ns") is None for one in found)
+    resolutions = [Resolution.of(list(one), list(two), [list(three)]) for one, two, three in draws]
+    wrong = sum(resolution.why_undecided("ns") is None for resolution in resolutions)
     assert 0.03 < wrong / cases < 0.07
 
 
@@ -226,7 +226,7 @@ def enumerated_p(before: Sequence[float], after: Sequence[float]) -> float:
 
     own = distance(range(len(before)))
     divisions = list(combinations(range(len(pooled)), len(before)))
-    return sum(distance(one) >= own for one in divisions) / len(divisions)
+    return sum(distance(division) >= own for division in divisions) / len(divisions)
 
 
 def test_the_published_example() -> None:
@@ -236,7 +236,7 @@ def test_the_published_example() -> None:
 
 @given(st.lists(st.integers(0, 10_000), min_size=8, max_size=10, unique=True))
 def test_p_is_that_of_all_divisions_of_the_samples(samples: list[int]) -> None:
-    before, after = [float(one) for one in samples[:4]], [float(one) for one in samples[4:]]
+    before, after = [float(sample) for sample in samples[:4]], [float(sample) for sample in samples[4:]]
     assert mann_whitney(before, after) == pytest.approx(enumerated_p(before, after))
 
 
@@ -289,7 +289,7 @@ def test_a_difference_is_mirrored_with_its_groups(before: list[float], after: li
 
 @given(GROUPS, st.integers(-500, 500))
 def test_a_constant_added_is_the_difference(samples: list[float], added: int) -> None:
-    moved = difference_interval(samples, [one + added for one in samples])
+    moved = difference_interval(samples, [sample + added for sample in samples])
     still = difference_interval(samples, samples)
     assert moved == pytest.approx((still[0] + added, still[1] + added))
 
@@ -341,8 +341,8 @@ def own_bca(before: Sequence[float], after: Sequence[float]) -> tuple[float, flo
     ]
     # Of two samples, the influences of each weighed by its size: Davison and Hinkley 1997, 5.3.2.
     influences = [(len(group) - 1) * (statistics.fmean(group) - one) / len(group) for group in without for one in group]
-    spread = sum(one**2 for one in influences) ** 1.5
-    acceleration = sum(one**3 for one in influences) / (6 * spread) if spread else 0.0
+    spread = sum(influence**2 for influence in influences) ** 1.5
+    acceleration = sum(influence**3 for influence in influences) / (6 * spread) if spread else 0.0
 
     def end(share: float) -> float:
         z = bias + normal.inv_cdf(share)

@@ -103,15 +103,15 @@ def test_ids_are_unique_within_a_second_and_listed_newest_first(store: Store) ->
 
 def test_latest(store: Store) -> None:
     assert store.latest() is None
-    done, other = begin(store, planned=[CELLS[2]]), begin(store, "nightly")
+    done, other_entry = begin(store, planned=[CELLS[2]]), begin(store, "nightly")
     store.record(done.id, cell("djprobe"))
     # Its process may have been killed before it wrote the results.
     assert store.latest("quickstart", unfinished=True) == done
     store.finish_run(done.id, "complete")
-    assert store.latest() == other
+    assert store.latest() == other_entry
     assert store.latest("quickstart") == store.entry(done.id)
     assert store.latest("quickstart", unfinished=True) is None
-    assert store.latest(unfinished=True) == other
+    assert store.latest(unfinished=True) == other_entry
     assert store.latest("unknown") is None
 
 
@@ -358,9 +358,9 @@ def changed(lab: Path, *statements: str) -> str:
     """A store with one run, and then these changes; the run's id."""
     with Store.open(lab) as store:
         run = store.begin_run("quickstart", ["cell"], digest="d", provenance={"qemu": "7.2"}).id
-    with closing(sqlite3.connect(lab / FILE_NAME, isolation_level=None)) as other:
+    with closing(sqlite3.connect(lab / FILE_NAME, isolation_level=None)) as other_connection:
         for statement in ("PRAGMA writable_schema = ON", *statements):
-            other.execute(statement)
+            other_connection.execute(statement)
     return run
 
 

@@ -142,10 +142,10 @@ def test_a_whole_system_s_change_exceeds_what_its_repetitions_resolve(tmp_path: 
         return CellRecord.model_validate({**record.model_dump(), **low_high})
 
     days = [work(2e6 + more) for more in (0, 300, -200, 700, 600, 100)]
-    found = steps_of(read(tmp_path, days))
+    steps = steps_of(read(tmp_path, days))
     # From the median of the runs since the last step, 700 differs by 700, 600 by 100, and 100 by 550.
-    assert changes(found) == [(2e6, 2e6 + 650, 0), (2e6 + 650, 2e6 + 100, 0)]
-    assert "A/A" in found.how
+    assert changes(steps) == [(2e6, 2e6 + 650, 0), (2e6 + 650, 2e6 + 100, 0)]
+    assert "A/A" in steps.how
 
 
 def test_a_change_of_a_program_exceeds_half_its_interval(tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_a_change_of_a_program_exceeds_half_its_interval(tmp_path: Path) -> None
             value, metric=PER_RUN, samples=samples, overhead=overhead, interval=[overhead - 40, overhead + 40]
         )
 
-    found = steps_of(read(tmp_path, [program(2000.0 + more) for more in (0, 30, 100)]))
-    assert changes(found) == [(2015.0, 2100.0, 0)]
-    assert "half the interval of a program's runs" in found.how
+    steps = steps_of(read(tmp_path, [program(2000.0 + more) for more in (0, 30, 100)]))
+    assert changes(steps) == [(2015.0, 2100.0, 0)]
+    assert "half the interval of a program's runs" in steps.how
 
 
 def test_what_changed_between_two_runs(tmp_path: Path) -> None:

@@ -65,7 +65,10 @@ def test_beside_its_own_baseline_a_cell_has_the_calls_without_the_probe_in_turn(
     for folder in runs:
         files = [folder / FOLDER / file_name(cell(probe).id) for probe in ("none", "kprobe")]
         folder.mkdir()
-        digests = [write_profile(one, file) for one, file in zip((in_baseline, with_probe), files, strict=True)]
+        digests = [
+            write_profile(cell_profile, file)
+            for cell_profile, file in zip((in_baseline, with_probe), files, strict=True)
+        ]
         digests.append(write_profile(in_turn, plain_file(files[1])))
     proof = {"sha256": digests[0], "calls": 10, "instructions": 4090, "int3": 0}
     plain = cell("none", profile=proof)
@@ -111,16 +114,16 @@ CACHES = tuple(
 
 
 def test_functions_that_not_all_calls_execute_alike_are_told() -> None:
-    found = profile(symbol("vfs_open", 70), symbol("allocate_slab", 13), symbol("dput", 68), calls=10)
-    assert found.uneven == ["allocate_slab", "dput"]
+    cell_profile = profile(symbol("vfs_open", 70), symbol("allocate_slab", 13), symbol("dput", 68), calls=10)
+    assert cell_profile.uneven == ["allocate_slab", "dput"]
     assert profile(symbol("vfs_open", 70), calls=10).uneven == []
 
 
 def missing(**changes: Any) -> CellProfile:
     """A profile whose first symbol misses in caches."""
     misses = (InstructionMisses(0, "55", Misses(0, 3, 4, 4, 0, 1)),)
-    found = profile(symbol("get_kprobe", 10350).model_copy(update={"misses": misses}), symbol("other", 10))
-    return CellProfile.model_validate({**found.model_dump(), "caches": CACHES, **changes})
+    cell_profile = profile(symbol("get_kprobe", 10350).model_copy(update={"misses": misses}), symbol("other", 10))
+    return CellProfile.model_validate({**cell_profile.model_dump(), "caches": CACHES, **changes})
 
 
 def test_misses_are_stored(tmp_path: Path) -> None:
@@ -129,8 +132,8 @@ def test_misses_are_stored(tmp_path: Path) -> None:
     read = load_profile(tmp_path, profiled("kprobe", sha256=digest))
     assert read == written
     assert read.missed == Misses(0, 3, 4, 4, 0, 1)
-    assert [one.missed.of("l1d") for one in read.symbols] == [7, 0]
-    assert [one.hits for one in read.caches] == [100, 43, 3, 100, 49]
+    assert [symbol_profile.missed.of("l1d") for symbol_profile in read.symbols] == [7, 0]
+    assert [cache.hits for cache in read.caches] == [100, 43, 3, 100, 49]
 
 
 def test_a_profile_from_before_there_were_caches_is_read() -> None:
@@ -148,7 +151,7 @@ def test_a_profile_from_before_there_were_caches_is_read() -> None:
     ],
 )
 def test_caches_that_contradict_the_symbols_are_refused(cache: int, changes: dict[str, int], why: str) -> None:
-    changed = [one.model_dump() for one in CACHES]
+    changed = [cache_profile.model_dump() for cache_profile in CACHES]
     changed[cache].update(changes)
     with pytest.raises(ValidationError, match=why):
         missing(caches=changed)
@@ -206,16 +209,19 @@ def test_a_difference_has_the_largest_change_first_and_counts_equal_ones() -> No
     after = profile(
         symbol("same", 100, address=0x40), symbol("less", 100), symbol("new", 700, module="lab_kprobe"), calls=20
     )
-    found = difference(before, after)
-    assert list(found.symbols) == [
+    profile_difference = difference(before, after)
+    assert list(profile_difference.symbols) == [
         SymbolDifference("new [lab_kprobe]", None, Fraction(35)),
         SymbolDifference("less", Fraction(9), Fraction(5)),
         SymbolDifference("gone", Fraction(2), None),
     ]
-    assert [float(one.change) for one in found.symbols] == [35, -4, -2]
-    assert found.equal == 1
-    assert found.totals == (Fraction(16), Fraction(45))
-    assert sum(one.change for one in found.symbols) == found.totals[1] - found.totals[0]
+    assert [float(symbol_difference.change) for symbol_difference in profile_difference.symbols] == [35, -4, -2]
+    assert profile_difference.equal == 1
+    assert profile_difference.totals == (Fraction(16), Fraction(45))
+    assert (
+        sum(symbol_difference.change for symbol_difference in profile_difference.symbols)
+        == profile_difference.totals[1] - profile_difference.totals[0]
+    )
 
 
 def test_functions_of_one_name_are_taken_together() -> None:
@@ -286,8 +292,8 @@ def test_two_clones_of_one_side_are_not_guessed_at() -> None:
 
 @given(_NAMES, _NAMES)
 def test_each_name_is_there_once_and_sides_may_change_places(before: set[str], after: set[str]) -> None:
-    found = list(paired(sorted(before), sorted(after)))
-    assert sorted(one for one, _ in found if one is not None) == sorted(before)
-    assert sorted(other for _, other in found if other is not None) == sorted(after)
-    assert all(stem(one) == stem(other) for one, other in found if one is not None and other is not None)
-    assert {(other, one) for one, other in found} == set(paired(sorted(after), sorted(before)))
+    pairs = list(paired(sorted(before), sorted(after)))
+    assert sorted(one for one, _ in pairs if one is not None) == sorted(before)
+    assert sorted(other for _, other in pairs if other is not None) == sorted(after)
+    assert all(stem(one) == stem(other) for one, other in pairs if one is not None and other is not None)
+    assert {(other, one) for one, other in pairs} == set(paired(sorted(after), sorted(before)))

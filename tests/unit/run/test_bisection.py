@@ -47,10 +47,10 @@ def bisected(
     def measure(commit: Commit) -> Measured:
         number = int((tree.folder / FILE).read_text())
         assert (commit.hash, commit.subject) == (commits[number], f"number {number}")
-        found = cost(number)
-        if found is None:
+        measured = cost(number)
+        if measured is None:
             raise NotMeasured("does not build", detail=["error: expected ';'"])
-        return found
+        return measured
 
     good, bad = (Revision(tree.top, commits[end], f"end{end}") for end in ends)
     return Bisection(tree, measure, lambda text: None).between(good, bad)
@@ -67,7 +67,7 @@ def test_the_commit_is_found_or_hidden_by_skipped_ones(
     history: tuple[GitTree, list[str]], first: int, skipped: set[int], costs: tuple[float, float]
 ) -> None:
     found = bisected(history, lambda n: None if n in skipped else Measured(costs[n >= first]))
-    numbers = [history[1].index(one.hash) for one in found.candidates]
+    numbers = [history[1].index(candidate.hash) for candidate in found.candidates]
     assert first in numbers or all(n in skipped for n in range(first, max(numbers)))
     # All candidates but the newest were skipped, and nothing else lies between them.
     assert numbers == sorted(numbers, reverse=True)
@@ -76,15 +76,15 @@ def test_the_commit_is_found_or_hidden_by_skipped_ones(
     if not skipped:
         assert numbers == [first]
         assert len(found.tried) <= 2 + 4
-    assert {history[1].index(one.commit.hash) for one in found.skipped} <= skipped
+    assert {history[1].index(tried.commit.hash) for tried in found.skipped} <= skipped
 
 
 def test_a_commit_belongs_to_the_nearer_end(history: tuple[GitTree, list[str]]) -> None:
     """One that costs some more than good is not the one that made it dear."""
     found = bisected(history, lambda n: Measured([100, 101, 101, 120, 160, 200, 200, 201, 200][n]))
-    (one,) = found.candidates
-    assert one.subject == "number 4"
-    assert one.author == "A Person"
+    (commit,) = found.candidates
+    assert commit.subject == "number 4"
+    assert commit.author == "A Person"
 
 
 def test_ends_that_do_not_differ_are_refused(history: tuple[GitTree, list[str]]) -> None:
@@ -126,7 +126,7 @@ def test_ends_on_two_branches_begin_at_their_merge_base(
 
     bisection = Bisection(tree, measure, lambda text: None)
     if subject:
-        assert [one.subject for one in bisection.between(*ends).candidates] == [subject]
+        assert [candidate.subject for candidate in bisection.between(*ends).candidates] == [subject]
     else:
         with pytest.raises(LabError, match="git cannot bisect") as caught:
             bisection.between(*ends)
@@ -142,7 +142,9 @@ def test_after_one_that_was_interrupted_it_begins_anew(history: tuple[GitTree, l
     costs = interrupted()
     with pytest.raises(KeyboardInterrupt):
         bisected(history, lambda n: next(costs))
-    assert [one.subject for one in bisected(history, lambda n: Measured(float(n > 5))).candidates] == ["number 6"]
+    assert [candidate.subject for candidate in bisected(history, lambda n: Measured(float(n > 5))).candidates] == [
+        "number 6"
+    ]
 
 
 def test_ends_that_a_shallow_clone_keeps_apart_are_refused_with_the_command_that_helps(
@@ -167,7 +169,7 @@ def test_ends_that_a_shallow_clone_keeps_apart_are_refused_with_the_command_that
         found()
     assert not measured
     subprocess.run(shlex.split(caught.value.hint), check=True, capture_output=True)
-    assert [one.hash for one in found().candidates] == [commits[5]]
+    assert [candidate.hash for candidate in found().candidates] == [commits[5]]
 
 
 def test_an_end_that_cannot_be_checked_out_is_found_before_the_other_is_measured(

@@ -88,7 +88,7 @@ class Scripted(BenchmarkKind):
     def measure(self, session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
         return self.how(session, cells)
 
-    def compare(self, cell: Cell[Any], record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+    def compare(self, cell: Cell[Any], record: CellRecord, other_cells: Sequence[CellRecord]) -> CellRecord:
         if cell.probe in self.proved_wrong:
             raise EvidenceError("it was not hit")
         return record

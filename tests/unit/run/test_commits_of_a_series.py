@@ -44,11 +44,11 @@ def top(tmp_path: Path) -> Path:
 def test_a_series_begins_where_it_branched_off(top: Path, tmp_path: Path) -> None:
     base, topic = ends_of("main..topic", f"{top}/")
     with GitTree.open(Cache(tmp_path / "cache"), top) as tree:
-        found = series(tree, base, topic)
-    assert [one.commit.subject for one in found] == ["two", "add", 'Revert "add"', "merge side"]
-    add = found[1].commit.short
-    assert [one.remark for one in found] == ["", "", f"reverts {add}", "merge of all that it brings"]
-    assert {one.email for one in found} == {"a@example.org"}
+        commits = series(tree, base, topic)
+    assert [commit.commit.subject for commit in commits] == ["two", "add", 'Revert "add"', "merge side"]
+    add = commits[1].commit.short
+    assert [commit.remark for commit in commits] == ["", "", f"reverts {add}", "merge of all that it brings"]
+    assert {commit.email for commit in commits} == {"a@example.org"}
 
 
 def test_a_topic_that_has_merged_the_base_begins_where_it_began(top: Path, tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_a_topic_that_has_merged_the_base_begins_where_it_began(top: Path, tmp_p
     git(top, "commit", "--quiet", "--allow-empty", "--message", "last")
     base, topic = ends_of("main..topic", str(top))
     with GitTree.open(Cache(tmp_path / "cache"), top) as tree:
-        found = series(tree, base, topic)
-    assert [one.commit.subject for one in found][::5] == ["two", "last"]
+        commits = series(tree, base, topic)
+    assert [commit.commit.subject for commit in commits][::5] == ["two", "last"]
 
 
 def test_a_tree_may_stand_before_the_series(top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

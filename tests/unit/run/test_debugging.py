@@ -35,7 +35,7 @@ def test_the_first_instruction_of_a_call(tmp_path: Path, option: str) -> None:
     assert code[0] == 0xE8  # call workload
     assert 8 < len(code) <= 16
     listed = subprocess.run(["objdump", "-d", str(tmp_path / "made")], check=True, capture_output=True, text=True)
-    (line,) = (one for one in listed.stdout.splitlines() if one.strip().startswith(f"{place:x}:"))
+    (line,) = (text for text in listed.stdout.splitlines() if text.strip().startswith(f"{place:x}:"))
     assert "<workload>" in line
 
 

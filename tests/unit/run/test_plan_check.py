@@ -98,8 +98,8 @@ def check_point(tree: Path, tmp_path: Path) -> Check:
         file = tmp_path / "x.yaml"
         file.write_text(text)
         experiment = load_experiment(file, kinds(), overrides)
-        found = {name: a_kernel(name, code_folder=tree) for name in having}
-        return check_points(experiment, select(plan(experiment), [only]), found.get)
+        kernels = {name: a_kernel(name, code_folder=tree) for name in having}
+        return check_points(experiment, select(plan(experiment), [only]), kernels.get)
 
     return check_point
 
@@ -187,7 +187,7 @@ def test_a_name_that_two_modules_share(
     code = code_of_tree(tree)
     assert code is not None
     names = {"vfs_write": "helper", "early_setup": "early_helper"}
-    symbols = [replace(one, name=names.get(one.name, one.name)) for one in code.symbols]
+    symbols = [replace(symbol, name=names.get(symbol.name, symbol.name)) for symbol in code.symbols]
     module = replace(code, symbols=symbols, is_module=True)
     monkeypatch.setattr(plan_check, "loaded_code", lambda *_: {"one": module, "other": module})
     file = tmp_path / "x.yaml"

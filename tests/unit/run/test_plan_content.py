@@ -37,15 +37,15 @@ def _qemu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def prepared(
     content: Mapping[str, Any] = CONTENT,
-    change: Callable[[BootArtifacts], BootArtifacts] = lambda one: one,
+    change: Callable[[BootArtifacts], BootArtifacts] = lambda artifacts: artifacts,
     cell: Prepared[Any] | None = None,
 ) -> PreparedPlan:
     experiment = Lab().build(content)
     whole = plan(experiment)
     folder = Path("/cache/initramfs/key")
     machine = Machine(cpu("pentium4"), Path("/kernel"), folder / "file")
-    found = cell or Ready(None, (Module("own", Path("/own.ko"), "a-module", None),), keys={"workload": "a-program"})
-    artifacts = BootArtifacts(a_kernel("lab-i386-up"), machine, {one.id: found for one in whole.cells})
+    ready = cell or Ready(None, (Module("own", Path("/own.ko"), "a-module", None),), keys={"workload": "a-program"})
+    artifacts = BootArtifacts(a_kernel("lab-i386-up"), machine, {one.id: ready for one in whole.cells})
     return PreparedPlan(experiment, whole, {boot: change(artifacts) for boot in whole.boots})
 
 
@@ -63,17 +63,25 @@ def test_each_change_of_what_is_measured_is_another_key() -> None:
         prepared(),
         prepared({**CONTENT, "benchmark": {"name": "gtodbench", "calls": 7}}),
         prepared({**CONTENT, "probes": ["none"]}),
-        prepared(change=lambda one: replace(one, kernel=replace(one.kernel, key="of another image"))),
-        prepared(change=lambda one: replace(one, machine=replace(one.machine, initramfs=Path("/cache/other/file")))),
-        prepared(change=lambda one: replace(one, kernel_modules=loaded)),
-        prepared(change=lambda one: replace(one, kernel_modules=loaded, machine=replace(one.machine, data=disk))),
+        prepared(change=lambda artifacts: replace(artifacts, kernel=replace(artifacts.kernel, key="of another image"))),
+        prepared(
+            change=lambda artifacts: replace(
+                artifacts, machine=replace(artifacts.machine, initramfs=Path("/cache/other/file"))
+            )
+        ),
+        prepared(change=lambda artifacts: replace(artifacts, kernel_modules=loaded)),
+        prepared(
+            change=lambda artifacts: replace(
+                artifacts, kernel_modules=loaded, machine=replace(artifacts.machine, data=disk)
+            )
+        ),
         prepared(cell=ready),
         prepared(cell=replace(ready, keys={"workload": "another"})),
         prepared(cell=Refused("failed", BROKEN)),
         prepared(cell=Refused("failed", "it is no C")),
         prepared(cell=Refused("unsupported", "it is no C")),
     ]
-    assert len({one.content for one in plans}) == len(plans)
+    assert len({prepared_plan.content for prepared_plan in plans}) == len(plans)
 
 
 def test_another_qemu_is_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,5 +103,7 @@ def test_another_qemu_is_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_cell_fails_for_good_only_for_its_code(refused: Refused, is_broken: bool) -> None:
-    one = prepared(cell=refused)
-    assert one.broken == (frozenset(cell.id for cell in one.plan.cells) if is_broken else frozenset())
+    prepared_plan = prepared(cell=refused)
+    assert prepared_plan.broken == (
+        frozenset(cell.id for cell in prepared_plan.plan.cells) if is_broken else frozenset()
+    )

@@ -248,7 +248,7 @@ def test_a_module_of_the_same_sources_is_the_same_file(tmp_path: Path, artifacts
     with pytest.raises(UsageError, match="module own is built from the same sources to another file") as caught:
         provenance.check_sources(iter([loaded("b", "now")]))
     assert "headers of debian-686 or the compiler have changed" in str(caught.value.hint)
-    other = replace(artifacts.kernel, spec=a_kernel("debian-amd64").spec)
-    provenance.check_sources([replace(loaded("b", "now"), kernel=other)])
+    other_kernel = replace(artifacts.kernel, spec=a_kernel("debian-amd64").spec)
+    provenance.check_sources([replace(loaded("b", "now"), kernel=other_kernel)])
     (sources / "own_main.c").write_text("int y;")  # rendered for another cell
     provenance.check_sources([loaded("b", "now")])

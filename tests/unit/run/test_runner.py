@@ -56,8 +56,8 @@ def test_a_run_whose_boots_no_executor_takes_has_ended(tmp_path: Path, monkeypat
         )
         with pytest.raises(UsageError, match="measured elsewhere"):
             runner.resume(entry, experiment, planned)
-        found = store.entry(entry.id)
-        assert (found.status, found.finished is not None) == ("interrupted", True)
+        run_entry = store.entry(entry.id)
+        assert (run_entry.status, run_entry.finished is not None) == ("interrupted", True)
     assert (entry.directory / "results.json").exists()
 
 

@@ -109,9 +109,9 @@ def test_calls_behind_the_samples_are_as_many_as_asked_for() -> None:
     assert measured.samples == (409.0, 409.0)
     assert measured.outcome is not None
     assert (measured.outcome.untimed.observed, measured.outcome.results) == (0, succeeded(5))
-    for text, wanted in ((GOOD, alone), (output, asked(5000, 2))):
+    for text, sampling in ((GOOD, alone), (output, asked(5000, 2))):
         with pytest.raises(EvidenceError, match="not what was expected"):
-            parse(text, wanted)
+            parse(text, sampling)
 
 
 def test_of_a_function_no_results_are_known() -> None:
@@ -610,12 +610,12 @@ def test_each_set_of_parameters_is_a_row_that_loads_again_as_it_was(
     monkeypatch.chdir(tmp_path)  # an override's path is relative to the current folder
     named = "./own.c.j2 size=64  mode='as is'"
     experiment = load("benchmark: {name: gtodbench}\n", f"probes=['none', './own.c.j2', {json.dumps(named)}]")
-    plain, own = (cell for cell in plan(experiment).cells if cell.probe != "none")
+    plain, cell = (cell for cell in plan(experiment).cells if cell.probe != "none")
     assert (plain.probe, "module_parameters" in plain.parameters) == ("own.c.j2", False)
-    assert re.fullmatch(r"own\.c\.j2\.size-64\.mode-as_is\.[0-9a-f]{6}", own.probe)
-    assert own.probe in own.id
-    assert own.parameters["module_parameters"] == "size=64 'mode=as is'"
-    assert (own.task.kind.file, own.task.kind.parameters) == (tmp_path / "own.c.j2", {"size": "64", "mode": "as is"})
+    assert re.fullmatch(r"own\.c\.j2\.size-64\.mode-as_is\.[0-9a-f]{6}", cell.probe)
+    assert cell.probe in cell.id
+    assert cell.parameters["module_parameters"] == "size=64 'mode=as is'"
+    assert (cell.task.kind.file, cell.task.kind.parameters) == (tmp_path / "own.c.j2", {"size": "64", "mode": "as is"})
     (tmp_path / "again.yaml").write_text(experiment.resolved_yaml())
     assert load_experiment(tmp_path / "again.yaml", kinds()) == experiment
 
@@ -908,22 +908,22 @@ def test_a_module_of_a_user_s_brings_what_it_includes() -> None:
 
 
 def test_a_module_may_have_the_name_of_a_source_of_the_lab(tmp_path: Path) -> None:
-    own = tmp_path / "djprobe.c"
-    own.write_text('#include "djprobe.h"\n#include "mine.h"\n')
+    path = tmp_path / "djprobe.c"
+    path.write_text('#include "djprobe.h"\n#include "mine.h"\n')
     (tmp_path / "mine.h").write_text("")
     (tmp_path / "mine_too.c").write_text("")
-    source = render_own(own, {})
-    assert source.files["own_djprobe_main.c"] == own.read_text()
+    source = render_own(path, {})
+    assert source.files["own_djprobe_main.c"] == path.read_text()
     assert "register_djprobe" in source.files["djprobe.c"]
     assert "mine.h" in source.files
     assert "mine_too.c" not in source.files  # no header brings it
 
 
 def test_a_module_is_not_brought_in_by_its_own_header(tmp_path: Path) -> None:
-    own = tmp_path / "mine.c"
-    own.write_text('#include "mine.h"\n')
+    path = tmp_path / "mine.c"
+    path.write_text('#include "mine.h"\n')
     (tmp_path / "mine.h").write_text("")
-    assert set(render_own(own, {}).files) == {"own_mine_main.c", "mine.h", "Kbuild"}
+    assert set(render_own(path, {}).files) == {"own_mine_main.c", "mine.h", "Kbuild"}
 
 
 def test_a_template_may_not_reach_into_the_lab(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_point_for_each_function_and_how_often_a_call_enters_it() -> None:
 def test_functions_beyond_the_bound_say_that_they_were_left_out() -> None:
     names = [f"f{number}" for number in range(MOST_POINTS + 2)]
     points = list(found_points(executed(*map(function, names))))
-    assert [str(found.point) for found in points] == names
+    assert [str(point.point) for point in points] == names
     assert [point.refusal is None for point in points] == [True] * MOST_POINTS + [False] * 2
     assert points[-1].refusal == f"left out: {MOST_POINTS} functions with more instructions are probed"
 
@@ -101,15 +101,20 @@ def test_a_point_for_each_instruction_and_how_often_a_call_executes_it() -> None
     counts = {0: 10, 1: 20, 2: 160, 4: 15}
     function = ExecutedFunction(name="read", address=0x100, entered=10, instructions=1, counts=counts, refusal=None)
     points = list(instruction_points("read+*", READ, executed(function)))
-    assert [(str(one.point), one.hits) for one in points if one.refusal is None] == [("read+0x0", 1), ("read+0x1", 2)]
-    refusals = [one.refusal or "" for one in points[2:]]
+    assert [(str(point.point), point.hits) for point in points if point.refusal is None] == [
+        ("read+0x0", 1),
+        ("read+0x1", 2),
+    ]
+    refusals = [point.refusal or "" for point in points[2:]]
     assert [word in one for word, one in zip(("repeats", "not equally", "do not execute"), refusals, strict=True)] == [
         True
     ] * 3
     # Of a function that no call enters nothing is probed.
-    assert {one.refusal for one in instruction_points("read+*", READ, executed())} == {"these calls do not execute it"}
+    assert {point.refusal for point in instruction_points("read+*", READ, executed())} == {
+        "these calls do not execute it"
+    }
     # Before anything was counted all is possible.
-    assert {(one.hits, one.refusal) for one in instruction_points("read+*", READ, None)} == {(None, None)}
+    assert {(point.hits, point.refusal) for point in instruction_points("read+*", READ, None)} == {(None, None)}
 
 
 def each_instruction(*points: FoundPoint) -> CallsTable:
@@ -157,7 +162,7 @@ def test_an_instruction_is_not_named_twice() -> None:
 def test_functions_of_one_name_are_one_point() -> None:
     twice = "the kernel has 2 functions of this name"
     points = found_points(executed(function("show", 1, 10, twice), function("show", 2, 10, twice)))
-    assert [str(found.point) for found in points] == ["show"]
+    assert [str(point.point) for point in points] == ["show"]
 
 
 def test_a_name_stands_for_the_function_that_can_be_probed() -> None:
@@ -179,8 +184,11 @@ def test_a_module_s_function_is_no_point_where_the_kernel_has_one_of_its_name() 
         SymbolProfile(name="show", place="kernel", address=0xC1000010, instructions=code),
     ]
     profile = CellProfile(cell="executed", arch="i386", calls=10, has_details=False, symbols=tuple(functions))
-    found = executed_module._functions(profile, symbols, RefusedPlaces([]), {"mine"})
-    assert [(one.name, one.module, one.refusal) for one in found] == [
+    executed_functions = executed_module._functions(profile, symbols, RefusedPlaces([]), {"mine"})
+    assert [
+        (executed_function.name, executed_function.module, executed_function.refusal)
+        for executed_function in executed_functions
+    ] == [
         ("show", "mine", "it is a function of module mine, and its name stands for one of the kernel itself"),
         ("own", "mine", None),
         ("own", "other", "it is a function of module other, which is not among the experiment's kernel_modules"),
@@ -290,9 +298,9 @@ def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         '__attribute__((section(".text.z"), used)) void _etext(void) {}\n'
     )
     tree = build_tree(folder, source, request.param, "-Wl,-e,executed", "-Wl,--sort-section=name")
-    found = code_of_tree(tree)
-    assert found is not None
-    return found
+    kernel_code = code_of_tree(tree)
+    assert kernel_code is not None
+    return kernel_code
 
 
 def test_the_calls_of_a_function_in_the_code(code: KernelCode) -> None:
@@ -415,7 +423,7 @@ def test_what_calls_execute_is_kept_for_each_machine() -> None:
             cpu=cpu, memory_mib=memory, initramfs=Path("key/initramfs"), root=None, counter=None, data=()
         )
         named = SimpleNamespace(spec=kernel_spec(name), key="kernel")
-        kernel, context, workload = (cast(Any, one) for one in (named, None, "calls"))
+        kernel, context, workload = (cast(Any, namespace) for namespace in (named, None, "calls"))
         artifacts = BootArtifacts(kernel, cast(Any, machine), {}, {name: Path(name) for name in loaded})
         assert executed_by(context, nothing, artifacts, workload, 1.0) is None
     assert all(one != other for one, other in combinations(asked, 2))

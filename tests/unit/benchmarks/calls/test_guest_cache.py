@@ -71,8 +71,8 @@ def test_what_one_probe_has_proved_fails_the_others_of_its_point() -> None:
     known.check_entered(asked["djprobe", SECOND], call_probe("djprobe"))
     known.check_entered(asked["none", FIRST], call_probe("none"))
     known.check_entered(cells(entry="int80")["djprobe", FIRST], call_probe("djprobe"))
-    own = call_probe("kprobe").model_copy(update={"file": "own.c"})
-    known.check_entered(asked["kprobe", FIRST], own)
+    kind = call_probe("kprobe").model_copy(update={"file": "own.c"})
+    known.check_entered(asked["kprobe", FIRST], kind)
     known.check_entered(asked["kprobe", FIRST], call_probe("tracepoint"))
 
 

@@ -82,8 +82,8 @@ def test_why_a_cell_cannot_be_is_said_once(tree: Path) -> None:
     reason = place_refusal(kernel, named, {})
     assert reason is not None
     assert unsupported_reason(kernel, named) == reason
-    found = replace(named, task=replace(named.task, refusal="these calls do not execute it"))
-    assert unsupported_reason(kernel, found) == "these calls do not execute it"
+    cell = replace(named, task=replace(named.task, refusal="these calls do not execute it"))
+    assert unsupported_reason(kernel, cell) == "these calls do not execute it"
     assert "OPTPROBES" in (unsupported_reason(kernel_in(tree, {}), named) or "")
     assert unsupported_reason(kernel, a_cell("kprobe", "probed")) is None
 

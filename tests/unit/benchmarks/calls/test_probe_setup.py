@@ -319,8 +319,8 @@ def test_programs_of_security_are_at_functions_of_their_own() -> None:
     for probe, functions in (("bpf-lsm", "bpf_lsm_*"), ("bpf-fmod-ret", "security_*")):
         reason = f"the lab attaches it to functions {functions} alone: name one, with points: [FUNCTION]"
         assert unsupported_reason(kernel, a_cell(probe)) == reason
-        other = dataclasses.replace(a_cell(probe), point=Point("file_security_"))
-        assert unsupported_reason(kernel, other) == reason
+        other_cell = dataclasses.replace(a_cell(probe), point=Point("file_security_"))
+        assert unsupported_reason(kernel, other_cell) == reason
 
 
 def test_handlers_that_a_kind_cannot_have() -> None:

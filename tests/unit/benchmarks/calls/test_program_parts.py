@@ -109,5 +109,5 @@ def test_programs_have_a_guest_of_their_own() -> None:
     (boot,) = plan(counted).boots
     assert boot.profile == {"system-calls"}
     assert boot.cells[0].repeats == 7
-    named = [replace(one.tables[0], name=name) for name, one in (("a", counted), ("b", calls))]
+    named = [replace(experiment.tables[0], name=name) for name, experiment in (("a", counted), ("b", calls))]
     assert len(plan(replace(counted, tables=named)).boots) == 2

@@ -222,9 +222,9 @@ ONE_LINER = "bpftrace: kprobe:vfs_rea* { @ = count(); }"
 
 def one_liner_on(kernel: str, attached: str, **changes: Any) -> list[CellRecord]:
     """A baseline, a kprobe, and a one-liner with what the kernel says of it."""
-    baseline, kprobe, other, _ = on(kernel, **changes)
+    baseline, kprobe, other_cell, _ = on(kernel, **changes)
     said = {"one_liner": ONE_LINER, "bpftrace": "0.23.2", "attached": attached}
-    return [baseline, kprobe, other.model_copy(update={"probe": "bpftrace.1", "parameters": said})]
+    return [baseline, kprobe, other_cell.model_copy(update={"probe": "bpftrace.1", "parameters": said})]
 
 
 def test_what_bpftrace_attaches_is_beside_its_cost() -> None:
@@ -254,7 +254,11 @@ def test_only_of_calls_that_vary_the_table_says_what_their_overhead_is(metric: s
     samples = {"metric": metric, "samples": [400.0, 410.0, 420.0], "value": 410.0, "reference": None}
     baseline, kprobe = cell("none", **samples, overhead=0.0), cell("kprobe", **samples, overhead=10.0)
     (panel,) = panels(run(baseline, kprobe), reports())
-    said = [one for one in reports().kind_of(kprobe).sheet([panel]).sentences if one.startswith("Where calls vary")]
+    said = [
+        sentence
+        for sentence in reports().kind_of(kprobe).sheet([panel]).sentences
+        if sentence.startswith("Where calls vary")
+    ]
     assert bool(said) is is_said
 
 

@@ -198,13 +198,13 @@ def test_of_calls_that_differ_one_sample_is_no_exact_count() -> None:
 
 
 def test_costs_that_are_not_of_all_calls_are_refused() -> None:
-    wanted = Sampling(3, 3, 1, is_single=True)
+    sampling = Sampling(3, 3, 1, is_single=True)
     head = "entry function\nempty tsc=29 ns=1\nsample 0 calls=3 batches=1 tsc=1353 ns=1353 disturbed=0\n"
-    found = parse(f"{head}costs 451*2 451*1\n", wanted)
+    found = parse(f"{head}costs 451*2 451*1\n", sampling)
     assert (found.costs, found.samples) == ({422: 3}, (422.0,))
     for costs in ("costs 451*2", "costs 451*2 451", "", "costs 451*3\ncosts 451*3"):
         with pytest.raises(EvidenceError, match="is not what was expected"):
-            parse(f"{head}{costs}\n", wanted)
+            parse(f"{head}{costs}\n", sampling)
 
 
 def test_samples_that_differ_though_calls_do_not_are_refused() -> None:
@@ -270,8 +270,8 @@ def returned(*values: int) -> CallResults:
     """The results of calls that returned these."""
     results = CallResults(0, 0, 0, (), 0, 0)
     for value in values:
-        one = CallResults(1, int(value < 0), int(value >= 0), ((value, 1),), 0, value)
-        results = results.followed_by(one)
+        call_results = CallResults(1, int(value < 0), int(value >= 0), ((value, 1),), 0, value)
+        results = results.followed_by(call_results)
     return results
 
 
@@ -374,12 +374,12 @@ def test_parameters_fit_into_a_record() -> None:
 
 
 def test_results_of_several_processes_are_joined() -> None:
-    one, other = CallOutcome(returned(0), returned(0, -9)), CallOutcome(returned(1), returned(-9))
-    both = joined([one, other])
+    outcome, other_outcome = CallOutcome(returned(0), returned(0, -9)), CallOutcome(returned(1), returned(-9))
+    both = joined([outcome, other_outcome])
     assert both == CallOutcome(returned(0, 1), returned(0, -9, -9))
     assert both.results == returned(0, 1, 0, -9, -9)
     assert both.results.before_failure == 3
-    assert joined([one]) == one
+    assert joined([outcome]) == outcome
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_each_group_of_marker_loops_has_a_chart() -> None:
 def test_marker_loops_of_two_kernels_are_not_compared() -> None:
     empty, optimized = marker_loops(empty=2.0, empty_optimized=5.0)
     generic = marker_loops(empty=9.0, empty_generic=6.0)
-    others = [one.model_copy(update={"kernel": "debian-686", "id": f"other/{one.id}"}) for one in generic]
-    drawn = bar_charts(run(empty, optimized, *others))
+    other_cells = [cell.model_copy(update={"kernel": "debian-686", "id": f"other/{cell.id}"}) for cell in generic]
+    drawn = bar_charts(run(empty, optimized, *other_cells))
     (_, (measured,)), _ = drawn["markers-empty"].panes
     assert [(bar.value, bar.text) for bar in measured.bars] == [(3.0, "3"), (None, "nothing to compare")]

@@ -185,7 +185,7 @@ def test_the_figures_are_those_of_the_loads() -> None:
     assert figures.samples["files-without"] == (7000.0, 8000.0)
     assert figures.samples["enable"][:2] == (4_000_000.0, 4_000_000.1)
     # By their order among what QEMU's plugin has kept.
-    assert {row: one.numbers for row, one in figures.marked.items()} == {
+    assert {row: steps.numbers for row, steps in figures.marked.items()} == {
         "calls": [0],
         "files": [2],
         BASELINE: [4],
@@ -216,19 +216,20 @@ def test_what_does_not_fit_is_refused(changes: dict[str, str], why: str) -> None
 def cell(kernel: str, row: str, *, misses: int = 0, lookups: int = 0) -> CellRecord:
     """A cell of 1000 events, made of one of the benchmark without loads."""
     wanted = "none" if row == BASELINE else "kpcache.hit"
-    (other,) = [
-        one
-        for one in many_probes()
-        if (one.kernel, one.probe, one.benchmark) == (kernel, wanted, "kpcache") and one.parameters["probes"] == 1000
+    (other_cell,) = [
+        probe
+        for probe in many_probes()
+        if (probe.kernel, probe.probe, probe.benchmark) == (kernel, wanted, "kpcache")
+        and probe.parameters["probes"] == 1000
     ]
     missed = {"l1d_misses": misses, "l1d_get_kprobe": lookups, "l1d_ftrace_lookup_ip": 0} if misses else {}
-    return other.model_copy(
+    return other_cell.model_copy(
         update={
             "id": f"{kernel}/{row}",
             "benchmark": "kpcache-load",
             "probe": BASELINE if row == BASELINE else f"kpcache-load.{row}",
             "metric": "cost per run",
-            "parameters": {**other.parameters, **missed},
+            "parameters": {**other_cell.parameters, **missed},
         }
     )
 

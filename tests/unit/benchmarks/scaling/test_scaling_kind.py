@@ -104,11 +104,11 @@ KPCACHE_CELL = ("id", "table", "kernel", "probe", "benchmark", "metric", "parame
 RUNS: dict[str, RunRecord] = {
     "many_probes": run(*many_probes()),
     "many_probes_with_failures": run(
-        *(one for one in many_probes() if one.table == "hash6"),
+        *(probe for probe in many_probes() if probe.table == "hash6"),
         *(
-            failed("none", "the guest hangs", **{name: getattr(one, name) for name in KPCACHE_CELL})
-            for one in many_probes()
-            if one.kernel == "lab-i386-smp-kpcache"
+            failed("none", "the guest hangs", **{name: getattr(probe, name) for name in KPCACHE_CELL})
+            for probe in many_probes()
+            if probe.kernel == "lab-i386-smp-kpcache"
         ),
     ),
 }
@@ -136,5 +136,5 @@ def test_thousands_of_kprobes_are_curves_over_their_number() -> None:
 
 
 def test_a_baseline_alone_has_a_plain_table() -> None:
-    (baseline, *_) = [one for one in many_probes() if one.benchmark == "kpcache" and one.probe == "none"]
+    (baseline, *_) = [probe for probe in many_probes() if probe.benchmark == "kpcache" and probe.probe == "none"]
     assert any(line.startswith(baseline.id) for line in printed(run(baseline)).splitlines())

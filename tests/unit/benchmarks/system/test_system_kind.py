@@ -160,10 +160,10 @@ def test_the_baseline_is_first_and_has_aa_boots(load: Loader) -> None:
         "pentium4+512M/lab-i386-up-markers/hook",
     ]
     assert all(len(boot.cells) == 1 for boot in planned.boots)
-    first, *others = planned.cells
+    first, *other_cells = planned.cells
     assert first.compared_with == ()
-    assert {cell.compared_with[0] for cell in others} == {first.id}
-    assert {len(cell.compared_with) for cell in others if not cell.task.aa_boot} == {3}
+    assert {cell.compared_with[0] for cell in other_cells} == {first.id}
+    assert {len(cell.compared_with) for cell in other_cells if not cell.task.aa_boot} == {3}
 
 
 def test_a_selection_keeps_what_it_is_compared_with(load: Loader) -> None:
@@ -215,10 +215,10 @@ def test_a_default_reaches_every_table_whose_kind_has_it(load: Loader) -> None:
 
 def test_defaults_reach_each_table_of_whole_systems(load: Loader) -> None:
     tables = "tables:\n  a: {benchmark: {name: kernel-build}}\n  b: {benchmark: {name: ping-flood}}\n"
-    found = load(HEAD + "benchmark: {repeats: 7, aa_boots: 2}\n" + tables)
-    assert repeats(found) == [7, 7]
-    assert [only_kind.benchmark.aa_boots for only_kind in tables_of(found, SystemTable).values()] == [2, 2]
-    assert load(HEAD + tables, "benchmark.repeats=7", "benchmark.aa_boots=2") == found
+    experiment = load(HEAD + "benchmark: {repeats: 7, aa_boots: 2}\n" + tables)
+    assert repeats(experiment) == [7, 7]
+    assert [only_kind.benchmark.aa_boots for only_kind in tables_of(experiment, SystemTable).values()] == [2, 2]
+    assert load(HEAD + tables, "benchmark.repeats=7", "benchmark.aa_boots=2") == experiment
 
 
 @pytest.mark.parametrize("default", ["benchmark: {frob: 5}", "benchmark: {calls: 5}", "benchmark: {aa_boots: 2}"])

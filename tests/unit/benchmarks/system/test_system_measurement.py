@@ -55,8 +55,8 @@ PLAIN = {Code(0, ""): Counts(1000), Code(0xC1000000, "55"): Counts(100)}
 
 def executed(more: dict[Code, int], *, module: ModuleMemory | None = None, sites: Sequence[Site] = ()) -> int:
     counts = {**PLAIN, **{code: Counts(number) for code, number in more.items()}}
-    own = Instrumentation(PLACES, [range(0xC1000100, 0xC1000106)], module, sites)
-    return own.executed(Region(sum(one.executed for one in counts.values()), counts))
+    instrumentation = Instrumentation(PLACES, [range(0xC1000100, 0xC1000106)], module, sites)
+    return instrumentation.executed(Region(sum(count.executed for count in counts.values()), counts))
 
 
 def test_without_any_there_is_none() -> None:
@@ -264,6 +264,6 @@ def test_different_work_is_not_compared() -> None:
     assert baseline.work is not None
     check_same_work(baseline, baseline)
     for change in ({"done": baseline.work.done - 1}, {"digest": "5f" * 32}):
-        other = baseline.model_copy(update={"work": baseline.work.model_copy(update=change)})
+        other_cell = baseline.model_copy(update={"work": baseline.work.model_copy(update=change)})
         with pytest.raises(EvidenceError, match="did not do the same work"):
-            check_same_work(baseline, other)
+            check_same_work(baseline, other_cell)
