@@ -38,7 +38,7 @@ from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import COUNTED, figure, signed_figure, unit_name
 from orchestrator.report.text import ascii_text, summary
 from orchestrator.results.budgets import only
-from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
+from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.origin import Origin, kernel_versions
 from orchestrator.results.profile_difference import SymbolDifference
@@ -72,19 +72,19 @@ class NightlyResult:
         return [cell for cell in self.run.record.cells if cell.status == "failed"]
 
     @property
-    def beyond(self) -> Sequence[CellChange]:
-        """The cells beyond their budget, with failed and vanished ones."""
-        return () if self.compared is None else self.compared.comparison.beyond
+    def exceeded(self) -> Sequence[CellChange]:
+        """The cells that exceed their budgets, with failed and missing ones."""
+        return () if self.compared is None else self.compared.comparison.exceeded
 
     @cached_property
     def most_changed(self) -> Mapping[str, SymbolDifference]:
-        """The symbol that changed most, in the direction of the whole, of the first cells beyond their budget.
+        """The symbol that changed most, in the direction of the whole, of the first cells that exceed their budgets.
 
         By the titles of their pairs; without those that have no profile in one of the runs.
         """
         if self.compared is None:
             return {}
-        listed = self.beyond[:_LISTED]
+        listed = self.exceeded[:_LISTED]
         grown = {change.pair.title: change.value is not None and change.value.value > 0 for change in listed}
         by_cell = self.compared.symbols(listed)
         differences = {
@@ -95,7 +95,7 @@ class NightlyResult:
 
     @property
     def is_good(self) -> bool:
-        """Whether later runs are compared with it: every cell has an outcome, none failed or is beyond its budget."""
+        """Whether later runs are compared with it: every cell has an outcome, none failed or exceeds its budget."""
         has_number = any(cell.value is not None for cell in self.run.record.cells)
         is_whole = has_number and all_ok(self.run.record) and not self.run.unfinished
         return is_whole and not self.not_compared and (self.compared is None or self.compared.passes)
@@ -193,7 +193,7 @@ def _in_short(result: NightlyResult) -> str:
     cells = counted(len(result.run.record.cells), "cell")
     if result.compared is not None:
         counts = ", ".join(f"{count} {change}" for change, count in result.compared.comparison.counts.items())
-        return f"{counts}; {change_sentence(result, result.beyond[0])}" if result.beyond else counts
+        return f"{counts}; {change_sentence(result, result.exceeded[0])}" if result.exceeded else counts
     if result.failed:
         return f"{len(result.failed)} of {cells} failed"
     return "not compared" if result.not_compared else cells
@@ -254,8 +254,8 @@ def _half_width(cell: CellRecord) -> float:
 
 
 def reproducers(result: NightlyResult) -> Iterator[str]:
-    """Commands that repeat the cells beyond budget or failed, and that show their changes."""
-    wrong = [change.pair.after for change in result.beyond if change.pair.after is not None] or list(result.failed)
+    """Commands that repeat the cells that exceed their budgets or failed, and that show their changes."""
+    wrong = [change.pair.after for change in result.exceeded if change.pair.after is not None] or list(result.failed)
     if not wrong:
         return
     yield command("run", str(result.run.directory / EXPERIMENT_FILE), *only(wrong[:3]))
@@ -270,10 +270,10 @@ def acceptance(result: NightlyResult) -> Iterator[str]:
 
 
 def summary_lines(result: NightlyResult, registry: ReportRegistry) -> Iterator[str]:
-    """The summary for a terminal; cells beyond budget or failed first."""
+    """The summary for a terminal; cells that exceed their budgets or failed first."""
     yield verdict(result)
     yield comparison_sentence(result)
-    wrong = [f"beyond budget: {change_sentence(result, change)}" for change in result.beyond]
+    wrong = [f"budget exceeded: {change_sentence(result, change)}" for change in result.exceeded]
     yield from shown(wrong or [f"failed: {cell.id}: {cell.first_line}" for cell in result.failed], 10)
     yield from (f"- {sentence}" for sentence in summary(result.run.record, registry))
     yield from (f"reproduce: {command}" for command in reproducers(result))
@@ -359,6 +359,7 @@ def nightly_json(result: NightlyResult) -> Mapping[str, Any]:
     """The content for a webhook, with at most 20 cells in each list; Mattermost and Slack show ``text``."""
     comparison = None if result.compared is None else result.compared.comparison
     return {
+        "contract": CONTRACT_OF_COMPARISONS,
         "text": f"{subject(result)}\n{comparison_sentence(result)}",
         "night": good_or_bad(result),
         "experiment": result.experiment,
@@ -367,14 +368,14 @@ def nightly_json(result: NightlyResult) -> Mapping[str, Any]:
         "compared_with": None if result.compared is None else result.compared.before.record.run,
         "cells": dict(status_counts(result)),
         "counts": {} if comparison is None else dict(comparison.counts),
-        "beyond": [
+        "exceeded": [
             {
                 "cell": change.pair.title,
                 "change": change.change,
-                "why": list(change.beyond),
+                "why": list(change.exceeded),
                 "symbol": symbol.as_json() if (symbol := result.most_changed.get(change.pair.title)) else None,
             }
-            for change in result.beyond[:_LISTED]
+            for change in result.exceeded[:_LISTED]
         ],
         "failed": [{"cell": cell.id, "reason": cell.first_line} for cell in result.failed[:_LISTED]],
     }
@@ -383,7 +384,8 @@ def nightly_json(result: NightlyResult) -> Mapping[str, Any]:
 def unmeasured_json(experiment: str, file: str, reason: str) -> Mapping[str, Any]:
     """The content for a webhook after a nightly run without measurements."""
     text = f"[{experiment}] not measured\n{reason}"
-    return {"text": text, "night": "not measured", "experiment": experiment, "file": file, "problems": [reason]}
+    names = {"experiment": experiment, "file": file}
+    return {"contract": CONTRACT_OF_COMPARISONS, "text": text, "night": "not measured", **names, "problems": [reason]}
 
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})

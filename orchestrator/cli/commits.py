@@ -495,7 +495,7 @@ def series_command(
         SeriesForm,
         typer.Option(
             "--format",
-            help="table, markdown; cover: for a cover letter; mail: to the author of what became dearer; json.",
+            help="table, markdown; cover: for a cover letter; mail: to the author of what regressed; json.",
         ),
     ] = SeriesForm.TABLE,
     stored: Annotated[
@@ -509,7 +509,7 @@ def series_command(
     """Measure each commit of a patch series.
 
     Changes are explained by symbol. Commits that do not build or boot are rows with their reason. An interrupted
-    series goes on where it was. Exits with 1 if a commit is beyond --at-most, does not build, or a cell of it fails.
+    series goes on where it was. Exits with 1 if a commit exceeds --at-most, does not build, or a cell of it fails.
     """
     budgets = _budgets(at_most)
     read_source(experiment)  # report an unreadable file before cloning and building
@@ -570,7 +570,7 @@ def _print_series(measured: MeasuredSeries, form: SeriesForm, limit: int) -> Non
         case SeriesForm.MAIL:
             text = mail(measured)
             if text is None:
-                print("no commit of the series made a cell dearer: there is nothing to write", file=sys.stderr)
+                print("no cell regressed with a commit of the series: there is nothing to write", file=sys.stderr)
             else:
                 typer.echo(text)
         case _:

@@ -91,7 +91,7 @@ def compare(
 
     Profiles explain changes by symbol. A baseline is a run with a name. B alone is compared with 'default' if that is
     of its experiment, else with the run before it. Exits with 0 if all cells are within the budgets of B's experiment,
-    1 if one exceeds its budget, failed on a side, vanished or cannot be compared, and 2 if nothing can be compared.
+    1 if one exceeds its budget, failed on a side, is missing or cannot be compared, and 2 if nothing can be compared.
     """
     given = names or []
     options.check_one({"--set-baseline": set_baseline is not None, "--remove-baseline": remove_baseline is not None})

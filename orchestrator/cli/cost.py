@@ -103,7 +103,7 @@ def cost(
 ) -> None:
     """Measure a hit of a BPF program, a bpftrace line or a module.
 
-    Exits with 1 if a cost could not be measured or is beyond what is allowed.
+    Exits with 1 if a cost could not be measured or exceeds what is allowed.
     """
     options.check_one({"--call": call is not None, "--workload": workload is not None})
     options.check_one({"--at-most": at_most is not None, "--budget": budget is not None})

@@ -112,7 +112,7 @@ class NightlyReport:
             self._write(file, mail)
         if self.junit is not None:
             consoles = last_lines(result.run.directory, [cell.id for cell in result.failed])
-            wrong = {change.pair.first.id: change.beyond for change in result.beyond}
+            wrong = {change.pair.first.id: change.exceeded for change in result.exceeded}
             wrong |= {"comparison": (comparison_sentence(result),)} if result.not_compared else {}
             self._write(self.junit, render_junit(result.run.record, origin, consoles, wrong))
         for line in (*summary_lines(result, reports()), f"report: {path}"):
@@ -149,7 +149,7 @@ def nightly(
         Path | None, typer.Option(metavar="FILE", help="Also write the report there, as a mail without a recipient.")
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write JUnit XML, in which cells beyond their budget fail.")
+        Path | None, typer.Option(metavar="FILE", help="Write JUnit XML, in which cells that exceed their budget fail.")
     ] = None,
     webhook: Annotated[
         str | None,
@@ -160,7 +160,7 @@ def nightly(
 ) -> None:
     """Measure, compare with the last good nightly run, and report.
 
-    Resumes an interrupted run. Exits with 0 if the run is good, 1 if a cell failed or is beyond its budget.
+    Resumes an interrupted run. Exits with 0 if the run is good, 1 if a cell failed or exceeds its budget.
     """
     report = NightlyReport(mail, junit, Webhook(webhook) if webhook else None)
     report.check()

@@ -102,9 +102,9 @@ def _different(what: str, first: str, second: str) -> Iterator[str]:
         yield f"different {what}: {first} and {second}"
 
 
-Change = Literal["failed", "vanished", "dearer", "cheaper", "undecided", "mended", "appeared", "unchanged"]
+Change = Literal["failed", "missing", "regressed", "improved", "undecided", "fixed", "new", "unchanged"]
 CHANGES: tuple[Change, ...] = get_args(Change)
-"""In the order of reporting; dearer and cheaper cells are mixed, the largest difference first."""
+"""In the order of reporting; regressed and improved cells are mixed, the largest difference first."""
 
 UNBUDGETED = Budget(value=Allowance(0, percent=False))
 """For cells without a budget: an exact value may not grow, and the interval of a difference may not be above 0."""
@@ -145,8 +145,8 @@ class BudgetedFigure:
     is_own: bool
 
     @property
-    def is_beyond(self) -> bool:
-        """Whether the figure is decidedly beyond its budget."""
+    def is_exceeded(self) -> bool:
+        """Whether the figure decidedly exceeds its budget."""
         return self.difference.exceeds(self.allowance.of(self.difference.before))
 
     @property
@@ -182,31 +182,29 @@ class CellChange:
 
     @property
     def decided(self) -> Difference | None:
-        """The difference that makes the cell dearer or cheaper: of its value, else of its overhead; None if neither.
+        """The difference by which the cell regressed or improved, of its value, else its overhead; None if neither.
 
         A difference without a verdict is not one.
         """
-        if self.change not in ("dearer", "cheaper"):
+        if self.change not in ("regressed", "improved"):
             return None
         interval = None if self.value is None or self.value.undecided else self.value.interval
         return self.value if interval is not None and not interval[0] <= 0 <= interval[1] else self.overhead
 
     @property
     def is_lost(self) -> bool:
-        """Whether the cell failed, or had a number that vanished."""
+        """Whether the cell failed, or had a number that is missing."""
         before = self.pair.before
-        return self.change == "failed" or (
-            self.change == "vanished" and before is not None and before.value is not None
-        )
+        return self.change == "failed" or (self.change == "missing" and before is not None and before.value is not None)
 
     @property
-    def beyond(self) -> tuple[str, ...]:
-        """Sentences on figures beyond their budgets; a lost cell is beyond any budget."""
+    def exceeded(self) -> tuple[str, ...]:
+        """Sentences on figures that exceed their budgets; a lost cell exceeds any budget."""
         if self.is_lost:
-            return (f"it {self.change}",)
+            return (f"it is {self.change}" if self.change == "missing" else f"it {self.change}",)
         unit = self.pair.first.unit
         return tuple(
-            f"{figure.figures} {unit}, allowed {figure.allowance}" for figure in self.budgeted if figure.is_beyond
+            f"{figure.figures} {unit}, allowed {figure.allowance}" for figure in self.budgeted if figure.is_exceeded
         )
 
     @property
@@ -218,7 +216,7 @@ class CellChange:
         if self.failed_in_both:
             return "it failed in both"
         has_limit = any(figure.is_own and isinstance(figure.allowance, Limit) for figure in self.budgeted)
-        return "it has no number before" if self.change == "mended" and not has_limit else ""
+        return "it has no number before" if self.change == "fixed" and not has_limit else ""
 
 
 @dataclass(frozen=True)
@@ -236,15 +234,15 @@ class Comparison:
 
     @property
     def changed(self) -> Sequence[CellChange]:
-        return [cell for cell in self.cells if cell.change != "unchanged" or cell.beyond]
+        return [cell for cell in self.cells if cell.change != "unchanged" or cell.exceeded]
 
     @property
     def unchanged(self) -> Sequence[CellChange]:
-        return [cell for cell in self.cells if cell.change == "unchanged" and not cell.beyond]
+        return [cell for cell in self.cells if cell.change == "unchanged" and not cell.exceeded]
 
     @property
-    def beyond(self) -> Sequence[CellChange]:
-        return [cell for cell in self.cells if cell.beyond]
+    def exceeded(self) -> Sequence[CellChange]:
+        return [cell for cell in self.cells if cell.exceeded]
 
     @property
     def unproved(self) -> Sequence[CellChange]:
@@ -317,13 +315,13 @@ def _without_number(pair: CellPair, budgets: Budgets) -> CellChange:
     if now == "failed" and was != "failed":
         return CellChange(pair, "failed", has)
     if was is None:
-        return CellChange(pair, "appeared", "" if now == "ok" else has, budgeted=budgeted)
+        return CellChange(pair, "new", "" if now == "ok" else has, budgeted=budgeted)
     if now is None:
-        return CellChange(pair, "vanished", "" if was == "ok" else had)
+        return CellChange(pair, "missing", "" if was == "ok" else had)
     if now == "ok":
-        return CellChange(pair, "mended" if was == "failed" else "appeared", had, budgeted=budgeted)
+        return CellChange(pair, "fixed" if was == "failed" else "new", had, budgeted=budgeted)
     if was == "ok":
-        return CellChange(pair, "vanished", has)
+        return CellChange(pair, "missing", has)
     return CellChange(pair, "unchanged", f"no number in both: {has or had}")
 
 
@@ -352,22 +350,22 @@ def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Differen
         change = "undecided"
         reasons.insert(0, value.undecided)
     elif value.exceeds(0):
-        change = "dearer"
+        change = "regressed"
     elif interval is not None and interval[1] < 0:
-        change = "cheaper"
+        change = "improved"
     elif interval is not None and interval != (0, 0):
         reasons.insert(0, f"no significant difference: it is {shown_interval(interval, unit)}")
     if change in ("unchanged", "undecided") and overhead is not None and overhead.interval is not None:
         low, high = overhead.interval
         if any(cell.calls_vary for cell in both) and not overhead.undecided and (low > 0 or high < 0):
-            change = "dearer" if low > 0 else "cheaper"
+            change = "regressed" if low > 0 else "improved"
             reasons.insert(0, f"the overhead differs, {shown_interval((low, high), unit)}")
     return CellChange(pair, change, "; ".join(reasons), value, overhead, budgeted)
 
 
 def _order(change: CellChange) -> tuple[int, float, str]:
-    """The sort key: failed and vanished cells first, then the largest relative difference."""
-    rank = CHANGES.index("dearer" if change.change == "cheaper" else change.change)
+    """The sort key: failed and missing cells first, then the largest relative difference."""
+    rank = CHANGES.index("regressed" if change.change == "improved" else change.change)
     relative = 0.0 if change.value is None or not change.value.value else change.value.relative
     return rank, -math.inf if relative is None else -abs(relative), change.pair.title
 
@@ -398,7 +396,7 @@ class ComparedRuns:
         new = any(cell.pair.before is None for cell in self.comparison.cells)
         is_whole = not (self.before.unfinished and new)  # what is not measured yet is not new
         comparison = self.comparison
-        return is_whole and not (comparison.beyond or comparison.unproved or comparison.not_compared)
+        return is_whole and not (comparison.exceeded or comparison.unproved or comparison.not_compared)
 
     @property
     def is_with_itself(self) -> bool:
@@ -416,7 +414,7 @@ class ComparedRuns:
             figures |= {"difference": cell.value and cell.value.value, "relative": cell.value and cell.value.relative}
             figures["overhead_difference"] = cell.overhead and cell.overhead.value
             words = {"cell": cell.pair.title, "change": cell.change, "unit": cell.pair.first.unit}
-            rows.append({**words, **figures, "beyond": "; ".join(cell.beyond), "reason": cell.reason})
+            rows.append({**words, **figures, "exceeded": "; ".join(cell.exceeded), "reason": cell.reason})
         return frame(rows)
 
     def symbols(self, changes: Iterable[CellChange]) -> Mapping[str, ProfileDifference]:

@@ -40,8 +40,8 @@ from orchestrator.report.sheet import (
     used_columns,
 )
 from orchestrator.report.text import (
-    BEYOND,
-    WITHIN,
+    FAILS,
+    PASSES,
     details,
     escaped,
     github_comment,
@@ -52,7 +52,7 @@ from orchestrator.report.text import (
     quoted,
 )
 from orchestrator.results.budgets import only
-from orchestrator.results.contract import CellRecord
+from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, CellRecord
 from orchestrator.results.profile_difference import ProfileDifference
 
 _SHOWN = 5
@@ -109,13 +109,13 @@ def difference_figures(difference: Difference | None, unit: str) -> tuple[str, s
 
 
 def budget_figure(change: CellChange) -> str:
-    """``beyond +0`` or ``within +1% of overhead``; empty without a budget of the cell's own."""
+    """``exceeds +0`` or ``within +1% of overhead``; empty without a budget of the cell's own."""
     if change.is_lost:
-        return "beyond"
+        return "exceeded"
     if change.unproved:
         return "unknown"
-    beyond = [budgeted_figure for budgeted_figure in change.budgeted if budgeted_figure.is_beyond]
-    shown = beyond or [
+    exceeded = [budgeted_figure for budgeted_figure in change.budgeted if budgeted_figure.is_exceeded]
+    shown = exceeded or [
         budgeted_figure
         for budgeted_figure in change.budgeted
         if budgeted_figure.is_own and budgeted_figure.difference.value
@@ -124,20 +124,20 @@ def budget_figure(change: CellChange) -> str:
         f"{budgeted_figure.allowance}{' of overhead' if budgeted_figure.figure == 'overhead' else ''}"
         for budgeted_figure in shown
     ]
-    return f"{'beyond' if beyond else 'within'} {', '.join(allowed)}" if allowed else ""
+    return f"{'exceeds' if exceeded else 'within'} {', '.join(allowed)}" if allowed else ""
 
 
 def summary(compared: ComparedRuns) -> str:
     """The number of cells by change, and whether all are within budget, as one sentence."""
     comparison = compared.comparison
     counts = ", ".join(f"{count} {change}" for change, count in comparison.counts.items())
-    beyond = len(comparison.beyond)
+    exceeded = len(comparison.exceeded)
     decided = not any(budgeted.difference.undecided for cell in comparison.cells for budgeted in cell.budgeted)
     verdict = ""
-    if beyond:
-        verdict = f"; {beyond} beyond budget"
+    if exceeded:
+        verdict = f"; {exceeded} {'exceeds its' if exceeded == 1 else 'exceed their'} budget"
     elif any(budgeted.is_own for cell in comparison.cells for budgeted in cell.budgeted):
-        verdict = "; within budget" if decided else "; none is known to be beyond budget"
+        verdict = "; within budget" if decided else "; none is known to exceed its budget"
     unjudged = {"without a number before": len(comparison.unproved), "not compared": len(comparison.not_compared)}
     verdict += "".join(f"; {count} {what}" for what, count in unjudged.items() if count)
     return f"{counted(len(comparison.cells), 'cell')} compared: {counts or 'none'}{verdict}."
@@ -186,7 +186,7 @@ _SYMBOLS = 5
 _HEADINGS = ("before", "after", "change", "", "95 %", "", "budget", "unit")
 _ALWAYS = 3
 """The first columns, which are printed even if empty."""
-_STYLES = {"dearer": "red", "failed": "red", "vanished": "red", "cheaper": "green", "mended": "green"}
+_STYLES = {"regressed": "red", "failed": "red", "missing": "red", "improved": "green", "fixed": "green"}
 
 
 def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
@@ -239,7 +239,7 @@ def _rows(
         budget_figure(change),
         shown_unit,
     ]
-    yield Row(name, figures, _STYLES.get(change.change, "") if change.beyond or change.change == "mended" else "")
+    yield Row(name, figures, _STYLES.get(change.change, "") if change.exceeded or change.change == "fixed" else "")
     overhead = change.overhead
     if overhead is not None and (overhead.before or overhead.after):
         both = [figure(amount, unit) for amount in (overhead.before, overhead.after)]
@@ -260,7 +260,7 @@ _LISTED = 100
 
 def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
     """The comparison as GitHub-flavoured Markdown without a heading, for a comment."""
-    mark = WITHIN if compared.passes else BEYOND
+    mark = PASSES if compared.passes else FAILS
     parts = [f"{mark} **{escaped(summary(compared))}**"]
     if compared.comparison.changed:
         sheet = comparison_sheet(compared, limit)
@@ -272,7 +272,7 @@ def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
 
 def comparison_comment(compared: ComparedRuns, limit: int | None = None) -> str:
     """The comparison as a comment of a pull request: see ``github_comment``."""
-    mark = WITHIN if compared.passes else BEYOND
+    mark = PASSES if compared.passes else FAILS
     listed, _ = first_and_rest(compared.comparison.changed, limit)
     names = CellNames(compared.comparison)
     symbols = compared.symbols(listed)
@@ -316,9 +316,10 @@ def comparison_text(compared: ComparedRuns) -> str:
         for run in (compared.before, compared.after)
     )
     found = {
+        "contract": CONTRACT_OF_COMPARISONS,
         "before": before,
         "after": after,
-        "beyond": bool(comparison.beyond),
+        "exceeded": bool(comparison.exceeded),
         "passes": compared.passes,
         "counts": comparison.counts,
         "cells": [_cell(cell, symbols.get(cell.pair.title)) for cell in comparison.cells],
@@ -342,11 +343,11 @@ def _cell(change: CellChange, symbols: ProfileDifference | None) -> dict[str, An
             {
                 "figure": budgeted_figure.figure,
                 "allowed": str(budgeted_figure.allowance),
-                "beyond": budgeted_figure.is_beyond,
+                "exceeded": budgeted_figure.is_exceeded,
             }
             for budgeted_figure in change.budgeted
         ],
-        "beyond": change.beyond,
+        "exceeded": change.exceeded,
         "unproved": change.unproved,
         "symbols": [symbol.as_json() for symbol in (symbols.symbols if symbols is not None else ())],
     }
@@ -399,7 +400,7 @@ class ChangePart:
             larger = "" if difference.superiority is None else f"{difference.superiority:.2f}"
             p = "" if difference.p is None else f"{difference.p:.2g}"
             held = next((budgeted for budgeted in self.change.budgeted if budgeted.figure == name), None)
-            budget = ["", ""] if held is None else [str(held.allowance), "beyond" if held.is_beyond else "within"]
+            budget = ["", ""] if held is None else [str(held.allowance), "exceeded" if held.is_exceeded else "within"]
             rows.append(Row(name, [*figures, larger, p, *budget]))
         if not rows:
             return None
@@ -425,7 +426,7 @@ def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[tuple[str,
 MOST_ROWS = 30
 """The most cells of a chart."""
 _LONGEST = 60
-_TONES: Mapping[Change, Tone] = {"dearer": "worse", "cheaper": "better"}
+_TONES: Mapping[Change, Tone] = {"regressed": "worse", "improved": "better"}
 
 
 def comparison_chart(comparison: Comparison) -> IntervalChart | None:

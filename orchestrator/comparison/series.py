@@ -34,7 +34,7 @@ from orchestrator.report.sheet import (
 )
 from orchestrator.report.text import ascii_text, made_with
 from orchestrator.results.budgets import Budgets
-from orchestrator.results.contract import CellRecord
+from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, CellRecord
 from orchestrator.results.origin import Commit, SeriesCommit
 from orchestrator.results.profile_difference import ProfileDifference
 from orchestrator.results.runs import Run
@@ -89,8 +89,8 @@ class SeriesStep:
     of_base: Mapping[str, CellChange]
 
     @property
-    def beyond(self) -> Sequence[CellChange]:
-        return [change for change in self.of_base.values() if change.beyond]
+    def exceeded(self) -> Sequence[CellChange]:
+        return [change for change in self.of_base.values() if change.exceeded]
 
     def change(self, cell: str) -> CellChange | None:
         """A cell's change; None without a run, and where the two cannot be compared (``refusal``)."""
@@ -112,8 +112,8 @@ class SeriesStep:
         return [change for runs in self.compared.values() for change in runs.comparison.cells]
 
     @property
-    def dearer(self) -> Sequence[CellChange]:
-        return [change for change in self.changes if change.change == "dearer"]
+    def regressed(self) -> Sequence[CellChange]:
+        return [change for change in self.changes if change.change == "regressed"]
 
 
 @dataclass(frozen=True)
@@ -180,11 +180,11 @@ class MeasuredSeries:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether a commit is beyond its budget, has no run, or a cell failed or vanished."""
+        """Whether a commit exceeds its budget, has no run, or a cell failed or is missing."""
         lost = any(change.is_lost or change.failed_in_both for step in self.steps for change in step.changes)
         absent = any(step.measured.run is None or not step.compared for step in self.steps)
         refused = any(step.refusal(cell) for step in self.steps for cell in step.compared)
-        return lost or absent or refused or bool(self.failed) or any(step.beyond for step in self.steps)
+        return lost or absent or refused or bool(self.failed) or any(step.exceeded for step in self.steps)
 
     def name(self, cell: str) -> str:
         """A cell's id without the parts that all share."""
@@ -255,7 +255,7 @@ def _rows(measured: MeasuredSeries, step: SeriesStep, cell: CellRecord, limit: i
     remarks = [step.measured.remark, measured.plain(failed), step.refusal(cell.id), _doubt(step.change(cell.id))]
     remark = measured.plain("; ".join(filter(None, remarks)))
     figures = [value_or_status(now), _moved(step.change(cell.id)), of_base, cut(remark, 60, "...")]
-    is_wrong = step.measured.run is None or any(change.pair.first.id == cell.id for change in step.beyond)
+    is_wrong = step.measured.run is None or any(change.pair.first.id == cell.id for change in step.exceeded)
     yield Row(_label(step.number, len(measured.steps), step.measured), figures, "red" if is_wrong else "")
     symbols = step.symbols(cell.id)
     listed, rest = first_and_rest([] if symbols is None else symbols.symbols, limit)
@@ -268,14 +268,14 @@ def _rows(measured: MeasuredSeries, step: SeriesStep, cell: CellRecord, limit: i
 
 
 def _moved(change: CellChange | None) -> str:
-    """The figure by which a cell has become dearer or cheaper; a question mark if that is not known."""
+    """The figure by which a cell has regressed or improved; a question mark if that is not known."""
     if change is None or change.change == "undecided":
         return "" if change is None else _UNDECIDED
     return "" if change.decided is None else signed_figure(change.decided.value, change.pair.first.unit)
 
 
 def _added(step: SeriesStep, cell: CellRecord) -> str:
-    """The figure by which a commit and those before it have made a cell dearer or cheaper than the base."""
+    """The figure by which a cell has regressed or improved by a commit and those before it."""
     change, now = step.of_base.get(cell.id), step.measured.cell(cell.id)
     if change is None or now is None or now.value is None:
         return ""
@@ -305,9 +305,9 @@ def _without_base(measured: MeasuredSeries) -> Iterator[str]:
 
 def _beyond(measured: MeasuredSeries, cell: str) -> Iterator[str]:
     for step in measured.steps:
-        for change in step.beyond:
+        for change in step.exceeded:
             if change.pair.first.id == cell:
-                yield f"{step.measured.commit.short} is beyond the budget: {'; '.join(change.beyond)}."
+                yield f"{step.measured.commit.short} exceeds the budget: {'; '.join(change.exceeded)}."
 
 
 def cover_letter(measured: MeasuredSeries) -> str:
@@ -374,28 +374,30 @@ def _explained(measured: MeasuredSeries, step: SeriesStep) -> Iterator[str]:
 
 
 def mail(measured: MeasuredSeries) -> str | None:
-    """A mail to the author of each commit that made a cell dearer, as an mbox; None if there is none.
+    """A mail to the author of each commit by which a cell regressed, as an mbox; None if there is none.
 
     The form is that of the reports that the kernel's test robots send.
     """
-    mails = [_mail(measured, step) for step in measured.steps if step.dearer]
+    mails = [_mail(measured, step) for step in measured.steps if step.regressed]
     return "\n".join(mails) if mails else None
 
 
 def _mail(measured: MeasuredSeries, step: SeriesStep) -> str:
-    commit, worst, message = step.measured.commit, step.dearer[0], EmailMessage()
+    commit, worst, message = step.measured.commit, step.regressed[0], EmailMessage()
     decided, unit, cell = worst.decided, worst.pair.first.unit, worst.pair.first.id
     assert decided is not None
     share = "" if decided.relative is None else f" ({100 * decided.relative:+.2f} %)"
     what = "" if decided is worst.value else " of overhead"
     title = f"{signed_figure(decided.value, unit)} {unit_name(unit)}{share}{what} in {measured.name(cell)}"
     before, compared = step.before[cell].commit, step.compared[cell]
-    units = {change.pair.first.unit for change in step.dearer}
-    rows = [row for change in step.dearer for row in _mail_rows(measured, step, change, several_units=len(units) > 1)]
+    units = {change.pair.first.unit for change in step.regressed}
+    rows = [
+        row for change in step.regressed for row in _mail_rows(measured, step, change, several_units=len(units) > 1)
+    ]
     grid = Grid(["before", "after", "change", ""], [rows], together=4)
     table = ascii_text([Sheet("", [], grid, [])], _MAIL_WIDTH).strip("\n")
     again = command("series", f"{before.short}..{commit.short}", *measured.again)
-    certainty = ", and ".join(dict.fromkeys(_certainty(change.pair.first) for change in step.dearer))
+    certainty = ", and ".join(dict.fromkeys(_certainty(change.pair.first) for change in step.regressed))
     certainty = textwrap.fill(f"The figures are {certainty}.", _MAIL_WIDTH)
     made = textwrap.fill(f"Measured by: {made_with(compared.before, compared.after)}", _MAIL_WIDTH)
     if _ADDRESS.fullmatch(step.measured.in_series.email):
@@ -407,7 +409,7 @@ def _mail(measured: MeasuredSeries, step: SeriesStep) -> str:
         f"""\
 Hello {commit.author},
 
-your commit makes {counted(len(step.dearer), "cell")} of {measured.config.name} dearer:
+{counted(len(step.regressed), "cell")} of {measured.config.name} regressed with your commit:
 {title}.
 
 commit: {commit.hash} ("{commit.subject}")
@@ -447,6 +449,7 @@ def series_json(measured: MeasuredSeries) -> str:
     """The series as JSON; figures are in each cell's unit, changes are to the last commit before that has a number."""
     base, *_ = measured.commits
     found = {
+        "contract": CONTRACT_OF_COMPARISONS,
         "experiment": str(measured.config),
         "base": _plain(measured, base, None),
         "commits": [_plain(measured, step.measured, step) for step in measured.steps],
@@ -483,7 +486,7 @@ def _plain_cell(measured: MeasuredSeries, cell: CellRecord, step: SeriesStep | N
         "why": measured.plain(refusal if change is None else change.reason) or None,
         "of_base": _plain_change(of_base),
         "symbols": [] if symbols is None else [symbol.as_json() for symbol in symbols.symbols],
-        "beyond": [] if of_base is None else list(of_base.beyond),
+        "exceeded": [] if of_base is None else list(of_base.exceeded),
     }
 
 

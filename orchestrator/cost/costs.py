@@ -30,7 +30,7 @@ from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_text, figure, signed_figure, used_columns
 from orchestrator.report.text import details, github_comment, grid_table, made_with, markdown_footnote, paragraph
 from orchestrator.results.budgets import Allowance, Limit
-from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, CellRecord, RunRecord
 from orchestrator.results.exact import exact
 from orchestrator.results.modelled import ModelledCell
 from orchestrator.results.parameters import (
@@ -121,14 +121,14 @@ class Cost:
         return None if self.cell.evidence is None else self.cell.evidence.hits
 
     @property
-    def beyond(self) -> Sequence[str]:
-        """Sentences on figures beyond their budgets."""
-        return () if self.change is None or self.unknown else self.change.beyond
+    def exceeded(self) -> Sequence[str]:
+        """Sentences on figures that exceed their budgets."""
+        return () if self.change is None or self.unknown else self.change.exceeded
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it is beyond what is allowed, or nobody can tell."""
-        return bool(self.beyond or self.unknown or self.no_baseline or self.cell.status == "failed")
+        """Whether it exceeds what is allowed, or nobody can tell."""
+        return bool(self.exceeded or self.unknown or self.no_baseline or self.cell.status == "failed")
 
     @property
     def allowed(self) -> str:
@@ -169,7 +169,7 @@ class Cost:
             "nanoseconds_from": low,
             "nanoseconds_to": high,
             **{key: parameter.of(self.cell) for key, (_, parameter) in _OF_PROGRAMS.items()},
-            "beyond": list(self.beyond),
+            "exceeded": list(self.exceeded),
             "notes": list(self.notes),
             "new": self.new or None,
             "unknown": self.unknown or None,
@@ -210,7 +210,7 @@ def costs_in(
 
 
 def _doubt(changed: Mapping[str, CellChange], cell: CellRecord) -> str:
-    """Why no increase of the cell can be beyond its budget; empty if one can, or none is budgeted."""
+    """Why no increase of the cell can exceed its budget; empty if one can, or none is budgeted."""
     budgeted = changed[cell.id].budgeted if cell.id in changed else ()
     increases = (of_figure for of_figure in budgeted if isinstance(of_figure.allowance, Allowance))
     doubts = (increase.difference.undecided for increase in increases if increase.is_own)
@@ -343,9 +343,9 @@ def _sentences(costs: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
             paid = figure(cost.cell.overhead, cost.cell.unit)
             yield f"{cost.subject.title} on {cost.cell.kernel}: {cost.of_call} hits of a call, which pays {paid}."
     for cost in costs:
-        if cost.beyond and cost.hit is not None:
+        if cost.exceeded and cost.hit is not None:
             of_call = f" of a call with {cost.of_call} hits" if cost.of_call > 1 else ""
-            yield f"{cost.subject.title} on {cost.cell.kernel}{of_call}: {'; '.join(cost.beyond)}."
+            yield f"{cost.subject.title} on {cost.cell.kernel}{of_call}: {'; '.join(cost.exceeded)}."
     unknown = (
         f"{cost.subject.title} on {cost.cell.kernel} is not compared: {cost.unknown}" for cost in costs if cost.unknown
     )
@@ -360,6 +360,7 @@ def cost_json(
 ) -> str:
     """The costs as JSON, with the run's id and the verdict on all of them."""
     whole = {
+        "contract": CONTRACT_OF_COMPARISONS,
         "run": record.run,
         "costs": [cost.plain() for cost in costs],
         "passes": not problem(costs, missed),
@@ -375,7 +376,7 @@ def cost_csv(costs: Sequence[Cost]) -> str:
     rows = [dict(cost.plain()) for cost in costs]
     for row in rows:
         row["interval"] = " ".join(map(str, row["interval"] or ()))
-        row["beyond"], row["notes"] = "; ".join(row["beyond"]), "; ".join(row["notes"])
+        row["exceeded"], row["notes"] = "; ".join(row["exceeded"]), "; ".join(row["notes"])
     return csv_text(list(rows[0]), rows)
 
 
@@ -422,11 +423,11 @@ def problem(costs: Sequence[Cost], missed: Sequence[str] = ()) -> str:
     counts = {
         "could not be proved": sum(cost.hit is None and cost.cell.status != "unsupported" for cost in costs),
         "could not be compared": sum(bool(cost.unknown) for cost in costs),
-        "beyond what is allowed": sum(bool(cost.beyond) for cost in costs),
+        "exceed what is allowed": sum(bool(cost.exceeded) for cost in costs),
     }
     for what, count in counts.items():
         if count:
-            return f"{count} of {every} {what}."
+            return f"{count} of {every} {what.replace('exceed', 'exceeds') if count == 1 else what}."
     if not measured:
         return "No cost could be measured."
     return f"{counted(measured, 'cost')} measured; no known call reaches {len(missed)} more." if missed else ""
@@ -440,13 +441,13 @@ def verdict(costs: Sequence[Cost], missed: Sequence[str] = ()) -> str:
     measured = sum(cost.hit is not None for cost in costs)
     counts = {"new": sum(bool(cost.new) for cost in costs), "unsupported": len(costs) - measured}
     more = "".join(f"; {count} {what}" for what, count in counts.items() if count)
-    return f"✅ {counted(measured, 'cost')} measured, none beyond what is allowed{more}."
+    return f"✅ {counted(measured, 'cost')} measured, none exceeds what is allowed{more}."
 
 
 def explained(costs: Sequence[Cost], before: Run, after: Run) -> Iterator[tuple[Cost, ProfileDifference]]:
-    """The symbols of each cost that changed, beside those before, or is beyond its budget, beside those of no probe."""
+    """The symbols of each cost that changed, beside those before, or exceeds its budget, beside those of no probe."""
     for cost in costs:
-        if not (cost.beyond or cost.difference):
+        if not (cost.exceeded or cost.difference):
             continue
         other_cell, run = (cost.change.pair.before if cost.change and cost.difference else None), before
         if other_cell is None:

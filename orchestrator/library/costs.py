@@ -86,7 +86,7 @@ def measured_costs(
 ) -> MeasuredCosts:
     """Measure what a hit of each subject costs: programs, one-liners, modules, mechanisms (docs/cost.md).
 
-    With ``at_most`` instructions a hit, dearer ones are ``beyond``. Raises UsageError if no call reaches any.
+    With ``at_most`` instructions a hit, those above it are ``exceeded``. Raises UsageError if no call reaches any.
     """
     on = cost_kernels(kernels, cpu)
     lines, missed = cost_lines(lab.context(), names, on, cpu, calls or NamedCalls())

@@ -183,7 +183,7 @@ _ROUNDING = 1e-3
 
 
 def where_it_grew(budget: CallBudget, after: Mapping[str, float]) -> Sequence[str]:
-    """Lines with the symbols that have grown beyond a broken budget; with its largest ones if it has no symbols."""
+    """Lines with the symbols that have grown where a budget is exceeded; with its largest ones if it has no symbols."""
     if budget.symbols is None:
         return [f"most are in {largest(after)}", "the budget is without symbols: --qemu-update-budgets writes them"]
     symbols = sum(budget.symbols.values())

@@ -135,12 +135,12 @@ class _Comment:
         from orchestrator.files import write_whole
         from orchestrator.plain_text import counted, plain_text
         from orchestrator.report.sheet import Grid, Row
-        from orchestrator.report.text import BEYOND, WITHIN, details, github_comment, grid_table, quoted
+        from orchestrator.report.text import FAILS, PASSES, details, github_comment, grid_table, quoted
 
         failed = {test: report for test, report in self._reports.items() if report.failed}
         passed = sum(report.passed for report in self._reports.values())
         note = f"; the exit status is {int(exitstatus)}" if exitstatus and not failed else ""  # a file is wrong
-        verdict = f"{BEYOND if exitstatus else WITHIN} {counted(passed, 'test')} passed, {len(failed)} failed{note}."
+        verdict = f"{FAILS if exitstatus else PASSES} {counted(passed, 'test')} passed, {len(failed)} failed{note}."
         rows = []
         for test, report in self._reports.items():
             counts: dict[str, dict[str, str]] = {}

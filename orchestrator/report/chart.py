@@ -115,7 +115,7 @@ STEP = "#d55e00"
 """A history's steps and failures."""
 
 TONES = {"worse": "#d55e00", "better": "#009e73", "open": QUIET_INK}
-"""A change: dearer, cheaper, undecided."""
+"""A change: regressed, improved, undecided."""
 
 USER, MODULE, KERNEL, GENERATED = "#9ec6e6", "#e79d7c", "#f3d98b", "#cfe3a8"
 """Boxes of a flame graph and a time line, light enough for ``BOX_INK`` in both themes."""

@@ -81,17 +81,17 @@ def _row(cell: CellRecord) -> dict[str, str]:
 
 
 def render_junit(
-    run: RunRecord, origin: Origin, consoles: Mapping[str, str], beyond: Mapping[str, Sequence[str]] | None = None
+    run: RunRecord, origin: Origin, consoles: Mapping[str, str], exceeded: Mapping[str, Sequence[str]] | None = None
 ) -> str:
     """``run`` with the provenance ``origin`` as one suite. Raises UsageError for a run without cells.
 
-    ``consoles`` has the last console lines of failed cells, ``beyond`` the sentences on cells beyond their budgets,
-    both by cell id. Cells beyond their budgets fail, even vanished ones.
+    ``consoles`` has the last console lines of failed cells, ``exceeded`` the sentences on exceeded budgets, both by
+    cell id. Cells that exceed their budgets fail, even missing ones.
     """
     if not run.cells:  # CI systems would accept an empty suite
         hint = f"resume it: {PROGRAM} run CONFIG --resume"
         raise UsageError(f"no cell of run {run.run} has an outcome yet", hint=hint)
-    wrong = beyond or {}
+    wrong = exceeded or {}
     suite = TestSuite(run.experiment)
     with suppress(ValueError):  # a directory from another machine has the time in the id only
         suite.timestamp = datetime.strptime(run.run[: len("20261122-142920")], "%Y%m%d-%H%M%S").isoformat()
@@ -99,12 +99,12 @@ def render_junit(
         suite.add_property(name, value)
     for cell in run.cells:
         suite.append(_case(run, cell, consoles.get(cell.id), wrong.get(cell.id, ())))
-    vanished = [id_ for id_ in wrong if id_ not in {cell.id for cell in run.cells}]
-    for id_ in vanished:
-        suite.append(_beyond_budget(TestCase(id_, classname=run.experiment), wrong[id_]))
+    missing = [id_ for id_ in wrong if id_ not in {cell.id for cell in run.cells}]
+    for id_ in missing:
+        suite.append(_over_budget(TestCase(id_, classname=run.experiment), wrong[id_]))
     # Not update_statistics(), which would set unknown times to 0.
     states = Counter(cell.status for cell in run.cells if cell.id not in wrong)
-    suite.tests, suite.errors = len(run.cells) + len(vanished), 0
+    suite.tests, suite.errors = len(run.cells) + len(missing), 0
     suite.failures = states["failed"] + len(wrong)
     suite.skipped = states["skipped"] + states["unsupported"]
     return f"{suite.tostring().decode()}\n"
@@ -130,12 +130,12 @@ def _properties(run: RunRecord, origin: Origin) -> Iterator[tuple[str, str]]:
         yield from ((f"kernel.{kernel.name}.{package}", version) for package, version in kernel.packages.items())
 
 
-def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequence[str]) -> TestCase:
+def _case(run: RunRecord, cell: CellRecord, console: str | None, exceeded: Sequence[str]) -> TestCase:
     case = TestCase(cell.id, classname=".".join(filter(None, (run.experiment, cell.table, cell.benchmark))))
     if cell.status == "failed":
         _with_result(case, Failure(cell.first_line, "failed"), cell.reason)
-    elif beyond:
-        _beyond_budget(case, [*beyond, *([cell.reason] if cell.reason else [])])
+    elif exceeded:
+        _over_budget(case, [*exceeded, *([cell.reason] if cell.reason else [])])
     elif cell.status != "ok":
         _with_result(case, Skipped(cell.first_line, cell.status), cell.reason)
     case.system_out = "\n".join(f"[[PROPERTY|{name}={value}]]" for name, value in _figures(cell))
@@ -144,8 +144,8 @@ def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequenc
     return case
 
 
-def _beyond_budget(case: TestCase, why: Sequence[str]) -> TestCase:
-    return _with_result(case, Failure(why[0], "beyond budget"), "\n".join(why))
+def _over_budget(case: TestCase, why: Sequence[str]) -> TestCase:
+    return _with_result(case, Failure(why[0], "budget exceeded"), "\n".join(why))
 
 
 def _with_result(case: TestCase, result: Failure | Skipped | Error, text: str | None) -> TestCase:

@@ -389,7 +389,7 @@ def _markdown_claims(part: ClaimsPart) -> Iterator[str]:
 
 COMMENT_LIMIT = 65_536
 """The most characters of a comment on GitHub."""
-BEYOND, WITHIN = "❌", "✅"
+FAILS, PASSES = "❌", "✅"
 """The signs of a comment's verdict."""
 _LONGEST_LINE = 1000
 """Characters of a comment's sentences, before they are escaped."""

@@ -37,6 +37,12 @@ LONGEST_REASON = 4000
 CONTRACT: Literal[1] = 1
 """The contract's version. Removing or redefining a key needs a new version; adding a key does not."""
 
+CONTRACT_OF_COMPARISONS: Literal[2] = 2
+"""The version of what ``compare``, ``series``, ``nightly`` and ``cost`` print for programs.
+
+Version 1 had no number and other words: dearer, cheaper, mended, vanished, appeared, and the key ``beyond``.
+"""
+
 Status = Literal["ok", "failed", "skipped", "unsupported"]
 Clock = Literal["instructions", "wall"]
 Unit = Literal["instructions", "ns"]

@@ -17,7 +17,7 @@ from spent import spent
 
 MOST_CELLS = 1000
 ROUNDS = 5
-DEARER = 10
+REGRESSED = 10
 LARGEST_RATIO = 3.0
 """Of CPU seconds, to the JSON report of one run, which loads and prints half as many cells; the aim is 1 s idle."""
 LARGEST_MEMORY = 300 << 10
@@ -30,7 +30,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("lab")
     before = [a_cell(number, 1000.0 + number) for number in range(request.param)]
     store_run(folder, before)
-    store_run(folder, [a_cell(number, 1000.0 + number + 5 * (number < DEARER)) for number in range(request.param)])
+    store_run(folder, [a_cell(number, 1000.0 + number + 5 * (number < REGRESSED)) for number in range(request.param)])
     return folder
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is the commit found that made a probe of one's own dearer, with what it executes more, and is none measured twice?"""
+"""Is the commit found with which one's own probe regressed, with what it executes more, and is none measured twice?"""
 
 from __future__ import annotations
 

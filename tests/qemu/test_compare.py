@@ -59,17 +59,17 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Mine:
 
 def test_three_instructions_more_in_a_handler(mine: Mine) -> None:
     found = mine.compare("before", "latest", status=1)
-    assert vars(found.counts) == {"dearer": 1, "unchanged": 1}
+    assert vars(found.counts) == {"regressed": 1, "unchanged": 1}
     (cell, baseline) = found.cells
     assert cell.after == "pentium4/lab-i386-up/mine.c.j2/noop"
     assert (cell.value.difference, cell.overhead.difference) == (3.0, 3.0)
     assert [(symbol.symbol, symbol.change) for symbol in cell.symbols] == [("djprobe_func [own_mine]", 3.0)]
-    assert cell.beyond == ["value +3 instructions, allowed +0"]
+    assert cell.exceeded == ["value +3 instructions, allowed +0"]
     assert baseline.change == "unchanged"
     assert [(change.what, change.detail) for change in found.differs] == [("probe mine.c.j2", ["mine.c.j2"])]
     # B alone is compared with the run before it, which is the same one here.
     assert mine.compare("latest", status=1) == found
-    assert mine.compare("latest", "before", status=0).cells[0].change == "cheaper"
+    assert mine.compare("latest", "before", status=0).cells[0].change == "improved"
     table = mine.command.run("compare").stdout
     assert "djprobe_func [own_mine]" in table
     assert "different probe mine.c.j2: mine.c.j2 changed" in table
@@ -81,12 +81,12 @@ def test_a_module_that_no_longer_builds_has_failed_until_it_is_mended(mine: Mine
     assert mine.command.run("run", mine.folder / "mine.yaml").returncode == 1
     found = mine.compare(status=1)
     assert vars(found.counts) == {"failed": 1, "unchanged": 1}
-    assert found.cells[0].beyond == ["it failed"]
+    assert found.cells[0].exceeded == ["it failed"]
     mine.run(nops=3, budgets="budgets: {mine.c.j2: +3, none: {value: +0, overhead: +1%}}")
-    mended = mine.compare(status=1)  # nobody knows what it cost before
-    assert vars(mended.counts) == {"mended": 1, "unchanged": 1}
-    assert (mended.beyond, mended.cells[0].unproved) == (False, "it has no number before")
-    assert not mine.compare("before", "latest", status=0).beyond
+    fixed = mine.compare(status=1)  # nobody knows what it cost before
+    assert vars(fixed.counts) == {"fixed": 1, "unchanged": 1}
+    assert (fixed.exceeded, fixed.cells[0].unproved) == (False, "it has no number before")
+    assert not mine.compare("before", "latest", status=0).exceeded
 
 
 @pytest.mark.kernels("lab-i386-up-hook")

@@ -41,7 +41,7 @@ def test_two_commits_of_a_probe(tree: Path, tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab")
     config = ("--config", tree / "own.yaml")
     found = compared(command, *config, f"{tree}@HEAD~6", f"{tree}@HEAD", status=1)
-    assert vars(found.counts) == {"dearer": 1, "unchanged": 1}
+    assert vars(found.counts) == {"regressed": 1, "unchanged": 1}
     (probed, _) = found.cells
     assert (probed.value.difference, probed.overhead.difference) == (10, 10)
     assert [(symbol.symbol.split()[0], symbol.change) for symbol in probed.symbols] == [("kprobe_func", 10)]
@@ -52,7 +52,7 @@ def test_two_commits_of_a_probe(tree: Path, tmp_path: Path) -> None:
     # The other way round, from what is known: neither commit is measured again.
     runs = sorted((tmp_path / "lab" / "runs").iterdir())
     again = compared(command, *config, f"{tree}@HEAD", f"{tree}@HEAD~6", status=0)
-    assert vars(again.counts) == {"cheaper": 1, "unchanged": 1}
+    assert vars(again.counts) == {"improved": 1, "unchanged": 1}
     assert sorted((tmp_path / "lab" / "runs").iterdir()) == runs
     assert git(tree, "status", "--porcelain") == ""
     # The runs are stored: the same answer without measuring, and without the experiment or the tree.

@@ -113,7 +113,7 @@ def test_programs_of_all_kinds_cost_the_same_twice(tmp_path: Path) -> None:
 
 def check_measured(one: Mapping[str, Any]) -> None:
     """It has a figure of a plausible size, and what the verifier knows of it."""
-    assert (one["status"], one["beyond"]) == ("ok", []), one
+    assert (one["status"], one["exceeded"]) == ("ok", []), one
     assert one["hits"] == 1000
     assert 50 < one["instructions"] < 5000
     assert one["verified"] >= 3

@@ -68,7 +68,7 @@ def test_what_a_commit_adds_is_new_and_a_base_without_a_number_is_no_pass(tree: 
         "also": (None, f"main has no also of {tree}/watch.bpf.c"),
         "fresh": (None, f"main has no {tree}/fresh.bpf.c"),
     }
-    assert found["verdict"] == "3 costs measured, none beyond what is allowed; 2 new."
+    assert found["verdict"] == "3 costs measured, none exceeds what is allowed; 2 new."
     # The base does not build: what is there is measured all the same.
     unknown = held(command, tree, "watch.bpf.c", "--against", "broken", status=1)
     assert [one["instructions"] for one in unknown["costs"]] == [129, 129]

@@ -38,7 +38,7 @@ def test_the_page_s_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (counted,) = (cell for cell in names["handlers"].record.cells if cell.probe == "kprobe")
     assert f"{counted.id}: {counted.value}\n" in printed
     assert "['handlers', 'quickstart']" in printed
-    assert f"cheaper {cells['kprobe'].value} {cells['djprobe'].value}" in printed
+    assert f"improved {cells['kprobe'].value} {cells['djprobe'].value}" in printed
     assert "probe: none, kprobe" in printed
 
 
@@ -51,5 +51,5 @@ def test_the_notebook_shows_a_table_and_a_chart() -> None:
     assert "<table" in table[-1]["text/html"]
     assert [name for name in ("none", "kprobe", "jprobe", "djprobe") if name not in table[-1]["text/plain"]] == []
     assert len(chart[-1]["image/png"]) > 4000
-    assert "cheaper" in compared[-1]["text/plain"]
+    assert "improved" in compared[-1]["text/plain"]
     assert "-686" in guest[-1]["text/plain"]

@@ -163,7 +163,7 @@ def test_two_commits_of_a_folder(tree: Path, tmp_path: Path) -> None:
     done = command.run("compare", "--config", tree / "mine.yaml", f"{tree}@HEAD~3", f"{tree}@HEAD", "--format", "json")
     assert done.returncode == 1, done.stdout + done.stderr
     found = objects(done.stdout)
-    assert vars(found.counts) == {"dearer": 1, "unchanged": 1}
+    assert vars(found.counts) == {"regressed": 1, "unchanged": 1}
     (probed, _) = found.cells
     assert probed.value.difference == 9
     assert [(symbol.symbol, symbol.change) for symbol in probed.symbols] == [("ordinary_work [single]", 9)]

@@ -77,7 +77,7 @@ def write_handler(folder: Path, body: str) -> None:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """The lab's own kprobe with a handler that others may make dearer."""
+    """The lab's own kprobe with a handler that others may make more expensive."""
     handler = "static int kprobe_func(struct kprobe *kp, struct pt_regs *regs)\n{\n"
     source = (data_dir("kmods") / "templates" / "kprobe.c.j2").read_text()
     assert handler in source
@@ -119,19 +119,19 @@ def test_nights(config: Path, tmp_path: Path, hook: Hook) -> None:
     assert good_run(lab) == entry.id
     assert [told["night"] for told in hook.told] == ["good"]
 
-    # The second finds what became dearer, and tells everybody.
+    # The second finds what regressed, and tells everybody.
     write_handler(config.parent, TEN_NOPS)
     second = command.run(*night)
     assert second.returncode == 1, second.stderr
-    assert "beyond budget: " in second.stdout
+    assert "budget exceeded: " in second.stdout
     assert "+10 instructions" in second.stdout
     message = email.message_from_string((tmp_path / "mail").read_text(), policy=email.policy.default)
-    assert message["Subject"].startswith("[own] bad: 1 dearer, 1 unchanged; ")
+    assert message["Subject"].startswith("[own] bad: 1 regressed, 1 unchanged; ")
     assert message["Subject"].endswith(", most in kprobe_func [own_own] +10")
     assert f"Experiment:\n  own: {config}\n" in message.get_content()
     suite = TestSuite.fromstring((tmp_path / "junit.xml").read_text())
     assert (suite.tests, suite.failures) == (2, 1)
-    assert (hook.told[-1]["night"], hook.told[-1]["counts"]) == ("bad", {"dearer": 1, "unchanged": 1})
+    assert (hook.told[-1]["night"], hook.told[-1]["counts"]) == ("bad", {"regressed": 1, "unchanged": 1})
     assert good_run(lab) == entry.id
 
     # What it says to do can be done: measure that cell again, and accept it.

@@ -17,13 +17,13 @@ def test_each_commit_is_a_row_and_none_is_measured_twice(tmp_path: Path) -> None
     tree, command = make_repository(tmp_path / "probes"), CommandLine(tmp_path / "lab")
     series = ("series", f"{tree}@HEAD~5..HEAD~1", "--experiment", tree / "own.yaml")
     finished = command.run(*series, "--at-most", "5", "--format", "json")
-    assert finished.returncode == 1, finished.stderr  # one is beyond, one does not build
+    assert finished.returncode == 1, finished.stderr  # one exceeds its budget, one does not build
     found = json.loads(finished.stdout)
     rows = {one["subject"]: {cell["id"].split("/")[-2]: cell for cell in one["cells"]} for one in found["commits"]}
     assert list(rows) == ["do one thing", "do ten things", "say how many", "break the build"]
     probed = [cells["own.c.j2"] for cells in rows.values()]
     assert [one["change"] for one in probed] == [1, 9, 0, None]
-    assert [bool(one["beyond"]) for one in probed] == [False, True, True, True]
+    assert [bool(one["exceeded"]) for one in probed] == [False, True, True, True]
     assert [(one["symbol"].split()[0], one["change"]) for one in probed[1]["symbols"]] == [("kprobe_func", 9)]
     assert [cells["none"]["change"] for cells in rows.values()] == [0] * 4
     assert probed[3]["status"] == "failed"

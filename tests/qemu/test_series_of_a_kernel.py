@@ -94,7 +94,7 @@ void workload(void) { sys3(SYS_read, file, &byte, 1); }
 
 @pytest.fixture
 def top(workshop: BuildContext, tmp_path: Path) -> Iterator[Path]:
-    """A kernel's tree with a module in it that becomes dearer; its clone has a copy of a kernel's, 200 MB."""
+    """A kernel's tree with a module in it that regresses; its clone has a copy of a kernel's, 200 MB."""
     folder = tmp_path / "linux"
     for file in ("Kconfig", "arch/x86/Makefile"):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def test_each_commit_has_the_number_of_its_module(top: Path, tmp_path: Path) -> 
     def runs() -> int:
         return len(list((tmp_path / "lab" / "runs").iterdir()))
 
-    dearer, documented, twice, broken, mended = measured()
+    regressed, documented, twice, broken, fixed = measured()
     changes = [
         {
             probe: cell["change"]
@@ -143,19 +143,19 @@ def test_each_commit_has_the_number_of_its_module(top: Path, tmp_path: Path) -> 
             for probe in ("none", "kprobe")
             if probe in cell["id"].split("/")
         }
-        for one in (dearer, documented, twice, mended)
+        for one in (regressed, documented, twice, fixed)
     ]
     assert changes[0]["none"] == 500
     assert changes[2]["none"] > 0
     assert changes[1::2] == [{"none": 0, "kprobe": 0}] * 2
     assert [change["kprobe"] for change in changes] == [change["none"] for change in changes]
-    assert (documented["same_kernel_as"], mended["same_kernel_as"]) == (dearer["hash"][:12], twice["hash"][:12])
+    assert (documented["same_kernel_as"], fixed["same_kernel_as"]) == (regressed["hash"][:12], twice["hash"][:12])
     assert broken["reason"].startswith("the kernel does not build: unknown type name 'this'\n")
     assert re.search(r"mine\.c:1:\d+: error: ", broken["reason"])
     assert (builds(), runs()) == (6, 3)
 
     # The same again is known without a build, and so is a comparison of two of the commits.
-    assert measured() == [dearer, documented, twice, broken, mended]
+    assert measured() == [regressed, documented, twice, broken, fixed]
     compared = command.run("compare", "--config", tmp_path / "mine.yaml", *config, f"{top}@HEAD~5", f"{top}@HEAD~4")
     assert (compared.returncode, "+500" in compared.stdout) == (1, True), compared.stderr
     assert (builds(), runs()) == (6, 3)
@@ -163,7 +163,9 @@ def test_each_commit_has_the_number_of_its_module(top: Path, tmp_path: Path) -> 
     # A workload that is not in the tree has changed, and the kernel's image and modules have not.
     (tmp_path / "wl.c").write_text(WORKLOAD.replace("{ sys3(", "{ sys3(SYS_getppid, 0, 0, 0); sys3("))
     again = measured("HEAD~3")
-    assert [one["same_kernel_as"] for one in again] == [None, dearer["hash"][:12]]
+    assert [one["same_kernel_as"] for one in again] == [None, regressed["hash"][:12]]
     assert [cell["change"] for cell in again[0]["cells"]] == [500, 500]
-    assert all(cell["value"] > before["value"] for cell, before in zip(again[0]["cells"], dearer["cells"], strict=True))
+    assert all(
+        cell["value"] > before["value"] for cell, before in zip(again[0]["cells"], regressed["cells"], strict=True)
+    )
     assert (builds(), runs()) == (9, 5)

@@ -113,9 +113,9 @@ def test_a_mistake_is_named_by_its_line(command: CommandLine, tmp_path: Path) ->
     assert f"work.h:{number} add in kprobe_func [own_own]" in lines
 
     (difference,) = as_json(command, f"{before}:{cell}", f"{after}:{cell}", "--lines", "--offline")
-    dearer, *_ = difference["symbols"]  # the compiler may save one more register in the function's first line
-    assert dearer["symbol"] == f"work.h:{number} add in kprobe_func [own_own]"
-    assert dearer["change"] > 0.9 * difference["change"] > 0
+    grown, *_ = difference["symbols"]  # the compiler may save one more register in the function's first line
+    assert grown["symbol"] == f"work.h:{number} add in kprobe_func [own_own]"
+    assert grown["change"] > 0.9 * difference["change"] > 0
 
     annotated = command.run("profile", f"{after}:{cell}", "--annotate", "kprobe_func", "--lines", "--offline")
     assert annotated.returncode == 0, annotated.stderr

@@ -131,7 +131,7 @@ tables:
 _MORE: Mapping[str, str] = {
     "file: charts": "[charts](../reports.md#charts)",
     "file: budgets": "[budgets](../experiments.md#budgets), "
-    "[how much dearer may a cell be?](../comparing.md#how-much-dearer-may-a-cell-be)",
+    "[how much may a cell regress?](../comparing.md#how-much-may-a-cell-regress)",
     "file: tables": "[several tables](../experiments.md#several-tables)",
     "benchmark": "[benchmarks](../experiments.md#benchmarks)",
     "kernels": "[kernels](../kernels.md)",

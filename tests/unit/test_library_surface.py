@@ -98,7 +98,7 @@ def test_runs_are_found_and_compared_and_become_tables(lab: Path, tmp_path: Path
     compared = own_lab.compare(run, other)
     assert compared.before.record.run == first
     row = compared.to_frame().set_index("cell").loc[run.record.cells[1].id]
-    assert (row["change"], row["before"], row["beyond"]) == ("failed", 1036.0, "it failed")
+    assert (row["change"], row["before"], row["exceeded"]) == ("failed", 1036.0, "it failed")
     with pytest.raises(UsageError, match="found 3 runs"):
         own_lab.compare(first, other, first)
 

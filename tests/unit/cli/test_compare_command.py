@@ -100,10 +100,10 @@ def test_a_table_fits_into_80_columns(runs: Runs, monkeypatch: pytest.MonkeyPatc
     shown = orchestrator("compare", before, after).stdout
     lines = shown.splitlines()
     assert max(map(len, lines)) <= 80, shown
-    figures = ["1036", "1040123", "+1039087", "+100298.0", "%", "dearer", "beyond", "+1%"]
+    figures = ["1036", "1040123", "+1039087", "+100298.0", "%", "regressed", "exceeds", "+1%"]
     rows = [at for at, line in enumerate(lines) if line.split()[1:] == figures]
     assert len(rows) == 2
-    name = "".join(line.split()[0] for line in lines[rows[1] : rows[1] + 3]).partition("overhead")[0]
+    name = "".join(line.split()[0] for line in lines[rows[1] : rows[1] + 4]).partition("overhead")[0]
     assert name == "kprobe/__ia32_sys_gettimeofday+0x1234"
 
 
@@ -119,15 +119,15 @@ def test_two_runs_as_a_table(runs: Runs) -> None:
     lines = [line.split() for line in result.stdout.splitlines()]
     assert [" ".join(line) for line in lines[:5]] == [
         "x",
-        "4 cells compared: 1 failed, 1 dearer, 1 cheaper, 1 unchanged; 2 beyond budget.",
+        "4 cells compared: 1 failed, 1 regressed, 1 improved, 1 unchanged; 2 exceed their budget.",
         f"runs {before} -> {after}",
         "different QEMU: QEMU 7.2.22 -> QEMU 10.0.13",
         "all cells: pentium4, debian-686, noop",
     ]
     rows = [line for line in lines[6:] if line]
-    assert ["jprobe", "1689", "failed", "failed", "[1]", "beyond"] in rows
-    assert ["djprobe", "462", "460", "-2", "-0.4", "%", "cheaper"] in rows
-    assert ["kprobe", "1036", "1039", "+3", "+0.3", "%", "dearer", "beyond", "+0"] in rows
+    assert ["jprobe", "1689", "failed", "failed", "[1]", "exceeded"] in rows
+    assert ["djprobe", "462", "460", "-2", "-0.4", "%", "improved"] in rows
+    assert ["kprobe", "1036", "1039", "+3", "+0.3", "%", "regressed", "exceeds", "+0"] in rows
     assert ["overhead", "627", "630", "+3", "+0.5", "%"] in rows
     assert "[1] failed: the guest hangs" in result.stdout
 
@@ -141,11 +141,11 @@ def test_a_review_comment(runs: Runs) -> None:
     assert (
         shown
         == f"""\
-❌ **2 cells compared: 1 dearer, 1 unchanged; 1 beyond budget.**
+❌ **2 cells compared: 1 regressed, 1 unchanged; 1 exceeds its budget.**
 
 |  | before | after | change |  |  | budget |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |
-| kprobe | 1036 | 1039 | +3 | +0.3 % | dearer | beyond +0 |
+| kprobe | 1036 | 1039 | +3 | +0.3 % | regressed | exceeds +0 |
 | &nbsp;&nbsp;overhead | 627 | 630 | +3 | +0.5 % |  |  |
 
 <details><summary>Details</summary>
@@ -174,8 +174,8 @@ def test_a_comment_of_a_pull_request(runs: Runs, tmp_path: Path) -> None:
     assert result.exit_code == 1
     lines = [line for line in result.stdout.splitlines() if line]
     assert lines[0] == "<!-- probe-lab: x -->"
-    assert lines[1] == "**❌ 2 cells compared: 1 dearer, 1 unchanged; 1 beyond budget.**"
-    assert lines[4] == "| kprobe | 42 | 45 | +3 | +7.1 % | dearer | beyond +0 |"
+    assert lines[1] == "**❌ 2 cells compared: 1 regressed, 1 unchanged; 1 exceeds its budget.**"
+    assert lines[4] == "| kprobe | 42 | 45 | +3 | +7.1 % | regressed | exceeds +0 |"
     symbols = lines.index("<details><summary>kprobe, by symbol</summary>")
     assert any(row.startswith("| a\\|b | 2 | 5 | +3 ") for row in lines[symbols:])
     assert f"1 unchanged: {MACHINE}/none/noop" in lines
@@ -231,17 +231,17 @@ def test_a_run_alone_is_compared_with_the_default_or_the_one_before(runs: Runs, 
     found = answer(status=1)
     assert (found.before.run, found.after.run, found.cells[0].value.difference) == (first, third, 3.0)
     assert answer("default", third, status=1) == found
-    assert answer(third, first, status=0).cells[0].change == "cheaper"
+    assert answer(third, first, status=0).cells[0].change == "improved"
     assert "found no complete run" in refusal("compare", "default")
 
 
 def test_budgets_are_those_of_the_run_after(runs: Runs) -> None:
     strict = runs.add(exact("kprobe", 1000), exact("none", 400))
     wide = runs.add(exact("kprobe", 1005), exact("none", 400), budgets="budgets: {kprobe: +5}")
-    assert not answer(strict, wide, status=0).beyond
+    assert not answer(strict, wide, status=0).exceeded
     assert "within +5" in orchestrator("compare", strict, wide).stdout
     (found,) = answer(wide, runs.add(exact("kprobe", 1006)), "--only", "kprobe", status=1).cells
-    assert found.beyond == ["value +1 instructions, allowed +0"]
+    assert found.exceeded == ["value +1 instructions, allowed +0"]
     damaged = runs.add(exact("kprobe", 1000), budgets="budgets:\n  kprobe: much")
     assert "experiment.yaml:3: budgets.kprobe: found 'much'; expected +N" in refusal("compare", strict, damaged)
 
@@ -292,7 +292,7 @@ def test_two_kernels_of_one_run(runs: Runs) -> None:
     found = answer(run, "--kernels", "a", "b", status=1)
     assert [one.value.difference for one in found.cells] == [2.0]
     assert found == answer("--kernels", "a", "b", status=1)
-    assert answer("--kernels", "b", "a", status=0).cells[0].change == "cheaper"
+    assert answer("--kernels", "b", "a", status=0).cells[0].change == "improved"
     assert "has no cell of kernel 'c'" in refusal("compare", run, "--kernels", "a", "c")
     comment = orchestrator("compare", "--kernels", "a", "b", "--format", "markdown").stdout
     assert f"run: `{run}`" in comment
@@ -384,7 +384,7 @@ def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
     assert "1 cell compared: 1 unchanged; 1 not compared." in shown.stdout
     assert "Not compared: t: different clocks: wall and instructions." in shown.stdout
     whole = answer(mixed, again, status=1)
-    assert (whole.passes, whole.beyond) == (False, False)
+    assert (whole.passes, whole.exceeded) == (False, False)
     (refused,) = whole.not_compared
     assert refused.reason == "different clocks: wall and instructions"
 
@@ -495,7 +495,7 @@ def test_a_kernel_is_not_compared_with_itself(tmp_path: Path) -> None:
     assert "debian-686 is named twice" in result.stderr
 
 
-def test_a_cell_that_fails_where_it_was_unsupported_is_beyond(tmp_path: Path) -> None:
+def test_a_cell_that_fails_where_it_was_unsupported_exceeds_its_budget(tmp_path: Path) -> None:
     store_run(tmp_path / "lab", tmp_path / "run1", failed("none", "not here", status="unsupported"))
     store_run(tmp_path / "lab", tmp_path / "run2", failed("none", "panic"))
     result = compare()

@@ -89,7 +89,7 @@ def test_other_calls_are_refused_before_anything_is_measured() -> None:
 def test_a_cost_that_has_not_changed_is_explained_beside_no_probe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is beyond a limit all the same: the difference to itself shows nothing."""
+    """It exceeds a limit all the same: the difference to itself shows nothing."""
     monkeypatch.setattr("orchestrator.cost.costs.load_pair", lambda *pair: [one.probe for _, one in pair])
     monkeypatch.setattr("orchestrator.cost.costs.difference", lambda *both: both)
     cells = []

@@ -81,7 +81,7 @@ def shown(some: Sequence[Cost]) -> list[list[str]]:
 
 def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: CostRequest) -> None:
     (cost,) = found([line], [measured(596)])
-    assert (cost.hit, cost.hits, cost.mechanism, cost.beyond, cost.allowed) == (596, 1000, "bpf-kprobe", (), "")
+    assert (cost.hit, cost.hits, cost.mechanism, cost.exceeded, cost.allowed) == (596, 1000, "bpf-kprobe", (), "")
     assert cost.plain() == {
         "subject": "own.bpf.c",
         "program": "on_read",
@@ -102,7 +102,7 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Cost
         "program_instructions": 37,
         "machine_code_bytes": 190,
         "stack_bytes": 24,
-        "beyond": [],
+        "exceeded": [],
         "notes": [],
         "new": None,
         "unknown": None,
@@ -113,7 +113,7 @@ def test_what_a_call_adds_is_divided_among_its_hits(line: CostRequest) -> None:
     (cost,) = found([line], [measured(1200, hits=3, interval=[1170, 1230])], {"*": {"overhead": "<=900"}})
     assert (cost.hit, cost.hits, cost.plain()["interval"]) == (400, 3000, [390, 410])
     assert cost.allowed == "<=300"
-    assert cost.beyond
+    assert cost.exceeded
 
 
 def test_costs_are_in_the_order_of_lines_and_kernels(tmp_path: Path) -> None:
@@ -179,12 +179,12 @@ def test_what_was_done_with_maps_is_a_footnote_of_the_row(line: CostRequest) -> 
 
 def test_a_cost_beyond_its_budget_is_told(line: CostRequest) -> None:
     some = found([line], [measured(596)], {"*": {"overhead": "<=400"}})
-    assert some[0].beyond == ("overhead 596 instructions, allowed <=400",)
+    assert some[0].exceeded == ("overhead 596 instructions, allowed <=400",)
     sheet = cost_sheet("cost-own", some)
     assert sheet.sentences[-1] == "on_read on debian-amd64: overhead 596 instructions, allowed <=400."
     assert [row.style for row in sheet.grid.blocks[0]] == ["red"]
-    assert verdict(some) == "❌ 1 of 1 cost beyond what is allowed."
-    assert not found([line], [measured(400)], {"*": {"overhead": "<=400"}})[0].beyond
+    assert verdict(some) == "❌ 1 of 1 cost exceeds what is allowed."
+    assert not found([line], [measured(400)], {"*": {"overhead": "<=400"}})[0].exceeded
 
 
 def test_an_overhead_without_a_verdict_is_no_cost(line: CostRequest) -> None:
@@ -198,9 +198,9 @@ def test_an_overhead_without_a_verdict_is_no_cost(line: CostRequest) -> None:
 
 def test_the_verdict_counts_what_was_measured(line: CostRequest) -> None:
     lacking = without_number("unsupported", "it needs fprobes", "debian-amd64@6.12")
-    assert verdict(found([line], [measured(596)])) == "✅ 1 cost measured, none beyond what is allowed."
+    assert verdict(found([line], [measured(596)])) == "✅ 1 cost measured, none exceeds what is allowed."
     some = found([line], [measured(596), lacking])
-    assert verdict(some) == "✅ 1 cost measured, none beyond what is allowed; 1 unsupported."
+    assert verdict(some) == "✅ 1 cost measured, none exceeds what is allowed; 1 unsupported."
     assert verdict(found([line], [lacking])) == "❌ No cost could be measured."
 
 
@@ -213,7 +213,7 @@ def test_json_and_csv_have_the_same_figures(line: CostRequest) -> None:
     rows = list(csv.DictReader(io.StringIO(cost_csv(some))))
     assert [row["instructions"] for row in rows] == ["596.0", ""]
     assert rows[0]["interval"] == "596.0 596.0"
-    assert rows[0]["beyond"] == "overhead 596 instructions, allowed <=400"
+    assert rows[0]["exceeded"] == "overhead 596 instructions, allowed <=400"
     assert rows[1]["reason"] == 'said "no", twice'
     assert list(rows[0]) == list(some[0].plain())
 

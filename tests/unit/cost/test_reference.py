@@ -106,11 +106,11 @@ def test_what_is_new_is_measured_and_judged_by_its_own_limit_alone(tmp_path: Pat
     costs, reference = against(
         tmp_path, [measured("on_read")], lines, lines[:1], measured("on_read"), measured("on_write")
     )
-    assert verdict(costs) == "✅ 2 costs measured, none beyond what is allowed; 1 new."
+    assert verdict(costs) == "✅ 2 costs measured, none exceeds what is allowed; 1 new."
     assert "on_write is new: main has no on_write of own.bpf.c." in sentences(costs, reference)
     (tmp_path / "after" / "experiment.yaml").write_text('budgets: {"*": {overhead: "<=99"}}\n')
     after = Run(run(measured("on_read"), measured("on_write")), tmp_path / "after", 0)
-    assert problem(judged(lines, after, reference)) == "2 of 2 costs beyond what is allowed."
+    assert problem(judged(lines, after, reference)) == "2 of 2 costs exceed what is allowed."
 
 
 def test_what_was_unsupported_is_new(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_renamed_program_keeps_its_gate(tmp_path: Path) -> None:
     lines, before = [line("on_open"), line("new_name")], [line("old_name"), line("on_open")]
     now = [sized("on_open", 9), sized("new_name", 9, 101)]
     costs, reference = against(tmp_path, [sized("old_name", 9), sized("on_open", 9)], lines, before, *now)
-    assert problem(costs) == "1 of 2 costs beyond what is allowed."
+    assert problem(costs) == "1 of 2 costs exceeds what is allowed."
     assert reference.gone == ["new_name is compared with old_name, which is in its place at main."]
 
 
@@ -213,7 +213,7 @@ def test_a_reference_whose_run_lacks_a_cell_is_unknown(tmp_path: Path) -> None:
 
 
 def test_an_increase_without_a_verdict_is_no_pass(tmp_path: Path) -> None:
-    """A figure that may as well be none is below any figure: no increase over it can be beyond."""
+    """A figure that may as well be none is below any figure: no increase over it can exceed a budget."""
     note = "no verdict: an interval of -40 to 20"
     before = measured("on_read", interval=[-40, 20], samples=[590, 610], verdict="none", notes=[note])
     lines = [line("on_read")]

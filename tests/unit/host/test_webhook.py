@@ -16,7 +16,7 @@ import pytest
 from orchestrator.errors import HostError, UsageError
 from orchestrator.nightly import Webhook
 
-CONTENT = {"night": "n1", "dearer": 2, "text": "költség"}
+CONTENT = {"night": "n1", "regressed": 2, "text": "költség"}
 Received = list[tuple[str, dict[str, Any]]]
 
 

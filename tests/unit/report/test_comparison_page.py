@@ -71,12 +71,12 @@ def test_each_change_has_its_figures_and_its_budget(tmp_path: Path) -> None:
     page = comparison_page(runs)
     root = check_page(page)
     (verdict,) = [element for element in root.all("strong") if element.attributes.get("class") == "fails"]
-    assert verdict.whole_text.startswith("4 cells compared: 1 failed, 1 dearer, 1 cheaper, 1 unchanged; 2 beyond")
+    assert verdict.whole_text.startswith("4 cells compared: 1 failed, 1 regressed, 1 improved, 1 unchanged; 2 exceed")
     unit = "instructions"
     assert changes(root) == {
-        "jprobe": ["failed", "1689", "failed", "", "", "", unit, "beyond"],
-        "djprobe": ["cheaper", "462", "460", "-2", "-0.4 %", "-2", unit, "within +1"],
-        "kprobe": ["dearer", "1036", "1039", "+3", "+0.3 %", "+3", unit, "beyond +1"],
+        "jprobe": ["failed", "1689", "failed", "", "", "", unit, "exceeded"],
+        "djprobe": ["improved", "462", "460", "-2", "-0.4 %", "-2", unit, "within +1"],
+        "kprobe": ["regressed", "1036", "1039", "+3", "+0.3 %", "+3", unit, "exceeds +1"],
     }
     assert "<script>alert" not in page
     assert "{{ 7 * 7 }}" not in page  # of a reason its first line is said
@@ -91,7 +91,7 @@ def test_each_change_has_its_figures_and_its_budget(tmp_path: Path) -> None:
         "+3",
         "+0.3 %",
         "+1",
-        "beyond",
+        "exceeded",
     ]
     assert "experiment.yaml --only" in kprobe.all("pre")[0].whole_text
     (unchanged,) = [element for element in root.all("section") if element.attributes.get("id") == "unchanged"]
@@ -100,7 +100,7 @@ def test_each_change_has_its_figures_and_its_budget(tmp_path: Path) -> None:
         element.attributes["name"]: [value.whole_text for value in element.all("option")]
         for element in root.all("select")
     }
-    assert options["change"] == ["all", "failed", "cheaper", "dearer"]
+    assert options["change"] == ["all", "failed", "improved", "regressed"]
 
 
 def test_a_comparison_is_as_in_the_golden_file(tmp_path: Path) -> None:
@@ -163,11 +163,11 @@ def test_the_chart_has_the_changes_with_their_intervals(tmp_path: Path) -> None:
     runs = compare(tmp_path, before, after)
     chart = comparison_chart(runs.comparison)
     assert chart is not None
-    slower, cheaper = chart.rows
+    slower, improved = chart.rows
     assert (slower.label, slower.tone, slower.text) == ("a", "worse", "+10.0 %")
     assert slower.bounds is not None
     assert slower.bounds[0] < slower.value < slower.bounds[1]
-    assert (cheaper.label, cheaper.tone, cheaper.bounds, cheaper.value) == ("b", "better", None, -1.0)
+    assert (improved.label, improved.tone, improved.bounds, improved.value) == ("b", "better", None, -1.0)
     drawn = svg_text(chart)
     ElementTree.fromstring(drawn)
     assert "+10.0 %" in drawn

@@ -53,7 +53,7 @@ FILE = "/home/me/nights/x.yaml"
 MakeNight = Callable[..., NightlyResult]
 
 
-def dearer(value: float) -> CellRecord:
+def regressed(value: float) -> CellRecord:
     return cell("kprobe", samples=[value] * 2, value=value, overhead=value - 409, interval=[value - 409] * 2)
 
 
@@ -86,34 +86,39 @@ def mail(night: NightlyResult) -> EmailMessage:
 @pytest.fixture
 def bad(make_night: MakeNight) -> NightlyResult:
     good = [cell("none"), cell("kprobe"), cell("jprobe"), cell("djprobe")]
-    return make_night(good, [cell("none"), dearer(1046.0), failed("jprobe", "the probe was not hit")])
+    return make_night(good, [cell("none"), regressed(1046.0), failed("jprobe", "the probe was not hit")])
 
 
 def test_a_bad_night_says_first_what_is_wrong(bad: NightlyResult) -> None:
     assert not bad.is_good
     said = lines(bad)
     assert said[0] == "x: bad, cells: 2 ok, 1 failed"
-    assert said[1].endswith("4 cells compared: 1 failed, 1 vanished, 1 dearer, 1 unchanged; 3 beyond budget.")
+    assert said[1].endswith("4 cells compared: 1 failed, 1 missing, 1 regressed, 1 unchanged; 3 exceed their budget.")
     assert said[2:5] == [
-        "beyond budget: jprobe failed",
-        "beyond budget: djprobe vanished",
-        "beyond budget: kprobe +10 instructions (+1.0 %)",
+        "budget exceeded: jprobe failed",
+        "budget exceeded: djprobe missing",
+        "budget exceeded: kprobe +10 instructions (+1.0 %)",
     ]
 
 
-def test_what_is_beyond_can_be_measured_again(bad: NightlyResult) -> None:
+def test_what_exceeds_its_budget_can_be_measured_again(bad: NightlyResult) -> None:
     (again,) = [
         shlex.split(line.removeprefix("reproduce: "))
         for line in lines(bad)
         if line.startswith("reproduce: orch") and " run " in line
     ]
     assert again[:2] == ["orchestrator", "run"]
-    assert again[3:] == ["--only", f"id={dearer(1).id.replace('kprobe', 'jprobe')}", "--only", f"id={dearer(1).id}"]
+    assert again[3:] == [
+        "--only",
+        f"id={regressed(1).id.replace('kprobe', 'jprobe')}",
+        "--only",
+        f"id={regressed(1).id}",
+    ]
     assert Path(again[2]).parent == bad.run.directory
 
 
 def test_a_dearer_night_may_be_accepted_and_a_failed_one_may_not(make_night: MakeNight, bad: NightlyResult) -> None:
-    night = make_night([cell("none"), cell("kprobe")], [cell("none"), dearer(1046.0)])
+    night = make_night([cell("none"), cell("kprobe")], [cell("none"), regressed(1046.0)])
     accepting = f"orchestrator compare --set-baseline good-x {night.run.record.run}"
     assert lines(night)[-1] == f"accept: {accepting}"
     assert not [line for line in lines(bad) if line.startswith("accept")]
@@ -123,13 +128,13 @@ def test_a_good_night_is_short(make_night: MakeNight) -> None:
     night = make_night([cell("none"), cell("kprobe")], [cell("none"), cell("kprobe")])
     assert night.is_good
     assert subject(night) == "[x] good: 2 unchanged"
-    assert not [line for line in lines(night) if line.startswith(("beyond", "reproduce", "accept"))]
+    assert not [line for line in lines(night) if line.startswith(("budget exceeded", "reproduce", "accept"))]
 
 
 def test_a_cheaper_night_is_good(make_night: MakeNight) -> None:
-    night = make_night([cell("none"), cell("kprobe")], [cell("none"), dearer(1000.0)])
+    night = make_night([cell("none"), cell("kprobe")], [cell("none"), regressed(1000.0)])
     assert night.is_good
-    assert subject(night) == "[x] good: 1 cheaper, 1 unchanged"
+    assert subject(night) == "[x] good: 1 improved, 1 unchanged"
 
 
 def test_the_first_night_is_compared_with_nothing(make_night: MakeNight) -> None:
@@ -147,9 +152,9 @@ def test_a_night_without_any_number_is_not_good(make_night: MakeNight) -> None:
 
 def test_a_night_is_not_good_by_a_cell_that_nobody_can_judge(make_night: MakeNight) -> None:
     """It failed before, or made other work."""
-    mended = make_night([cell("none"), failed("kprobe", "panic")], [cell("none"), cell("kprobe")])
+    fixed = make_night([cell("none"), failed("kprobe", "panic")], [cell("none"), cell("kprobe")])
     other_result = make_night([cell("none"), cell("kprobe")], [cell("none"), cell("kprobe", metric="cost per loop")])
-    for night, words in ((mended, "1 without a number before"), (other_result, "1 not compared")):
+    for night, words in ((fixed, "1 without a number before"), (other_result, "1 not compared")):
         assert not night.is_good
         assert words in lines(night)[1]
         assert lines(night)[-1].startswith("accept: ")
@@ -175,7 +180,7 @@ def test_a_night_without_all_its_cells_is_not_good(make_night: MakeNight) -> Non
 
 def test_the_mail_is_one(bad: NightlyResult) -> None:
     message = mail(bad)
-    assert message["Subject"] == "[x] bad: 1 failed, 1 vanished, 1 dearer, 1 unchanged; jprobe failed"
+    assert message["Subject"] == "[x] bad: 1 failed, 1 missing, 1 regressed, 1 unchanged; jprobe failed"
     assert message["Date"].datetime == NOW
     text = message.get_content()
     assert text.isascii()
@@ -218,8 +223,8 @@ def test_json_has_what_the_mail_has(bad: NightlyResult) -> None:
     content = json.loads(json.dumps(nightly_json(bad)))
     assert content["text"].splitlines()[0] == subject(bad)
     assert (content["night"], content["cells"]) == ("bad", {"ok": 2, "failed": 1})
-    assert content["counts"] == {"failed": 1, "vanished": 1, "dearer": 1, "unchanged": 1}
-    assert [one["change"] for one in content["beyond"]] == ["failed", "vanished", "dearer"]
+    assert content["counts"] == {"failed": 1, "missing": 1, "regressed": 1, "unchanged": 1}
+    assert [one["change"] for one in content["exceeded"]] == ["failed", "missing", "regressed"]
     assert content["failed"] == [{"cell": bad.failed[0].id, "reason": "the probe was not hit"}]
 
 
@@ -237,40 +242,40 @@ def test_what_became_dearer_is_named_by_its_symbol(
     night = NightlyResult(find_run(runs[1], lab), FILE, load_comparison(runs, []))
     where = "most in handler +10"
     assert where in subject(night)
-    assert any(line.startswith("beyond budget: ") and where in line for line in lines(night))
+    assert any(line.startswith("budget exceeded: ") and where in line for line in lines(night))
     assert f"x: {FILE}" in mail(night).get_content()
     content = nightly_json(night)
-    assert (content["file"], content["beyond"][0]["symbol"]["symbol"]) == (FILE, "handler")
+    assert (content["file"], content["exceeded"][0]["symbol"]["symbol"]) == (FILE, "handler")
     # Without profiles there is none.
-    night = make_night([cell("kprobe")], [dearer(1046.0)])
+    night = make_night([cell("kprobe")], [regressed(1046.0)])
     assert "most in" not in subject(night)
-    assert nightly_json(night)["beyond"][0]["symbol"] is None
+    assert nightly_json(night)["exceeded"][0]["symbol"] is None
 
 
 def test_a_large_night_is_told_in_bounds(make_night: MakeNight) -> None:
     cells = [cell("kprobe", id=f"a/{number}") for number in range(300)]
-    night = make_night(cells, [dearer(1046.0).model_copy(update={"id": one.id}) for one in cells])
+    night = make_night(cells, [regressed(1046.0).model_copy(update={"id": one.id}) for one in cells])
     content = nightly_json(night)
-    assert (len(content["beyond"]), content["counts"]) == (20, {"dearer": 300})
+    assert (len(content["exceeded"]), content["counts"]) == (20, {"regressed": 300})
     assert len(lines(night)) < 30
     assert len(mail(night).get_content().splitlines()) < 120
 
 
-def test_junit_fails_what_is_beyond(bad: NightlyResult) -> None:
-    beyond = {change.pair.first.id: change.beyond for change in bad.beyond}
-    suite = TestSuite.fromstring(render_junit(bad.run.record, ORIGIN, {}, beyond))
+def test_junit_fails_what_exceeds_its_budget(bad: NightlyResult) -> None:
+    exceeded = {change.pair.first.id: change.exceeded for change in bad.exceeded}
+    suite = TestSuite.fromstring(render_junit(bad.run.record, ORIGIN, {}, exceeded))
     assert (suite.tests, suite.failures, suite.errors) == (4, 3, 0)
     wrong = {case.name.split("/")[2]: case.result[0].type for case in suite if case.result}
-    assert wrong == {"kprobe": "beyond budget", "jprobe": "failed", "djprobe": "beyond budget"}
+    assert wrong == {"kprobe": "budget exceeded", "jprobe": "failed", "djprobe": "budget exceeded"}
 
 
 def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(make_night: MakeNight) -> None:
-    """It has vanished, which is beyond any budget: the night is bad."""
+    """It is missing, which exceeds any budget: the night is bad."""
     without = failed("kprobe", "no kprobes", status="unsupported")
     night = make_night([cell("none"), cell("kprobe")], [cell("none"), without])
     assert not night.is_good
     suite = TestSuite.fromstring(
-        render_junit(night.run.record, ORIGIN, {}, {change.pair.first.id: change.beyond for change in night.beyond})
+        render_junit(night.run.record, ORIGIN, {}, {change.pair.first.id: change.exceeded for change in night.exceeded})
     )
     assert (suite.tests, suite.failures, suite.skipped) == (2, 1, 0)
     assert "no kprobes" in suite.tostring().decode()

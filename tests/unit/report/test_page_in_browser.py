@@ -181,8 +181,8 @@ def test_keys_filter_and_sort_and_the_theme_is_kept(page: Path, browser: webdriv
 
 def test_changes_are_filtered_and_sorted_with_their_signs(comparison: Path, browser: webdriver.Chrome) -> None:
     browser.get(comparison.as_uri())
-    browser.find_element(By.NAME, "change").send_keys("dearer")
-    assert {row.get_attribute("data-change") for row in shown_rows(browser)} == {"dearer"}
+    browser.find_element(By.NAME, "change").send_keys("regressed")
+    assert {row.get_attribute("data-change") for row in shown_rows(browser)} == {"regressed"}
     browser.find_element(By.NAME, "change").send_keys("all")
     browser.find_elements(By.CSS_SELECTOR, "#cell-list th button")[4].send_keys(Keys.ENTER)
     differences = [row.find_elements(By.TAG_NAME, "td")[3].text for row in shown_rows(browser)]

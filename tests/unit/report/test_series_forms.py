@@ -38,7 +38,7 @@ PROBED = {**PLAIN, "kprobe_int3_handler": 40}
 
 @pytest.fixture
 def measured(tmp_path: Path) -> MeasuredSeries:
-    """Five commits: none changes the baseline, one makes the probe dearer, one is its revert, one does not build."""
+    """Five commits: none changes the baseline, one makes the probe regress, one is its revert, one does not build."""
     lab = tmp_path / "lab"
 
     def stored(name: str, probed: Mapping[str, int] | None) -> Run:
@@ -55,11 +55,11 @@ def measured(tmp_path: Path) -> MeasuredSeries:
             Commit(f"{number:x}" * 40, subject, "Zoë Person", "2026-11-26"), "zoe@example.org", reverts=reverts
         )
 
-    base, dearer = stored("base", PROBED), stored("dearer", {**PROBED, "kprobe_int3_handler": 47, "new_check": 4})
+    base, regressed = stored("base", PROBED), stored("regressed", {**PROBED, "kprobe_int3_handler": 47, "new_check": 4})
     commits = [
         MeasuredCommit(commit(1, "the base"), base),
         MeasuredCommit(commit(2, "Documentation: say more"), base, same_as="1" * 12),
-        MeasuredCommit(commit(3, "kprobes: check each hit"), dearer),
+        MeasuredCommit(commit(3, "kprobes: check each hit"), regressed),
         MeasuredCommit(
             commit(4, "kprobes: " + "a long subject " * 5), None, "the kernel does not build\nk.c:1: error: no"
         ),
@@ -149,9 +149,9 @@ def test_json_has_each_commit_with_its_changes(measured: MeasuredSeries) -> None
     assert found["wrong"] is True
     assert [one["reason"] for one in found["commits"]][2].startswith("the kernel does not build")
     assert found["commits"][0]["same_kernel_as"] == "1" * 12
-    dearer = found["commits"][1]["cells"][1]
-    assert (dearer["change"], len(dearer["beyond"])) == (11, 1)
-    assert [(one["symbol"], one["change"]) for one in dearer["symbols"]] == [
+    regressed = found["commits"][1]["cells"][1]
+    assert (regressed["change"], len(regressed["exceeded"])) == (11, 1)
+    assert [(one["symbol"], one["change"]) for one in regressed["symbols"]] == [
         ("kprobe_int3_handler", 7),
         ("new_check", 4),
     ]
@@ -245,7 +245,7 @@ def test_a_decided_time_is_a_change_in_every_form(units: Callable[..., MeasuredS
     assert "The figures are medians of times." in text
     assert all("+300" in one for one in (cover_letter(measured), tables(measured)))
     timed_cell = json.loads(series_json(measured))["commits"][0]["cells"][1]
-    assert (timed_cell["verdict"], round(timed_cell["change"])) == ("dearer", 300)
+    assert (timed_cell["verdict"], round(timed_cell["change"])) == ("regressed", 300)
 
 
 def test_a_mail_on_cells_of_several_units_names_them(units: Callable[..., MeasuredSeries]) -> None:

@@ -80,10 +80,10 @@ def test_an_increase_of_a_budget_s_percentage_is_within_it(
     after = before * (100 + percent) / 100
     values = [{"value": 5_000_000.0, "overhead": 1.0, figure: float(count)} for count in (before, after)]
     budget = {figure: f"+{decimal_text(percent)}%"}
-    assert judged(values[0], values[1], **budget).beyond == ()
-    # One instruction in all calls more is beyond.
+    assert judged(values[0], values[1], **budget).exceeded == ()
+    # One instruction in all calls more exceeds it.
     more = {**values[1], figure: float(after + Fraction(1, 1000))}
-    assert len(judged(values[0], more, **budget).beyond) == 1
+    assert len(judged(values[0], more, **budget).exceeded) == 1
 
 
 @given(plain=counts_of(1, 2, 3, 5, 7, 100, 300, 1000), overhead=counts_of(1, 10, 100, 1000))
@@ -92,6 +92,6 @@ def test_an_overhead_at_its_limit_is_within_it(plain: Fraction, overhead: Fracti
     """The overhead as a run computes it, in floats."""
     subtracted = float(plain + overhead) - float(plain)
     values = {"value": 5_000_000.0, "overhead": subtracted}
-    assert judged(values, values, overhead=f"<={decimal_text(overhead)}").beyond == ()
+    assert judged(values, values, overhead=f"<={decimal_text(overhead)}").exceeded == ()
     below = overhead - Fraction(1, 10_000)
-    assert len(judged(values, values, overhead=f"<={decimal_text(below)}").beyond) == 1
+    assert len(judged(values, values, overhead=f"<={decimal_text(below)}").exceeded) == 1
