@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from orchestrator.experiment.experiment import Experiment as Experiment
     from orchestrator.experiment.plan import Plan as Plan
     from orchestrator.guest.guest import Guest as Guest
+    from orchestrator.library.function_probes import Disassembly as Disassembly
     from orchestrator.library.lab import Lab as Lab
     from orchestrator.library.tested_guest import TestedGuest as TestedGuest
-    from orchestrator.profile.probe_places import Disassembly as Disassembly
+    from orchestrator.profile.stored.profile_difference import ProfileDifference as ProfileDifference
     from orchestrator.results.contract import CellRecord as CellRecord
-    from orchestrator.results.profile_difference import ProfileDifference as ProfileDifference
     from orchestrator.results.runs import Run as Run
     from orchestrator.results.store import RunEntry as RunEntry
     from orchestrator.run.runner import ProgressListener as ProgressListener
@@ -31,14 +31,14 @@ __version__ = "0.2.0"
 _PLACES = {
     "CellRecord": "results.contract",
     "ComparedRuns": "comparison.comparison",
-    "Disassembly": "profile.probe_places",
+    "Disassembly": "library.function_probes",
     "Experiment": "experiment.experiment",
     "Guest": "guest.guest",
     "GuestError": "errors",
     "Lab": "library.lab",
     "LabError": "errors",
     "Plan": "experiment.plan",
-    "ProfileDifference": "results.profile_difference",
+    "ProfileDifference": "profile.stored.profile_difference",
     "ProgressListener": "run.runner",
     "Run": "results.runs",
     "RunEntry": "results.store",

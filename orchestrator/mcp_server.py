@@ -51,9 +51,9 @@ from orchestrator.library.measurements import Measurements
 from orchestrator.library.stored import difference_of, load_comparison, shown_ids, stored_pairs
 from orchestrator.paths import data_dir, lab_dir, user_path
 from orchestrator.plain_text import plain_text
-from orchestrator.profile.difference import with_code
+from orchestrator.profile.code.compared_code import with_code
+from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.program import CHECKOUT_SCRIPT, PROGRAM
-from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import render_markdown, render_sheets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run, stored_run

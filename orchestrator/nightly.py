@@ -33,6 +33,7 @@ from orchestrator.comparison.verdicts import is_exact, resolution
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.plain_text import counted, cut, plain_line, shown
+from orchestrator.profile.stored.profile_difference import SymbolDifference
 from orchestrator.program import command
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import COUNTED, figure, signed_figure, unit_name
@@ -41,7 +42,6 @@ from orchestrator.results.budgets import only
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.origin import Origin, kernel_versions
-from orchestrator.results.profile_difference import SymbolDifference
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
 

@@ -20,12 +20,12 @@ from orchestrator.cli.measuring import outcome
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.library.stored import RunCell, find_cell
+from orchestrator.profile.printed import timeline_forms as report
+from orchestrator.profile.stored.profile_files import FOLDER, file_beside, file_name
+from orchestrator.profile.stored.timeline import Timeline
 from orchestrator.program import PROGRAM
-from orchestrator.report import timeline as report
 from orchestrator.results.contract import PER_CALL, CellRecord
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.stored_profile import FOLDER, file_beside, file_name
-from orchestrator.results.stored_timeline import Timeline
 from orchestrator.run.again import BOOT, Again
 from orchestrator.run.debugging import Debugging, PlaceStop, StopPlace, check_gdb
 

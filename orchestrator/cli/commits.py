@@ -50,9 +50,9 @@ from orchestrator.experiment.source import kernels_override, names_kernels, read
 from orchestrator.library.measured_commits import MeasuredCommits, is_lasting, request_of, series_of
 from orchestrator.library.stored import RunCell, compared_kernels, compared_runs, difference_of, shown_ids
 from orchestrator.paths import cache_dir
-from orchestrator.profile.difference import with_code
+from orchestrator.profile.code.compared_code import with_code
+from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.report.history_sheets import bisection_json, bisection_sheet
-from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.results.budgets import BudgetError, Budgets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Commit, Measured, OriginDifference, SeriesCommit

@@ -41,7 +41,7 @@ from orchestrator.experiment.source import read_budgets
 from orchestrator.files import ScratchFolder
 from orchestrator.library.costs import MeasuredCosts, cost_experiment, cost_kernels, cost_lines, judged
 from orchestrator.paths import user_path
-from orchestrator.report.profile_sheets import difference_sheet
+from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets
 from orchestrator.results.runs import Run
 

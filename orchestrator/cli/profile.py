@@ -24,31 +24,22 @@ from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.library.disassembly import disassembly
 from orchestrator.library.stored import RunCell, cells_of_run, difference_of, find_named, shown_ids, stored_pairs
 from orchestrator.paths import lab_dir
-from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
-from orchestrator.profile.lines import (
-    Sources,
-    annotated_lines,
-    by_line,
-    coverage,
-    same_lines,
-    with_lines,
-)
-from orchestrator.profile.stored_sources import stored_sources
+from orchestrator.profile.code.annotated_code import annotated
+from orchestrator.profile.code.compared_code import ComparedCode, with_code
+from orchestrator.profile.code.instruction_classes import per_call
+from orchestrator.profile.lines.by_line import Sources, annotated_lines, by_line, same_lines, with_lines
+from orchestrator.profile.lines.line_coverage import coverage
+from orchestrator.profile.lines.stored_sources import stored_sources
+from orchestrator.profile.printed import profile_sheets
+from orchestrator.profile.printed.callgrind import callgrind_text
+from orchestrator.profile.printed.flame_graph import flame_graph as flame_graph_svg
+from orchestrator.profile.printed.lcov import lcov_text
+from orchestrator.profile.printed.stack_formats import firefox_text, folded_text, pprof_bytes, speedscope_text
+from orchestrator.profile.stored.call_tree import call_tree
+from orchestrator.profile.stored.profile_difference import FunctionDifference, ProfileDifference, difference
 from orchestrator.program import PROGRAM
-from orchestrator.report import profile_sheets
-from orchestrator.report.profile_formats import (
-    callgrind_text,
-    firefox_text,
-    folded_text,
-    lcov_text,
-    pprof_bytes,
-    speedscope_text,
-)
-from orchestrator.report.profile_formats import flame_graph as flame_graph_svg
-from orchestrator.results.call_tree import call_tree
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.profile_difference import FunctionDifference, ProfileDifference, difference
 from orchestrator.results.runs import EXPERIMENT_FILE, find_run
 
 _Content = Callable[[RunCell], str | bytes]

@@ -21,14 +21,14 @@ from orchestrator.errors import UsageError
 from orchestrator.model.fit import calibrated
 from orchestrator.model.modelled_run import catalogue_prices, modelled_run, user_prices
 from orchestrator.model.price_file import price_file, price_sources, write_table
+from orchestrator.pages.run_page import run_page, sheets_page
+from orchestrator.pages.site.building import build_site
 from orchestrator.paths import lab_dir, user_path
 from orchestrator.report.claims import ClaimsLayout, all_claims, assess, decided_claims
 from orchestrator.report.exports import render_bencher, render_csv, render_junit
 from orchestrator.report.html.frame import PAGE, Page
-from orchestrator.report.html.run_page import run_page, sheets_page
 from orchestrator.report.kind import draw_charts
 from orchestrator.report.modelled_sheets import modelled_sheets, modelled_summary, price_sheets
-from orchestrator.report.site.building import build_site
 from orchestrator.report.text import print_sheets, print_table, render_markdown, render_sheets
 from orchestrator.results.contract import RunRecord, all_ok, json_schema
 from orchestrator.results.contract import json_text as record_text

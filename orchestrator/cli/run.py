@@ -27,12 +27,12 @@ from orchestrator.experiment.experiment import Experiment, unprofiled, with_prof
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.machine import Machine, Wiring, qemu_command
 from orchestrator.library.needed_packages import check_packages
+from orchestrator.pages.run_page import run_page
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
 from orchestrator.report.exports import render_csv
 from orchestrator.report.html.frame import PAGE
-from orchestrator.report.html.run_page import run_page
 from orchestrator.report.kind import draw_charts
 from orchestrator.results.contract import all_ok, json_text
 from orchestrator.results.runs import Run, check_directory

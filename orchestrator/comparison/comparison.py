@@ -25,14 +25,15 @@ from orchestrator.comparison.verdicts import (
     work_difference,
 )
 from orchestrator.errors import LabError
+from orchestrator.profile.stored.cell_profile import CellProfile
+from orchestrator.profile.stored.profile_difference import ProfileDifference, difference
+from orchestrator.profile.stored.profile_files import load_pair
 from orchestrator.program import command
 from orchestrator.results import parameters
 from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit, only
 from orchestrator.results.contract import MOST_COUNTED_RUNS, CellRecord
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
-from orchestrator.results.profile_difference import ProfileDifference, difference
 from orchestrator.results.runs import EXPERIMENT_FILE, Run, frame
-from orchestrator.results.stored_profile import CellProfile, load_pair
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -20,12 +20,12 @@ from orchestrator.comparison.comparison import (
 )
 from orchestrator.comparison.verdicts import Difference
 from orchestrator.plain_text import counted, cut, shown
+from orchestrator.profile.printed.profile_sheets import change_figures, difference_sheet, first_and_rest, others
+from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.chart import IntervalChart, IntervalRow, Tone
 from orchestrator.report.html.frame import NavigationLink, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
-from orchestrator.report.html.run_page import repeat_command
-from orchestrator.report.profile_sheets import change_figures, difference_sheet, first_and_rest, others
 from orchestrator.report.sheet import (
     COUNTED,
     NOTHING,
@@ -53,7 +53,7 @@ from orchestrator.report.text import (
 )
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, CellRecord
-from orchestrator.results.profile_difference import ProfileDifference
+from orchestrator.results.run_files import repeat_command
 
 _SHOWN = 5
 

@@ -18,8 +18,9 @@ from orchestrator.comparison.comparison import CellChange, ComparedRuns, Compari
 from orchestrator.comparison.forms import value_or_status
 from orchestrator.comparison.verdicts import is_exact
 from orchestrator.plain_text import counted, cut
+from orchestrator.profile.printed.profile_sheets import change_figures, first_and_rest, others
+from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.program import command
-from orchestrator.report.profile_sheets import change_figures, first_and_rest, others
 from orchestrator.report.sheet import (
     COUNTED,
     NOTHING,
@@ -36,7 +37,6 @@ from orchestrator.report.text import ascii_text, made_with
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, CellRecord
 from orchestrator.results.origin import Commit, SeriesCommit
-from orchestrator.results.profile_difference import ProfileDifference
 from orchestrator.results.runs import Run
 
 _SUBJECT = 50

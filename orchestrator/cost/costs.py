@@ -25,8 +25,10 @@ from orchestrator.cost.subjects import Subject
 from orchestrator.errors import LabError
 from orchestrator.plain_text import counted, shown
 from orchestrator.probes.user_bpf_attachment import is_not_loaded
+from orchestrator.profile.printed.profile_sheets import difference_sheet
+from orchestrator.profile.stored.profile_difference import ProfileDifference, difference
+from orchestrator.profile.stored.profile_files import load_pair, load_profile
 from orchestrator.program import command
-from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_text, figure, signed_figure, used_columns
 from orchestrator.report.text import details, github_comment, grid_table, made_with, markdown_footnote, paragraph
 from orchestrator.results.budgets import Allowance, Limit
@@ -45,9 +47,7 @@ from orchestrator.results.parameters import (
     LISTED,
     CountParameter,
 )
-from orchestrator.results.profile_difference import ProfileDifference, difference
 from orchestrator.results.runs import Run
-from orchestrator.results.stored_profile import load_pair, load_profile
 
 _NO_VERDICT = "no verdict"
 """The beginning of the note on an overhead that may as well be none (``varying_figures``)."""

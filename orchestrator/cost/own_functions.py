@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from orchestrator.results.stored_profile import CellProfile
+from orchestrator.profile.stored.cell_profile import CellProfile
 
 _MODULE = re.compile(r" \[[\w-]+\]")
 

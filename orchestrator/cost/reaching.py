@@ -30,7 +30,7 @@ from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
 from orchestrator.plain_text import shown
-from orchestrator.profile.profiled import Counter
+from orchestrator.profile.counted.counter import Counter
 from orchestrator.results.contract import Record
 from orchestrator.run.benchmark_kind import BootArtifacts
 from orchestrator.run.boot import ReadyGuest, ready_guest

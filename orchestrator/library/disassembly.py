@@ -12,11 +12,11 @@ from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.library.function_probes import Disassembly
 from orchestrator.library.guests import running_guest
 from orchestrator.probes.place_answers import PlaceAnswers
 from orchestrator.probes.placement import FunctionPlaces, answered, places_of
 from orchestrator.probes.point import wrong_point_reason
-from orchestrator.profile.probe_places import Disassembly
 from orchestrator.run.machines import usual_cpu
 
 

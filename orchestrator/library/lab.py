@@ -24,9 +24,9 @@ from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.library.needed_packages import check_packages
 from orchestrator.library.stored import difference_of, load_comparison, stored_pairs
 from orchestrator.paths import cache_dir, lab_dir
-from orchestrator.profile.difference import with_code
+from orchestrator.profile.code.compared_code import with_code
+from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.program import PROGRAM
-from orchestrator.results.profile_difference import ProfileDifference
 from orchestrator.results.runs import Run, check_directory, find_run, opened_store
 from orchestrator.results.store import LATEST, RunEntry, Store
 from orchestrator.run.plan_check import check_plan
@@ -42,9 +42,9 @@ from orchestrator.run.runner import (
 )
 
 if TYPE_CHECKING:
+    from orchestrator.library.function_probes import Disassembly
     from orchestrator.library.guests import GuestArguments
     from orchestrator.library.tested_guest import TestedGuest
-    from orchestrator.profile.probe_places import Disassembly
 
 
 @dataclass(frozen=True)

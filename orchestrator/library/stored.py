@@ -21,14 +21,15 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.source import stored_budgets
 from orchestrator.paths import lab_dir
 from orchestrator.plain_text import shown
+from orchestrator.profile.stored.cell_profile import CellProfile
+from orchestrator.profile.stored.profile_difference import ProfileDifference, difference
+from orchestrator.profile.stored.profile_files import has_plain_profile, load_pair, load_profile
 from orchestrator.program import PROGRAM
 from orchestrator.results.budgets import Budgets, CellFilter, FilterError, cells_named, names_of
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, origin_of
-from orchestrator.results.profile_difference import ProfileDifference, difference
 from orchestrator.results.runs import Run, UnknownRun, find_run, opened_store, stored_run
 from orchestrator.results.store import DEFAULT
-from orchestrator.results.stored_profile import CellProfile, has_plain_profile, load_pair, load_profile
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_same, check_untouched
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.results.stored_profile import CellProfile
+from orchestrator.profile.stored.cell_profile import CellProfile
 
 
 @contextlib.contextmanager

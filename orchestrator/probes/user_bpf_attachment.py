@@ -31,8 +31,8 @@ from orchestrator.probes.map_trial import MapTrial
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.profile.stored.cell_profile import CellProfile, CodeLine
 from orchestrator.results.parameters import BPF_SECTION, BPF_SIZED, BPF_STACK
-from orchestrator.results.stored_profile import CellProfile, CodeLine
 
 _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
 

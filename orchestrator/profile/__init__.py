@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where a cell's instructions went: from the counts of QEMU's plugin to a proved profile."""
+"""Profiles: where the instructions of a call go.
+
+QEMU's plugin counts instructions (``counted``). Their proved sums are stored (``stored``), read as code (``code``), by
+source line (``lines``), and printed (``printed``).
+"""

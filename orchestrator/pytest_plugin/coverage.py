@@ -31,9 +31,10 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import CoveragePlugin, Machine, cover_file
 from orchestrator.plain_text import plain_text
 from orchestrator.probes.kernel_text import module_sections
-from orchestrator.profile.lines import SourceLines, executed_lines
+from orchestrator.profile.lines.dwarf_lines import SourceLines
+from orchestrator.profile.lines.line_coverage import executed_lines
+from orchestrator.profile.printed.lcov import lcov_text
 from orchestrator.pytest_plugin.session import COVERAGE
-from orchestrator.report.profile_formats import lcov_text
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter

@@ -60,10 +60,10 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.probes.symbols import Symbols
-from orchestrator.profile.profiled import Counter
+from orchestrator.profile.counted.counter import Counter
+from orchestrator.profile.stored.cell_profile import CellProfile
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.exact import decimal_text, exact
-from orchestrator.results.stored_profile import CellProfile
 from orchestrator.run.benchmark_kind import Refused
 from orchestrator.run.boot import ReadyGuest, compared, prepare, without_number
 from orchestrator.run.guests import check_clocksource

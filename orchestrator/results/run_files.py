@@ -18,8 +18,11 @@ from statistics import median
 
 from orchestrator.errors import LabError
 from orchestrator.plain_text import plain_line, without_sequences
+from orchestrator.program import command
+from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import FILE_NAME, BootProvenance, Origin, origin_of
+from orchestrator.results.runs import EXPERIMENT_FILE
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.steps import LOG_NAME
 
@@ -232,3 +235,9 @@ def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
                 seconds[cell] += (float(step["at"]) - boot.last) / len(cells)
             boot.last = float(step["at"])
     return seconds
+
+
+def repeat_command(directory: Path, record: CellRecord) -> str | None:
+    """The command that measures the cell and its baseline again; None without the experiment's file."""
+    experiment = directory / EXPERIMENT_FILE
+    return command("run", str(experiment.absolute()), *only([record])) if experiment.is_file() else None

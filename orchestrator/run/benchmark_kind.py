@@ -25,7 +25,7 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.experiment.table import TableKind
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
-from orchestrator.results import stored_profile
+from orchestrator.profile.stored import profile_files
 from orchestrator.results.contract import CellRecord, Status
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.events import CellBegan, CellRecorded, Event, Progress
@@ -162,7 +162,7 @@ class BootArtifacts:
 EVENTS_FOLDER = "events"
 
 
-PROFILES_FOLDER = stored_profile.FOLDER
+PROFILES_FOLDER = profile_files.FOLDER
 
 
 @dataclass(frozen=True)
@@ -233,12 +233,12 @@ class Session:
             file = self._profile_file(outcome.record.id)
             with storage_faults(file):
                 file.unlink(missing_ok=True)
-                stored_profile.plain_file(file).unlink(missing_ok=True)
+                profile_files.plain_file(file).unlink(missing_ok=True)
         with step(f"store {outcome.record.id}"):
             self.emit(outcome)
 
     def _profile_file(self, cell_id: str) -> Path:
-        return self.task.directory / PROFILES_FOLDER / stored_profile.file_name(cell_id)
+        return self.task.directory / PROFILES_FOLDER / profile_files.file_name(cell_id)
 
     def guest_name(self) -> str:
         """The name of the boot's next guest and of its logs; those of earlier guests are kept."""

@@ -23,7 +23,7 @@ from orchestrator.errors import UsageError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import check_cpu, choose_accelerator
 from orchestrator.guest.machine import CountingPlugin, Machine, Timing, qemu_cpu_names, qemu_has_plugins
-from orchestrator.profile.system_calls import has_landmarks, landmarks, together_below
+from orchestrator.profile.counted.kernel_entries import has_landmarks, landmarks, together_below
 
 
 @dataclass(frozen=True)

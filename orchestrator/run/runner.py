@@ -26,7 +26,7 @@ from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_cpu_names
-from orchestrator.profile.kept_lines import keep_lines
+from orchestrator.profile.lines.kept_lines import keep_lines
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import Durations, durations

@@ -19,7 +19,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.kernel_text import Span, TextLayout, text_since
 from orchestrator.probes.symbols import Symbols
-from orchestrator.profile.places import kernel_start
+from orchestrator.profile.counted.places import kernel_start
 from orchestrator.results.contract import TextEvidence, valid_result
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.benchmark_kind import Session

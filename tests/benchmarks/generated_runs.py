@@ -7,17 +7,11 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from orchestrator.profile.stored.cell_profile import CellProfile, InstructionCount, SymbolProfile
+from orchestrator.profile.stored.profile_files import FOLDER, file_name, write_profile
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import RunIdentity, prepare_directory
 from orchestrator.results.store import Store
-from orchestrator.results.stored_profile import (
-    FOLDER,
-    CellProfile,
-    InstructionCount,
-    SymbolProfile,
-    file_name,
-    write_profile,
-)
 
 GUEST = "boot1/guest1-pentium4-debian-686"
 Change = Callable[[CellRecord, Path], CellRecord]

@@ -15,8 +15,10 @@ from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.benchmarks.calls.call_programs import user_function
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.paths import cache_dir
-from orchestrator.profile.counts import cache_misses, read_regions, sample_of
-from orchestrator.results.stored_profile import Misses
+from orchestrator.profile.counted.cache_misses import cache_misses
+from orchestrator.profile.counted.counts import read_regions
+from orchestrator.profile.counted.timed_samples import sample_of
+from orchestrator.profile.stored.cell_profile import Misses
 from orchestrator.run.boot import ready_guest
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]

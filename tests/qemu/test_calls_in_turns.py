@@ -14,7 +14,7 @@ from orchestrator.benchmarks.calls import measurement
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.machine import executes_spinning_cpus_in_turns
 from orchestrator.paths import cache_dir
-from orchestrator.profile.turns import turns_of
+from orchestrator.profile.counted.turns import turns_of
 from orchestrator.results.parameters import CONTENDED, CONTENDED_LINES, MOVED, MOVED_BY, ON_EACH_CPU
 from orchestrator.run.boot import ready_guest
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
+from orchestrator.profile.stored.profile_files import load_profile
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import find_run
-from orchestrator.results.stored_profile import load_profile
 
 pytestmark = pytest.mark.qemu
 

@@ -21,9 +21,11 @@ from orchestrator.errors import EvidenceError, HostError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.machine import CountingPlugin
 from orchestrator.paths import cache_dir, data_dir
-from orchestrator.profile.counts import read_regions, sample_of
+from orchestrator.profile.counted.counts import read_regions
+from orchestrator.profile.counted.timed_samples import sample_of
+from orchestrator.profile.stored.cell_profile import CellProfile
+from orchestrator.profile.stored.profile_files import load_profile
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.stored_profile import CellProfile, load_profile
 from orchestrator.run.benchmark_kind import BootTask, Session
 from orchestrator.run.boot import prepare, ready_guest, run_boot
 from orchestrator.run.events import CellRecorded, Event, GuestBooted

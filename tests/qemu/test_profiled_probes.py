@@ -9,8 +9,8 @@ import pytest
 from command_line import CommandLine
 
 from orchestrator.paths import data_dir
+from orchestrator.profile.stored.profile_files import load_profile
 from orchestrator.results.runs import find_run
-from orchestrator.results.stored_profile import load_profile
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp-hash12")]
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
+from orchestrator.profile.stored.cell_profile import CellProfile, SymbolProfile
+from orchestrator.profile.stored.profile_files import load_profile
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.runs import find_run
-from orchestrator.results.stored_profile import CellProfile, SymbolProfile, load_profile
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up", "lab-i386-up-markers")]
 

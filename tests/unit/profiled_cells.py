@@ -7,16 +7,10 @@ from pathlib import Path
 
 from modelled_cells import BASE, counted, record
 
-from orchestrator.profile.difference import executed_classes
+from orchestrator.profile.code.instruction_classes import executed_classes
+from orchestrator.profile.stored.cell_profile import CellProfile, InstructionCount, SymbolProfile
+from orchestrator.profile.stored.profile_files import FOLDER, file_name, write_profile
 from orchestrator.results.contract import CellRecord, ProfileEvidence
-from orchestrator.results.stored_profile import (
-    FOLDER,
-    CellProfile,
-    InstructionCount,
-    SymbolProfile,
-    file_name,
-    write_profile,
-)
 
 CALLS = 500
 _CODES = {"popf": "9d", "pushf": "9c"}

@@ -9,17 +9,11 @@ from typing import Any
 
 from record_builders import cell, evidence
 
+from orchestrator.profile.stored.cell_profile import CellProfile, InstructionCount, SymbolProfile
+from orchestrator.profile.stored.profile_files import FOLDER, file_name, write_profile
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import Store
-from orchestrator.results.stored_profile import (
-    FOLDER,
-    CellProfile,
-    InstructionCount,
-    SymbolProfile,
-    file_name,
-    write_profile,
-)
 
 CALLS = 500
 

@@ -13,7 +13,7 @@ from record_builders import cell
 from stored_histories import EXPERIMENT, broken, counted, store_days
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.report.site.building import SiteBuilt, build_site
+from orchestrator.pages.site.building import SiteBuilt, build_site
 from orchestrator.results.store import Store
 
 DAYS = [counted(1036), counted(1036), counted(1050), broken(), counted(1050), counted(1049)]

@@ -29,8 +29,9 @@ from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
 from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.guest.pausing import paused
-from orchestrator.profile.counts import CountedWork, Region
-from orchestrator.profile.profiled import Counter, stored
+from orchestrator.profile.counted.counter import Counter, stored
+from orchestrator.profile.counted.counts import Region
+from orchestrator.profile.counted.timed_work import CountedWork
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Ready, Session

@@ -34,7 +34,7 @@ from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called, CallResults
-from orchestrator.profile.turns import TurnsBatch
+from orchestrator.profile.counted.turns import TurnsBatch
 
 _PER_SECOND = 1_000_000_000
 """Units in a second of guest time: nanoseconds, and instructions under ``-icount shift=0``, which the TSC counts."""

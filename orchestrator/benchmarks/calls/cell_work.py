@@ -24,8 +24,8 @@ from orchestrator.probes.attachment import Attachment, CallResults
 from orchestrator.probes.evidence import Observation, check_same, listed_probes
 from orchestrator.probes.point import Point, ProbePoint
 from orchestrator.probes.symbols import module_functions
+from orchestrator.profile.stored.cell_profile import SymbolProfile
 from orchestrator.results.contract import ExecutedClasses, ProfileEvidence
-from orchestrator.results.stored_profile import SymbolProfile
 from orchestrator.run.boot import ReadyGuest
 from orchestrator.run.guests import CellDeadline
 

@@ -23,10 +23,11 @@ from orchestrator.benchmarks.calls.samples import Figures, run_figures
 from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.probes.attachment import Attachment, Called
 from orchestrator.probes.evidence import check_traps
-from orchestrator.profile.counts import CountedWork, Region
-from orchestrator.profile.profiled import Counter as ProfileCounter
-from orchestrator.profile.profiled import stored
-from orchestrator.profile.system_calls import RunCounts, counted_runs, run_counts
+from orchestrator.profile.counted.counter import Counter as ProfileCounter
+from orchestrator.profile.counted.counter import stored
+from orchestrator.profile.counted.counts import Region
+from orchestrator.profile.counted.kernel_entries import RunCounts, counted_runs, run_counts
+from orchestrator.profile.counted.timed_work import CountedWork
 from orchestrator.results.contract import ProfileEvidence
 from orchestrator.run.guests import check_clocksource
 from orchestrator.steps import step

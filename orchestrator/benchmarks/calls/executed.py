@@ -16,9 +16,9 @@ from orchestrator.files import ScratchFolder
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.placement import RefusedPlaces
 from orchestrator.probes.symbols import Symbols
-from orchestrator.profile.profiled import Counter as InstructionCounter
+from orchestrator.profile.counted.counter import Counter as InstructionCounter
+from orchestrator.profile.stored.cell_profile import CellProfile, FunctionName, SymbolProfile
 from orchestrator.results.contract import Phrase, Record, valid_result
-from orchestrator.results.stored_profile import CellProfile, FunctionName, SymbolProfile
 from orchestrator.run.benchmark_kind import ArtifactSource, BootArtifacts
 from orchestrator.run.boot import ReadyGuest, ready_guest
 from orchestrator.run.guests import unwatched

@@ -57,13 +57,14 @@ from orchestrator.probes.place import UserPoint, check_optimised, observe_progra
 from orchestrator.probes.placement import NO_JUMP, why_not_optimised
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.probes.tracefs import GUARDED_KPROBES_HANDLER
-from orchestrator.profile.counts import by_purpose
-from orchestrator.profile.difference import executed_classes
-from orchestrator.profile.places import Places, titled
-from orchestrator.profile.profiled import Counter as ProfileCounter
-from orchestrator.profile.profiled import stored
-from orchestrator.profile.timeline import ORDERED_CALLS
-from orchestrator.profile.turns import read_turns, turns_of
+from orchestrator.profile.code.instruction_classes import executed_classes
+from orchestrator.profile.counted.call_order import ORDERED_CALLS
+from orchestrator.profile.counted.counter import Counter as ProfileCounter
+from orchestrator.profile.counted.counter import stored
+from orchestrator.profile.counted.places import Places, titled
+from orchestrator.profile.counted.turns import read_turns, turns_of
+from orchestrator.profile.stored.instructions_by_purpose import by_purpose
+from orchestrator.profile.stored.profile_files import plain_file
 from orchestrator.results.contract import CellRecord, Evidence, ExecutedClasses, centre_of, valid_result
 from orchestrator.results.parameters import (
     ABOUT_MAPS,
@@ -78,7 +79,6 @@ from orchestrator.results.parameters import (
     PLAIN,
 )
 from orchestrator.results.statistics import mean
-from orchestrator.results.stored_profile import plain_file
 from orchestrator.run.benchmark_kind import Ready
 from orchestrator.run.boot import ReadyGuest, identity, kernel_facts
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint

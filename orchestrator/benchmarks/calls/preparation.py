@@ -56,7 +56,7 @@ from orchestrator.probes.place import UserPoint, optimisation_refusal
 from orchestrator.probes.place_answers import KnownAnswer
 from orchestrator.probes.placement import ProbePlace, places_of, refusal_of, technique_of
 from orchestrator.probes.point import Point
-from orchestrator.profile.system_calls import has_landmarks
+from orchestrator.profile.counted.kernel_entries import has_landmarks
 from orchestrator.run.benchmark_kind import Prepared, Ready, Refused, failed, unsupported
 from orchestrator.run.user_modules import (
     OwnModule,

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from orchestrator.benchmarks.calls.call_results import CallOutcome, joined
 from orchestrator.errors import EvidenceError
 from orchestrator.plain_text import shown
-from orchestrator.profile.counts import Timed
+from orchestrator.profile.counted.timed_samples import Timed
 from orchestrator.results.contract import UNITS, Clock, ProfileEvidence
 from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
 

@@ -28,12 +28,12 @@ from orchestrator.guest.monitor import INT3
 from orchestrator.probes.arming import Parameters
 from orchestrator.probes.attachment import cleanup_after
 from orchestrator.probes.loading import load
-from orchestrator.profile.difference import executed_classes
-from orchestrator.profile.profiled import Counter, stored
+from orchestrator.profile.code.instruction_classes import executed_classes
+from orchestrator.profile.counted.counter import Counter, stored
+from orchestrator.profile.stored.cell_profile import CellProfile
 from orchestrator.results.contract import PER_LOOP, CellRecord, Evidence, valid_result
 from orchestrator.results.parameters import ROUNDS
 from orchestrator.results.statistics import mean
-from orchestrator.results.stored_profile import CellProfile
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
 from orchestrator.run.boot import ReadyGuest, changed, identity, kernel_facts, measure_in_one_guest
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint

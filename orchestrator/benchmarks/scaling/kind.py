@@ -42,7 +42,7 @@ from orchestrator.experiment.problems import Problem, mismatch
 from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.guest.pausing import paused
 from orchestrator.probes.symbols import Symbols
-from orchestrator.profile.profiled import Counter, stored
+from orchestrator.profile.counted.counter import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.results.parameters import CACHE_BYTES, HASH_BITS, KPROBE_CACHE, PROBES, SEED
 from orchestrator.results.statistics import mean

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from orchestrator.catalog.probes import BASELINE, CALL_PREFIX
 from orchestrator.errors import EvidenceError
+from orchestrator.profile.stored.cell_profile import Unit
 from orchestrator.results.parameters import LEFT_OUT, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN, PROBE_BYTES_TAKEN, STEP
-from orchestrator.results.stored_profile import Unit
 from orchestrator.run.unattended import ScriptStep, of_command, parse_steps
 
 STEPS = 10

@@ -29,9 +29,9 @@ from orchestrator.guest.pausing import paused
 from orchestrator.probes import recorder
 from orchestrator.probes.recorder import RecorderReport, Site, parse_report
 from orchestrator.probes.symbols import ModuleMemory, marker_code
-from orchestrator.profile.counts import Code, Region
-from orchestrator.profile.places import Places
-from orchestrator.profile.profiled import Counter, stored
+from orchestrator.profile.counted.counter import Counter, stored
+from orchestrator.profile.counted.counts import Code, Region
+from orchestrator.profile.counted.places import Places
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, ProfileEvidence, WorkEvidence, valid_result
 from orchestrator.results.statistics import median

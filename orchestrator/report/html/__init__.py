@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Reports as pages: self-contained files that need no network."""
+"""The frame and the pictures of pages, which need no network."""

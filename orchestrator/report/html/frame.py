@@ -26,7 +26,7 @@ from orchestrator.files import write_whole
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import KeptFile
 
-_FOLDERS = ("html", "site")
+_TEMPLATES = ("orchestrator.report.html", "orchestrator.pages", "orchestrator.pages.site")
 _MARK = re.compile(r"(?<= )\[(\d{1,4})\]")
 """A footnote's mark after a figure."""
 
@@ -40,7 +40,7 @@ class NavigationLink:
 
 
 def render(template: str, title: str, links: Sequence[NavigationLink], **content: object) -> str:
-    """Render a page from a template of this folder or of ``report/site``, which extends ``frame.html.j2``."""
+    """Render a page from a template of this folder or of ``pages``, which extends ``frame.html.j2``."""
     style, script = _resource("page.css"), _resource("page.js")
     policy = (
         f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'; "
@@ -67,7 +67,7 @@ def part(template: str, **content: object) -> Markup:
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(f"orchestrator.report.{name}", "") for name in _FOLDERS]),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package, "") for package in _TEMPLATES]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -6,7 +6,8 @@ from __future__ import annotations
 from fuzz.scratch import file, folder
 from orchestrator.probes.events import Events, check_order, parse_ring, write_csv
 from orchestrator.probes.recorder import parse_report
-from orchestrator.profile.counts import Timed, read_regions, sample_of, together
+from orchestrator.profile.counted.counts import read_regions, together
+from orchestrator.profile.counted.timed_samples import Timed, sample_of
 
 _TIMED = Timed(1, ((1, 5), (1, 5)))
 

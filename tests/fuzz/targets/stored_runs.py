@@ -20,18 +20,19 @@ from orchestrator.artifacts.debian import chosen
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import LabError, UsageError
 from orchestrator.nightly import NightlyMarker
-from orchestrator.profile.difference import annotated, per_call
+from orchestrator.profile.code.annotated_code import annotated
+from orchestrator.profile.code.instruction_classes import per_call
+from orchestrator.profile.stored.call_tree import call_tree
+from orchestrator.profile.stored.profile_files import FOLDER, file_name, load_profile
 from orchestrator.report.claims import all_claims
 from orchestrator.report.exports import render_csv, render_junit
 from orchestrator.report.text import print_table, render_markdown
-from orchestrator.results.call_tree import call_tree
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import metrics, recent_histories
 from orchestrator.results.origin import Origin, host_differences, kernel_versions, origin_differences, origin_of
 from orchestrator.results.run_files import last_lines, logged_durations, module_folders, provenance
 from orchestrator.results.runs import RESULTS_FILE, RUN_FILE, find_run
 from orchestrator.results.store import FILE_NAME, Store
-from orchestrator.results.stored_profile import FOLDER, file_name, load_profile
 from orchestrator.run.provenance import Provenance
 from orchestrator.steps import LOG_NAME
 

@@ -12,17 +12,10 @@ from record_builders import cell, evidence, failed, run
 from orchestrator.cost.costs import Cost, cost_sheet, problem, with_own_functions
 from orchestrator.cost.own_functions import OwnFunction, own_functions
 from orchestrator.cost.subjects import AttachPlace, Subject
+from orchestrator.profile.stored.cell_profile import CellProfile, FoldedStack, InstructionCount, SymbolProfile
+from orchestrator.profile.stored.profile_files import FOLDER, file_name, write_profile
 from orchestrator.results.contract import ProfileEvidence
 from orchestrator.results.runs import Run
-from orchestrator.results.stored_profile import (
-    FOLDER,
-    CellProfile,
-    FoldedStack,
-    InstructionCount,
-    SymbolProfile,
-    file_name,
-    write_profile,
-)
 
 CALL = "workload;entry;do_syscall_64"
 STACKS = (

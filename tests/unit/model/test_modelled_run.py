@@ -22,11 +22,11 @@ from orchestrator.model.fit import FitTarget, fitted
 from orchestrator.model.modelled_run import catalogue_prices, modelled_run, user_prices
 from orchestrator.model.price_file import modelled_time, price_file
 from orchestrator.model.priced_counts import difference, inputs
-from orchestrator.profile.difference import executed_classes
+from orchestrator.profile.code.instruction_classes import executed_classes
+from orchestrator.profile.stored.cell_profile import CellProfile, InstructionCount, SymbolProfile
 from orchestrator.report.modelled_sheets import modelled_sheets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
-from orchestrator.results.stored_profile import CellProfile, InstructionCount, SymbolProfile
 
 SHA = "0" * 64
 

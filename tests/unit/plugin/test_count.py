@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.paths import data_dir
-from orchestrator.profile.counts import Code, Passed, Region, read_regions
+from orchestrator.profile.counted.counts import Code, Passed, Region, read_regions
 
 ARM, BEGIN, END, KEEP, DISARM, ADD = 1, 2, 3, 4, 5, 6
 START = 0xFFFFFFFF81000000

@@ -46,7 +46,7 @@ from orchestrator.probes.user_bpf_attachment import (
     code_lines,
     placed,
 )
-from orchestrator.results.stored_profile import CellProfile, CodeLine, InstructionCount, SymbolProfile
+from orchestrator.profile.stored.cell_profile import CellProfile, CodeLine, InstructionCount, SymbolProfile
 
 
 def program(printed: bytes) -> BpfProgram:

@@ -18,9 +18,9 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.library.function_probes import Disassembly
 from orchestrator.probes import placement
 from orchestrator.probes.placement import FunctionPlaces, ProbePlace, Technique, answered, places_of, refusal_of
-from orchestrator.profile.probe_places import Disassembly
 from orchestrator.report.text import print_sheets
 
 SOURCE = Path(__file__).parent / "points" / "places.S"

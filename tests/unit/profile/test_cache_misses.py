@@ -10,19 +10,10 @@ import pytest
 
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.errors import EvidenceError
-from orchestrator.profile.counts import (
-    Code,
-    Counts,
-    Lookups,
-    Region,
-    Timed,
-    cache_misses,
-    check_lookups,
-    read_regions,
-    sample_of,
-    together,
-)
-from orchestrator.results.stored_profile import Misses, sum_of
+from orchestrator.profile.counted.cache_misses import cache_misses, check_lookups
+from orchestrator.profile.counted.counts import Code, Counts, Lookups, Region, read_regions, together
+from orchestrator.profile.counted.timed_samples import Timed, sample_of
+from orchestrator.profile.stored.cell_profile import Misses, sum_of
 
 P4 = cpu_caches()["pentium4"]
 READING, CALL, CROSSING = Code(0x8049594, "0f31"), Code(0xC1000000, "55"), Code(0xC100003F, "8b00")

@@ -19,10 +19,12 @@ from orchestrator.benchmarks.calls.tables.layout import purpose_sentences
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.purposes import OTHER, in_order, purpose_of_function, purpose_of_generated, purposes
 from orchestrator.errors import EvidenceError
-from orchestrator.profile.counts import Code, Counts, Region, Timed, by_purpose, read_regions, sample_of, together
+from orchestrator.profile.counted.counts import Code, Counts, Region, read_regions, together
+from orchestrator.profile.counted.timed_samples import Timed, sample_of
+from orchestrator.profile.stored.cell_profile import CellProfile
+from orchestrator.profile.stored.instructions_by_purpose import by_purpose
 from orchestrator.report.exports import render_csv
 from orchestrator.results.contract import CellRecord, ProfileEvidence
-from orchestrator.results.stored_profile import CellProfile
 
 READING, CALL = Code(0x8049594, "0f31"), Code(0xC1000000, "55")
 

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.guest.guest import Guest, State
 from orchestrator.probes.symbols import KALLSYMS, MODULES, Symbols
-from orchestrator.profile.profiled import Counter
+from orchestrator.profile.counted.counter import Counter
 
 KERNEL = b"c1000000 T _stext\nc1000000 T work\nc1000400 T _etext\n"
 SLOT, DETOUR, PROGRAM = 0xF8103000, 0xF8104000, 0xF8100000

@@ -19,18 +19,15 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_code
 from orchestrator.errors import LabError
 from orchestrator.files import sha256_of
-from orchestrator.profile import kept_lines as subject
-from orchestrator.profile.kept_lines import KeptLines, keep_lines, kept_lines
-from orchestrator.profile.lines import SourceLines, annotated_lines, by_line, coverage, same_lines, source_text
+from orchestrator.profile.lines import kept_lines as subject
+from orchestrator.profile.lines.by_line import annotated_lines, by_line, same_lines
+from orchestrator.profile.lines.dwarf_lines import SourceLines
+from orchestrator.profile.lines.kept_lines import KeptLines, keep_lines, kept_lines
+from orchestrator.profile.lines.line_coverage import coverage
+from orchestrator.profile.lines.line_source import source_text
+from orchestrator.profile.stored.cell_profile import CellProfile, InstructionCount, SymbolProfile
+from orchestrator.profile.stored.profile_files import FOLDER, file_name, write_profile
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.stored_profile import (
-    FOLDER,
-    CellProfile,
-    InstructionCount,
-    SymbolProfile,
-    file_name,
-    write_profile,
-)
 
 pytest.importorskip("drgn", reason="reads the lines")
 

@@ -24,33 +24,19 @@ from orchestrator.artifacts.module_files import module_code
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.process import Finished
-from orchestrator.profile import lines as subject
-from orchestrator.profile import stored_sources as of_runs
-from orchestrator.profile.lines import (
-    CodeLines,
-    Frame,
-    FunctionLine,
-    SourceLines,
-    Sources,
-    annotated_lines,
-    by_line,
-    coverage,
-    same_lines,
-    with_lines,
-)
-from orchestrator.profile.places import GENERATED
-from orchestrator.profile.stored_sources import stored_sources
-from orchestrator.report.profile_formats import lcov_text
-from orchestrator.results.profile_difference import ProfileDifference, difference
-from orchestrator.results.stored_profile import (
-    FOLDER,
-    CellProfile,
-    CodeLine,
-    InstructionCount,
-    SymbolProfile,
-    file_name,
-    write_profile,
-)
+from orchestrator.profile.counted.generated_code import GENERATED
+from orchestrator.profile.lines import dwarf_lines as subject
+from orchestrator.profile.lines import stored_sources as of_runs
+from orchestrator.profile.lines.by_line import FunctionLine, Sources, annotated_lines, by_line, same_lines, with_lines
+from orchestrator.profile.lines.dwarf_lines import SourceLines
+from orchestrator.profile.lines.generated_lines import CodeLines
+from orchestrator.profile.lines.line_coverage import coverage
+from orchestrator.profile.lines.line_source import Frame, source_text
+from orchestrator.profile.lines.stored_sources import stored_sources
+from orchestrator.profile.printed.lcov import lcov_text
+from orchestrator.profile.stored.cell_profile import CellProfile, CodeLine, InstructionCount, SymbolProfile
+from orchestrator.profile.stored.profile_difference import ProfileDifference, difference
+from orchestrator.profile.stored.profile_files import FOLDER, file_name, write_profile
 
 SOURCE = """\
 extern volatile int total;
@@ -397,7 +383,7 @@ def test_the_source_of_bpf_programs_is_the_measured_one(tmp_path: Path) -> None:
     assert "if (total)" in text
     assert files == ["x.bpf.c"]
     (kept / "x.bpf.c").write_text(BPF)
-    subject.source_text.cache_clear()
+    source_text.cache_clear()
     text, files = shown()
     assert "       2      8  \t\tadd();" in text
     assert "f, x.bpf.c\n" in text

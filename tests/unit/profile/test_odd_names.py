@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import Symbols
-from orchestrator.profile.profiled import Counter
+from orchestrator.profile.counted.counter import Counter
 
 ROUNDS = [(2, 5)]
 """Of two runs of a loop: the first has one round, the second two."""

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.probes.symbols import ModuleCode, ModuleMemory, Symbols, code_at
-from orchestrator.profile.counts import Code, Counts, Stack
-from orchestrator.profile.places import Function, Places, UnlistedModule, listed_code, made_at, places_of
+from orchestrator.profile.counted.counts import Code, Counts, Stack
+from orchestrator.profile.counted.generated_code import listed_code, made_at
+from orchestrator.profile.counted.places import Function, Places, UnlistedModule, places_of
 
 LISTING = b"""c1000000 T _stext
 c1000000 T startup

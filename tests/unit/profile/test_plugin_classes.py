@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.paths import data_dir
-from orchestrator.profile.difference import LOCKED, executed_classes
-from orchestrator.results.stored_profile import CellProfile, InstructionCount, SymbolProfile
+from orchestrator.profile.code.instruction_classes import LOCKED, executed_classes
+from orchestrator.profile.stored.cell_profile import CellProfile, InstructionCount, SymbolProfile
 
 ClassOf = Callable[[bytes], str | None]
 _PREFIXES = [b"\x66", b"\x67", b"\x65", b"\x2e", b"\xf0", b"\xf2", b"\xf3", b"\x48"]

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import EvidenceError
-from orchestrator.profile.counts import Code, CountedWork, Counts, Region, counted_work
+from orchestrator.profile.counted.counts import Code, Counts, Region
+from orchestrator.profile.counted.timed_work import CountedWork, counted_work
 
 USER, FAULT, OTHER = Code(0, ""), Code(0xC1484DD0, "0f01ca"), Code(0xC1000000, "55")
 HALT = Code(0xC1000001, "f4")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import EvidenceError
-from orchestrator.profile.turns import CpuCounts, TurnsBatch, read_turns, turns_of
+from orchestrator.profile.counted.turns import CpuCounts, TurnsBatch, read_turns, turns_of
 
 SMALL = """\
 cpus 2101 1

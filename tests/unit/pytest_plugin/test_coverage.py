@@ -21,7 +21,8 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.errors import UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
-from orchestrator.profile.lines import Frame, SourceLines
+from orchestrator.profile.lines.dwarf_lines import SourceLines
+from orchestrator.profile.lines.line_source import Frame
 from orchestrator.pytest_plugin import coverage
 from orchestrator.pytest_plugin.coverage import Coverage, Covered, GuestCoverage, Lines, covered_lines, parts_of
 

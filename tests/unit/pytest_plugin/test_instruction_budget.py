@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import ConfigError
+from orchestrator.profile.stored.cell_profile import CellProfile
 from orchestrator.pytest_plugin.instruction_budget import (
     BudgetFile,
     CallBudget,
@@ -21,7 +22,6 @@ from orchestrator.pytest_plugin.instruction_budget import (
     largest,
     where_it_grew,
 )
-from orchestrator.results.stored_profile import CellProfile
 
 MACHINE = "debian-686 6.1.0-50-686, pentium4"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 from orchestrator.benchmarks.registry import reports
+from orchestrator.pages.site.building import build_site
 from orchestrator.report.html import pictures
-from orchestrator.report.site.building import build_site
 from orchestrator.results.store import Store
 
 

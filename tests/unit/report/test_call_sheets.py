@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored_profiles import stacked
 
-from orchestrator.report.profile_sheets import TreeLimits, tree_sheet
+from orchestrator.profile.printed.profile_sheets import TreeLimits, tree_sheet
+from orchestrator.profile.stored.call_tree import call_tree
 from orchestrator.report.sheet import Row, Sheet
 from orchestrator.report.text import render_sheets
-from orchestrator.results.call_tree import call_tree
 
 BEFORE = {"callbench": 10, "callbench;entry": 100, "callbench;entry;read": 50}
 AFTER = BEFORE | {

@@ -17,9 +17,9 @@ from stored_profiles import record, stacked
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import LabError
-from orchestrator.report.html import run_page as module
+from orchestrator.pages import run_page as module
+from orchestrator.pages.run_page import run_page, sheets_page
 from orchestrator.report.html.frame import Page, page_folder, write_page
-from orchestrator.report.html.run_page import run_page, sheets_page
 from orchestrator.report.text import sheets, summary
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run

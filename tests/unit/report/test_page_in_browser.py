@@ -24,8 +24,8 @@ from test_html_page import HOSTILE, kept_run
 from orchestrator.benchmarks.registry import reports
 from orchestrator.comparison.forms import comparison_page
 from orchestrator.library.stored import load_comparison
+from orchestrator.pages.run_page import run_page
 from orchestrator.paths import cache_dir
-from orchestrator.report.html.run_page import run_page
 from orchestrator.results.runs import Run
 from orchestrator.results.statistics import median
 

@@ -20,8 +20,8 @@ from stored_histories import KPROBE, NEEDS_RUPTURES, counted, store_days, timed
 from stored_sites import checked, files, one_more_day, outline, site_of, six_days
 from test_html_page import HOSTILE, kept_run
 
-from orchestrator.report.html import run_page
-from orchestrator.report.site.building import MOST_STEPS, metric_file, run_file
+from orchestrator.pages import run_page
+from orchestrator.pages.site.building import MOST_STEPS, metric_file, run_file
 from orchestrator.results.history import Metric
 from orchestrator.results.store import FILE_NAME, Store
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from orchestrator.report.site.building import (
+from orchestrator.pages.site.building import (
     INDEX,
     RUNS,
     Addresses,

@@ -17,10 +17,10 @@ from stored_sites import checked, files, one_more_day, site_of, six_days, writte
 
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
+from orchestrator.pages.site import building
+from orchestrator.pages.site.building import metric_file, run_file
 from orchestrator.report.chart import Chart
 from orchestrator.report.html import frame, pictures
-from orchestrator.report.site import building
-from orchestrator.report.site.building import metric_file, run_file
 from orchestrator.results.contract import RunRecord
 from orchestrator.results.history import Metric
 from orchestrator.results.store import FILE_NAME, Store

@@ -38,8 +38,8 @@ from orchestrator.experiment.plan import plan
 from orchestrator.experiment.table import BenchmarkEntry, Table
 from orchestrator.guest.machine import Machine
 from orchestrator.paths import data_dir
+from orchestrator.profile.stored.profile_files import file_name
 from orchestrator.results.contract import CellRecord, ProfileEvidence
-from orchestrator.results.stored_profile import file_name
 from orchestrator.run.benchmark_kind import (
     BenchmarkKind,
     BootArtifacts,

@@ -21,7 +21,7 @@ from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
-from orchestrator.profile.profiled import Counter
+from orchestrator.profile.counted.counter import Counter
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 

@@ -27,7 +27,7 @@ from orchestrator.probes.events import EventKind
 from orchestrator.probes.evidence import Observation
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.results.stored_profile import InstructionCount, SymbolProfile
+from orchestrator.profile.stored.cell_profile import InstructionCount, SymbolProfile
 
 SYMBOLS = Symbols(b"c1000000 T _stext\nc1484720 T _etext\nc108c7a0 T __ia32_sys_gettimeofday\n")
 

@@ -34,7 +34,7 @@ from orchestrator.experiment.problems import problems_of
 from orchestrator.probes.placement import POSSIBLE, TECHNIQUES, FunctionPlaces, ProbePlace, RefusedPlaces, impossible
 from orchestrator.probes.point import Point
 from orchestrator.probes.symbols import Symbols
-from orchestrator.results.stored_profile import CellProfile, InstructionCount, SymbolProfile
+from orchestrator.profile.stored.cell_profile import CellProfile, InstructionCount, SymbolProfile
 from orchestrator.run.benchmark_kind import BootArtifacts
 
 PLACE = ("pentium4", "debian-686")

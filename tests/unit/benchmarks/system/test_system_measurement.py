@@ -34,8 +34,8 @@ from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
 from orchestrator.probes.recorder import MECHANISMS, RecorderReport, Site, parse_report
 from orchestrator.probes.symbols import ModuleMemory, marker_code
-from orchestrator.profile.counts import Code, Counts, Region
-from orchestrator.profile.places import Function, Places
+from orchestrator.profile.counted.counts import Code, Counts, Region
+from orchestrator.profile.counted.places import Function, Places
 
 PLACES = Places(
     function_at=lambda address: (

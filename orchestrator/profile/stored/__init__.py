@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Stored profiles: their form and files, differences, trees of calls, time lines."""
