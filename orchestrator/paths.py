@@ -45,6 +45,12 @@ def data_dir(name: str) -> Path:
     return installed if installed.is_dir() else package.parent / name
 
 
+def data_file(name: str) -> Path:
+    """A data file by its path in a checkout, such as ``kmods/lib/ktext.c``."""
+    folder, _, rest = name.partition("/")
+    return data_dir(folder) / rest
+
+
 def user_path(name: str) -> Path:
     """Make a user's path absolute and expand ``~``. Raises ConfigError for an unknown user."""
     try:

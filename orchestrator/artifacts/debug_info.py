@@ -139,7 +139,7 @@ def _built(context: BuildContext, kernel: Kernel) -> Path:
 
     def build(folder: Path) -> None:
         check_all_installed(build_lists(spec.name, merged(spec)))
-        source = sound_source(context, spec.source or "", spec.patches, spec.files)
+        source = sound_source(context, spec.source or "", spec.patch_files, spec.files)
         context.say(f"building {spec.name} with debug information: 4 GB meanwhile, some 15 minutes of one CPU, once")
         tree = folder / "build"
         tree.mkdir()

@@ -23,7 +23,7 @@ from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernels import SET_OPTION, KernelSpec, read_config
 from orchestrator.errors import BuildError, HostError
 from orchestrator.files import ScratchFolder
-from orchestrator.paths import AWKWARD, data_dir, kbuild_takes
+from orchestrator.paths import AWKWARD, data_dir, data_file, kbuild_takes
 from orchestrator.process import run
 from orchestrator.program import check_all_installed, check_installed
 
@@ -37,7 +37,7 @@ _UNPACK_LIMIT = 900.0
 def kernel_source(
     context: BuildContext, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
 ) -> Artifact:
-    """A ``linux-source`` package with patches and (by new path) files of ``kmods``. Raises HostError, BuildError."""
+    """A ``linux-source`` package with files, data files by new path, and patches. Raises HostError, BuildError."""
     archive = _archive(context, package)
 
     def unpack(folder: Path) -> None:
@@ -55,20 +55,22 @@ def kernel_source(
         # Hard links: times stay, so that make sees the changes, and patch replaces a file rather than writing into it.
         copied = run(["cp", "-al", str(pristine.path / "linux"), str(folder)], time_limit=_UNPACK_LIMIT)
         copied.or_raise(HostError, f"cannot copy {pristine.path}")
-        for name, file in changes.items():
-            argv = ["patch", "-d", str(folder / "linux"), "-p1", "--fuzz=0", "--force", "-i", str(file)]
-            applied = run(argv, time_limit=_UNPACK_LIMIT)
-            if applied.status != 0:
-                detail = (applied.stdout + applied.stderr).splitlines()[-20:]
-                raise BuildError(f"{name}.patch does not apply to {package}", where=str(file), detail=detail)
         for place, text in added.items():
             path = folder / "linux" / place
             if path.exists():  # writing through the hard link would change every copy
                 raise BuildError(f"{place} cannot be added to the source: the file exists already")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+        for name, file in changes.items():
+            # A patch is for several versions: its line numbers are those of one, and patch would keep copies.
+            options = ("-p1", "--fuzz=0", "--force", "--no-backup-if-mismatch")
+            argv = ["patch", "-d", str(folder / "linux"), *options, "-i", str(file)]
+            applied = run(argv, time_limit=_UNPACK_LIMIT)
+            if applied.status != 0:
+                detail = (applied.stdout + applied.stderr).splitlines()[-20:]
+                raise BuildError(f"{name}.patch does not apply to {package}", where=str(file), detail=detail)
 
-    added = {place: (data_dir("kmods") / name).read_text() for place, name in (files or {}).items()}
+    added = {place: data_file(name).read_text() for place, name in (files or {}).items()}
     inputs: dict[str, object] = {
         "package": archive.key,
         "patches": {name: file.read_text() for name, file in changes.items()},
@@ -318,7 +320,7 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     merged_config = merged(spec)
     if not context.offline and not is_built(context, spec):
         check_all_installed(build_lists(spec.name, merged_config))  # before the source is fetched
-    source, toolchain = kernel_source(context, spec.source, spec.patches, spec.files), guest_toolchain(context)
+    source, toolchain = kernel_source(context, spec.source, spec.patch_files, spec.files), guest_toolchain(context)
     inputs = {"source": source.key, "arch": spec.arch, "config": merged_config, "compiler": toolchain.version}
     artifact = context.cache.get("kernels", inputs)
     if artifact is not None:
@@ -331,7 +333,7 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     free = shutil.disk_usage(cache if cache.exists() else cache.parent).free / 1e9
     if free < UNPACKED_GB + BUILD_GB:
         raise HostError(f"building a kernel needs {UNPACKED_GB + BUILD_GB:.1f} GB in {cache}, and {free:.1f} are free")
-    sound_source(context, spec.source, spec.patches, spec.files)
+    sound_source(context, spec.source, spec.patch_files, spec.files)
     return context.cache.obtain(
         "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, merged_config, folder, toolchain)
     )

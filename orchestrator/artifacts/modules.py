@@ -235,7 +235,7 @@ def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[Modul
 
     if not all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
         if kernel.spec.source is not None:
-            sound_source(context, kernel.spec.source, kernel.spec.patches, kernel.spec.files)
+            sound_source(context, kernel.spec.source, kernel.spec.patch_files, kernel.spec.files)
         check_tree(context, kernel)
         context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="build") as pool:

@@ -205,8 +205,9 @@ class DebianPackages(CatalogEntry):
 class KernelSpec(CatalogEntry):
     """A kernel: Debian's, built from source, or a user's.
 
-    Debian's has ``packages``. One from source is the ``source`` package with ``patches`` and ``files`` of ``kmods`` by
-    their path in it, configured by ``fragments``. A user's has a build ``tree`` and an ``image``.
+    Debian's has ``packages``. One from source is the ``source`` package with ``patches`` and added ``files``, each the
+    path of a data file by its path in the source, configured by ``fragments``. A user's has a build ``tree`` and an
+    ``image``.
     ``cpu_family`` is the oldest that a 32-bit kernel runs on, its CONFIG_X86_MINIMUM_CPU_FAMILY.
     ``version`` is Linux's, or ``newest``, or empty for a user's kernel; it lacks the fragments' options ``without``.
     If ``is_searched``, the version has no catalogue entry and is looked for in all available Debian suites.
@@ -257,6 +258,14 @@ class KernelSpec(CatalogEntry):
         return kernel_variants.joined(plain, self.words)
 
     @property
+    def patch_files(self) -> Sequence[str]:
+        """The patches as paths in ``images/patches``: each one's part for all versions, then those for this version."""
+        top = data_dir("images") / "patches"
+        folders = sorted(path.name for path in top.iterdir() if self.version in path.name.split("+"))
+        paths = [path for name in self.patches for path in (name, *(f"{folder}/{name}" for folder in folders))]
+        return [path for path in paths if path in self.patches or (top / f"{path}.patch").is_file()]
+
+    @property
     def origin(self) -> str:
         if self.packages is not None:
             return f"linux-image-{self.version}*-{self.packages.flavour}" if self.is_searched else self.packages.image
@@ -290,16 +299,8 @@ def kernels() -> Mapping[str, KernelSpec]:
                     fields |= {"name": name if number == default else f"{name}@{number}"}
                     fields |= {"title": f"{base['title']}, {variant['title']}"}
                     fields |= {"fragments": [*base["fragments"], *variant["fragments"]]}
-                    fields |= {"patches": _patches_for(number, variant.get("patches", []))}
                     entries.append({key: value for key, value in fields.items() if key != "versions"})
     return named(KernelSpec, {fields["name"]: fields for fields in entries})
-
-
-def _patches_for(version: str, names: list[str]) -> list[str]:
-    """The patches' paths in ``images/patches``, with those adapted to the version from its folder."""
-    names = [name.rpartition("/")[2] for name in names]
-    folder = data_dir("images") / "patches"
-    return [f"{version}/{name}" if (folder / version / f"{name}.patch").exists() else name for name in names]
 
 
 def kernel(name: str) -> KernelSpec:
@@ -381,7 +382,6 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
     # The options that it no longer has are listed when it is built.
     fragments = [fragment for name in nearest.fragments for fragment in _BEFORE.get(name, [name])]
     update |= {"packages": plain.packages, "without": [], "fragments": fragments}
-    update |= {"patches": _patches_for(version, nearest.patches)}
     return nearest.model_copy(update=update)
 
 

@@ -27,6 +27,7 @@ from orchestrator.artifacts.kernel_build import (
     not_granted,
     relocate,
 )
+from orchestrator.catalog import kernels as catalog_kernels
 from orchestrator.catalog.kernels import KernelSpec, kernel, kernels, read_config
 from orchestrator.errors import BuildError, ConfigError, HostError
 from orchestrator.paths import data_dir
@@ -92,6 +93,8 @@ def context(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "kmods").mkdir()
     (tmp_path / "kmods/shared.c").write_text("int shared(void) { return 3; }\n")
     monkeypatch.setattr(source_of, "data_dir", lambda name: tmp_path / name)
+    monkeypatch.setattr(source_of, "data_file", lambda name: tmp_path / name)
+    monkeypatch.setattr(catalog_kernels, "data_dir", lambda name: tmp_path / name)
     monkeypatch.setattr(kernel_build, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
     cache = Cache(tmp_path / "cache")
     (cache.root / "pins").mkdir(parents=True)
@@ -149,15 +152,15 @@ def test_a_missing_package_is_named_before_anything_is_unpacked(
 def test_files_of_the_lab_s_modules_are_added_to_a_copy(context: BuildContext, tmp_path: Path) -> None:
     plain = kernel_source(context, PACKAGE)
     patched = kernel_source(context, PACKAGE, ["number"])
-    added = kernel_source(context, PACKAGE, ["number"], {"lab/deep/other.c": "shared.c"})
+    added = kernel_source(context, PACKAGE, ["number"], {"lab/deep/other.c": "kmods/shared.c"})
     assert (added.path / "linux/lab/deep/other.c").read_text() == "int shared(void) { return 3; }\n"
     assert (added.path / "linux/entry.c").read_text() == "int entry(void) { return 2; }\n"
     assert not (plain.path / "linux/lab").exists()
-    assert kernel_source(context, PACKAGE, ["number"], {"lab/deep/other.c": "shared.c"}).key == added.key
+    assert kernel_source(context, PACKAGE, ["number"], {"lab/deep/other.c": "kmods/shared.c"}).key == added.key
     (tmp_path / "kmods/shared.c").write_text("int shared(void) { return 4; }\n")
-    changed = kernel_source(context, PACKAGE, ["number"], {"lab/deep/other.c": "shared.c"})
+    changed = kernel_source(context, PACKAGE, ["number"], {"lab/deep/other.c": "kmods/shared.c"})
     assert len({plain.key, patched.key, added.key, changed.key}) == 4
-    alone = kernel_source(context, PACKAGE, files={"other.c": "shared.c"})
+    alone = kernel_source(context, PACKAGE, files={"other.c": "kmods/shared.c"})
     assert sorted(path.name for path in (alone.path / "linux").iterdir()) == [
         "Makefile",
         "entry.c",
@@ -174,13 +177,13 @@ def test_a_source_without_files_keeps_its_key(context: BuildContext) -> None:
 
 def test_a_file_does_not_take_the_place_of_one_of_the_source_s(context: BuildContext) -> None:
     with pytest.raises(BuildError, match=r"entry\.c cannot be added to the source: the file exists already"):
-        kernel_source(context, PACKAGE, files={"entry.c": "shared.c"})
+        kernel_source(context, PACKAGE, files={"entry.c": "kmods/shared.c"})
     assert (kernel_source(context, PACKAGE).path / "linux/entry.c").read_text() == "int entry(void) { return 1; }\n"
 
 
 def test_a_kernel_is_made_with_its_files(context: BuildContext) -> None:
     plain = built_kernel(context, toy())
-    filed = built_kernel(context, toy(files={"shared.c": "shared.c"}))
+    filed = built_kernel(context, toy(files={"shared.c": "kmods/shared.c"}))
     assert filed.key != plain.key
     assert (filed.path / "build/source/shared.c").is_file()
 
@@ -365,19 +368,22 @@ def test_a_version_without_an_entry_is_as_the_nearest_before_it() -> None:
 
 
 def test_a_patched_kernel_takes_the_patches_of_its_version() -> None:
-    assert kernel("lab-i386-smp-kpcache@7.3").patches == [
+    assert kernel("lab-i386-smp-kpcache@7.3").patch_files == [
         "kprobe-hash-bits",
-        "7.3/kprobe-cache",
+        "kprobe-cache",
         "kprobe-cache-aggregator",
+        "kprobe-cache-interrupts",
         "7.3/kprobe-cache-interrupts",
         "kprobe-cache-nmi",
     ]
-    assert kernel("lab-i386-smp-kpcache@6.12").patches == kernel("lab-i386-smp-kpcache").patches
+    assert kernel("lab-i386-smp-kpcache@6.12").patch_files == kernel("lab-i386-smp-kpcache").patch_files
+    assert kernel("lab-i386-up-hook@6.12").patch_files == ["hook", "6.1+6.12/hook", "6.12/hook"]
+    assert kernel("lab-i386-up-hook").origin == "built from linux-source-6.1 + hook.patch"
     folder = data_dir("images") / "patches"
     used = set()
     for spec in kernels().values():
         for version in spec.patched:
-            used |= set(kernel(f"{spec.name.partition('@')[0]}@{version}").patches)
+            used |= set(kernel(f"{spec.name.partition('@')[0]}@{version}").patch_files)
     assert {str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.patch")} == used
 
 
