@@ -15,6 +15,7 @@ from typing import Literal
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.diagnostics import compile_error
+from orchestrator.artifacts.guest_headers import guest_headers
 from orchestrator.artifacts.sources import UserSource, files_read, included, read_c_source, user_source
 from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
 from orchestrator.errors import ConfigError
@@ -70,14 +71,15 @@ def _own_inputs(toolchain: Toolchain, flags: Sequence[str], files: Iterable[Path
 def guest_programs(context: BuildContext, arch: str) -> Artifact:
     """``init``, ``agent`` and the benchmarks of ``images/guest`` as static programs for ``arch``."""
     folder, toolchain = data_dir("images") / "guest", guest_toolchain(context)
+    folders = [folder, guest_headers(context)]
     mains = [file for file in sorted(folder.glob("*.c")) if not file.with_suffix(".h").exists()]
-    sources = {main: [main, *included(read_c_source(main), [folder])] for main in mains}
+    sources = {main: [main, *included(read_c_source(main), folders)] for main in mains}
     inputs = {"arch": arch, **_own_inputs(toolchain, _FLAGS, chain.from_iterable(sources.values()))}
 
     def build(target: Path) -> None:
         context.say(f"compiling the guest's programs ({arch})")
         for main, files in sources.items():
-            _compile(toolchain, arch, files, [], target / main.stem)
+            _compile(toolchain, arch, files, folders, target / main.stem)
 
     return context.cache.obtain("programs", inputs, f"guest programs, {arch}", build)
 
@@ -92,7 +94,7 @@ def bpf_tool(context: BuildContext, arch: str, name: str = "bpfprobe") -> Path:
 
 def _lab_files(context: BuildContext, name: str) -> tuple[Toolchain, list[Path], list[Path]]:
     main = data_dir("images") / name
-    folders = [main.parent, data_dir("images") / "guest"]
+    folders = [main.parent, data_dir("images") / "guest", guest_headers(context)]
     return guest_toolchain(context), folders, [main, *included(read_c_source(main), folders)]
 
 
@@ -107,7 +109,8 @@ class Compiled:
 def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: Sequence[Path] = ()) -> Compiled:
     """A user's ``workload()``, linked at fixed addresses with code that times it. Raises BuildError, ConfigError."""
     images, toolchain = data_dir("images"), guest_toolchain(context)
-    folders = [file.parent, images / "workload", images / "guest"]
+    headers = guest_headers(context)
+    folders = [file.parent, images / "workload", images / "guest", headers]
     # This includes a user's own workload.h, if there is one.
     text = '#include "workload.h"\n' + read_c_source(file)
     shared = [path for path in included(text, folders) if path != file]
@@ -119,7 +122,7 @@ def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: S
     named = (word for library in libraries for word in (f"-L{library.parent}", f"-l:{library.name}"))
     linked = (*_LINKED, f"-Wl,--dynamic-linker={ARCHITECTURES[arch].loader}", *named) if libraries else _FLAGS
     flags = (*linked, "-Wno-error", _KERNEL_HEADERS)
-    source, inputs = _source(toolchain, arch, files, folders)
+    source, inputs = _source(toolchain, arch, files, folders, [headers])
     digests = {str(library): sha256_of(library) for library in libraries}
     inputs = {**inputs, "flags": flags, "libraries": digests}
     compile_it = partial(_compile, toolchain, arch, files, folders, flags=flags)
@@ -140,15 +143,23 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
 
 
 def _source(
-    toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Sequence[Path]
+    toolchain: Toolchain,
+    arch: str,
+    files: Sequence[Path],
+    folders: Sequence[Path],
+    generated: Sequence[Path] = (),
 ) -> tuple[UserSource, Mapping[str, object]]:
-    """The source as a ``UserSource``, and the inputs that decide the result besides flags."""
+    """The source as a ``UserSource``, and the inputs that decide the result besides flags.
+
+    ``generated`` are the folders whose headers the lab has generated.
+    """
     if any(_OF_KERNEL.search(read_c_source(file)) for file in files):
         check_installed("header-packages.txt", f"{files[0].name}, which includes headers of the kernel,")
     sources = [str(file) for file in files if file.suffix in _COMPILED]
     places = (f"-I{folder}" for folder in folders)
     words = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *_CODE, *places, _KERNEL_HEADERS, *sources]
-    source = user_source(files[0], [*files, *files_read(words, build_environment())], toolchain.packages)
+    read = [*files, *files_read(words, build_environment())]
+    source = user_source(files[0], read, toolchain.packages, generated)
     facts = {"arch": arch, "compiler": toolchain.version, "file": source.file, "sources": source.digests}
     return source, facts
 

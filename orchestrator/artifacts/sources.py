@@ -54,9 +54,15 @@ def line_source(text: str) -> UserSource:
     return UserSource(text, "", {"line": hashlib.sha256(text.encode()).hexdigest()}, {"line": text})
 
 
-def user_source(file: Path, read: Iterable[Path] = (), leave_out: Path | None = None) -> UserSource:
-    """A file with all that its compiler reads, except the compiler's headers and ``leave_out``. Raises ConfigError."""
+def user_source(
+    file: Path, read: Iterable[Path] = (), leave_out: Path | None = None, generated: Iterable[Path] = ()
+) -> UserSource:
+    """A file with all that its compiler reads, except the compiler's headers and ``leave_out``. Raises ConfigError.
+
+    ``generated`` are folders of the lab's besides ``images`` and ``kmods``.
+    """
     main, apart = file.absolute(), None if leave_out is None else leave_out.resolve()
+    lab = [folder.resolve() for folder in (data_dir("images"), data_dir("kmods"), *generated)]
     digests: dict[str, str] = {}
     texts: dict[str, str] = {}
     for path in dict.fromkeys([main.resolve(), *(file.resolve() for file in read)]):
@@ -67,7 +73,7 @@ def user_source(file: Path, read: Iterable[Path] = (), leave_out: Path | None = 
             continue
         elif is_others := any(map(path.is_relative_to, _SYSTEM)):
             title = str(path)
-        elif is_others := any(path.is_relative_to(data_dir(name).resolve()) for name in ("images", "kmods")):
+        elif is_others := any(map(path.is_relative_to, lab)):
             title = f"{OF_THE_LAB}{path.parent.name}/{path.name}"
         else:
             title = os.path.relpath(path, main.parent.resolve())

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""System calls by name, with their numbers on each architecture."""
+"""System calls by name, with their numbers on each architecture: ``images/guest/system_calls.tbl``."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 
 from orchestrator.arch import Arch
 from orchestrator.catalog.data import CatalogEntry, named
-from orchestrator.paths import data_dir
+from orchestrator.paths import data_file
 
 
 class SystemCall(CatalogEntry):
@@ -25,10 +24,10 @@ class SystemCall(CatalogEntry):
 
 @lru_cache(maxsize=1)
 def system_calls() -> Mapping[str, SystemCall]:
-    """The system calls by name, from the header that guest programs have them from."""
-    of_i386, _, of_x86_64 = (data_dir("images") / "guest" / "system_calls.h").read_text().partition("#else")
+    """The system calls by name."""
     numbers: dict[str, dict[str, int]] = {}
-    for arch, text in (("i386", of_i386), ("x86_64", of_x86_64)):
-        for name, number in re.findall(r"^#define __NR_(\w+) (\d+)$", text, re.MULTILINE):
-            numbers.setdefault(name, {})[arch] = int(number)
+    for line in data_file("images/guest/system_calls.tbl").read_text().splitlines():
+        if not line.startswith("#"):
+            i386, x86_64, name = line.split()
+            numbers[name] = {arch: int(word) for arch, word in (("i386", i386), ("x86_64", x86_64)) if word != "-"}
     return named(SystemCall, dict(sorted(numbers.items())))

@@ -8,6 +8,7 @@ from pathlib import Path
 from orchestrator.arch import Arch
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import _compile
+from orchestrator.artifacts.guest_headers import guest_headers
 from orchestrator.artifacts.sources import included, read_c_source
 from orchestrator.artifacts.toolchain import guest_toolchain
 from orchestrator.paths import data_dir
@@ -15,5 +16,5 @@ from orchestrator.paths import data_dir
 
 def compile_program(context: BuildContext, arch: Arch, main: Path, target: Path) -> None:
     """Compile a program that includes what it needs of ``images/guest``."""
-    folder = data_dir("images") / "guest"
-    _compile(guest_toolchain(context), arch, [main, *included(read_c_source(main), [folder])], [folder], target)
+    folders = [data_dir("images") / "guest", guest_headers(context)]
+    _compile(guest_toolchain(context), arch, [main, *included(read_c_source(main), folders)], folders, target)

@@ -22,6 +22,7 @@ from orchestrator.catalog.probes import BASELINE, probe_kind, probes, published_
 from orchestrator.catalog.reference import ReferenceTable, reference_table, reference_tables
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import ConfigError
+from orchestrator.paths import data_file
 
 PUBLISHED_AVERAGES = {
     "list4": (262, 1326.75, 1875.5, 290),
@@ -115,6 +116,8 @@ def test_system_calls_have_each_architecture_s_numbers() -> None:
     assert (call.number("i386", "auto"), call.number("x86_64", "syscall")) == (78, 96)
     assert call.number("x86_64", "int80") == 78
     assert system_calls()["socketcall"].number("x86_64", "auto") is None
+    table = data_file("images/guest/system_calls.tbl").read_text()
+    assert len(re.findall(r"^(?:\d+|-)\t(?:\d+|-)\t\w+$", table, re.MULTILINE)) == len(system_calls())
     for arch in ("i386", "x86_64"):
         numbers = [number for call in system_calls().values() if (number := call.number(arch, "auto")) is not None]
         assert len(set(numbers)) == len(numbers) > 300
