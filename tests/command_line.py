@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from printed_json import check_printed
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
@@ -64,13 +65,16 @@ class CommandLine:
             done = CliRunner().invoke(app, [str(word) for word in arguments])
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
+        check_printed(list(map(str, arguments)), done.stdout)
         return subprocess.CompletedProcess(list(map(str, arguments)), done.exit_code, done.stdout, done.stderr)
 
     def run_apart(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, in a process of its own."""
-        return subprocess.run(
+        done = subprocess.run(
             self._argv(arguments), env=self._environment(), capture_output=True, text=True, timeout=_LIMIT, check=False
         )
+        check_printed(list(map(str, arguments)), done.stdout)
+        return done
 
     def start(self, *arguments: str | Path, stderr: int) -> subprocess.Popen[str]:
         """Start a command; its stderr goes to the descriptor given."""

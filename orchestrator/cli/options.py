@@ -28,6 +28,7 @@ from orchestrator.report.html.frame import Page, page_folder, write_page
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets, render_sheets
 from orchestrator.results.history import metrics as known_metrics
+from orchestrator.results.printed import json_schema
 from orchestrator.results.runs import opened_store as opened_store
 from orchestrator.results.store import Store
 from orchestrator.steps import step_echo
@@ -191,6 +192,26 @@ FormOption = Annotated[
     Form,
     typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs, complete."),
 ]
+SCHEMA_HELP = "Print the JSON schema of what is printed for programs, and stop."
+
+
+def schema(model: Callable[[], Any]) -> Any:
+    """The option ``--schema`` of a command that prints JSON: ``model`` gives its model (``results.printed``)."""
+
+    def print_it(is_given: bool) -> None:
+        if is_given:
+            print_schema(model())
+            raise typer.Exit
+
+    # Eager: it needs none of the command's arguments.
+    return typer.Option("--schema", help=SCHEMA_HELP, callback=print_it, is_eager=True)
+
+
+def print_schema(model: Any) -> None:
+    """Print the JSON schema of a model, or of a list or union of models."""
+    typer.echo(json.dumps(json_schema(model), indent=2))
+
+
 Limit = Annotated[int, typer.Option(min=0, metavar="N", help="List N symbols, and the rest in one line; 0: list all.")]
 Depth = Annotated[int, typer.Option(min=0, max=256, metavar="N", help="With --tree: calls up to N levels deep.")]
 Share = Annotated[

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,9 +29,9 @@ from orchestrator.report.html.frame import PAGE, Page
 from orchestrator.report.kind import draw_charts
 from orchestrator.report.modelled_sheets import modelled_sheets, modelled_summary, price_sheets
 from orchestrator.report.text import print_sheets, print_table, render_markdown, render_sheets
-from orchestrator.results.contract import RunRecord, all_ok, json_schema
+from orchestrator.results.contract import RunRecord, all_ok
 from orchestrator.results.contract import json_text as record_text
-from orchestrator.results.modelled import ModelledRun, json_text
+from orchestrator.results.modelled import CpuPrices, ModelledRun, json_text
 from orchestrator.results.origin import origin_of
 from orchestrator.results.run_files import last_lines
 from orchestrator.results.runs import Run, find_run
@@ -74,7 +73,7 @@ def report(
     claims: Annotated[
         bool, typer.Option("--claims", help="Print all claims of the documents with figures, even undecided ones.")
     ] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of --format json, and stop.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help=options.SCHEMA_HELP)] = False,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File for --format html; default: stdout, or report.html on a terminal."),
@@ -89,8 +88,7 @@ def report(
     given += ["RUN"] * (run is not None)
     _check(given, form, clock)
     if schema:
-        made = json_schema(RunRecord if clock is ReportClock.MEASURED else ModelledRun)
-        typer.echo(json.dumps(made, indent=2))
+        options.print_schema(RunRecord if clock is ReportClock.MEASURED else ModelledRun)
         return
     if out is not None:
         options.check_page_file(out)
@@ -217,6 +215,7 @@ def show(
             "--format", help="table: for people; yaml: the file, to edit as your own table; json: for programs."
         ),
     ] = PriceListForm.TABLE,
+    _schema: Annotated[bool, options.schema(lambda: CpuPrices)] = False,
 ) -> None:
     """Print a CPU's prices, frequency and caches, with their sources."""
     file = price_file(prices)

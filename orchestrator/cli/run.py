@@ -34,7 +34,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.report.exports import render_csv
 from orchestrator.report.html.frame import PAGE
 from orchestrator.report.kind import draw_charts
-from orchestrator.results.contract import all_ok, json_text
+from orchestrator.results.contract import RunRecord, all_ok, json_text
 from orchestrator.results.runs import Run, check_directory
 from orchestrator.run.boot import checked_cells
 from orchestrator.run.machines import machine_of, timing_of
@@ -73,6 +73,7 @@ def run(
         Format,
         typer.Option("--format", help="As for report; of several files csv has one header, json is an array."),
     ] = Format.TABLE,
+    _schema: Annotated[bool, options.schema(lambda: RunRecord | list[RunRecord])] = False,
     html: Annotated[bool, typer.Option("--html", help="Write a page, report.html in the run's directory.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the experiment's latest unfinished run.")] = False,
     dry_run: Annotated[

@@ -547,11 +547,6 @@ def json_text(record: RunRecord) -> str:
     return json.dumps(record.model_dump(mode="json"), indent=2) + "\n"
 
 
-def json_schema(of: type[Record] = RunRecord) -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of the contract or of another record."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **of.model_json_schema()}
-
-
 @contextmanager
 def valid_result() -> Iterator[None]:
     """Turn a ValidationError of a result made from a guest's report into an EvidenceError."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from printed_json import check_printed
 from typer.testing import CliRunner, Result
 
 from orchestrator.cli.main import app
 
 
 def orchestrator(*arguments: str | Path, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
+    words = list(map(str, arguments))
+    done = CliRunner().invoke(app, words, input=stdin)
+    check_printed(words, done.stdout)
+    return done
 
 
 def refusal(*arguments: str, status: int = 2) -> str:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-import jsonschema
 import pytest
 import typer
 from called_commands import orchestrator, refusal
@@ -252,16 +251,6 @@ def test_several_runs_are_one_table_of_csv_and_one_array_of_json(measured: list[
     assert done.stdout == "".join(orchestrator("report", name, "--format", "markdown").stdout for name in names)
     for form in ("junit", "bencher", "html"):
         assert f"{form} is a document on one run" in refusal("run", *measured, "--format", form)
-
-
-def test_the_schema_of_the_json_report_needs_no_run() -> None:
-    for clock, title in (("measured", "RunRecord"), ("modelled", "ModelledRun")):
-        schema = json.loads(orchestrator("report", "--schema", "--clock", clock).stdout)
-        jsonschema.Draft202012Validator.check_schema(schema)
-        assert schema["title"] == title
-    assert "leave out RUN" in refusal("report", "latest", "--schema")
-    assert "leave out --claims" in refusal("report", "--claims", "--schema")
-    assert "leave out --format csv" in refusal("report", "--schema", "--format", "csv")
 
 
 def test_a_price_list_is_shown_with_its_caches_in_every_form(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from orchestrator.report.modelled_sheets import (
     modelled_summary,
 )
 from orchestrator.report.text import print_sheets, render_sheets
-from orchestrator.results.contract import json_schema
 from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text
+from orchestrator.results.printed import json_schema
 
 TABLES = list(COUNTED)
 

@@ -16,7 +16,8 @@ from record_builders import cell, evidence, failed, fields, many_probes, recorde
 from report_examples import RUNS
 
 from orchestrator.report.sheet import NOTHING, ratio_figure
-from orchestrator.results.contract import LONGEST_REASON, CellRecord, RunRecord, json_schema, json_text
+from orchestrator.results.contract import LONGEST_REASON, CellRecord, RunRecord, json_text
+from orchestrator.results.printed import json_schema
 from orchestrator.results.statistics import mean
 
 IDENTITY = ["id", "table", "cpu", "smp", "kernel", "probe", "handler", "benchmark", "metric", "clock", "unit"]
@@ -146,12 +147,12 @@ def test_json_gives_back_the_same_run(drawn: list[CellRecord]) -> None:
     assert RunRecord.model_validate_json(text) == record
 
 
-SCHEMA = jsonschema.Draft202012Validator(json_schema())
+SCHEMA = jsonschema.Draft202012Validator(json_schema(RunRecord))
 
 
 def test_the_schema_names_every_field_and_allows_no_other() -> None:
-    jsonschema.Draft202012Validator.check_schema(json_schema())
-    cell_schema = json_schema()["$defs"]["CellRecord"]
+    jsonschema.Draft202012Validator.check_schema(json_schema(RunRecord))
+    cell_schema = json_schema(RunRecord)["$defs"]["CellRecord"]
     optional = {"work", "text", "profile", "executed", "purposes", "worker"}
     assert set(cell_schema["properties"]) == {*IDENTITY, "status", "reason", *OUTCOME, *optional}
     assert cell_schema["additionalProperties"] is False

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does each command that prints JSON say by which schema?
+
+That its answers are so is checked wherever tests see one, with and without guests (``printed_json.check_printed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from called_commands import refusal
+from printed_json import printing_commands, schema_of
+
+_WITHOUT = {"cost", "profile", "compare", "bisect", "series", "history", "list", "disasm", "fleet status"}
+"""Commands whose JSON has no model yet."""
+COMMANDS = [name for name in map(" ".join, printing_commands()) if name not in _WITHOUT]
+
+
+def objects(schema: Any) -> Iterator[Any]:
+    """Each part of a schema that describes an object with fixed keys."""
+    yield from (part for part in [schema, *schema.get("$defs", {}).values()] if "properties" in part)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_prints_json_prints_its_schema(command: str) -> None:
+    described = list(objects(schema_of(*command.split())))
+    assert described
+    # A key that nobody has described would not be noticed.
+    assert not [part["title"] for part in described if part.get("additionalProperties") is not False]
+
+
+def test_the_schema_of_a_report_is_by_its_clock() -> None:
+    assert schema_of("report", "--clock", "modelled")["title"] == "ModelledRun"
+    assert schema_of("report")["title"] == "RunRecord"
+    assert "leave out RUN" in refusal("report", "latest", "--schema")
+    assert "leave out --claims" in refusal("report", "--claims", "--schema")
+    assert "leave out --format csv" in refusal("report", "--schema", "--format", "csv")
