@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orchestrator.comparison.comparison import ComparedRuns as ComparedRuns
+    from orchestrator.comparison.series import MeasuredSeries as MeasuredSeries
     from orchestrator.errors import GuestError as GuestError
     from orchestrator.errors import LabError as LabError
     from orchestrator.errors import UsageError as UsageError
     from orchestrator.experiment.experiment import Experiment as Experiment
     from orchestrator.experiment.plan import Plan as Plan
     from orchestrator.guest.guest import Guest as Guest
+    from orchestrator.library.bisected_change import BisectedChange as BisectedChange
+    from orchestrator.library.experiment_request import ExperimentRequest as ExperimentRequest
     from orchestrator.library.function_probes import Disassembly as Disassembly
     from orchestrator.library.lab import Lab as Lab
     from orchestrator.library.tested_guest import TestedGuest as TestedGuest
@@ -29,14 +32,17 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _PLACES = {
+    "BisectedChange": "library.bisected_change",
     "CellRecord": "results.contract",
     "ComparedRuns": "comparison.comparison",
     "Disassembly": "library.function_probes",
     "Experiment": "experiment.experiment",
+    "ExperimentRequest": "library.experiment_request",
     "Guest": "guest.guest",
     "GuestError": "errors",
     "Lab": "library.lab",
     "LabError": "errors",
+    "MeasuredSeries": "comparison.series",
     "Plan": "experiment.plan",
     "ProfileDifference": "profile.stored.profile_difference",
     "ProgressListener": "run.runner",

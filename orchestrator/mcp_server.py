@@ -35,16 +35,19 @@ except ImportError as error:  # the command is installed with and without the ex
 
 from orchestrator import __version__
 from orchestrator.artifacts.cache import OFFLINE_HINT
+from orchestrator.artifacts.git_tree import find_revision
 from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.probes import is_one_liner, split_member, split_path
 from orchestrator.comparison.forms import render_comparison
+from orchestrator.comparison.series import series_sheets
 from orchestrator.cost.request import DEFAULT_CPU, DEFAULT_KERNEL, NamedCalls
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.plan import Plan
 from orchestrator.library.costs import measured_costs
 from orchestrator.library.disassembly import disassembly
+from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.lab import Lab
 from orchestrator.library.listing import all_lists
 from orchestrator.library.measurements import Measurements
@@ -54,6 +57,7 @@ from orchestrator.plain_text import plain_text
 from orchestrator.profile.code.compared_code import with_code
 from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.program import CHECKOUT_SCRIPT, PROGRAM
+from orchestrator.report.history_sheets import bisection_sheet
 from orchestrator.report.text import render_markdown, render_sheets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run, stored_run
@@ -61,9 +65,14 @@ from orchestrator.results.store import LATEST
 from orchestrator.run.runner import ProgressListener, TimeLeft
 
 P = ParamSpec("P")
+Offer = Callable[[], Callable[[Callable[..., Any]], Any]]
+"""Makes a function a tool of the server."""
 
 LARGEST = 64 << 10
 """Characters of an answer; the rest is counted."""
+
+SYMBOLS = 20
+"""Symbols of a difference that are listed; the rest is one line."""
 
 _NO_NUL = r"^[^\x00]*$"
 """A path with a NUL is an error of every function of the system that takes one."""
@@ -71,6 +80,7 @@ Word = Annotated[str, Field(min_length=1, max_length=1000, pattern=_NO_NUL)]
 Words = Annotated[list[Annotated[str, Field(max_length=500, pattern=_NO_NUL)]], Field(max_length=32)]
 Limit = Annotated[int, Field(ge=1, le=500, description="Rows; the rest is counted.")]
 _NAMES = "A run's id, 'latest' or a baseline; where cells are compared, also RUN:CELL."
+_Commit = Annotated[Word, Field(description="A commit of a repository: TREE@REV, such as ./linux@v6.1.")]
 _RunName = Annotated[str, Field(min_length=1, max_length=300, description=_NAMES)]
 
 _READS = ToolAnnotations(read_only_hint=True)
@@ -79,7 +89,8 @@ _MEASURES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_w
 INSTRUCTIONS = """\
 A lab for the cost of kernel probes: it boots guests in QEMU, and counts and proves what a probe costs. `list` names
 what there is: `list runs` the stored runs, whose tables `report` has. `compare` and `diff` explain changes between runs
-or cells. `run` and `cost` measure; they are there only if the user has started the server with --allow-run.
+or cells. `run`, `cost`, `bisect` and `series` measure; they are there only if the user has started the server with
+--allow-run.
 A cell that is not ok has no number; its reason says why."""
 
 
@@ -95,6 +106,13 @@ def inside(name: str) -> str:
         hint = "start the server in the folder that has the files"
         raise UsageError(f"not in {allowed[0]}, nor a file of the lab's", where=str(path), hint=hint)
     return str(path)
+
+
+def inside_tree(commit: str) -> str:
+    """A commit ``TREE@REV`` of a repository in the current folder. Raises UsageError for another one."""
+    inside(commit.partition("@")[0])
+    inside(str(find_revision(commit).top))
+    return commit
 
 
 def _subject(text: str) -> str:
@@ -237,9 +255,13 @@ def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServ
 
         return await _measured(measurements, disassembled)
 
-    if not allows_runs:
-        return server
+    if allows_runs:
+        _offer_measurements(measures, measurements, lab)
+        _offer_commits(measures, measurements, lab)
+    return server
 
+
+def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -> None:
     @measures()
     async def run(config: Word, context: Context, overrides: Words = [], only: Words = []) -> str:  # noqa: B006
         """Measure an experiment file, with overrides KEY=VALUE and filters such as probe=kprobe; print its tables."""
@@ -271,13 +293,54 @@ def server_of_tools(measurements: Measurements, *, allows_runs: bool) -> MCPServ
 
         return await _measured(measurements, measured)
 
-    return server
+
+def _offer_commits(measures: Offer, measurements: Measurements, lab: Lab) -> None:
+    @measures()
+    async def bisect(
+        config: Word,
+        good: _Commit,
+        bad: _Commit,
+        context: Context,
+        cell: Annotated[Word | None, Field(description="The cell's id, or parts of it such as kprobe.")] = None,
+        overrides: Words = [],  # noqa: B006
+    ) -> str:
+        """Find the first commit at which a cell of an experiment costs as much as at BAD, and what changed there."""
+        own_lab = replace(lab, progress=_Reported(context))
+
+        def measured() -> str:
+            request = ExperimentRequest(Path(inside(config)), overrides, path=inside)
+            change = own_lab.bisect(request, inside_tree(good), inside_tree(bad), cell=cell)
+            by_symbol = [difference_sheet(difference, SYMBOLS) for difference in change.differences]
+            return render_sheets("Bisection", [bisection_sheet(change.bisected), *by_symbol])
+
+        return await _measured(measurements, measured)
+
+    @measures()
+    async def series(  # noqa: PLR0913  # as on the command line
+        span: Annotated[Word, Field(description="BASE..TOPIC: the commits of TOPIC that BASE lacks.")],
+        config: Word,
+        context: Context,
+        tree: Annotated[Word, Field(description="A folder of the repository.")] = "./",
+        overrides: Words = [],  # noqa: B006
+        only: Words = [],  # noqa: B006
+        at_most: Annotated[Word | None, Field(description="What a commit may add to a cell of BASE: 5, 1%.")] = None,
+    ) -> str:
+        """Measure an experiment at each commit of a patch series; print what each commit changes, with its symbols."""
+        own_lab = replace(lab, progress=_Reported(context))
+
+        def measured() -> str:
+            inside_tree(f"{inside(tree)}/@HEAD")
+            request = ExperimentRequest(Path(inside(config)), overrides, only, path=inside)
+            commits = own_lab.series(request, f"{inside(tree)}@{span}", at_most=at_most)
+            return render_sheets("Series", series_sheets(commits, SYMBOLS))
+
+        return await _measured(measurements, measured)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve one client on stdin and stdout until it goes, or a signal comes: a measurement ends as by Ctrl-C."""
     parser = argparse.ArgumentParser(prog=f"{PROGRAM} mcp" if CHECKOUT_SCRIPT else "orchestrator-mcp")
-    text = "also offer run and cost, which start guests, build modules and fetch what is missing"
+    text = "also offer run, cost, bisect and series, which start guests, build modules and fetch what is missing"
     parser.add_argument("--allow-run", action="store_true", help=text)
     text = "whose files the client may name; by default the current one"
     parser.add_argument("folder", nargs="?", type=Path, default=Path(), help=text)

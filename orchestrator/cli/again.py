@@ -16,7 +16,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.calls.call_programs import calls_before_timed
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
-from orchestrator.cli.measuring import outcome
+from orchestrator.cli.console_lab import outcome
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.library.stored import RunCell, find_cell

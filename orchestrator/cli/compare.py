@@ -23,6 +23,7 @@ from orchestrator.comparison.forms import (
     render_comparison,
 )
 from orchestrator.errors import UsageError
+from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.stored import compared_kernels, load_comparison
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
@@ -112,10 +113,9 @@ def compare(
             hint = f"{PROGRAM} compare --config CONFIG A B, or TREE@A TREE@B"
             raise UsageError("--config needs two kernels, or two commits", hint=hint)
         # Imported here, so that the comparison of stored runs starts quickly.
-        measurer = options.loaded("cli.measuring:Measurer")(offline=offline, verbose=verbose, fleet=fleet)
-        request = options.loaded("cli.commits:ExperimentRequest")(config, measurer, overrides or (), only or ())
-        ends = (given[0], given[1])
-        compared = options.loaded("cli.commits:measure_and_compare")(request, ends, kconfig, make or ())
+        lab = options.loaded("cli.console_lab:ConsoleLab")(offline=offline, verbose=verbose, fleet=fleet)
+        request = ExperimentRequest(config, overrides or (), only or (), kconfig, make or ())
+        compared = lab.compare_measured(request, given[0], given[1])
     else:
         _check_stored(given, {"--set, --kconfig and --make": overrides or kconfig or make, "--fleet": fleet})
         if kernels is None:

@@ -18,8 +18,8 @@ from orchestrator.catalog.probes import (
     is_module_folder,
 )
 from orchestrator.cli import in_the_tree, options
+from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cli.cost_reference import AtCommit, check_reference, stored_or_measured
-from orchestrator.cli.measuring import Measurer
 from orchestrator.cost.costs import (
     cost_comment,
     cost_csv,
@@ -110,7 +110,7 @@ def cost(
     if hits != 1 and workload is None:
         raise UsageError("is of calls of your own only", where="--hits", hint="name them: --workload FILE.c")
     most = None if at_most is None else limit_of_hit(at_most)
-    measurer = Measurer(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
+    measurer = ConsoleLab(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     measurer.check()
     given = NamedCalls(call, None if workload is None else user_path(str(workload)), point, hits)
     of_tree = in_the_tree.tree_kernel(tree, on, "--kernels")

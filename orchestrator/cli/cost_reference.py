@@ -12,13 +12,14 @@ from orchestrator.artifacts.git_tree import GitTree, Revision, find_revision
 from orchestrator.artifacts.own_kernel_build import TreeBuild
 from orchestrator.catalog.probes import is_one_liner, split_member, split_path
 from orchestrator.cli import options
-from orchestrator.cli.commits import CommitRuns, skipping
-from orchestrator.cli.measuring import Measurer
+from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cli.subjects_at_commits import SubjectAtCommit, subject_of_today
 from orchestrator.cost.reference import Reference, ReferenceLines, by_ids, by_lines
 from orchestrator.cost.request import CostRequest, NamedCalls
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.library.commit_runs import CommitRuns, skipping
 from orchestrator.library.costs import cost_experiment, cost_lines
+from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.stored import compared_runs
 from orchestrator.paths import cache_dir, lab_dir, user_path
 from orchestrator.results.contract import CellRecord
@@ -72,7 +73,7 @@ class AtCommit:
     kernels: Sequence[str]
     cpu: str
     given: NamedCalls
-    measurer: Measurer
+    measurer: ConsoleLab
     file: Path
 
     def measured(self, revision: Revision) -> MeasuredAtCommit:
@@ -110,7 +111,9 @@ class AtCommit:
         text = cost_experiment([subject.name for subject in there], lines, self.kernels, self.cpu, {})
         self.file.write_text(text)
         if any(subject.file in line.subject.row for subject in there if subject.file for line in lines):
-            runs = CommitRuns(tree, self.file, (), TreeBuild.of(tree.top, None, ()), self.measurer, "-commits")
+            runs = CommitRuns(
+                tree, ExperimentRequest(self.file), TreeBuild.of(tree.top, None, ()), self.measurer, "-commits"
+            )
             runs.check(commit.hash)
             return MeasuredAtCommit(revision.name, tree, runs.measured(commit), before)
         experiment = self.measurer.load(self.file)  # with a script's text, whose file it does not name

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.cli import in_the_tree, options
-from orchestrator.cli.measuring import Measurer
+from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.experiment import Experiment, with_symbols
 from orchestrator.experiment.plan import Plan
@@ -47,7 +47,7 @@ from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.runner import Runner, check_resumable
 
 
-def nightly_run(experiment: Experiment, measurer: Measurer, marker: NightlyMarker) -> Run:
+def nightly_run(experiment: Experiment, measurer: ConsoleLab, marker: NightlyMarker) -> Run:
     """Resume an interrupted nightly run, or start one. Raises LabError if nothing can be measured."""
     resolved = measurer.resolved(experiment)
     planned = measurer.planned(resolved)
@@ -165,7 +165,7 @@ def nightly(
     report = NightlyReport(mail, junit, Webhook(webhook) if webhook else None)
     report.check()
     file = data_dir("configs") / "nightly.yaml" if config is None else config
-    measurer = Measurer(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
+    measurer = ConsoleLab(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     with _reporting_unmeasured(report, file.stem, file):
         (file, given), *_ = in_the_tree.experiments([file], overrides or [], None)
         experiment = with_symbols(measurer.load(file, given))

@@ -16,12 +16,13 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import one_guest, options
-from orchestrator.cli.commits import ExperimentRequest, profiled_on_kernels
-from orchestrator.cli.measuring import Measurer, outcome
+from orchestrator.cli.console_lab import ConsoleLab, outcome
 from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.experiment.file import load_experiment
 from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.library.compared_measurements import profiled_on_kernels
 from orchestrator.library.disassembly import disassembly
+from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.stored import RunCell, cells_of_run, difference_of, find_named, shown_ids, stored_pairs
 from orchestrator.paths import lab_dir
 from orchestrator.profile.code.annotated_code import annotated
@@ -154,9 +155,9 @@ def profile(
         if left_out:
             print(f"not compared, without a profile in both runs: {', '.join(shown_ids(left_out))}", file=sys.stderr)
     else:
-        measurer = Measurer(offline=offline, verbose=verbose)
-        request = ExperimentRequest(config, measurer, overrides or (), only or ())
-        pairs, missing = profiled_on_kernels(request, (first, after))
+        lab = ConsoleLab(offline=offline, verbose=verbose)
+        request = ExperimentRequest(config, overrides or (), only or ())
+        pairs, missing = profiled_on_kernels(lab, request, (first, after))
     _print_differences(pairs, form, limit or None, annotate, context if lines else None)
     _end(pairs, missing)
 

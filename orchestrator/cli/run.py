@@ -19,7 +19,7 @@ from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.cli import in_the_tree, options
-from orchestrator.cli.measuring import Measurer
+from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cli.options import write_page_to
 from orchestrator.cli.report import Format, print_run
 from orchestrator.errors import HostError, UsageError
@@ -90,7 +90,7 @@ def run(
     configs = [config for config, _ in files]
     _check_form(form, configs)
     # Check all files before the first one runs.
-    experiments = [Measurer().load(config, replaced) for config, replaced in files]
+    experiments = [ConsoleLab().load(config, replaced) for config, replaced in files]
     if profile:
         without = [sentence for experiment in experiments for sentence in unprofiled(experiment, profile)]
         experiments = [with_profile(experiment, profile) for experiment in experiments]
@@ -99,7 +99,7 @@ def run(
     _check_names(configs, experiments)
     directories = _directories(out, experiments, resume=resume)
     cached = BuildContext(Cache(cache_dir()), offline=True)
-    measurer = Measurer(jobs=jobs, events=events, fresh=fresh, offline=offline, verbose=verbose, fleet=fleet)
+    measurer = ConsoleLab(jobs=jobs, events=events, fresh=fresh, offline=offline, verbose=verbose, fleet=fleet)
     if dry_run:
         experiments = [resolve_from_cache(cached, experiment, kinds()) for experiment in experiments]
     else:

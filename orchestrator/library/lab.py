@@ -3,172 +3,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Unpack
 
-from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.benchmarks.registry import kinds
-from orchestrator.catalog.kernels import kernel
 from orchestrator.comparison.comparison import ComparedRuns
-from orchestrator.errors import HostError, UsageError
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file import Moved, built_experiment, load_experiment
-from orchestrator.experiment.plan import Plan, check_budgets, plan, select
-from orchestrator.fleet.target import quiet_logging, target
-from orchestrator.guest.machine import qemu_cpu_names
-from orchestrator.library.needed_packages import check_packages
+from orchestrator.errors import UsageError
+from orchestrator.library.measurer import Measurer
 from orchestrator.library.stored import difference_of, load_comparison, stored_pairs
-from orchestrator.paths import cache_dir, lab_dir
+from orchestrator.paths import lab_dir
 from orchestrator.profile.code.compared_code import with_code
 from orchestrator.profile.stored.profile_difference import ProfileDifference
-from orchestrator.program import PROGRAM
-from orchestrator.results.runs import Run, check_directory, find_run, opened_store
-from orchestrator.results.store import LATEST, RunEntry, Store
-from orchestrator.run.plan_check import check_plan
-from orchestrator.run.runner import (
-    ExecutorMaker,
-    PreparedPlan,
-    ProgressListener,
-    Runner,
-    check_resumable,
-    check_same_cells,
-    local_executor,
-    resolve_in_guests,
-)
+from orchestrator.results.runs import Run, find_run, opened_store
+from orchestrator.results.store import LATEST, RunEntry
 
 if TYPE_CHECKING:
+    from orchestrator.comparison.series import MeasuredSeries
+    from orchestrator.library.bisected_change import BisectedChange
+    from orchestrator.library.experiment_request import ExperimentRequest
     from orchestrator.library.function_probes import Disassembly
     from orchestrator.library.guests import GuestArguments
     from orchestrator.library.tested_guest import TestedGuest
 
 
 @dataclass(frozen=True)
-class Lab:
-    """The lab in this user's folders (``ORCHESTRATOR_CACHE``, ``ORCHESTRATOR_LAB``).
-
-    ``progress`` is told what a run does. ``jobs`` guests run in parallel; or ``fleet`` names a fleet, whose workers
-    decide. ``offline`` uses only what is in the cache. ``fresh`` boots every guest, ``events`` keeps recorded events.
-    Every expected failure is a ``LabError``; methods name the branches of it that a caller may want to tell apart.
-    """
-
-    progress: ProgressListener = field(default_factory=ProgressListener)
-    jobs: int | None = None
-    fleet: str | None = None
-    offline: bool = False
-    fresh: bool = False
-    events: bool = False
-
-    _option: ClassVar[str] = ""
-    """What is before the name of an argument where it is an option."""
-
-    def check(self) -> None:
-        """Raise UsageError for a wrong number of guests or fleet, HostError for a fleet that does not answer."""
-        self._check_jobs()
-        if self.fleet is not None:
-            target(self.fleet)
-
-    def _check_jobs(self) -> None:
-        if self.jobs is not None and not 1 <= self.jobs <= 64:
-            raise UsageError(f"found {self.jobs} parallel guests; expected 1 to 64", where=f"{self._option}jobs")
-        if self.fleet is not None and self.jobs is not None:
-            hint = "leave it out: `fleet up` and `fleet worker` take --guests"
-            what = "a fleet's workers decide how many guests they run"
-            raise UsageError(what, where=f"{self._option}jobs", hint=hint)
-
-    def load(self, file: str | PathLike[str], overrides: Sequence[str] = (), moved: Moved = str) -> Experiment:
-        """The experiment of a file, with ``KEY=VALUE`` overrides; ``moved`` maps the paths that it names.
-
-        Raises ConfigError, which lists every problem.
-        """
-        return load_experiment(Path(file), kinds(), overrides, qemu_cpu_names, moved)
-
-    def build(self, content: Mapping[str, Any]) -> Experiment:
-        """An experiment of the keys of a file (docs/reference/experiment-file.md). Raises ConfigError."""
-        return built_experiment(content, kinds(), qemu_cpu_names)
-
-    def resolved(self, experiment: Experiment) -> Experiment:
-        """The experiment with the points that only a guest knows, from the cache if possible."""
-        with self.watched() as watching:
-            context = self._context(watching)
-            check_packages(context, [experiment])
-            return resolve_in_guests(context, experiment, kinds())
-
-    def planned(self, experiment: Experiment, only: Sequence[str] = ()) -> Plan:
-        """The cells of a resolved experiment that match a filter. Raises ConfigError for filters that match none."""
-        whole = plan(experiment)
-        check_budgets(experiment, whole)
-        return select(whole, only)
-
-    def check_cells(self, experiment: Experiment, only: Sequence[str] = ()) -> Plan | None:
-        """Check an experiment as far as that is possible before anything is fetched, built or started.
-
-        Returns the plan, or None if a guest has to find its points first. Raises ConfigError for budgets and filters
-        that match no cell, and for points and modules that none of the kernels in the cache has; HostError for CPUs
-        that this host cannot provide.
-        """
-        whole, is_whole = plan(experiment), all(named.table.unknown is None for named in experiment.tables)
-        if is_whole:
-            check_budgets(experiment, whole)
-            select(whole, only)
-        check_plan(experiment, whole, self._in_cache)
-        return whole if is_whole else None
-
-    def _in_cache(self, name: str) -> Kernel | None:
-        """A kernel that is in the cache; None for a user's tree, which may be about to be built."""
-        spec = kernel(name)
-        try:
-            return None if spec.tree is not None else ready_kernel(BuildContext(Cache(cache_dir()), offline=True), spec)
-        except HostError:
-            return None
-
-    def run(
-        self, experiment: Experiment, *, only: Sequence[str] = (), directory: str | PathLike[str] | None = None
-    ) -> Run:
-        """Measure an experiment; returns when every cell has an outcome, which may be that it failed.
-
-        ``only`` are filters as of ``--only``. Raises UsageError or HostError if nothing can be measured.
-        """
-        where = None if directory is None else Path(directory)
-        if where is not None:
-            check_directory(where)
-        self.check()  # before guests are asked
-        resolved = self.resolved(experiment)
-        return self.measured(resolved, self.planned(resolved, only), where)
-
-    def measured(self, experiment: Experiment, planned: Plan, directory: Path | None = None) -> Run:
-        """Measure the planned cells of a resolved experiment in a new run."""
-        return self.with_runner(lambda runner: runner.run(experiment, planned, directory))
-
-    def measured_unless(
-        self, experiment: Experiment, planned: Plan, known: Callable[[PreparedPlan], str | None]
-    ) -> Run:
-        """The stored run that ``known`` names for what was fetched and built, or a new one if it names none."""
-
-        def work(runner: Runner) -> RunEntry:
-            prepared = runner.prepared(experiment, planned)
-            name = known(prepared)
-            return runner.run(experiment, planned, None, prepared) if name is None else runner.store.entry(name)
-
-        return self.with_runner(work)
-
-    def resumed(self, experiment: Experiment, planned: Plan, directory: Path | None = None) -> Run:
-        """Go on with the latest unfinished run, or that in ``directory``. Raises UsageError if there is none."""
-        return self.with_runner(
-            lambda runner: runner.resume(_unfinished(runner.store, experiment, directory), experiment, planned)
-        )
-
-    def with_runner(self, work: Callable[[Runner], RunEntry]) -> Run:
-        """Do ``work`` with a runner, and return the run. Raises as ``check`` does."""
-        self._check_jobs()  # whether the fleet answers is seen by the executor
-        with self.watched() as watching, Store.open(lab_dir()) as store:
-            context, executor = self._context(watching), self._executor()
-            entry = work(Runner(context, store, watching, kinds(), executor, self.events, self.fresh))
-            return Run(store.load_run(entry.id), entry.directory, len(store.unfinished_cells(entry.id)))
+class Lab(Measurer):
+    """The lab in this user's folders: measures experiments, and finds, compares and explains what is stored."""
 
     def runs(self) -> Sequence[RunEntry]:
         """All runs of the store, the newest first."""
@@ -185,6 +46,46 @@ class Lab:
         if len(names) > 2:
             raise UsageError(f"found {len(names)} runs; expected one or two")
         return load_comparison(names or [LATEST], only)
+
+    def compare_measured(self, experiment: ExperimentRequest, before: str, after: str) -> ComparedRuns:
+        """Measure an experiment on two kernels, or at two commits ``TREE@REV`` of a tree, and compare the two.
+
+        A commit that was measured before is not measured again. Raises UsageError, BuildError, HostError.
+        """
+        from orchestrator.library.compared_measurements import measured_and_compared  # loads what builds kernels
+
+        return measured_and_compared(self, experiment, (before, after))
+
+    def bisect(self, experiment: ExperimentRequest, good: str, bad: str, *, cell: str | None = None) -> BisectedChange:
+        """Find the first commit at which a cell costs as much as at ``bad``; both are commits ``TREE@REV``.
+
+        ``cell`` is the cell's id or parts of it; by default the experiment's only one. Commits that do not build or
+        boot are skipped. Raises UsageError if the two cost the same, LabError if one has no number.
+        """
+        from orchestrator.library.bisected_change import bisected_change
+
+        return bisected_change(self, experiment, (good, bad), cell)
+
+    def series(
+        self, experiment: ExperimentRequest, span: str, *, tree: str = "./", at_most: str | None = None
+    ) -> MeasuredSeries:
+        """Measure each commit of a patch series ``[TREE@]BASE..TOPIC``, without a TREE one of ``tree``.
+
+        An interrupted series goes on where it was.
+        A commit that adds more than ``at_most`` (``5``, ``1%``) to a cell of BASE makes the series wrong. Commits that
+        do not build or boot have their reason. Raises UsageError, HostError, and LabError for a base without a number.
+        """
+        from orchestrator.library.measured_series import measured_series
+
+        return measured_series(self, experiment, span, tree, at_most)
+
+    def stored_series(
+        self, experiment: ExperimentRequest, span: str, *, tree: str = "./", at_most: str | None = None
+    ) -> MeasuredSeries:
+        """What ``series`` has measured with the same arguments: nothing is built or measured. Raises as it does."""
+        from orchestrator.library.measured_series import stored_series
+
+        return stored_series(self, experiment, span, tree, at_most)
 
     def differences(self, before: str, after: str) -> Sequence[ProfileDifference]:
         """What the cells of one run execute more than those of another, or one cell (``RUN:CELL``) than another.
@@ -207,42 +108,3 @@ class Lab:
         from orchestrator.library.guests import running_guest  # not for each command either: its guests build modules
 
         return running_guest(self.context(), {"fresh": self.fresh, **arguments})
-
-    def context(self) -> BuildContext:
-        """Builds artifacts (kernels, modules, images) in the user's cache."""
-        return self._context(self.progress)
-
-    def _context(self, told: ProgressListener) -> BuildContext:
-        return BuildContext(Cache(cache_dir()), self.offline, told.say, told.warn)
-
-    @contextmanager
-    def watched(self) -> Iterator[ProgressListener]:
-        """What is told of one piece of work."""
-        yield self.progress
-
-    def _executor(self) -> ExecutorMaker:
-        if self.fleet is None:
-            return local_executor(self.jobs or 1)
-        from orchestrator.fleet.executor import fleet_executor  # loads Dask, of the extra "fleet"
-
-        fleet = target(self.fleet)
-        quiet_logging()
-        return lambda context, watching: fleet_executor(fleet.address, fleet.key, kinds(), context, watching)
-
-
-def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:
-    if directory is None:
-        entry = store.latest(experiment.name, unfinished=True)
-        if entry is None:
-            raise UsageError(
-                f"experiment '{experiment.name}' has no unfinished run", hint="leave out --resume to start one"
-            )
-    else:
-        entries = [e for e in store.runs() if e.directory.resolve() == directory.resolve()]
-        if not entries:
-            hint = f"leave out --resume to start one; see: {PROGRAM} list runs"
-            raise UsageError("this lab has no run in that directory", where=str(directory), hint=hint)
-        entry = entries[0]
-    check_resumable(entry, experiment, kinds())
-    check_same_cells(entry, store.unfinished_cells(entry.id), plan(experiment))
-    return entry

@@ -11,6 +11,7 @@ import pytest
 from command_line import PATIENCE, QUICKSTART
 from documentation import ROOT, blocks
 from nbclient import NotebookClient
+from probe_repository import make_repository
 
 pytestmark = pytest.mark.qemu
 
@@ -25,10 +26,14 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_page_s_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_s_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "library.md"
     program = "\n".join(block.text for block in blocks(page) if block.language == "python")
-    names: dict[str, Any] = {"QUICKSTART": QUICKSTART, "__name__": "example"}
+    names: dict[str, Any] = {
+        "QUICKSTART": QUICKSTART,
+        "TREE": make_repository(tmp_path / "tree"),
+        "__name__": "example",
+    }
     exec(compile(program, str(page), "exec"), names)
     printed = capsys.readouterr().out
     cells = {cell.probe: cell for cell in names["run"].record.cells}
@@ -40,6 +45,8 @@ def test_the_page_s_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "['handlers', 'quickstart']" in printed
     assert f"improved {cells['kprobe'].value} {cells['djprobe'].value}" in printed
     assert "probe: none, kprobe" in printed
+    assert "do one thing []\ndo ten things ['pentium4/lab-i386-up/own.c.j2" in printed
+    assert "do ten things ['kprobe_func" in printed
 
 
 def test_the_notebook_shows_a_table_and_a_chart() -> None:

@@ -18,6 +18,7 @@ from fleet_processes import family, of_process
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import TextContent
+from probe_repository import make_repository
 
 from orchestrator.results.store import Store
 
@@ -69,6 +70,31 @@ def test_a_client_measures_and_reads_what_it_has_measured(tmp_path: Path) -> Non
             costs = await answer(client, "cost", **shown, **calls)
             assert "instructions, allowed" in costs
             assert "athlon" in costs
+
+    anyio.run(converse)
+
+
+def test_a_client_measures_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
+    make_repository(tmp_path / "probes")
+    ends = {"good": "./probes@HEAD~5", "bad": "./probes@HEAD~4"}
+
+    async def converse() -> None:
+        words = ["-m", "orchestrator.mcp_server", "--allow-run"]
+        server = StdioServerParameters(command=sys.executable, args=words, env={**os.environ}, cwd=tmp_path)
+        async with Client(server) as client:
+            series = await client.call_tool(
+                "series", {"span": "HEAD~5..HEAD~4", "tree": "probes", "config": "probes/own.yaml", "at_most": "5"}
+            )
+            (content,) = series.content
+            assert isinstance(content, TextContent)
+            assert not series.is_error, content.text
+            assert "do one thing" in content.text
+            bisected = await client.call_tool("bisect", {**ends, "config": "probes/own.yaml", "cell": "own.c.j2"})
+            (content,) = bisected.content
+            assert isinstance(content, TextContent)
+            assert not bisected.is_error, content.text
+            assert "do one thing" in content.text.partition("by symbol")[0]
 
     anyio.run(converse)
 

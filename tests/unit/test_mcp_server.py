@@ -22,6 +22,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import TextContent
 from record_builders import cell
 from stored_profiles import store_run
+from user_trees import git
 
 from orchestrator import mcp_server
 from orchestrator.library.lab import Lab
@@ -80,7 +81,9 @@ def runs(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str
     return found
 
 
-@pytest.mark.parametrize(("allows_runs", "names"), [(False, READING), (True, sorted([*READING, "cost", "run"]))])
+@pytest.mark.parametrize(
+    ("allows_runs", "names"), [(False, READING), (True, sorted([*READING, "bisect", "cost", "run", "series"]))]
+)
 def test_measuring_has_to_be_allowed(lab: Path, allows_runs: bool, names: list[str]) -> None:
     async def listed() -> None:
         async with Client(server) as client:
@@ -140,6 +143,17 @@ def test_a_file_is_in_the_current_folder(runs: list[str], tmp_path: Path, name: 
     Path("link.yaml").symlink_to(tmp_path / "other.yaml")
     assert "start the server in the folder that has the files" in refused("run", config=name)
     assert "start the server in the folder that has the files" in refused("cost", subjects=[name])
+
+
+def test_a_repository_is_in_the_current_folder_as_a_whole(runs: list[str], tmp_path: Path) -> None:
+    Path("own.yaml").write_text("name: own\n")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "commit", "--quiet", "--allow-empty", "--message", "begin")
+    elsewhere = "start the server in the folder that has the files"
+    assert elsewhere in refused("series", span="HEAD~1..HEAD", config="own.yaml")
+    assert elsewhere in refused("series", span="HEAD~1..HEAD", config="own.yaml", tree="..")
+    for commit in ("./@HEAD", "../@HEAD", f"{tmp_path}@HEAD"):
+        assert elsewhere in refused("bisect", good=commit, bad="./@HEAD", config="own.yaml")
 
 
 def test_the_paths_in_an_experiment_are_in_the_current_folder_too(runs: list[str]) -> None:
@@ -267,6 +281,7 @@ def test_a_wrong_argument_is_refused(runs: list[str], tool: str, arguments: dict
         ("cost", {"subjects": ["kprobe"], "budget": 1}, "unknown argument 'budget'"),
         ("cost", {"subjects": ["kprobe"], "against": "HEAD~1"}, "unknown argument 'against'"),
         ("cost", {"subjects": ["kprobe"], "atmost": 1}, "did you mean 'at_most'?"),
+        ("series", {"span": "a..b", "config": "x", "at-most": "5"}, "did you mean 'at_most'?"),
         ("cost", {"subjects": ["kprobe"], "at-most": 1}, "did you mean 'at_most'?"),
         ("cost", {"names": ["kprobe"], "context": 1}, "unknown argument 'names'"),
     ],

@@ -40,8 +40,8 @@ from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.cli import execute, one_guest
 from orchestrator.cli import run as run_command
+from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cli.main import app
-from orchestrator.cli.measuring import Measurer
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Plan, plan
@@ -214,7 +214,7 @@ def measured(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list
         store_run(lab, tmp_path / name, outcome, experiment=name)
         runs.append(find_run(str(tmp_path / name), lab))
 
-    class Stored(Measurer):
+    class Stored(ConsoleLab):
         def check(self) -> None:
             pass
 
@@ -225,7 +225,7 @@ def measured(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list
             (found,) = (one for one in runs if one.record.experiment == experiment.name)
             return found
 
-    monkeypatch.setattr(run_command, "Measurer", Stored)
+    monkeypatch.setattr(run_command, "ConsoleLab", Stored)
     return [str(tmp_path / f"{name}.yaml") for name in ("one", "two", "bad")]
 
 

@@ -13,7 +13,7 @@ from loaded_tables import calls_experiment
 from record_builders import cell, failed
 from rich.console import Console as RichConsole
 
-from orchestrator.cli.measuring import _Display, _Lines, _Live, details
+from orchestrator.cli.console_lab import _Display, _Lines, _Live, details
 from orchestrator.cli.options import print_columns, say
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.console import Console

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, TextIO
 
@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.cli import options
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.guest import Guest, State
@@ -25,13 +26,29 @@ from orchestrator.run.runner import ProgressListener, TimeLeft
 from orchestrator.steps import running_steps
 
 
+class _Said(ProgressListener):
+    """Prints on stderr what is said between runs."""
+
+    def say(self, text: str) -> None:
+        options.say(text)
+
+    def warn(self, text: str) -> None:
+        options.say(text)
+
+
 @dataclass(frozen=True)
-class Measurer(Lab):
+class ConsoleLab(Lab):
     """The lab of a command: its progress is on stderr, each step too if ``verbose``."""
 
+    progress: ProgressListener = field(default_factory=_Said)
     verbose: bool = False
 
-    _option: ClassVar[str] = "--"
+    _prefix: ClassVar[str] = "--"
+
+    @contextmanager
+    def building(self) -> Iterator[BuildContext]:
+        with options.building(offline=self.offline, verbose=self.verbose) as context:
+            yield context
 
     @contextmanager
     def watched(self) -> Iterator[ProgressListener]:

@@ -14,10 +14,12 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.own_kernel_build import TreeBuild
-from orchestrator.cli.commits import BisectedCell, CommitRuns
-from orchestrator.cli.measuring import Measurer
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.library.bisected_change import BisectedCell
+from orchestrator.library.commit_runs import CommitRuns
+from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.lab import Lab
+from orchestrator.library.measurer import Measurer
 from orchestrator.results.origin import Commit
 from orchestrator.run.bisection import NotMeasured
 
@@ -36,6 +38,9 @@ class Failing:
 
     def __init__(self, error: LabError) -> None:
         self.error = error
+
+    def say(self, text: str) -> None:
+        pass
 
     def load(self, *arguments: Any) -> Any:
         return Lab().load(*arguments)
@@ -62,8 +67,9 @@ def raised(folder: Path, error: LabError) -> LabError:
     git(folder, "commit", "--quiet", "--message", COMMIT.subject)
     commit = replace(COMMIT, hash=git(folder, "rev-parse", "HEAD"))
     with GitTree.open(Cache(folder.parent / "cache"), folder) as tree:
+        request = ExperimentRequest(folder / "own.yaml")
         measurer, build = cast(Measurer, Failing(error)), TreeBuild(folder / ".config")
-        commits = BisectedCell(CommitRuns(tree, folder / "own.yaml", (), build, measurer, "-bisect"), None)
+        commits = BisectedCell(CommitRuns(tree, request, build, measurer, "-bisect"), None)
         with pytest.raises(LabError) as caught:
             commits.measure(commit)
     return caught.value
