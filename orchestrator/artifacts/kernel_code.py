@@ -11,16 +11,17 @@ import io
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import overload
 
 from elftools.elf.elffile import ELFFile
 
+from orchestrator.artifacts.symbol_listing import SymbolListing, grouped
 from orchestrator.catalog.user_files import DAMAGED
 
 # The list of symbols inside a kernel's image, as scripts/kallsyms.c of Linux writes it.
@@ -49,18 +50,6 @@ class Symbol:
     address: int
     type: str
     name: str
-
-
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
-
-
-def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> Mapping[_Key, Sequence[_Value]]:
-    """The values by their keys, in order."""
-    groups: dict[_Key, list[_Value]] = {}
-    for key, value in pairs:
-        groups.setdefault(key, []).append(value)
-    return groups
 
 
 @dataclass(frozen=True)
@@ -207,7 +196,6 @@ def _addresses(image: _Image, ends: tuple[int, int], count: int, *, absolute_per
     return None
 
 
-_LINE = re.compile(r"^([0-9a-f]{8,16}) (\S) (\S+)$", re.MULTILINE)
 FUNCTION_TYPES = frozenset("tTwW")
 """The symbol types that kprobes can be placed on."""
 
@@ -228,6 +216,34 @@ class CodePart:
     place: int
 
 
+class ListedSymbols(Sequence[Symbol]):
+    """The symbols of System.map by address; its text is parsed when more than a few names are asked for."""
+
+    def __init__(self, listing: SymbolListing) -> None:
+        self._listing = listing
+
+    def named(self, name: str) -> Sequence[Symbol]:
+        return [Symbol(symbol.address, symbol.type, symbol.name) for symbol in self._listing.named(name)]
+
+    @overload
+    def __getitem__(self, index: int) -> Symbol: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Symbol]: ...
+    def __getitem__(self, index: int | slice) -> Symbol | Sequence[Symbol]:
+        return self._all[index]
+
+    def __iter__(self) -> Iterator[Symbol]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @cached_property
+    def _all(self) -> Sequence[Symbol]:
+        symbols = (Symbol(symbol.address, symbol.type, symbol.name) for symbol in self._listing.lines())
+        return sorted(symbols, key=attrgetter("address"))
+
+
 @dataclass(frozen=True)
 class KernelCode:
     """Symbols by address, and the image. ``word`` is a pointer's size in bytes; ``is_module`` means a module's file."""
@@ -240,7 +256,7 @@ class KernelCode:
     is_module: bool = False
 
     def named(self, name: str) -> Sequence[Symbol]:
-        return self._by_name.get(name, ())
+        return self.symbols.named(name) if isinstance(self.symbols, ListedSymbols) else self._by_name.get(name, ())
 
     def address(self, name: str) -> int | None:
         symbols = self.named(name)
@@ -346,9 +362,7 @@ def code_of_tree(tree: Path) -> KernelCode | None:
 @lru_cache(maxsize=3)  # each is some 60 MB
 def _tree_code(listing: Path, image: Path, *changed: int) -> KernelCode | None:
     del changed
-    text = listing.read_text(encoding="ascii", errors="replace")
-    symbols = [Symbol(int(match[1], 16), match[2], match[3]) for match in _LINE.finditer(text)]
-    return _of_elf(image.read_bytes(), symbols)
+    return _of_elf(image.read_bytes(), ListedSymbols(SymbolListing(listing.read_bytes())))
 
 
 def write_code(folder: Path, elf: bytes, *, absolute_percpu: bool) -> None:
@@ -366,7 +380,7 @@ def write_code(folder: Path, elf: bytes, *, absolute_percpu: bool) -> None:
         (folder / SYSTEM_MAP).write_text("".join(lines))
 
 
-def _of_elf(elf: bytes, symbols: Iterable[Symbol]) -> KernelCode | None:
+def _of_elf(elf: bytes, symbols: Sequence[Symbol]) -> KernelCode | None:
     try:
         file = ELFFile(io.BytesIO(elf))
         segments = [
@@ -378,8 +392,7 @@ def _of_elf(elf: bytes, symbols: Iterable[Symbol]) -> KernelCode | None:
             for section in file.iter_sections()
             if section["sh_type"] != "SHT_NOBITS"
         }
-        by_address = sorted(symbols, key=attrgetter("address"))
-        return KernelCode(by_address, elf, file.elfclass // 8, segments, sections)
+        return KernelCode(symbols, elf, file.elfclass // 8, segments, sections)
     except DAMAGED:
         return None
 

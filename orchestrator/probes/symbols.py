@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol, grouped
+from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.artifacts.module_files import module_code
+from orchestrator.artifacts.symbol_listing import ListedSymbol, SymbolListing, grouped
 from orchestrator.catalog.data import did_you_mean
 from orchestrator.errors import EvidenceError, LabError
 from orchestrator.guest.guest import Guest
@@ -32,15 +33,14 @@ _MOST_GUESSES = 5000
 _FUNCTION = frozenset("tTwW")
 _OBJECT = frozenset("bBdDrRaAV")
 _BEHIND_NAMES = "\x7f"
-_LINE = re.compile(r"^([0-9a-f]{8,16}) (\S) (\S+)(.*)$", re.MULTILINE)
 _MODULE = re.compile(r"([A-Za-z0-9_]+) (\d{1,9}) \S+ \S+ Live 0x([0-9a-f]{1,16})")
 
 
 class Symbols:
     """The kernel's list of symbols (``/proc/kallsyms``), read once per boot, as packages have none.
 
-    It is parsed on first use: a Debian kernel's has 95,000 lines. Functions of ``modules`` are found as well, if the
-    kernel itself has none of the name.
+    A name is searched in its text; only what needs many names parses all of it. Functions of ``modules`` are found as
+    well, if the kernel itself has none of the name.
     """
 
     def __init__(self, listing: bytes, modules: frozenset[str] = frozenset()) -> None:
@@ -73,7 +73,7 @@ class Symbols:
         addresses = self._functions(symbol)
         if not addresses:
             # Comparing all names would take seconds.
-            names = [name for _, name, kind, module in self._all if kind in _FUNCTION and not module]
+            names = [name for _, name, kind, module in self._symbols.all if kind in _FUNCTION and not module]
             alike = [name for name in names if name[:4] == symbol[:4] or symbol in name]
             hint = did_you_mean(symbol, alike[:_MOST_GUESSES])
             raise EvidenceError(f"the guest's kernel has no function {symbol}", hint=hint)
@@ -86,15 +86,14 @@ class Symbols:
         return addresses[0]
 
     def sharing(self, symbol: str) -> Sequence[str]:
-        return sorted({module for _, module in self._in_modules.get(symbol, ())})
+        return sorted({function.module for function in self._module_functions(symbol)})
 
     def functions(self, name: str) -> int:
         """The number of functions of a name, in the kernel or else in the modules: static functions may share names."""
         return len(self._functions(name))
 
     def names(self, address: int) -> frozenset[str]:
-        first, behind = bisect_left(self._all, (address,)), bisect_left(self._all, (address + 1,))
-        pairs = [(name, module) for _, name, kind, module in self._all[first:behind] if kind in _FUNCTION]
+        pairs = [(name, module) for _, name, kind, module in self._symbols.at(address) if kind in _FUNCTION]
         return frozenset(name for name, module in pairs if not module) or frozenset(name for name, _ in pairs)
 
     def module(self, address: int) -> str | None:
@@ -110,9 +109,9 @@ class Symbols:
     def functions_like(self, pattern: re.Pattern[str]) -> Mapping[str, int]:
         """The addresses of the kernel's own functions whose names match completely and are unique."""
         return {
-            name: pairs[0][0]
-            for name, pairs in self._by_name.items()
-            if pattern.fullmatch(name) and len(pairs) == 1 and pairs[0][1] in _FUNCTION
+            name: symbols[0].address
+            for name, symbols in self._by_name.items()
+            if pattern.fullmatch(name) and len(symbols) == 1 and symbols[0].type in _FUNCTION
         }
 
     def size(self, symbol: str) -> int:
@@ -129,71 +128,65 @@ class Symbols:
 
     def anywhere(self, name: str) -> int | None:
         """The address of any symbol, the linker's included; None unless there is exactly one."""
-        pairs = self._by_name.get(name, ())
-        return pairs[0][0] if len(pairs) == 1 else None
+        symbols = self._kernel_symbols(name)
+        return symbols[0].address if len(symbols) == 1 else None
 
     def at(self, address: int) -> str:
         """An address as the kernel writes it: ``symbol+0x5``, or the address itself without a symbol."""
-        place = bisect_right(self._all, (address, _BEHIND_NAMES)) - 1
+        place = bisect_right(self._symbols.all, (address, _BEHIND_NAMES)) - 1
         if place < 0:
             return f"{address:#x}"
-        start, name, _, _ = self._all[place]
+        start, name, _, _ = self._symbols.all[place]
         return f"{name}+{address - start:#x}" if address != start else name
 
     def function_at(self, address: int) -> tuple[int, str, str | None] | None:
         """The last function that starts at or before an address: its start, name and module (None: the kernel)."""
-        last = bisect_right(self._all, (address, _BEHIND_NAMES)) - 1
-        before = (self._all[place] for place in range(last, -1, -1))
-        return next(
-            ((start, name, _module_of(module)) for start, name, kind, module in before if kind in _FUNCTION), None
-        )
+        last = bisect_right(self._symbols.all, (address, _BEHIND_NAMES)) - 1
+        before = (self._symbols.all[place] for place in range(last, -1, -1))
+        return next(((start, name, module or None) for start, name, kind, module in before if kind in _FUNCTION), None)
 
     def data_at(self, address: int) -> str:
         """An address in data as ``symbol+0x5``; the address itself without CONFIG_KALLSYMS_ALL."""
         return f"{address:#x}" if self.anywhere("__start___jump_table") is None else self.at(address)
 
     def _listed(self, name: str, kinds: Container[str]) -> Sequence[int]:
-        return [address for address, kind in self._by_name.get(name, ()) if kind in kinds]
+        return [symbol.address for symbol in self._kernel_symbols(name) if symbol.type in kinds]
+
+    def _kernel_symbols(self, name: str) -> Sequence[ListedSymbol]:
+        return [symbol for symbol in self._symbols.named(name) if not symbol.module]
+
+    def _module_functions(self, name: str) -> Sequence[ListedSymbol]:
+        return [symbol for symbol in self._symbols.named(name) if symbol.module and symbol.type in _FUNCTION]
 
     def _functions(self, name: str) -> Sequence[int]:
         addresses = self._listed(name, _FUNCTION)
         if addresses or not self.modules:
             return addresses
-        in_modules = self._in_modules.get(name, ())
+        in_modules = self._module_functions(name)
         # If asked for such a name, the kernel may take any module's.
-        return [address for address, _ in in_modules] if any(owner in self.modules for _, owner in in_modules) else []
+        is_named = any(function.module in self.modules for function in in_modules)
+        return [function.address for function in in_modules] if is_named else []
 
     def _to_next(self, start: int) -> int | None:
-        behind = bisect_left(self._all, (start + 1,))
-        return self._all[behind][0] - start if behind < len(self._all) else None
+        following = self._symbols.following(start)
+        return None if following is None else following - start
 
     @cached_property
-    def _all(self) -> Sequence[tuple[int, str, str, str]]:
-        """Sorted rows: address, name, type, and the rest of the line, which names the module."""
+    def _symbols(self) -> SymbolListing:
         if self.listing.count(b"\n") > _MOST_SYMBOLS:
             raise EvidenceError(f"the guest's kernel lists more than {_MOST_SYMBOLS} symbols", where=KALLSYMS)
-        lines = _LINE.findall(self.listing.decode("ascii", errors="replace"))
-        return sorted((int(address, 16), name, kind, module) for address, kind, name, module in lines)
+        return SymbolListing(self.listing)
 
     @cached_property
     def last_in_modules(self) -> Mapping[str, int]:
         """The address of each module's last function."""
-        functions = ((text, address) for address, _, kind, text in self._all if text and kind in _FUNCTION)
-        return {str(_module_of(text)): address for text, address in dict(functions).items()}
+        functions = (symbol for symbol in self._symbols.of_modules() if symbol.type in _FUNCTION)
+        return {function.module: function.address for function in functions}
 
     @cached_property
-    def _by_name(self) -> Mapping[str, Sequence[tuple[int, str]]]:
-        return grouped((name, (address, kind)) for address, name, kind, module in self._all if not module)
-
-    @cached_property
-    def _in_modules(self) -> Mapping[str, Sequence[tuple[int, str]]]:
-        functions = ((name, address, _module_of(text)) for address, name, kind, text in self._all if kind in _FUNCTION)
-        return grouped((name, (address, module)) for name, address, module in functions if module is not None)
-
-
-def _module_of(text: str) -> str | None:
-    """The module in the rest of a symbol's line: a tab, and the name in brackets."""
-    return text.strip("\t []") or None
+    def _by_name(self) -> Mapping[str, Sequence[ListedSymbol]]:
+        """The kernel's own symbols by name."""
+        return grouped((symbol.name, symbol) for symbol in self._symbols.all if not symbol.module)
 
 
 # Kernels boot with nokaslr: boots of one kernel that load the same modules list the same.

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from types import MappingProxyType
 from typing import NamedTuple
 
-from orchestrator.artifacts.kernel_code import grouped
+from orchestrator.artifacts.symbol_listing import grouped
 from orchestrator.errors import EvidenceError
 from orchestrator.plain_text import cut, plain_line, plain_text
 from orchestrator.profile.code.annotated_code import not_executed
