@@ -9,107 +9,43 @@ from pathlib import Path
 
 import pytest
 from earlier_programs import check_earlier_programs
-from elsewhere import ELSEWHERE
-from experiment_boot import boot_of_calls, measured_call, prepared_for
+from experiment_boot import boot_of_calls, prepared_for
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
 from orchestrator.benchmarks.calls.preparation import CallSetup
-from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
-from orchestrator.experiment.plan import Boot
 from orchestrator.probes.event_attachment import EventAttachment, event_attached
 from orchestrator.probes.place import UserPoint, observe_program
-from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import Ready
 from orchestrator.run.boot import ReadyGuest
 
 WORKLOADS = Path(__file__).with_name("workloads")
-MALLOC, OWN, PASSED, WANTED = "libc.so.6:malloc", "shared.so:in_library", "shared.so:lab:passed", "shared.so:lab:wanted"
+OWN = "shared.so:in_library"
 RANDOMIZE = "/proc/sys/kernel/randomize_va_space"
-IMAGES = {"debian-686": ("pentium4", "debian-i386"), "debian-amd64": ("xeon-e5410", "debian-amd64")}
-EVERY_DAY = "debian-amd64"
-MACHINES = [
-    pytest.param(
-        kernel,
-        handler,
-        marks=[
-            pytest.mark.guest(kernel=kernel, cpu=cpu, timing="instructions", image=image),
-            *([] if kernel == EVERY_DAY else [ELSEWHERE]),
-        ],
-    )
-    for (kernel, (cpu, image)), handler in zip(IMAGES.items(), ("noop", "record"), strict=True)
-]
 CALLS = 100
 PROCESSES = 3
 
 pytestmark = pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions", image="debian-amd64")
 
 
-def boot_with(points: list[str], rows: list[str], kernel: str = "debian-amd64", **table: object) -> Boot:
-    cpu, image = IMAGES[kernel]
-    libraries = ["libc.so.6", str(WORKLOADS / "shared.c")]
-    return boot_of_calls(
-        kernels=[kernel],
-        machines=[{"cpu": cpu}],
-        image=image,
-        probes=rows,
-        points=points,
-        benchmark={
-            "name": "workload",
-            "file": str(WORKLOADS / "sharing.c"),
-            "libraries": libraries,
-            "calls": CALLS,
-            "repeats": 2,
-        },
-        **table,
-    )
-
-
-def check(cell: CallCell, record: CellRecord) -> None:
-    evidence = record.evidence
-    assert record.status == "ok", (cell.id, record.reason)
-    assert evidence is not None
-    assert evidence.symbol == str(cell.point)
-    assert len(set(record.samples)) == 1
-    if cell.probe == "none":
-        assert evidence.probe_bytes == evidence.original_bytes
-        return
-    kind = probes()[cell.probe]
-    assert evidence.probe_bytes == "cc" + evidence.original_bytes[2:]
-    assert evidence.hits == evidence.calls == COUNTED_CALLS
-    # The program's own call of malloc(), before the others, takes a trap as well.
-    assert evidence.int3 == (None if str(cell.point) == MALLOC else COUNTED_CALLS * (kind.int3_per_hit or 0))
-    assert evidence.recorded == (COUNTED_CALLS if cell.handler == "record" else None)
-    assert evidence.restored
-
-
-@pytest.mark.parametrize(("kernel", "handler"), MACHINES)
-def test_a_function_of_the_c_library_and_one_of_a_user_s(
-    ready: ReadyGuest, workshop: BuildContext, kernel: str, handler: str
-) -> None:
-    rows = ["none", "uprobe-event", "bpf-uprobe", *([] if kernel == EVERY_DAY else ["uretprobe-event"])]
-    boot = boot_with([MALLOC, OWN], rows, kernel, handlers=[handler])
-    ready = prepared_for(ready, workshop, boot)
-    for cell in boot.cells:
-        check(cell, measured_call(ready, cell))
-    ready.guest.check_console()
-
-
-@pytest.mark.nightly("test_uprobes.py has a static point every day, in a program")
-@pytest.mark.parametrize("point", [WANTED, PASSED])
-def test_static_points(ready: ReadyGuest, workshop: BuildContext, point: str) -> None:
-    boot = boot_with([point], ["none", "uprobe-event"])
-    ready = prepared_for(ready, workshop, boot)
-    for cell in boot.cells:
-        check(cell, measured_call(ready, cell))
-
-
 @contextmanager
 def attached(ready: ReadyGuest, workshop: BuildContext, point: str) -> Iterator[tuple[EventAttachment, CallSetup]]:
     """A uprobe's event at a point, and what calls it, which is in the guest."""
-    boot = boot_with([point], ["uprobe-event"])
+    boot = boot_of_calls(
+        kernels=["debian-amd64"],
+        machines=[{"cpu": "xeon-e5410"}],
+        image="debian-amd64",
+        probes=["uprobe-event"],
+        points=[point],
+        benchmark={
+            "name": "workload",
+            "file": str(WORKLOADS / "sharing.c"),
+            "libraries": ["libc.so.6", str(WORKLOADS / "shared.c")],
+            "calls": CALLS,
+            "repeats": 2,
+        },
+    )
     prepared = prepared_for(ready, workshop, boot).artifacts.cells[boot.cells[-1].id]
     assert isinstance(prepared, Ready)
     setup = prepared.setup

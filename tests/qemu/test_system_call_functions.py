@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from elsewhere import ELSEWHERE
-from experiment_boot import boot_of, measured_call, prepared_for
 
 from orchestrator.arch import Arch
 from orchestrator.artifacts.cache import BuildContext
@@ -17,14 +15,12 @@ from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.calls.benchmarks import Entry
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.system_calls import system_calls
-from orchestrator.run.boot import ReadyGuest
 
 KERNEL = "lab-i386-up"
 
 pytestmark = pytest.mark.guest(kernel=KERNEL, timing="instructions")
 
 _TABLE_ENTRY = re.compile(r"__SYSCALL(?:_WITH_COMPAT|_NORETURN)?\((\d+), (\w+)(?:, (\w+))?\)")
-_FUTEX_WAKE = "arguments: [{buffer: 4}, 1, 1]"
 
 KERNELS = [
     KERNEL,
@@ -84,36 +80,3 @@ def test_a_table_that_the_kernel_keeps_says_the_same(workshop: BuildContext, ker
         pointer = code.number(table + number * code.word)
         assert pointer is not None
         assert dispatched(code, made.spec.arch, number) in code.names_at(pointer)
-
-
-def on(kernel: str, *values: str, marks: tuple[pytest.MarkDecorator, ...] = ()) -> object:
-    """A test's parameters, with the guest that they need."""
-    cpu = "pentium4" if "i386" in kernel or "686" in kernel else "xeon-e5410"
-    return pytest.param(*values, marks=[pytest.mark.guest(kernel=kernel, cpu=cpu), *marks], id=f"{kernel}-{values[0]}")
-
-
-@pytest.mark.parametrize(
-    ("call", "more", "function"),
-    [
-        on(KERNEL, "futex", _FUTEX_WAKE, "__ia32_sys_futex_time32"),
-        on("debian-686", "getuid", "entry: sysenter", "__ia32_sys_getuid16+0x5", marks=(ELSEWHERE,)),
-        on("debian-amd64", "getuid", "entry: int80", "__ia32_sys_getuid16+0x5"),
-        on("debian-amd64", "futex", f"entry: int80, {_FUTEX_WAKE}", "__ia32_sys_futex_time32+0x5", marks=(ELSEWHERE,)),
-    ],
-)
-def test_every_call_hits_the_probe(
-    ready: ReadyGuest, workshop: BuildContext, tmp_path: Path, call: str, more: str, function: str
-) -> None:
-    spec = ready.artifacts.kernel.spec
-    file = tmp_path / "x.yaml"
-    file.write_text(
-        f"name: functions\nkernels: [{spec.name}]\nmachines: [{{cpu: {ready.guest.machine.cpu.name}}}]\n"
-        f"probes: [kprobe]\nbenchmark: {{name: syscall, call: {call}, calls: 100, repeats: 2, {more}}}\n"
-    )
-    boot = boot_of(file)
-    prepared = prepared_for(ready, workshop, boot)
-    record = measured_call(prepared, boot.cells[1])
-    assert record.status == "ok", record.reason
-    assert record.evidence is not None
-    assert record.evidence.hits == record.evidence.calls == 1000
-    assert record.evidence.symbol == function

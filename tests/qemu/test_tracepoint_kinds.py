@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import pytest
-from elsewhere import ELSEWHERE
-from experiment_boot import boot_of_calls, measured_call, prepared_for
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
@@ -19,16 +17,6 @@ from orchestrator.probes.tracefs import TRACEFS
 from orchestrator.run.boot import ReadyGuest
 
 EVERYONES_EVENT = f"{TRACEFS}/events/raw_syscalls/sys_enter/enable"
-PROBES = [
-    "none",
-    "tracepoint.sys_exit",
-    "trace-event.syscalls.sys_enter_gettimeofday",
-    "trace-event.raw_syscalls.sys_exit",
-    "bpf-tracepoint.syscalls.sys_exit_gettimeofday",
-    "bpf-raw-tracepoint.sys_exit",
-]
-OTHERS = pytest.mark.nightly("the other handlers of each probe: five seconds")
-PLACES = dict(zip(PROBES[1:], ("exit", "enter", "exit", "exit", "exit"), strict=True))
 
 
 @pytest.fixture
@@ -37,37 +25,6 @@ def point(ready: ReadyGuest) -> ProbePoint:
     return find_entry(
         ready.guest, ready.symbols, "vfs_read", tracer_place(ready.artifacts.kernel.entry_offset("vfs_read"))
     )
-
-
-@pytest.mark.parametrize(
-    ("kernel", "cpu"),
-    [
-        pytest.param("debian-686", "pentium4", marks=[pytest.mark.guest(timing="instructions"), ELSEWHERE]),
-        pytest.param(
-            "debian-amd64", "xeon-e5410", marks=pytest.mark.guest(kernel="debian-amd64", timing="instructions")
-        ),
-    ],
-)
-@pytest.mark.parametrize("handler", [*(pytest.param(handler, marks=OTHERS) for handler in ("noop", "count")), "record"])
-def test_probes_at_tracepoints_by_name(
-    ready: ReadyGuest, workshop: BuildContext, kernel: str, cpu: str, handler: str
-) -> None:
-    boot = boot_of_calls(
-        kernels=[kernel],
-        machines=[{"cpu": cpu}],
-        probes=PROBES,
-        handlers=[handler],
-        benchmark={"name": "gtodbench", "calls": 100, "repeats": 2},
-    )
-    ready = prepared_for(ready, workshop, boot)
-    for cell in boot.cells:
-        record = measured_call(ready, cell)
-        assert record.status == "ok", record.reason
-        assert record.evidence is not None
-        if cell.probe in PLACES:
-            assert (record.evidence.symbol, record.evidence.flag) == (f"trace_sys_{PLACES[cell.probe]}", "[ENABLED]")
-            assert record.evidence.hits == record.evidence.calls
-            assert record.evidence.recorded == (record.evidence.calls if handler == "record" else None)
 
 
 @pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions")

@@ -30,7 +30,6 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import ReadyGuest
 
 INNER = Path(__file__).with_name("workloads") / "inner.c"
-MARKED = INNER.with_name("marked.c")
 CONFIG = data_dir("configs") / "uprobes.yaml"
 KINDS = [name for name, kind in probes().items() if kind.site == "program"]
 SINGLE_STEP = 1
@@ -136,21 +135,6 @@ def check_traps_and_bytes(record: CellRecord, *, is_optimised: bool) -> None:
     live = bytes.fromhex(evidence.probe_bytes)
     assert live.startswith(bytes.fromhex("488d642480e8")) == is_optimised
     assert (live[0] == INT3) == (is_probed and not is_optimised)
-
-
-@pytest.mark.parametrize("kernel", MACHINES)
-def test_static_points(ready: ReadyGuest, workshop: BuildContext, kernel: str) -> None:
-    """The calls pass one point always, and the other one only while the kernel counts a probe of it."""
-    boot = boot_of_calls(
-        kernels=[kernel],
-        machines=[{"cpu": CPUS[kernel]}],
-        probes=["none", "bpf-uprobe", *([] if kernel == EVERY_DAY else ["uprobe-event"])],
-        points=["program:lab:wanted", *([] if kernel == EVERY_DAY else ["program:lab:passed"])],
-        benchmark={"name": "workload", "file": str(MARKED), "calls": 100, "repeats": 2},
-    )
-    ready = prepared_for(ready, workshop, boot)
-    for cell in boot.cells:
-        check(cell.probe, cell.handler, measured_call(ready, cell), str(cell.point))
 
 
 def check(probe: str, handler: str, record: CellRecord, point: str = "program:inner") -> None:
