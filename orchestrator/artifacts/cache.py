@@ -245,25 +245,39 @@ class Cache:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._sound: set[Path] = set()
+        self._sound: set[tuple[Path, str]] = set()
         hold(Path(sys.prefix) / ENVIRONMENT_STAMP)
 
-    def get(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
+    def get(self, kind: str, inputs: Mapping[str, object], *, unverified: str = "") -> Artifact | None:
+        """The artifact of these inputs, verified but for paths that begin with ``unverified``: see ``verify``."""
         artifact = self.artifact(self.root / kind / digest(inputs))
-        return self._use(artifact.path) if artifact is not None and self.is_sound(artifact) else None
+        return self._use(artifact.path) if artifact is not None and self.is_sound(artifact, unverified) else None
 
     def find(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
         """The complete artifact of these inputs, unverified: for callers who need only its key."""
         return self._use(self.root / kind / digest(inputs))
 
-    def is_sound(self, artifact: Artifact) -> bool:
-        """Verify an artifact, and set a damaged one aside. Raises LabError if another process uses it, HostError."""
-        if artifact.path not in self._sound:
-            if (damage := digests.changed(artifact.path)) is not None:
+    def is_sound(self, artifact: Artifact, unverified: str = "") -> bool:
+        """Verify an artifact, and set a damaged one aside. Raises LabError if another process uses it, HostError.
+
+        Files whose paths in it begin with ``unverified`` are left to ``verify``.
+        """
+        if not self._sound.intersection([(artifact.path, ""), (artifact.path, unverified)]):
+            if (damage := digests.changed(artifact.path, unverified=unverified)) is not None:
                 self.set_aside(artifact, damage, digests.changed)
                 return False
-            self._sound.add(artifact.path)
+            self._sound.add((artifact.path, unverified))
         return True
+
+    def verify(self, file: Path) -> None:
+        """Verify all files of the artifact that has ``file``, before what ``get`` left out is used.
+
+        Raises HostError if one was changed; the artifact is then set aside. Files outside the cache are not verified.
+        """
+        if file.is_relative_to(self.root) and len(parts := file.relative_to(self.root).parts) > 2:
+            artifact = self.artifact(self.root.joinpath(*parts[:2]))
+            if artifact is not None and not self.is_sound(artifact):
+                raise HostError(f"{artifact.kind} {artifact.label} in the cache was damaged", hint="run again")
 
     def set_aside(self, artifact: Artifact, damage: str, check: Callable[[Path], str | None]) -> None:
         """Move an artifact away, unless another process has replaced it and ``check`` finds no damage any more."""
@@ -284,7 +298,7 @@ class Cache:
                     place.rename(aside)
         except HostError as error:
             raise HostError(f"{what}, and cannot be set aside: {error.what}", hint=error.hint) from None
-        self._sound.discard(place)
+        self._forget(place)
         print(f"{what}: set aside as {aside}", file=sys.stderr, flush=True)
 
     def obtain(self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], object]) -> Artifact:
@@ -393,7 +407,10 @@ class Cache:
             release(artifact.stamp)
             if is_wrong(place) and is_real_folder(place):
                 self._remove(place)
-        self._sound.discard(place)
+        self._forget(place)
+
+    def _forget(self, place: Path) -> None:
+        self._sound = {(path, left) for path, left in self._sound if path != place}
 
     def _remove(self, place: Path) -> None:
         # No process uses the unfinished name, even if this removal is interrupted.
@@ -427,7 +444,7 @@ class Cache:
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.rename(place)
-            self._sound.add(place)
+            self._sound.add((place, ""))
         artifact = self._use(place)
         assert artifact is not None
         return artifact

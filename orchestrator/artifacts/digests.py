@@ -55,10 +55,13 @@ def of_content(path: Path) -> str:
     return _content_digest(path, result.st_dev, _facts(result))
 
 
-def changed(folder: Path, known: Known | None = None) -> str | None:
-    """The first file that differs from a folder's record, and how; with ``known`` (digests so far) all are read."""
+def changed(folder: Path, known: Known | None = None, *, unverified: str = "") -> str | None:
+    """The first file that differs from a folder's record, and how; with ``known`` (digests so far) all are read.
+
+    Files whose paths begin with ``unverified`` are left out.
+    """
     try:
-        lines = _read(folder)
+        lines = _read(folder, unverified)
     except (OSError, ValueError) as error:
         return f"{RECORD}: cannot be read ({error})"
     root, moved = str(folder), {}
@@ -77,7 +80,7 @@ def changed(folder: Path, known: Known | None = None) -> str | None:
             return f"{path}: cannot be read ({error.strerror})"
         if facts != recorded_facts:
             moved[path] = facts
-    if moved:
+    if moved and not unverified:
         # Same content, other facts: a copied cache. If the record cannot be written, all files are read each time.
         with contextlib.suppress(OSError):
             _write(folder, ((digest, moved.get(path, facts), path) for digest, facts, path in lines))
@@ -126,14 +129,22 @@ def _facts(result: os.stat_result) -> str:
     return f"{result.st_size}:{result.st_mtime_ns}:{result.st_ino}"
 
 
-def _read(folder: Path) -> Sequence[_Line]:
+def _read(folder: Path, left_out: str = "") -> Sequence[_Line]:
     text = (folder / RECORD).read_text(encoding="utf-8", errors="surrogateescape")
     if not text.startswith(f"{_HEAD}\n") or not text.endswith(f"\n{_END}\n"):
         raise ValueError("it is not whole")
+    text = _without(text, left_out) if left_out else text
     lines: list[_Line] = _FORM.findall(text)
     if len(lines) != text.count("\n") - 2:
         raise ValueError("a line of it is damaged")
     return [(digest, facts, _unescaped(path)) for digest, facts, path in lines] if "\\" in text else lines
+
+
+def _without(text: str, left_out: str) -> str:
+    """A record without the lines of files whose paths begin so."""
+    start = _escaped(left_out)
+    lines = ((line, line.split(" ", 2)[-1]) for line in text.split("\n"))
+    return "\n".join(line for line, path in lines if not path.startswith(start))
 
 
 def _unescaped(path: str) -> str:

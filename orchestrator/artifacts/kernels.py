@@ -318,7 +318,10 @@ def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         common = next((p for p in sorted((root / "usr/src").glob("linux-headers-*-common"))), headers)
         # The image is in the modules' folder since Linux 6.19.
         places = [root / f"boot/config-{release}", modules / release / "config", headers / ".config"]
-        config = read_config(next(place for place in places if place.exists()))
+        configuration = next(place for place in places if place.exists())
+        if configuration == places[-1]:
+            context.cache.verify(configuration)
+        config = read_config(configuration)
         compressed = next(p for p in (root / f"boot/vmlinuz-{release}", modules / release / "vmlinuz") if p.exists())
     except (StopIteration, OSError) as error:
         hint = f"remove it and run again: rm -r '{root}'"

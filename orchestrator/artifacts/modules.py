@@ -123,6 +123,7 @@ def tree_notes(kernel: Kernel) -> list[str]:
 
 def make_modules(context: BuildContext, kernel: Kernel, folder: Path, variables: Sequence[str] = ()) -> Finished:
     """Run make on the Kbuild in ``folder``, whatever its exit status. Raises NoHeadersError, HostError."""
+    context.cache.verify(kernel.headers_makefile)
     answers = _answers(context, kernel)
     return _make(kernel, folder, variables, {} if answers is None else _answered_by(answers))
 

@@ -93,6 +93,34 @@ def test_what_was_changed_is_set_aside_and_made_anew(
     assert capsys.readouterr().err == ""
 
 
+def test_what_is_left_unverified_is_verified_before_it_is_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = made(tmp_path)
+    truncate(image_of(first))
+    cache = Cache(tmp_path)
+    assert cache.get("kernels", INPUTS, unverified="bo") == first
+    assert cache.get("kernels", INPUTS, unverified="bo") == first
+    assert capsys.readouterr().err == ""
+    with pytest.raises(HostError, match="kernels a kernel in the cache was damaged") as raised:
+        cache.verify(first.path / "link")
+    assert raised.value.hint == "run again"
+    assert "boot/image: has 10 bytes instead of 20" in capsys.readouterr().err
+    assert cache.get("kernels", INPUTS, unverified="bo") is None
+
+
+def test_all_other_files_are_verified_at_once(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    turn_the_link(image_of(first))
+    assert Cache(tmp_path).get("kernels", INPUTS, unverified="boot/") is None
+
+
+def test_a_file_outside_of_the_cache_is_not_verified(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.verify(tmp_path / "tree/Makefile")
+    cache.verify(tmp_path / "cache/pins")
+
+
 def test_what_was_set_aside_can_be_pruned(tmp_path: Path) -> None:
     truncate(image_of(made(tmp_path)))
     cache = Cache(tmp_path)
