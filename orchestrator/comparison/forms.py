@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 from pydantic_core import to_json
 
 from orchestrator.comparison.comparison import (
     MOST_REPEATS,
+    BudgetedFigure,
     CellChange,
     CellPair,
     Change,
@@ -24,6 +26,7 @@ from orchestrator.profile.printed.profile_sheets import change_figures, differen
 from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.chart import IntervalChart, IntervalRow, Tone
+from orchestrator.report.columns import Column, Columns, Remarks
 from orchestrator.report.html.frame import NavigationLink, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
 from orchestrator.report.sheet import (
@@ -37,7 +40,6 @@ from orchestrator.report.sheet import (
     shared_parts,
     signed_figure,
     unit_name,
-    used_columns,
 )
 from orchestrator.report.text import (
     FAILS,
@@ -183,10 +185,36 @@ def remarks(compared: ComparedRuns) -> Iterator[str]:
 
 _SYMBOLS = 5
 """Listed symbols of a cell; the rest share a row."""
-_HEADINGS = ("before", "after", "change", "", "95 %", "", "budget", "unit")
-_ALWAYS = 3
-"""The first columns, which are printed even if empty."""
-_STYLES = {"regressed": "red", "failed": "red", "missing": "red", "improved": "green", "fixed": "green"}
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """A row of a comparison: of a cell, of its overhead, or of a symbol."""
+
+    before: str = ""
+    after: str = ""
+    change: str = ""
+    percent: str = ""
+    interval: str = ""
+    verdict: str = ""
+    """How the cell has changed, with the mark of the reason; whether only one side has the symbol."""
+    budget: str = ""
+    unit: str = ""
+
+
+_COLUMNS: Columns[_Figures] = Columns(
+    [
+        *(Column(name, attrgetter(name)) for name in ("before", "after", "change")),
+        Column("", attrgetter("percent"), optional=True),
+        Column("95 %", attrgetter("interval"), optional=True),
+        Column("", attrgetter("verdict"), optional=True),
+        *(Column(name, attrgetter(name), optional=True) for name in ("budget", "unit")),
+    ],
+    together=4,
+    narrowest=16,
+)
+_COUNTS: Columns[int] = Columns([Column("cells", str)])
+_STYLES = {"dearer": "red", "failed": "red", "vanished": "red", "cheaper": "green", "fixed": "green"}
 
 
 def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
@@ -194,11 +222,11 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     listed, _ = first_and_rest(compared.comparison.changed, limit)
     grid, footnotes = _grid(compared, listed, compared.symbols(listed))
     next_command = next_run(compared)
-    unchanged = Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0))])
+    unchanged = _COUNTS.row("unchanged", compared.comparison.counts.get("unchanged", 0))
     return Sheet(
         title=experiments(compared),
         facts=[summary(compared), *runs_sentence(compared), *origin_sentences(compared), *common_parts(compared)],
-        grid=grid if listed else Grid(["cells"], [[unchanged]]),
+        grid=grid if listed else _COUNTS.grid([unchanged]),
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
         footnotes=footnotes,
     )
@@ -209,7 +237,7 @@ def _grid(
 ) -> tuple[Grid, Sequence[Footnote]]:
     """The listed changes, each with its ``symbols`` by the title of its pair."""
     names = CellNames(compared.comparison)
-    reasons = list(dict.fromkeys(change.reason for change in listed if change.reason))
+    reasons = Remarks()
     units = [unit_name(change.pair.first.unit) for change in listed]
     # Counts alone need no unit.
     shown_units = units if {*units} - {COUNTED} else [""] * len(listed)
@@ -220,38 +248,36 @@ def _grid(
     ]
     hidden = len(compared.comparison.changed) - len(listed)
     if hidden:
-        rows.append(Row(others(hidden), [""] * len(_HEADINGS)))
-    headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
-    footnotes = [Footnote(number, text) for number, text in enumerate(reasons, start=1)]
-    return Grid(headings, [narrowed], together=4, narrowest=16), footnotes
+        rows.append(_COLUMNS.title(others(hidden), ""))
+    return _COLUMNS.grid(rows), reasons.footnotes()
 
 
 def _rows(
-    change: CellChange, name: str, symbols: ProfileDifference | None, reasons: Sequence[str], shown_unit: str
+    change: CellChange, name: str, symbols: ProfileDifference | None, reasons: Remarks, shown_unit: str
 ) -> Iterator[Row]:
     unit = change.pair.first.unit
-    noted = f" [{reasons.index(change.reason) + 1}]" if change.reason else ""
-    figures = [
+    figures = _Figures(
         value_or_status(change.pair.before),
         value_or_status(change.pair.after),
         *difference_figures(change.value, unit),
-        f"{change.change}{noted}",
+        f"{change.change}{reasons.mark(change.reason)}",
         budget_figure(change),
         shown_unit,
-    ]
-    yield Row(name, figures, _STYLES.get(change.change, "") if change.exceeded or change.change == "fixed" else "")
+    )
+    style = _STYLES.get(change.change, "") if change.exceeded or change.change == "fixed" else ""
+    yield _COLUMNS.row(name, figures, style)
     overhead = change.overhead
     if overhead is not None and (overhead.before or overhead.after):
-        both = [figure(amount, unit) for amount in (overhead.before, overhead.after)]
-        yield Row("overhead", [*both, *difference_figures(overhead, unit), "", "", ""], depth=2)
-    rest = [""] * (len(_HEADINGS) - _ALWAYS)
+        before, after = figure(overhead.before, unit), figure(overhead.after, unit)
+        yield _COLUMNS.row("overhead", _Figures(before, after, *difference_figures(overhead, unit)), depth=2)
     listed = symbols.symbols if symbols is not None else []
     for difference in listed[:_SYMBOLS]:
-        yield Row(difference.title, [*change_figures(difference.before, difference.after), *rest[1:]], depth=2)
+        figures = _Figures(*change_figures(difference.before, difference.after))
+        yield _COLUMNS.row(difference.title, figures, depth=2)
     hidden = listed[_SYMBOLS:]
     if hidden:
         together = signed_figure(float(sum(symbol_difference.change for symbol_difference in hidden)), COUNTED)
-        yield Row(f"{others(len(hidden))}, by symbol", ["", "", together, *rest], depth=2)
+        yield _COLUMNS.row(f"{others(len(hidden))}, by symbol", _Figures(change=together), depth=2)
 
 
 _LISTED = 100
@@ -370,7 +396,45 @@ def _figure(difference: Difference | None, before: float | None, after: float | 
 
 
 _PAGE_SYMBOLS = 20
-_PAGE_HEADINGS = ("before", "after", "change", "", "95 %", "superiority", "p", "allowed", "budget")
+
+
+def _test_columns(unit: str) -> Columns[tuple[Difference, BudgetedFigure | None]]:
+    """Columns of a figure of both runs: its difference, the tests of it, and its budget, if it has one."""
+
+    def of_difference(place: int) -> Callable[[tuple[Difference, BudgetedFigure | None]], str]:
+        return lambda tested: difference_figures(tested[0], unit)[place]
+
+    def superiority(tested: tuple[Difference, BudgetedFigure | None]) -> str:
+        return "" if tested[0].superiority is None else f"{tested[0].superiority:.2f}"
+
+    def p(tested: tuple[Difference, BudgetedFigure | None]) -> str:
+        return "" if tested[0].p is None else f"{tested[0].p:.2g}"
+
+    def budget(tested: tuple[Difference, BudgetedFigure | None]) -> str:
+        return "" if tested[1] is None else "exceeded" if tested[1].is_exceeded else "within"
+
+    return Columns(
+        [
+            Column("before", lambda tested: figure(tested[0].before, unit)),
+            Column("after", lambda tested: figure(tested[0].after, unit)),
+            Column("change", of_difference(0)),
+            Column("", of_difference(1), optional=True),
+            Column("95 %", of_difference(2), optional=True),
+            Column("superiority", superiority, optional=True),
+            Column("p", p, optional=True),
+            Column("allowed", lambda tested: "" if tested[1] is None else str(tested[1].allowance), optional=True),
+            Column("budget", budget, optional=True),
+        ]
+    )
+
+
+_UNCHANGED: Columns[CellChange] = Columns(
+    [
+        Column("value", lambda change: value_or_status(change.pair.first)),
+        Column("unit", lambda change: change.pair.first.unit),
+        Column("remark", attrgetter("reason")),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -387,25 +451,14 @@ class ChangePart:
     @property
     def grid(self) -> Grid | None:
         """Value and overhead with their differences, tests and budgets; None without numbers."""
-        unit = self.change.pair.first.unit
-        rows = []
-        for name, difference in (("value", self.change.value), ("overhead", self.change.overhead)):
-            if difference is None:
-                continue
-            figures = [
-                figure(difference.before, unit),
-                figure(difference.after, unit),
-                *difference_figures(difference, unit),
-            ]
-            larger = "" if difference.superiority is None else f"{difference.superiority:.2f}"
-            p = "" if difference.p is None else f"{difference.p:.2g}"
-            held = next((budgeted for budgeted in self.change.budgeted if budgeted.figure == name), None)
-            budget = ["", ""] if held is None else [str(held.allowance), "exceeded" if held.is_exceeded else "within"]
-            rows.append(Row(name, [*figures, larger, p, *budget]))
-        if not rows:
-            return None
-        headings, narrowed = used_columns(_PAGE_HEADINGS, rows, _ALWAYS)
-        return Grid(headings, [narrowed])
+        columns = _test_columns(self.change.pair.first.unit)
+        budgets: dict[str, BudgetedFigure] = {budgeted.figure: budgeted for budgeted in reversed(self.change.budgeted)}
+        rows = [
+            columns.row(name, (difference, budgets.get(name)))
+            for name, difference in (("value", self.change.value), ("overhead", self.change.overhead))
+            if difference is not None
+        ]
+        return columns.grid(rows) if rows else None
 
 
 def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[tuple[str, str]]:
@@ -466,13 +519,7 @@ def comparison_page(compared: ComparedRuns) -> str:
         changes.append(
             ChangePart(change, f"change-{place}", names.of(change), sheet, dict(_commands(compared, change)))
         )
-    unchanged = [
-        Row(
-            names.of(cell_change),
-            [value_or_status(cell_change.pair.first), cell_change.pair.first.unit, cell_change.reason],
-        )
-        for cell_change in comparison.unchanged
-    ]
+    unchanged = [_UNCHANGED.row(names.of(change), change) for change in comparison.unchanged]
     chart = comparison_chart(comparison)
     drawable = can_draw()
     there = {"Changes": changes, "Unchanged": unchanged, "Runs": True}
@@ -489,7 +536,7 @@ def comparison_page(compared: ComparedRuns) -> str:
         figures=difference_figures,
         budget=budget_figure,
         any_scatters=any(difference_figures(part.change.value, "")[2] for part in changes),
-        unchanged=Grid(["value", "unit", "remark"], [unchanged]) if unchanged else None,
+        unchanged=_UNCHANGED.grid(unchanged) if unchanged else None,
         origin=origin_sentences(compared),
         remarks=[*remarks(compared), *([NOT_DRAWN] if chart is not None and not drawable else [])],
         next=next_run(compared),

@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from email.headerregistry import Address
 from email.message import EmailMessage
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from orchestrator.comparison.comparison import CellChange, ComparedRuns, Compari
 from orchestrator.comparison.forms import value_or_status
 from orchestrator.comparison.verdicts import is_exact
 from orchestrator.plain_text import counted, cut
-from orchestrator.profile.printed.profile_sheets import change_figures, first_and_rest, others
+from orchestrator.profile.printed.profile_sheets import CHANGES, change_figures, first_and_rest, others
 from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.program import command
+from orchestrator.report.columns import Column, Columns
 from orchestrator.report.sheet import (
     COUNTED,
     NOTHING,
@@ -235,36 +237,54 @@ def _is_other(step: SeriesStep, cell: CellRecord) -> bool:
 
 
 def _cell_sheet(measured: MeasuredSeries, cell: CellRecord, limit: int | None) -> Sheet:
-    rows = [Row(_label(0, len(measured.steps), measured.commits[0]), [value_or_status(cell), "", "", ""])]
+    columns = _commit_columns(unit_name(cell.unit))
+    rows = [columns.row(_label(0, len(measured.steps), measured.commits[0]), _Figures(value_or_status(cell)))]
     for step in measured.steps:
-        rows += _rows(measured, step, cell, limit)
+        rows += _rows(columns, measured, step, cell, limit)
     return Sheet(
         title=cell.id,
         facts=[
             f"{cell.metric} in {clocked_unit(cell.unit)}; each commit compared with the one before it that has a number"
         ],
-        grid=Grid([unit_name(cell.unit), "change", "of base", ""], [rows], together=4),
+        grid=columns.grid(rows),
         sentences=[*_sentences(measured), *_beyond(measured, cell.id)],
     )
 
 
-def _rows(measured: MeasuredSeries, step: SeriesStep, cell: CellRecord, limit: int | None) -> Iterator[Row]:
+@dataclass(frozen=True)
+class _Figures:
+    """A row of a cell: of a commit, or of a symbol that it changes."""
+
+    value: str = ""
+    change: str = ""
+    of_base: str = ""
+    remark: str = ""
+
+
+def _commit_columns(unit: str) -> Columns[_Figures]:
+    columns = {unit: "value", "change": "change", "of base": "of_base", "": "remark"}
+    return Columns([Column(heading, attrgetter(name)) for heading, name in columns.items()], together=4)
+
+
+def _rows(
+    columns: Columns[_Figures], measured: MeasuredSeries, step: SeriesStep, cell: CellRecord, limit: int | None
+) -> Iterator[Row]:
     now = step.measured.cell(cell.id)
     of_base = _added(step, cell)
     failed = now.first_line if now is not None and now.value is None and now.reason else ""
     remarks = [step.measured.remark, measured.plain(failed), step.refusal(cell.id), _doubt(step.change(cell.id))]
     remark = measured.plain("; ".join(filter(None, remarks)))
-    figures = [value_or_status(now), _moved(step.change(cell.id)), of_base, cut(remark, 60, "...")]
+    figures = _Figures(value_or_status(now), _moved(step.change(cell.id)), of_base, cut(remark, 60, "..."))
     is_wrong = step.measured.run is None or any(change.pair.first.id == cell.id for change in step.exceeded)
-    yield Row(_label(step.number, len(measured.steps), step.measured), figures, "red" if is_wrong else "")
+    yield columns.row(_label(step.number, len(measured.steps), step.measured), figures, "red" if is_wrong else "")
     symbols = step.symbols(cell.id)
     listed, rest = first_and_rest([] if symbols is None else symbols.symbols, limit)
     for difference in listed:
         *_, by, kind = change_figures(difference.before, difference.after)
-        yield Row(difference.title, ["", by, "", kind], depth=2)
+        yield columns.row(difference.title, _Figures(change=by, remark=kind), depth=2)
     if rest:
         together = signed_figure(float(sum(symbol_difference.change for symbol_difference in rest)), COUNTED)
-        yield Row(others(len(rest)), ["", together, "", ""], depth=2)
+        yield columns.row(others(len(rest)), _Figures(change=together), depth=2)
 
 
 def _moved(change: CellChange | None) -> str:
@@ -322,11 +342,7 @@ def cover_letter(measured: MeasuredSeries) -> str:
         Sheet(
             title=f"Cost of each patch, {unit}, by experiment {measured.config.name}:",
             facts=[],
-            grid=Grid(
-                [text for cell in cells for text in (measured.name(cell.id), "")],
-                [_by_commit(measured, cells)],
-                together=2,
-            ),
+            grid=_by_commit(measured, cells),
             sentences=[],
         )
         for unit, cells in units.items()
@@ -336,16 +352,29 @@ def cover_letter(measured: MeasuredSeries) -> str:
     return ascii_text([*sheets[:-1], replace(sheets[-1], sentences=sentences)], _MAIL_WIDTH)
 
 
-def _by_commit(measured: MeasuredSeries, cells: Sequence[CellRecord]) -> Sequence[Row]:
+_FigureAndChange = Callable[[CellRecord], tuple[str, str]]
+"""A row of a cover letter: a figure and a change of each cell."""
+
+
+def _by_commit(measured: MeasuredSeries, cells: Sequence[CellRecord]) -> Grid:
     """A row for each commit with the cells' figures and changes, and one with the changes of all commits together."""
-    rows = [Row("base", [text for cell in cells for text in (value_or_status(cell), "")])]
-    for step in measured.steps:
-        figures = ((value_or_status(step.measured.cell(cell.id)), _moved(step.change(cell.id))) for cell in cells)
-        rows.append(Row(f"{step.number}/{len(measured.steps)}", [text for both in figures for text in both]))
+
+    def part(cell: CellRecord, place: int) -> Callable[[_FigureAndChange], str]:
+        return lambda figures: figures(cell)[place]
+
+    def at(step: SeriesStep) -> _FigureAndChange:
+        return lambda cell: (value_or_status(step.measured.cell(cell.id)), _moved(step.change(cell.id)))
+
+    def together(step: SeriesStep) -> _FigureAndChange:
+        return lambda cell: ("", _added(step, cell) or NOTHING)
+
+    headings = [(cell, place, heading) for cell in cells for place, heading in enumerate((measured.name(cell.id), ""))]
+    columns = Columns([Column(heading, part(cell, place)) for cell, place, heading in headings], together=2)
+    rows = [columns.row("base", lambda cell: (value_or_status(cell), ""))]
+    rows += [columns.row(f"{step.number}/{len(measured.steps)}", at(step)) for step in measured.steps]
     if measured.steps:
-        last = measured.steps[-1]
-        rows.append(Row("all", [text for cell in cells for text in ("", _added(last, cell) or NOTHING)]))
-    return rows
+        rows.append(columns.row("all", together(measured.steps[-1])))
+    return columns.grid(rows)
 
 
 def _explained(measured: MeasuredSeries, step: SeriesStep) -> Iterator[str]:
@@ -394,7 +423,7 @@ def _mail(measured: MeasuredSeries, step: SeriesStep) -> str:
     rows = [
         row for change in step.regressed for row in _mail_rows(measured, step, change, several_units=len(units) > 1)
     ]
-    grid = Grid(["before", "after", "change", ""], [rows], together=4)
+    grid = CHANGES.grid(rows)
     table = ascii_text([Sheet("", [], grid, [])], _MAIL_WIDTH).strip("\n")
     again = command("series", f"{before.short}..{commit.short}", *measured.again)
     certainty = ", and ".join(dict.fromkeys(_certainty(change.pair.first) for change in step.regressed))
@@ -438,11 +467,11 @@ def _certainty(cell: CellRecord) -> str:
 def _mail_rows(measured: MeasuredSeries, step: SeriesStep, change: CellChange, *, several_units: bool) -> Iterator[Row]:
     cell = change.pair.first
     unit = f", {unit_name(cell.unit)}" if several_units else ""
-    figures = [value_or_status(change.pair.before), value_or_status(change.pair.after), _moved(change), ""]
-    yield Row(f"{measured.name(cell.id)}{unit}", figures)
+    before, after = value_or_status(change.pair.before), value_or_status(change.pair.after)
+    yield CHANGES.texts(f"{measured.name(cell.id)}{unit}", [before, after, _moved(change)])
     symbols = step.symbols(cell.id)
     for difference in [] if symbols is None else symbols.symbols[:_SYMBOLS]:
-        yield Row(difference.title, change_figures(difference.before, difference.after), depth=2)
+        yield CHANGES.row(difference.title, (difference.before, difference.after), depth=2)
 
 
 def series_json(measured: MeasuredSeries) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from orchestrator.artifacts.kernel_code import KernelCode
@@ -12,7 +13,8 @@ from orchestrator.artifacts.operands import Operand, operands
 from orchestrator.catalog.probes import ProbeKind, probes
 from orchestrator.probes import placement
 from orchestrator.probes.symbols import Symbols
-from orchestrator.report.sheet import Footnote, Grid, Row, Sheet
+from orchestrator.report.columns import Columns, Remarks, columns_of
+from orchestrator.report.sheet import Sheet
 
 _EMULATED = (
     "emulated: the kernel takes a kprobe there, and emulates the instruction; the lab's kinds of column kprobe that "
@@ -38,25 +40,22 @@ class Disassembly:
 
     def sheet(self) -> Sheet:
         places = self.function.places
-        verdicts = [place.verdicts[technique] for place in places for technique in placement.TECHNIQUES]
-        given = dict.fromkeys(verdict.reason for verdict in verdicts if verdict.reason is not None)
-        reasons = {reason: mark for mark, reason in enumerate(given, start=1)}
+        reasons = Remarks()
+        columns = Columns(columns_of(placement.TECHNIQUES, str), together=len(placement.TECHNIQUES))
         offsets = max((len(_offset(place)) for place in places), default=0)
         codes = max((len(place.code) for place in places), default=0) * 2
         rows = [
-            Row(
-                f"{_offset(place):<{offsets}}  {place.code.hex():<{codes}}  {text}",
-                [_shown(place, technique, reasons) for technique in placement.TECHNIQUES],
+            columns.row(
+                f"{_offset(place):<{offsets}}  {place.code.hex():<{codes}}  {text}", partial(_shown, place, reasons)
             )
             for place, text in zip(places, self.text, strict=True)
         ]
         return Sheet(
             title=f"{self.function.symbol} of {self.kernel}",
             facts=[f"Linux {self.release}, at {self.function.address:#x}; which probes each instruction can have"],
-            grid=Grid(list(placement.TECHNIQUES), [rows], together=len(placement.TECHNIQUES)),
+            grid=columns.grid(rows),
             sentences=[self.source, *(f"Note: {note}." for note in self._notes()), *_kind_sentences()],
-            footnotes=[Footnote(mark, reason) for reason, mark in reasons.items()],
-            proofs=[],
+            footnotes=reasons.footnotes(),
         )
 
     def json(self) -> dict[str, Any]:
@@ -106,12 +105,12 @@ def _offset(place: placement.ProbePlace) -> str:
     return f"+{place.offset:#x}"
 
 
-def _shown(place: placement.ProbePlace, technique: placement.Technique, reasons: Mapping[str, int]) -> str:
+def _shown(place: placement.ProbePlace, reasons: Remarks, technique: placement.Technique) -> str:
     verdict = place.verdicts[technique]
     if verdict.is_possible:
         return _STEPS.get(place.step or "", "yes") if technique == "kprobe" else "yes"
-    mark = f"[{reasons[verdict.reason or '']}]"
-    return f"no {mark}" if verdict.is_possible is False else f"? {mark}"
+    mark = reasons.mark(verdict.reason or "")
+    return f"no{mark}" if verdict.is_possible is False else f"?{mark}"
 
 
 def _kinds() -> Mapping[placement.Technique, Sequence[ProbeKind]]:

@@ -12,6 +12,7 @@ Every pytest of an environment imports this file, so it imports nothing heavy.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,24 +135,21 @@ class _Comment:
         from orchestrator import __version__
         from orchestrator.files import write_whole
         from orchestrator.plain_text import counted, plain_text
-        from orchestrator.report.sheet import Grid, Row
+        from orchestrator.report.columns import Columns, columns_of
         from orchestrator.report.text import FAILS, PASSES, details, github_comment, grid_table, quoted
 
         failed = {test: report for test, report in self._reports.items() if report.failed}
         passed = sum(report.passed for report in self._reports.values())
         note = f"; the exit status is {int(exitstatus)}" if exitstatus and not failed else ""  # a file is wrong
         verdict = f"{FAILS if exitstatus else PASSES} {counted(passed, 'test')} passed, {len(failed)} failed{note}."
-        rows = []
+        rows, columns = [], Columns(columns_of(_COLUMNS, str))
         for test, report in self._reports.items():
-            counts: dict[str, dict[str, str]] = {}
+            counts: dict[str, defaultdict[str, str]] = {}
             for name, value in report.user_properties:
                 if (match := _COUNT.fullmatch(name)) is not None:
-                    counts.setdefault(match[2], {})[match[1] or "after"] = str(value)
-            rows += [
-                Row(f"{test}: {label}", [columns.get(what, "") for what in _COLUMNS])
-                for label, columns in counts.items()
-            ]
-        parts = [grid_table(Grid(_COLUMNS, [rows]))] if rows else []
+                    counts.setdefault(match[2], defaultdict(str))[match[1] or "after"] = str(value)
+            rows += [columns.row(f"{test}: {label}", figures.__getitem__) for label, figures in counts.items()]
+        parts = [grid_table(columns.grid(rows))] if rows else []
         for test, report in failed.items():
             parts.append(details(test, quoted(plain_text(report.longreprtext).splitlines()[-_FAILURE_LINES:])))
         made = f"probe-lab {__version__}, pytest {pytest.__version__}"

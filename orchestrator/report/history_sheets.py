@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import compress, groupby, zip_longest
@@ -13,14 +13,13 @@ from typing import Any
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import command
 from orchestrator.report.chart import sparkline
+from orchestrator.report.columns import Column, Columns
 from orchestrator.report.sheet import (
     NOTHING,
     Footnote,
     Grid,
-    Row,
     Sheet,
     clocked_unit,
-    csv_text,
     figure,
     number,
     shared_parts,
@@ -28,9 +27,9 @@ from orchestrator.report.sheet import (
     unit_name,
 )
 from orchestrator.results.contract import Interval
-from orchestrator.results.history import History, HistoryPoint
+from orchestrator.results.history import History, HistoryPoint, Metric
 from orchestrator.results.history_steps import HistoryStep, Steps
-from orchestrator.results.origin import Commit, Found, OriginDifference
+from orchestrator.results.origin import Commit, Found, OriginDifference, Tried
 
 EQUAL_PROVENANCE = "The provenance of both runs is equal, as far as it was recorded."
 _LINE = 80  # characters of a history's sparkline
@@ -66,18 +65,33 @@ def history_sheets(steps: Steps, newest: Sequence[ExplainedStep], limit: int | N
     how = [steps.how, *left_out(history)]
     if not newest:
         return [Sheet(title, head, runs, ["There is no step.", *how])]
-    rows = []
-    for mark, explained_step in enumerate(newest, 1):
-        step = explained_step.step
-        figures = [figure(end, history.unit) for end in (step.old, step.new)]
-        share = f"{100 * step.change / step.old:+.1f}" if step.old > 0 else NOTHING
-        rows.append(Row(_day(step.after), [*figures, signed_figure(step.change, history.unit), share, f"[{mark}]"]))
     notes = [Footnote(mark, "\n".join(_explanation(explained))) for mark, explained in enumerate(newest, 1)]
+    columns = _step_columns(history.unit)
+    grid = columns.grid(
+        columns.row(_day(explained.step.after), (mark, explained.step)) for mark, explained in enumerate(newest, 1)
+    )
     earlier = len(steps.found) - len(newest)
     if earlier > 0:
         how.append(f"{counted(earlier, 'earlier step')} not shown; --limit 0 lists all.")
-    sheet = Sheet(title, head, Grid(["before", "after", "change", "%", ""], [rows], together=5), how, notes)
-    return [sheet, Sheet("Runs, newest first", [], runs, [])]
+    return [Sheet(title, head, grid, how, notes), Sheet("Runs, newest first", [], runs, [])]
+
+
+def _step_columns(unit: str) -> Columns[tuple[int, HistoryStep]]:
+    """Columns of steps, each with the number of its note."""
+
+    def share(step: HistoryStep) -> str:
+        return f"{100 * step.change / step.old:+.1f}" if step.old > 0 else NOTHING
+
+    return Columns(
+        [
+            Column("before", lambda noted: figure(noted[1].old, unit)),
+            Column("after", lambda noted: figure(noted[1].new, unit)),
+            Column("change", lambda noted: signed_figure(noted[1].change, unit)),
+            Column("%", lambda noted: share(noted[1])),
+            Column("", lambda noted: f"[{noted[0]}]"),
+        ],
+        together=5,
+    )
 
 
 def overview_sheet(title: str, histories: Sequence[Steps], sentences: Sequence[str]) -> Sheet:
@@ -90,20 +104,22 @@ def overview_sheet(title: str, histories: Sequence[Steps], sentences: Sequence[s
         else [str(history.history.metric) for history in histories]
     )
     common = ", ".join(compress(names[0], alike))
-    rows = []
-    for label, steps in zip(labels, histories, strict=True):
-        unit, values = steps.history.unit, [steps.history.of(point) for point in steps.history.points]
-        last = steps.found[-1] if steps.found else None
-        cells = [
-            sparkline(values, _SHORT_LINE),
-            "failed" if values[-1] is None else f"{figure(values[-1], unit)} {unit_name(unit)}",
-            str(len(steps.found)),
-            NOTHING if last is None else _day(last.after),
-            NOTHING if last is None else signed_figure(last.change, unit),
-        ]
-        rows.append(Row(label, cells))
-    grid = Grid(["course", "newest", "steps", "last step", "change"], [rows], together=3)
-    return Sheet(title, [f"all cells: {common}"] if common else [], grid, sentences)
+    rows = (_OVERVIEW.row(label, steps) for label, steps in zip(labels, histories, strict=True))
+    return Sheet(title, [f"all cells: {common}"] if common else [], _OVERVIEW.grid(rows), sentences)
+
+
+def _values(steps: Steps) -> Sequence[float | None]:
+    return [steps.history.of(point) for point in steps.history.points]
+
+
+def _newest(steps: Steps) -> str:
+    value, unit = _values(steps)[-1], steps.history.unit
+    return "failed" if value is None else f"{figure(value, unit)} {unit_name(unit)}"
+
+
+def _of_last_step(text: Callable[[HistoryStep, str], str]) -> Callable[[Steps], str]:
+    """A text of a history's last step and unit; a dash without a step."""
+    return lambda steps: text(steps.found[-1], steps.history.unit) if steps.found else NOTHING
 
 
 def left_out(history: History) -> list[str]:
@@ -126,18 +142,29 @@ def _explanation(step: ExplainedStep) -> Iterator[str]:
 def _runs_grid(history: History, limit: int | None) -> Grid:
     """A table of runs, in which neighbours with equal outcomes share a line with the newest one's name."""
     groups = [list(group) for _, group in groupby(reversed(history.points), _OUTCOME)]
-    listed = groups[:limit] if limit else groups
-    rows = []
-    for group in listed:
-        newest, unit = group[0], history.unit
-        interval = interval_figure(newest.interval, unit) + (", undecided" if newest.verdict is not None else "")
-        value = newest.status if newest.value is None else figure(newest.value, unit)
-        cells = [str(len(group)), _day(group[-1]), value, figure(newest.overhead, unit), interval]
-        rows.append(Row(newest.run, cells, "red" if newest.status == "failed" else ""))
+    listed, unit = groups[:limit] if limit else groups, history.unit
+
+    def value(group: Sequence[HistoryPoint]) -> str:
+        return group[0].status if group[0].value is None else figure(group[0].value, unit)
+
+    def interval(group: Sequence[HistoryPoint]) -> str:
+        return interval_figure(group[0].interval, unit) + (", undecided" if group[0].verdict is not None else "")
+
+    columns = Columns(
+        [
+            Column("runs", lambda group: str(len(group))),
+            Column("since", lambda group: _day(group[-1])),
+            Column("value", value),
+            Column("overhead", lambda group: figure(group[0].overhead, unit)),
+            Column("95 %", interval),
+        ],
+        together=4,
+    )
+    rows = [columns.row(group[0].run, group, "red" if group[0].status == "failed" else "") for group in listed]
     rest = [point for group in groups[len(listed) :] for point in group]
     if rest:
-        rows.append(Row(f"... {counted(len(rest), 'earlier run')}", [""] * 5))
-    return Grid(["runs", "since", "value", "overhead", "95 %"], [rows], together=4)
+        rows.append(columns.title(f"... {counted(len(rest), 'earlier run')}", ""))
+    return columns.grid(rows)
 
 
 def interval_figure(interval: Interval | None, unit: str) -> str:
@@ -155,9 +182,39 @@ def in_one_line(command: str) -> str:
     return command.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-COLUMNS = (
-    "experiment", "cell", "run", "started", "status", "value", "overhead", "low", "high", "unit", "verdict", "step"
-)  # fmt: skip
+_OVERVIEW: Columns[Steps] = Columns(
+    [
+        Column("course", lambda steps: sparkline(_values(steps), _SHORT_LINE)),
+        Column("newest", _newest),
+        Column("steps", lambda steps: str(len(steps.found))),
+        Column("last step", _of_last_step(lambda step, _: _day(step.after))),
+        Column("change", _of_last_step(lambda step, unit: signed_figure(step.change, unit))),
+    ],
+    together=3,
+)
+
+
+@dataclass(frozen=True)
+class _HistoryRun:
+    """A run of a history, and its change where it is a step."""
+
+    metric: Metric
+    point: HistoryPoint
+    change: float | None
+
+
+CSV: Columns[_HistoryRun] = Columns(
+    [
+        Column("experiment", attrgetter("metric.experiment")),
+        Column("cell", attrgetter("metric.cell")),
+        *(Column(name, attrgetter(f"point.{name}")) for name in ("run", "started", "status", "value", "overhead")),
+        Column("low", lambda run: run.point.interval and run.point.interval[0]),
+        Column("high", lambda run: run.point.interval and run.point.interval[1]),
+        Column("unit", attrgetter("point.unit")),
+        Column("verdict", attrgetter("point.verdict")),
+        Column("step", attrgetter("change")),
+    ]
+)
 
 
 def history_json(steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, Any]:
@@ -193,16 +250,11 @@ def history_json(steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, 
 
 def histories_csv(histories: Sequence[Steps]) -> str:
     """Histories as CSV with a row per run; ``step`` is the change at the run, or empty."""
-    rows = []
+    runs = []
     for steps in histories:
-        history = steps.history
         changes = {step.after.run: step.change for step in steps.found}
-        for point in history.points:
-            low, high = point.interval or (None, None)
-            names = (history.metric.experiment, history.metric.cell, point.run, point.started, point.status)
-            figures = (point.value, point.overhead, low, high, point.unit, point.verdict, changes.get(point.run))
-            rows.append(dict(zip(COLUMNS, (*names, *figures), strict=True)))
-    return csv_text(COLUMNS, rows)
+        runs += [_HistoryRun(steps.history.metric, point, changes.get(point.run)) for point in steps.history.points]
+    return CSV.csv(runs)
 
 
 _LONGEST = 60
@@ -218,16 +270,27 @@ def bisection_sheet(bisection: Found) -> Sheet:
     facts = [
         f"{candidate.author}, {candidate.date}" if sure else _named(candidate) for candidate in bisection.candidates
     ]
-    rows = []
-    for tried, end in zip_longest(bisection.tried, ("good end", "bad end")):
-        cost, judged = "skipped", "skip"
-        if tried.measured is not None:
-            cost = number(tried.measured.value)
-            judged = "bad" if abs(tried.measured.value - bad) <= abs(tried.measured.value - good) else "good"
-        rows.append(Row(_named(tried.commit)[:_LONGEST], [cost, end or judged]))
+
+    def end(commit: tuple[Tried, str | None]) -> str:
+        tried, end = commit
+        if end is not None or tried.measured is None:
+            return end or "skip"
+        return "bad" if abs(tried.measured.value - bad) <= abs(tried.measured.value - good) else "good"
+
+    columns = Columns(
+        [
+            Column(
+                "cost", lambda commit: "skipped" if commit[0].measured is None else number(commit[0].measured.value)
+            ),
+            Column("end", end),
+        ],
+        together=2,
+    )
+    commits = zip_longest(bisection.tried, ("good end", "bad end"))
+    rows = (columns.row(_named(commit[0].commit)[:_LONGEST], commit) for commit in commits)
     sentences = [f"A cost of {number((good + bad) / 2)} {unit} or more is bad, halfway between both ends."]
     sentences += [f"{skipped.commit.short} was skipped: {skipped.why_skipped}" for skipped in bisection.skipped]
-    return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences)
+    return Sheet(title, facts, columns.grid(rows), sentences)
 
 
 def bisection_json(bisection: Found) -> dict[str, Any]:

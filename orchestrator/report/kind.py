@@ -19,14 +19,12 @@ from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.errors import HostError
 from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Chart
+from orchestrator.report.columns import Column, cell_columns
 from orchestrator.report.sheet import (
     NOTHING,
-    Column,
     Footnotes,
-    Grid,
     Highlight,
     Sheet,
-    cell_row,
     figure,
     listed,
     overhead_findings,
@@ -303,7 +301,7 @@ class PlainReport(TableReport):
         (panel,) = panels
         first, unit = panel.first, unit_name(panel.first.unit)
         footnotes = Footnotes(panel.cells, _id, lambda _: None)
-        table = f"{first.table}: " if first.table else ""
+        place = f"{first.table}: " if first.table else ""
         indication = f"; {INDICATION}" if panel.emulated else ""
         columns = [
             Column(f"value({unit})", lambda cell: figure(cell.value, cell.unit)),
@@ -312,13 +310,11 @@ class PlainReport(TableReport):
             Column(f"95 % to({unit})", lambda cell: figure(cell.interval and cell.interval[1], cell.unit)),
             Column("published overhead", published_overhead),
         ]
+        table = cell_columns(columns, footnotes, NOTHING)
         return Sheet(
             title=first.benchmark,
-            facts=[f"{table}{first.cpu}, {processors(first)}, {first.metric} in {first.unit}{indication}"],
-            grid=Grid(
-                [column.heading for column in columns],
-                [[cell_row(cell.id, cell, columns, footnotes, NOTHING) for cell in panel.cells]],
-            ),
+            facts=[f"{place}{first.cpu}, {processors(first)}, {first.metric} in {first.unit}{indication}"],
+            grid=table.grid(table.row(cell.id, cell) for cell in panel.cells),
             sentences=["This version does not know this benchmark: each cell has a row.", unit_meaning(panel)],
             footnotes=footnotes.all(),
             proofs=proof_lists(panel.cells, _id),

@@ -7,20 +7,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from statistics import median
 
 from pydantic import TypeAdapter
 
-from orchestrator.catalog.cpus import CpuCaches, cpu
+from orchestrator.catalog.cpus import CacheGeometry, CpuCaches, Tlb, cpu
 from orchestrator.catalog.data import CatalogEntry, read
 from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.report.claims import Assessment
+from orchestrator.report.columns import Column, Columns
 from orchestrator.report.kind import source
-from orchestrator.report.sheet import NOTHING, Grid, Highlight, Rank, Row, Sheet, published_figure
+from orchestrator.report.sheet import NOTHING, Highlight, Rank, Sheet, published_figure
 from orchestrator.report.text import contradicted, most_important
-from orchestrator.results.modelled import CpuPrices, ModelledCell, ModelledRun
+from orchestrator.results.modelled import CpuPrices, ModelledCell, ModelledRun, Price
 
 
 @dataclass(frozen=True)
@@ -113,35 +114,58 @@ def price_sheets(prices: CpuPrices) -> list[Sheet]:
 
 def price_sheet(prices: CpuPrices) -> Sheet:
     """The prices of a CPU with ranges and sources, and the reason if they give no times."""
-    rows = []
-    for price in prices.costs:  # from a fraction of a cycle to thousands
-        figures = [f"{end:.0f}" if abs(end) >= 1000 else f"{end:.4g}" for end in (price.value, price.low, price.high)]
-        rows.append(Row(price.name, [*figures, price.source]))
     declared = "not calibrated" if prices.declared is None else f"declared {prices.declared}"
     reason = [] if prices.reason is None else [f"These prices give no times: {prices.reason}"]
     sources = _by_source((price.name, price.where) for price in prices.costs)
     return Sheet(
         title=f"Prices of {cpu(prices.cpu).title}",
         facts=[f"in cycles; price list {prices.cpu}, {declared}, SHA-256 {prices.sha256[:12]}..."],
-        grid=Grid(["value", "from", "to", "source"], [rows], together=4),
+        grid=_PRICES.grid(_PRICES.row(price.name, price) for price in prices.costs),
         sentences=[*reason, *sources, *prices.remarks],
     )
+
+
+def _cycles(value: float) -> str:
+    """Cycles, from a fraction of one to thousands."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+_PRICES: Columns[Price] = Columns(
+    [
+        Column("value", lambda price: _cycles(price.value)),
+        Column("from", lambda price: _cycles(price.low)),
+        Column("to", lambda price: _cycles(price.high)),
+        Column("source", attrgetter("source")),
+    ],
+    together=4,
+)
 
 
 def _caches(name: str, caches: CpuCaches) -> Sheet:
     levels = {"L1 instructions": caches.l1i, "L1 data": caches.l1d, "L2": caches.l2}
     tlbs = {"instruction TLB": caches.itlb, "data TLB": caches.dtlb}
-    rows = [
-        Row(label, [f"{geometry.size // 1024} KiB", str(geometry.ways), str(geometry.line)])
-        for label, geometry in levels.items()
-    ]
-    rows += [Row(label, [f"{tlb.entries} entries", str(tlb.ways), str(tlb.page)]) for label, tlb in tlbs.items()]
+    parts: Mapping[str, CacheGeometry | Tlb] = {**levels, **tlbs}
+    columns: Columns[CacheGeometry | Tlb] = Columns(
+        [
+            Column(
+                "size",
+                lambda cache: (
+                    f"{cache.size // 1024} KiB" if isinstance(cache, CacheGeometry) else f"{cache.entries} entries"
+                ),
+            ),
+            Column("ways", attrgetter("ways")),
+            Column(
+                "bytes per line or page", lambda cache: cache.line if isinstance(cache, CacheGeometry) else cache.page
+            ),
+        ],
+        together=3,
+    )
     sources = [(label, geometry.source) for label, geometry in levels.items()]
     sources += [(label, tlb.source) for label, tlb in tlbs.items()]
     return Sheet(
         title=f"Caches and TLBs of {cpu(name).title}",
         facts=[f"{caches.core}; entry {caches.name} of cpu_caches.yaml"],
-        grid=Grid(["size", "ways", "bytes per line or page"], [rows], together=3),
+        grid=columns.grid(columns.row(label, cache) for label, cache in parts.items()),
         sentences=[
             "Misses have no price; only `recorded line`, if the price list has it, assumes one.",
             *_by_source(sources),
@@ -183,7 +207,16 @@ _PAIRS = (
     "Order and ratios are of all pairs of a table's cells that are not excluded; a ratio is in band if both bands "
     "allow it."
 )
-_HEADINGS = ["predicted", "median error", "worst error", "in order", "ratios in band"]
+_AGREEMENT: Columns[Sequence[Agreement]] = Columns(
+    [
+        Column("predicted", lambda tables: str(len(_all_errors(tables)))),
+        Column("median error", lambda tables: _percent(_median_error(tables)).lstrip("+")),
+        Column("worst error", lambda tables: _percent(max(_all_errors(tables), key=abs, default=None))),
+        Column("in order", lambda tables: _of_pairs(sum(table.kept for table in tables), tables)),
+        Column("ratios in band", lambda tables: _of_pairs(sum(table.in_band for table in tables), tables)),
+    ]
+)
+"""Agreement with one or more published tables."""
 
 
 @dataclass(frozen=True)
@@ -219,25 +252,38 @@ def _times(table: _Table) -> Sheet:
     overheads_of = f"Overhead of probes on {cpu(first.cpu).title}, modelled"
     where = f"{table.name}: {first.cpu}, counted on kernel {kernels}, handler {first.handler}"
     title, *facts = [table.published.title, overheads_of, where] if table.published else [overheads_of, where]
-    headings = ["published nsec", "modelled nsec", "from", "to", "error", "modelled cycles", "the published figure is"]
     return Sheet(
         title=title,
         facts=facts,
-        grid=Grid(headings, [[_row(cell, table.cells) for cell in table.cells]], together=5),
+        grid=_TIMES.grid(_TIMES.row(_label(cell, table.cells), cell) for cell in table.cells),
         sentences=[source(table.published.id)] if table.published else [],
     )
 
 
-def _row(cell: ModelledCell, cells: Sequence[ModelledCell]) -> Row:
-    """A cell's figures; its label has the parts of the id in which equal probes of the table differ: kernel, point."""
+def _tenth(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.1f}"
+
+
+_TIMES: Columns[ModelledCell] = Columns(
+    [
+        Column("published nsec", lambda cell: published_figure(cell.published)),
+        Column("modelled nsec", lambda cell: _tenth(cell.overhead)),
+        Column("from", lambda cell: _tenth(cell.interval and cell.interval[0])),
+        Column("to", lambda cell: _tenth(cell.interval and cell.interval[1])),
+        Column("error", lambda cell: _percent(cell.error)),
+        Column("modelled cycles", lambda cell: NOTHING if cell.cycles is None else f"{cell.cycles:.0f}"),
+        Column("the published figure is", lambda cell: cell.role or NOTHING),
+    ],
+    together=5,
+)
+
+
+def _label(cell: ModelledCell, cells: Sequence[ModelledCell]) -> str:
+    """A cell's probe, with the parts of the id in which equal probes of the table differ: kernel, point."""
     kind = probes().get(cell.probe)
     alike = [set(modelled_cell.id.split("/")) for modelled_cell in cells if modelled_cell.probe == cell.probe]
     distinct = [part for part in cell.id.split("/") if not all(part in parts for parts in alike)]
-    times = (cell.overhead, *(cell.interval or (None, None)))
-    figures = [published_figure(cell.published), *(NOTHING if time is None else f"{time:.1f}" for time in times)]
-    cycles = NOTHING if cell.cycles is None else f"{cell.cycles:.0f}"
-    label = " at ".join([kind.title if kind else cell.probe, *([", ".join(distinct)] if distinct else [])])
-    return Row(label, [*figures, _percent(cell.error), cycles, cell.role or NOTHING])
+    return " at ".join([kind.title if kind else cell.probe, *([", ".join(distinct)] if distinct else [])])
 
 
 def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
@@ -246,11 +292,11 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
         of_cpu = [table for table in tables if table.cells[0].cpu == name]
         judged = [(table, agreement(table.published, table.cells)) for table in of_cpu if table.published]
         if judged:
-            rows = [_agreement_row(table.name, [agreement]) for table, agreement in judged]
-            total = _agreement_row(name, [agreement for _, agreement in judged])
-            blocks.append([*rows, Row(total.label, total.cells, "bold")])
+            rows = [_AGREEMENT.row(table.name, [agreement]) for table, agreement in judged]
+            blocks.append([*rows, _AGREEMENT.row(name, [agreement for _, agreement in judged], "bold")])
     if not blocks:
-        blocks = [[Row(name, [NOTHING] * len(_HEADINGS)) for name in dict.fromkeys(cell.cpu for cell in cells)]]
+        cpus = dict.fromkeys(cell.cpu for cell in cells)
+        blocks = [[_AGREEMENT.texts(name, [NOTHING] * len(_AGREEMENT.headings)) for name in cpus]]
     excluded = [
         f"{modelled_cell.table or modelled_cell.id}, {modelled_cell.probe} is excluded: {modelled_cell.exclusion}"
         for modelled_cell in cells
@@ -268,21 +314,22 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
     return Sheet(
         title="Modelled and published times",
         facts=["errors of the predicted overheads, which were not fitted to"],
-        grid=Grid(_HEADINGS, blocks),
+        grid=_AGREEMENT.grid(*blocks),
         sentences=[_MEANING, _ROLES, _PAIRS, *remarks, *excluded, *reasons],
     )
 
 
-def _agreement_row(name: str, agreements: Sequence[Agreement]) -> Row:
-    errors = [error for table_agreement in agreements for error in table_agreement.errors]
-    pairs = sum(table_agreement.pairs for table_agreement in agreements)
-    kept, in_band = (
-        sum(table_agreement.kept for table_agreement in agreements),
-        sum(table_agreement.in_band for table_agreement in agreements),
-    )
-    middle = _percent(median(map(abs, errors))).lstrip("+") if errors else NOTHING
-    worst = _percent(max(errors, key=abs)) if errors else NOTHING
-    return Row(name, [str(len(errors)), middle, worst, f"{kept} of {pairs}", f"{in_band} of {pairs}"])
+def _all_errors(tables: Sequence[Agreement]) -> Sequence[float]:
+    return [error for table in tables for error in table.errors]
+
+
+def _median_error(tables: Sequence[Agreement]) -> float | None:
+    errors = _all_errors(tables)
+    return median(map(abs, errors)) if errors else None
+
+
+def _of_pairs(number: int, tables: Sequence[Agreement]) -> str:
+    return f"{number} of {sum(table.pairs for table in tables)}"
 
 
 def _remarks(table: _Table) -> Iterator[str]:

@@ -7,17 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from example_kind.benchmark import BENCHMARK
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
+from orchestrator.report.columns import Column, cell_columns
 from orchestrator.report.kind import Panel, TableReport, file_name, processors, unit_meaning
 from orchestrator.report.sheet import (
     NOTHING,
     CellProof,
-    Column,
     Footnotes,
-    Grid,
     Highlight,
     ProofList,
     Sheet,
-    cell_row,
     figure,
     overhead_findings,
     unit_name,
@@ -25,7 +23,7 @@ from orchestrator.report.sheet import (
 from orchestrator.results.contract import CellRecord, WorkEvidence
 
 _DIGEST = 16
-_COLUMNS = (
+_COLUMNS: Sequence[Column[CellRecord]] = (
     Column("a run", lambda cell: figure(cell.value, cell.unit)),
     Column("more than empty", lambda cell: figure(cell.overhead, cell.unit)),
     Column("bytes", lambda cell: str(cell.parameters.get("bytes", NOTHING))),
@@ -42,11 +40,11 @@ class ReadingReport(TableReport):
         """Return the only panel as a table of files."""
         (panel,) = panels
         first, footnotes = panel.first, Footnotes(panel.cells, _file, lambda _: None)
-        rows = [cell_row(_file(cell), cell, _COLUMNS, footnotes, NOTHING) for cell in panel.cells]
+        table = cell_columns(_COLUMNS, footnotes, NOTHING)
         return Sheet(
             title="Reading a file",
             facts=[f"{first.cpu}, {processors(first)}, kernel {panel.kernel}, a run of cat in {unit_name(first.unit)}"],
-            grid=Grid([column.heading for column in _COLUMNS], [rows]),
+            grid=table.grid(table.row(_file(cell), cell) for cell in panel.cells),
             sentences=[unit_meaning(panel)],
             footnotes=footnotes.all(),
             proofs=_proofs(panel),

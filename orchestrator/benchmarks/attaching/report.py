@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from orchestrator.benchmarks.attaching.rows import BENCHMARK, mechanism_of, mechanisms
 from orchestrator.report.chart import Chart, Curve, CurveChart, CurvePane
+from orchestrator.report.columns import Column, Columns, cell_columns
 from orchestrator.report.kind import Panel, TableReport, file_name, processors
 from orchestrator.report.sheet import (
     NOTHING,
-    Column,
     Footnotes,
-    Grid,
     Highlight,
     Rank,
     Row,
     Sheet,
-    cell_row,
     figure,
     proof_lists,
 )
@@ -108,15 +106,13 @@ class AttachingReport(TableReport):
         """Return the only panel as a table."""
         (panel,) = panels
         first, footnotes = panel.first, Footnotes(panel.cells, _name, lambda _: None)
+        table = cell_columns(_COLUMNS, footnotes, NOTHING)
         return Sheet(
             title="Attaching to many functions",
             facts=[
                 f"{first.cpu}, {processors(first)}, kernel {panel.kernel}; two figures are of attaching / detaching"
             ],
-            grid=Grid(
-                [column.heading for column in _COLUMNS],
-                [list(_block(cells, footnotes)) for cells in _by_mechanism(panel).values()],
-            ),
+            grid=table.grid(*(_block(table, cells) for cells in _by_mechanism(panel).values())),
             sentences=list(_sentences(panel)),
             footnotes=footnotes.all(),
             proofs=proof_lists(panel.cells, _name),
@@ -166,15 +162,15 @@ def _by_mechanism(panel: Panel) -> Mapping[str, Sequence[CellRecord]]:
     return cells
 
 
-def _block(cells: Sequence[CellRecord], footnotes: Footnotes) -> Iterator[Row]:
-    yield Row(_title(cells[0]), [""] * len(_COLUMNS), style="bold")
+def _block(table: Columns[CellRecord], cells: Sequence[CellRecord]) -> Iterator[Row]:
+    yield table.title(_title(cells[0]))
     for cell in cells:
-        yield cell_row(f"  {_functions(cell)}", cell, _COLUMNS, footnotes, NOTHING)
+        yield table.row(f"  {_functions(cell)}", cell)
     # Not of memory, which the kernel takes by slabs and pages.
-    exponents = [_growth(cells, read) for read in (_value, parameters.DETACH.of)]
-    if any(exponents):
-        texts = [NOTHING if exponent is None else f"{exponent.exponent:.2f}" for exponent in exponents]
-        yield Row("  exponent", [*texts, *[""] * (len(_COLUMNS) - len(texts))])
+    fits = [_growth(cells, read) for read in (_value, parameters.DETACH.of)]
+    if any(fits):
+        exponents = [NOTHING if fit is None else f"{fit.exponent:.2f}" for fit in fits]
+        yield table.texts("  exponent", exponents)
 
 
 def _sentences(panel: Panel) -> Iterator[str]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from orchestrator.arch import OF_MACHINE, Arch
 from orchestrator.benchmarks.markers.rows import Flavour, marker_benchmarks
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import ConfigError, EvidenceError
-from orchestrator.report.sheet import Grid, Row
+from orchestrator.report.columns import Column, Columns
 
 _LARGEST = 16 << 20
 _LARGEST_VARIABLE = 4096
@@ -340,7 +341,8 @@ def size_lines(file: ObjectFile, kernel: str) -> Iterator[Text | str]:
     yield f"{file.arch}, kernel {kernel}, {file.compiler or 'unknown compiler'}"
     yield ""
     headings = [name for flavour in sizes for name in (flavour, "published")]
-    yield from Grid(headings, [_rows(list(sizes.values()))], together=4).lines(80, "-")
+    table = Columns([Column[Sequence[str]](name, itemgetter(at)) for at, name in enumerate(headings)], together=4)
+    yield from table.grid(table.row(*row) for row in _rows(list(sizes.values()))).lines(80, "-")
     yield ""
     yield "Published: Linux Kernel Markers 0.19, x86; its sections are .markers and .markers.c."
     yield "Likely path: the marker's own instructions. Unlikely path: what the marker adds there,"
@@ -360,7 +362,8 @@ def listing_lines(file: ObjectFile) -> Iterator[str]:
         yield from lines
 
 
-def _rows(sizes: Sequence[MarkerSize]) -> list[Row]:
+def _rows(sizes: Sequence[MarkerSize]) -> list[tuple[str, Sequence[str]]]:
+    """Each part's name, and its sizes: measured and published, by flavour."""
     published = list(marker_benchmarks().sizes.values())
     # In the document the flag is a marker's only part in .data; here it is in __marker_data.
     pairs: list[tuple[str, Sequence[object], Sequence[object]]] = [
@@ -375,6 +378,6 @@ def _rows(sizes: Sequence[MarkerSize]) -> list[Row]:
     for section, documented in zip(sizes[0].sections, theirs, strict=True):
         pairs.append((section, [size.sections[section] for size in sizes], documented))
     return [
-        Row(label, [str(size) for pair in zip(ours, documented, strict=True) for size in pair])
+        (label, [str(size) for pair in zip(ours, documented, strict=True) for size in pair])
         for label, ours, documented in pairs
     ]

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 
 from orchestrator.benchmarks.markers.rows import BENCHMARK, marker_benchmarks, marker_row
 from orchestrator.catalog.cpus import cpu
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
+from orchestrator.report.columns import Column, Columns
 from orchestrator.report.kind import Panel, TableReport, processors
 from orchestrator.report.sheet import (
     NOTHING,
     Footnotes,
-    Grid,
     Highlight,
     Rank,
     Row,
@@ -28,43 +30,62 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import ROUNDS
 
 
-def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
+@dataclass(frozen=True)
+class _Figures:
+    """A row: the rounds of a loop, its cost or the difference to another loop's, and what was published."""
+
+    rounds: str
+    cost: str
+    published: float | None
+
+
+def _columns(unit: str) -> Columns[_Figures]:
+    return Columns(
+        [
+            Column("rounds", attrgetter("rounds")),
+            Column(f"{unit_name(unit)} a loop", attrgetter("cost")),
+            Column(f"published {marker_benchmarks().unit}", lambda figures: published_figure(figures.published)),
+        ],
+        together=3,
+    )
+
+
+def _blocks(table: Columns[_Figures], cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
     document = marker_benchmarks()
     blocks: dict[str, list[Row]] = {}
+
+    def loop(title: str, cell: CellRecord, published: float | None) -> Row:
+        # "unsupported" is too wide for the column; the footnote has the reason.
+        lacking = NOTHING if cell.status == "unsupported" else cell.status
+        cost = lacking if cell.value is None else figure(cell.value, cell.unit)
+        rounds = ROUNDS.of(cell)
+        return table.row(
+            title,
+            _Figures(NOTHING if rounds is None else str(rounds), cost + footnotes.marks(cell), published),
+        )
+
+    def less(name: str, minus: str, what: str, published: float | None) -> Row:
+        difference = figure(_difference(cells, name, minus), cells[name].unit)
+        return table.row(f"  {what}", _Figures("", difference, published))
+
     for group, title in document.groups.items():
         blocks[title] = []
         for name, row in document.rows.items():
             if row.group == group and name in cells:
-                blocks[title].append(_row(row.title, cells[name], row.published, footnotes))
+                blocks[title].append(loop(row.title, cells[name], row.published))
                 if row.minus is not None:
-                    blocks[title].append(_less(cells, name, row.minus.row, row.minus.what, row.minus.published))
+                    blocks[title].append(less(name, row.minus.row, row.minus.what, row.minus.published))
     blocks["Not in this version's catalogue"] = [
-        _row(name, cell, None, footnotes) for name, cell in cells.items() if name not in document.rows
+        loop(name, cell, None) for name, cell in cells.items() if name not in document.rows
     ]
     blocks["Conclusions"] = [
-        _less(cells, conclusion.row, conclusion.minus, conclusion.what, conclusion.published)
+        less(conclusion.row, conclusion.minus, conclusion.what, conclusion.published)
         for conclusion in document.conclusions
         if conclusion.row in cells and conclusion.minus in cells
     ]
     for title, rows in blocks.items():
         if rows:
-            yield [Row(title, ["", "", ""], style="bold"), *rows]
-
-
-def _less(cells: Mapping[str, CellRecord], name: str, minus: str, what: str, published: float | None) -> Row:
-    return Row(
-        f"  {what}", ["", figure(_difference(cells, name, minus), cells[name].unit), published_figure(published)]
-    )
-
-
-def _row(title: str, cell: CellRecord, published: float | None, footnotes: Footnotes) -> Row:
-    # "unsupported" is too wide for the column; the footnote has the reason.
-    lacking = NOTHING if cell.status == "unsupported" else cell.status
-    value = lacking if cell.value is None else figure(cell.value, cell.unit)
-    rounds = ROUNDS.of(cell)
-    return Row(
-        title, [NOTHING if rounds is None else str(rounds), value + footnotes.marks(cell), published_figure(published)]
-    )
+            yield [table.title(title), *rows]
 
 
 def _difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> float | None:
@@ -132,7 +153,7 @@ class MarkersReport(TableReport):
     def sheet(self, panels: Sequence[Panel]) -> Sheet:
         (panel,) = panels
         document, first = marker_benchmarks(), panel.first
-        cells = _by_row(panel)
+        cells, table = _by_row(panel), _columns(first.unit)
         shown = [cell for cell in panel.cells if cells[_row_name(cell)] is cell]
         elsewhere = [cell for cell in shown if cell.status == "ok" and panel.elsewhere(cell)]
         footnotes = Footnotes(
@@ -145,11 +166,7 @@ class MarkersReport(TableReport):
                 f"{first.cpu}, {processors(first)}, kernel {panel.kernel}, interrupts off",
                 "Indented: the difference to another loop, and its cause",
             ],
-            grid=Grid(
-                ["rounds", f"{unit_name(first.unit)} a loop", f"published {document.unit}"],
-                list(_blocks(cells, footnotes)),
-                together=3,
-            ),
+            grid=table.grid(*_blocks(table, cells, footnotes)),
             sentences=[
                 f"Published: {document.source}.",
                 "Instructions are a count, not time: this clock shows neither the memory bandwidth of a load nor the "

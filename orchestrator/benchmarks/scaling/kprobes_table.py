@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from orchestrator.benchmarks.scaling.rows import EVENTS_BENCHMARK, kprobe_cache
 from orchestrator.benchmarks.scaling.scaling_cells import (
     PER_SECOND,
+    KernelColumns,
     ScalingCells,
     cell_name,
     cell_place,
-    cost_row,
+    cost_or_status,
     growth_rows,
     row_of,
     size_of,
@@ -19,11 +22,11 @@ from orchestrator.benchmarks.scaling.scaling_cells import (
 )
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.reference import reference_table
+from orchestrator.report.columns import Columns, columns_of
 from orchestrator.report.kind import processors
 from orchestrator.report.sheet import (
     NOTHING,
     Footnotes,
-    Grid,
     Row,
     Sheet,
     proof_lists,
@@ -39,6 +42,7 @@ def kprobes_sheet(table: ScalingCells) -> Sheet:
     """The table of thousands of kprobes."""
     first = table.cells[0]
     footnotes, of_events = Footnotes(table.cells, cell_name, lambda _: None), first.benchmark == EVENTS_BENCHMARK
+    columns = Columns(columns_of(table.kernels, partial(_heading, table)))
     title = "Thousands of kprobes, as events of tracefs" if of_events else "Thousands of kprobes"
     # All rows of one size have the same proof.
     proved = [cell for cell in table.cells if row_of(cell) == ("enable" if of_events else "hit")]
@@ -49,7 +53,7 @@ def kprobes_sheet(table: ScalingCells) -> Sheet:
             f"{first.cpu}, {processors(first)}; instructions, of all but hits with the timer's ticks; "
             f"half of the registered probes are enabled{'; less what the shell takes itself' if of_events else ''}",
         ],
-        grid=Grid([_heading(table, kernel) for kernel in table.kernels], list(_blocks(table, footnotes))),
+        grid=columns.grid(*_Blocks(table, columns, footnotes).all()),
         sentences=list(_sentences(table)),
         footnotes=footnotes.all(),
         proofs=proof_lists(proved, cell_place),
@@ -62,86 +66,120 @@ def _heading(table: ScalingCells, kernel: str) -> str:
     return f"{kernel}{lists}{', cache' if table.cache(kernel) else ''}"
 
 
-def _blocks(table: ScalingCells, footnotes: Footnotes) -> Iterator[Sequence[Row]]:
-    measured = {row_of(cell) for cell in table.cells}
-    blocks = {
-        f"{row.title.capitalize()} a probe": _curve(table, name, footnotes)
-        for name, row in kprobe_cache().benchmarks[table.cells[0].benchmark].rows.items()
-        if row.curve and name in measured
-    }
-    if measured & set(_HITS):
-        blocks["A hit"] = _hits(table, footnotes)
-    blocks["Effects on a hit"] = _effects(table)
-    blocks[f"Enable, of {table.sizes[-1]} registered"] = _steps(table)
-    blocks["Memory, bytes"] = _memory(table)
-    for title, rows in blocks.items():
-        block = [Row(title, [""] * len(table.kernels), style="bold"), *rows]
-        if len(block) > 1:
-            yield block
+@dataclass(frozen=True)
+class _Blocks:
+    """The table's blocks of rows, in ``columns`` of kernels."""
 
+    table: ScalingCells
+    columns: KernelColumns
+    footnotes: Footnotes
 
-def _curve(table: ScalingCells, name: str, footnotes: Footnotes) -> Iterator[Row]:
-    for size in table.sizes:
-        yield cost_row(f"{size} registered", table.across(name, size), footnotes)
-    totals = [table.totals(kernel, name) for kernel in table.kernels]
-    yield Row("  the most, guest seconds", [f"{t[-1][1] / PER_SECOND:.4g}" if t else NOTHING for t in totals])
-    yield from growth_rows("exponent, by the number", [growth(points) for points in totals])
-    yield from growth_rows("exponent, by the steps", [table.growth_by_steps(kernel, name) for kernel in table.kernels])
+    def all(self) -> Iterator[Sequence[Row]]:
+        """Each block that has rows, below its title."""
+        measured = {row_of(cell) for cell in self.table.cells}
+        blocks = {
+            f"{row.title.capitalize()} a probe": self._curve(name)
+            for name, row in kprobe_cache().benchmarks[self.table.cells[0].benchmark].rows.items()
+            if row.curve and name in measured
+        }
+        if measured & set(_HITS):
+            blocks["A hit"] = self._hits()
+        blocks["Effects on a hit"] = self._effects()
+        blocks[f"Enable, of {self.table.sizes[-1]} registered"] = self._steps()
+        blocks["Memory, bytes"] = self._memory()
+        for title, rows in blocks.items():
+            block = [self.columns.title(title), *rows]
+            if len(block) > 1:
+                yield block
 
-
-def _hits(table: ScalingCells, footnotes: Footnotes) -> Iterator[Row]:
-    by_kernel = zip(*(table.across("hit-alone", size) for size in table.sizes), strict=True)
-    yield cost_row("without other probes", [next(filter(None, cells), None) for cells in by_kernel], footnotes)
-    for size in table.sizes:
-        for label, name in (("the first", "hit-first"), ("later ones", "hit")):
-            yield cost_row(f"{label}, among {size}", table.across(name, size), footnotes)
-    later = [growth(table.overheads(kernel, "hit")) for kernel in table.kernels]
-    yield from growth_rows("exponent, later ones", later)
-
-
-def _effects(table: ScalingCells) -> Iterator[Row]:
-    plain = [kernel for kernel in table.kernels if not table.cache(kernel)]
-    same = {
-        kernel: next((candidate for candidate in plain if table.bits(candidate) == table.bits(kernel)), None)
-        for kernel in table.kernels
-        if table.cache(kernel)
-    }
-
-    def difference(kernel: str, reference: str | None, size: int) -> str:
-        cell, two = table.cell(kernel, "hit", size), table.cell(reference, "hit", size) if reference else None
-        if cell is None or two is None or cell.overhead is None or two.overhead is None:
-            return NOTHING
-        return signed_figure(cell.overhead - two.overhead, cell.unit)
-
-    for size in table.sizes:
-        for label, references in (
-            ("more lists", dict.fromkeys(plain[1:], next(iter(plain), None))),
-            ("the cache", same),
-        ):
-            texts = [difference(kernel, references.get(kernel), size) for kernel in table.kernels]
-            yield from unless_empty(f"{label}, among {size}", texts)
-
-
-def _steps(table: ScalingCells) -> Iterator[Row]:
-    cells = table.across("enable", table.sizes[-1])
-    for number in range(max((len(cell.samples) for cell in cells if cell), default=0)):
-        step = next(parameters.STEP.of(cell) or 0 for cell in cells if cell and len(cell.samples) > number)
-        yield Row(
-            f"{step * number + 1} to {step * (number + 1)}",
-            [f"{cell.samples[number]:.1f}" if cell and cell.samples else NOTHING for cell in cells],
+    def _cost(self, label: str, name: str, size: int) -> Row:
+        return self.columns.row(
+            label, lambda kernel: cost_or_status(self.table.cell(kernel, name, size), self.footnotes)
         )
 
+    def _curve(self, name: str) -> Iterator[Row]:
+        def most(kernel: str) -> str:
+            totals = self.table.totals(kernel, name)
+            return f"{totals[-1][1] / PER_SECOND:.4g}" if totals else NOTHING
 
-def _memory(table: ScalingCells) -> Iterator[Row]:
-    cells = [table.largest(kernel, "register") for kernel in table.kernels]
-    memory = {
-        "a kprobe and its slot": parameters.PROBE_BYTES_PLAIN,
-        "the optimizer's part besides": parameters.PROBE_BYTES_EXTRA,
-        "a probe, by the free pages": parameters.PROBE_BYTES_TAKEN,
-        "the cache, for each CPU": parameters.CACHE_BYTES,
-    }
-    for label, name in memory.items():
-        yield from unless_empty(label, [str(cell.parameters.get(name, NOTHING)) if cell else NOTHING for cell in cells])
+        yield from (self._cost(f"{size} registered", name, size) for size in self.table.sizes)
+        yield self.columns.row("  the most, guest seconds", most)
+        yield from growth_rows(
+            self.columns, "exponent, by the number", lambda kernel: growth(self.table.totals(kernel, name))
+        )
+        yield from growth_rows(
+            self.columns, "exponent, by the steps", lambda kernel: self.table.growth_by_steps(kernel, name)
+        )
+
+    def _hits(self) -> Iterator[Row]:
+        def alone(kernel: str) -> str:
+            cells = (self.table.cell(kernel, "hit-alone", size) for size in self.table.sizes)
+            return cost_or_status(next(filter(None, cells), None), self.footnotes)
+
+        yield self.columns.row("without other probes", alone)
+        for size in self.table.sizes:
+            yield self._cost(f"the first, among {size}", "hit-first", size)
+            yield self._cost(f"later ones, among {size}", "hit", size)
+        yield from growth_rows(
+            self.columns, "exponent, later ones", lambda kernel: growth(self.table.overheads(kernel, "hit"))
+        )
+
+    def _effects(self) -> Iterator[Row]:
+        table = self.table
+        plain = [kernel for kernel in table.kernels if not table.cache(kernel)]
+        fewest = dict.fromkeys(plain[1:], next(iter(plain), None))
+        same = {
+            kernel: next((candidate for candidate in plain if table.bits(candidate) == table.bits(kernel)), None)
+            for kernel in table.kernels
+            if table.cache(kernel)
+        }
+        for size in table.sizes:
+            yield from unless_empty(self._difference(f"more lists, among {size}", fewest, size))
+            yield from unless_empty(self._difference(f"the cache, among {size}", same, size))
+
+    def _difference(self, label: str, references: Mapping[str, str | None], size: int) -> Row:
+        """What a hit costs more on a kernel than on its reference."""
+
+        def difference(kernel: str) -> str:
+            cell, reference = self.table.cell(kernel, "hit", size), references.get(kernel)
+            base = self.table.cell(reference, "hit", size) if reference else None
+            if cell is None or base is None or cell.overhead is None or base.overhead is None:
+                return NOTHING
+            return signed_figure(cell.overhead - base.overhead, cell.unit)
+
+        return self.columns.row(label, difference)
+
+    def _steps(self) -> Iterator[Row]:
+        cells = self.table.across("enable", self.table.sizes[-1])
+        for number in range(max((len(cell.samples) for cell in cells), default=0)):
+            step = next(parameters.STEP.of(cell) or 0 for cell in cells if len(cell.samples) > number)
+            yield self._step(f"{step * number + 1} to {step * (number + 1)}", number)
+
+    def _step(self, label: str, number: int) -> Row:
+        def sample(kernel: str) -> str:
+            cell = self.table.cell(kernel, "enable", self.table.sizes[-1])
+            return f"{cell.samples[number]:.1f}" if cell and cell.samples else NOTHING
+
+        return self.columns.row(label, sample)
+
+    def _memory(self) -> Iterator[Row]:
+        yield from (
+            row
+            for label, name in (
+                ("a kprobe and its slot", parameters.PROBE_BYTES_PLAIN),
+                ("the optimizer's part besides", parameters.PROBE_BYTES_EXTRA),
+                ("a probe, by the free pages", parameters.PROBE_BYTES_TAKEN),
+                ("the cache, for each CPU", parameters.CACHE_BYTES),
+            )
+            for row in unless_empty(self._bytes(label, name))
+        )
+
+    def _bytes(self, label: str, name: str) -> Row:
+        def bytes_of(kernel: str) -> str:
+            cell = self.table.largest(kernel, "register")
+            return str(cell.parameters.get(name, NOTHING)) if cell else NOTHING
+
+        return self.columns.row(label, bytes_of)
 
 
 def _sentences(table: ScalingCells) -> Iterator[str]:

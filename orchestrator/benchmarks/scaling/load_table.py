@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from orchestrator.benchmarks.scaling.rows import LOOKUPS, kprobe_cache
 from orchestrator.benchmarks.scaling.scaling_cells import (
     PER_SECOND,
-    CellOfColumn,
     ScalingCells,
     cell_name,
     cell_place,
@@ -17,11 +18,11 @@ from orchestrator.benchmarks.scaling.scaling_cells import (
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.program import PROGRAM
+from orchestrator.report.columns import Column, Columns
 from orchestrator.report.kind import processors
 from orchestrator.report.sheet import (
     NOTHING,
     Footnotes,
-    Grid,
     Row,
     Sheet,
     proof_lists,
@@ -48,63 +49,105 @@ _EARLY = 5
 def load_sheet(table: ScalingCells) -> Sheet:
     """The table of loads beside thousands of events."""
     first, footnotes = table.cells[0], Footnotes(table.cells, cell_name, lambda _: None)
-    blocks = [_enabling(table), *(_load(table, size, load) for size in table.sizes for load in _LOADS)]
+    columns = _load_columns(table)
+    loads = (_load(table, columns, size, load) for size in table.sizes for load in _LOADS)
     return Sheet(
         title="Loads beside thousands of kprobes, as events of tracefs",
         facts=[
             cpu(first.cpu).title,
             f"{first.cpu}, {processors(first)}; half of the events are enabled, through the function tracer",
         ],
-        grid=Grid([*table.kernels, "published, without", "with"], [rows for block in blocks if (rows := list(block))]),
+        grid=columns.grid(_enabling(table, columns), *loads),
         sentences=list(_load_sentences(table)),
         footnotes=footnotes.all(),
         proofs=proof_lists([cell for cell in table.cells if row_of(cell) == "calls"], cell_place),
     )
 
 
-def _beside(label: str, cells: CellOfColumn, text: Callable[[CellRecord], str]) -> Row:
-    return Row(label, [*(NOTHING if cell is None else text(cell) for cell in cells), "", ""])
+@dataclass(frozen=True)
+class _Figures:
+    """A row: a text for each kernel, and what was published ``without`` the cache and ``with`` it."""
+
+    of_kernel: Callable[[str], str] = lambda _: ""
+    published: Mapping[str, str] = field(default_factory=dict)
 
 
-def _enabling(table: ScalingCells) -> Iterator[Row]:
+_LoadColumns = Columns[_Figures]
+
+
+def _load_columns(table: ScalingCells) -> _LoadColumns:
+    def of_kernel(kernel: str) -> Column[_Figures]:
+        return Column(kernel, lambda figures: figures.of_kernel(kernel))
+
+    def published(heading: str, which: str) -> Column[_Figures]:
+        return Column(heading, lambda figures: figures.published.get(which, ""))
+
+    return Columns(
+        [*map(of_kernel, table.kernels), published("published, without", "without"), published("with", "with")]
+    )
+
+
+def _of_cell(cell: Callable[[str], CellRecord | None], text: Callable[[CellRecord], str]) -> _Figures:
+    def of_kernel(kernel: str) -> str:
+        known = cell(kernel)
+        return NOTHING if known is None else text(known)
+
+    return _Figures(of_kernel)
+
+
+def _enabling(table: ScalingCells, columns: _LoadColumns) -> Iterator[Row]:
     """Guest milliseconds of an event: the mean of the first and of the last five groups; published, that of all."""
 
     def milliseconds(groups: slice) -> Callable[[CellRecord], str]:
         return lambda cell: f"{1000 * mean(cell.samples[groups]) / PER_SECOND:.3f}" if cell.samples else cell.status
 
     published = kprobe_cache().published
-    each = [f"{1000 * published.net_seconds(which) / published.enabled:.1f}" for which in ("without", "with")]
+    each = {which: f"{1000 * published.net_seconds(which) / published.enabled:.1f}" for which in ("without", "with")}
     for size in table.sizes:
-        cells = table.across("enable", size)
-        if any(cells):
-            yield Row(f"Enable an event, of {size} defined, ms", [""] * (len(cells) + 2), style="bold")
-            yield _beside("  of the first 50", cells, milliseconds(slice(None, _EARLY)))
-            yield _beside("  of the last 50", cells, milliseconds(slice(_EARLY, None)))
-            yield Row("  of all, published", [*([""] * len(cells)), *each])
+        if table.across("enable", size):
+            cell = partial(table.cell, row="enable", size=size)
+            yield columns.title(f"Enable an event, of {size} defined, ms")
+            yield columns.row("  of the first 50", _of_cell(cell, milliseconds(slice(None, _EARLY))))
+            yield columns.row("  of the last 50", _of_cell(cell, milliseconds(slice(_EARLY, None))))
+            yield columns.row("  of all, published", _Figures(published=each))
 
 
-def _load(table: ScalingCells, size: int, load: str) -> Iterator[Row]:
+def _load(table: ScalingCells, columns: _LoadColumns, size: int, load: str) -> Iterator[Row]:
     def millions(cell: CellRecord) -> str:
         return cell.status if cell.value is None else f"{cell.value / 1e6:.3f}"
 
-    cells, published = table.across(load, size), kprobe_cache().published
-    if not any(cells):
+    if not table.across(load, size):
         return
-    yield Row(f"{_LOADS[load].capitalize()}, {size} defined", [""] * (len(cells) + 2), style="bold")
-    yield _beside("  a run, million instructions", cells, millions)
-    yield _beside("  the same without events", table.across(_WITHOUT[load], size), millions)
+    cell = partial(table.cell, row=load, size=size)
+    yield columns.title(f"{_LOADS[load].capitalize()}, {size} defined")
+    yield columns.row("  a run, million instructions", _of_cell(cell, millions))
+    without_events = partial(table.cell, row=_WITHOUT[load], size=size)
+    yield columns.row("  the same without events", _of_cell(without_events, millions))
     for cache, name in _CACHES.items():
-        misses = [_misses(cell, cache, ("misses",)) for cell in cells]
-        if not any(misses):
-            continue
-        yield Row(f"  {name} misses", [*(NOTHING if count is None else str(count) for count in misses), "", ""])
-        for function in published.functions:
-            shares = [_share(cell, cache, function) for cell in cells]
-            documented = [published.misses[which].get(function) for which in ("without", "with")]
-            label = f"    {function}, %" if function != _LOOKUP else "    the lookup (get_kprobe), %"
-            yield Row(
-                label, [NOTHING if percentage is None else f"{percentage:.2f}" for percentage in (*shares, *documented)]
-            )
+        if any(_misses(known, cache, ("misses",)) for known in table.across(load, size)):
+            yield columns.row(f"  {name} misses", _of_misses(cell, cache))
+            for function in kprobe_cache().published.functions:
+                label = f"    {function}, %" if function != _LOOKUP else "    the lookup (get_kprobe), %"
+                yield columns.row(label, _of_function(cell, cache, function))
+
+
+def _of_misses(cell: Callable[[str], CellRecord | None], cache: str) -> _Figures:
+    def of_kernel(kernel: str) -> str:
+        count = _misses(cell(kernel), cache, ("misses",))
+        return NOTHING if count is None else str(count)
+
+    return _Figures(of_kernel)
+
+
+def _of_function(cell: Callable[[str], CellRecord | None], cache: str, function: str) -> _Figures:
+    """A function's share of the misses, and the published one."""
+
+    def two_digits(share: float | None) -> str:
+        return NOTHING if share is None else f"{share:.2f}"
+
+    misses = kprobe_cache().published.misses
+    documented = {which: two_digits(misses[which].get(function)) for which in ("without", "with")}
+    return _Figures(lambda kernel: two_digits(_share(cell(kernel), cache, function)), documented)
 
 
 def _share(cell: CellRecord | None, cache: str, function: str) -> float | None:

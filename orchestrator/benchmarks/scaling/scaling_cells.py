@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
 from orchestrator.benchmarks.scaling.rows import scaling_row
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.report.columns import Columns, Figure
 from orchestrator.report.kind import Panel
 from orchestrator.report.sheet import (
     NOTHING,
@@ -21,9 +22,8 @@ from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import Growth, growth
 
-CellOfColumn = Sequence[CellRecord | None]
-"""A cell for each column of a table, where there is one."""
-
+KernelColumns = Columns[Figure[str]]
+"""Columns of kernels: a row is a function of the kernel."""
 
 CurvePoints = list[tuple[float, float]]
 
@@ -56,8 +56,10 @@ class ScalingCells:
         """One cell; the baseline's row is BASELINE."""
         return self._by_place.get((kernel, row, size))
 
-    def across(self, row: str, size: int) -> CellOfColumn:
-        return [self.cell(kernel, row, size) for kernel in self.kernels]
+    def across(self, row: str, size: int) -> list[CellRecord]:
+        """The cells of one row and size that there are, in the order of the kernels."""
+        cells = (self.cell(kernel, row, size) for kernel in self.kernels)
+        return [cell for cell in cells if cell is not None]
 
     def bits(self, kernel: str) -> int | None:
         """The bits of a kernel's hash of kprobes; None where no cell has them."""
@@ -144,32 +146,32 @@ def cost_figure(cell: CellRecord) -> str:
     return figure(cell.overhead, cell.unit) if is_exact else f"{cost_of_one(cell):.1f}"
 
 
-def cost_row(label: str, cells: CellOfColumn, footnotes: Footnotes) -> Row:
-    """A row with the cost of each cell, or its status."""
-
-    def text(cell: CellRecord | None) -> str:
-        if cell is None:
-            return NOTHING
-        return f"{cell.status}{footnotes.marks(cell)}" if cell.value is None else cost_figure(cell)
-
-    return Row(label, [text(cell) for cell in cells])
+def cost_or_status(cell: CellRecord | None, footnotes: Footnotes) -> str:
+    """The cost of a cell, or its status with the marks of its footnotes."""
+    if cell is None:
+        return NOTHING
+    return f"{cell.status}{footnotes.marks(cell)}" if cell.value is None else cost_figure(cell)
 
 
-def growth_rows(label: str, growths: Sequence[Growth | None]) -> Iterator[Row]:
-    """The growth exponents of a row's costs, and their intervals where known."""
-    if any(growths):
-        yield Row(f"  {label}", [f"{fit.exponent:.3f}" if fit else NOTHING for fit in growths])
-    intervals = [fit.interval if fit else None for fit in growths]
-    if any(intervals):
-        yield Row(
-            "    its interval", [f"{interval[0]:.3f}-{interval[1]:.3f}" if interval else "" for interval in intervals]
-        )
+def growth_rows(columns: KernelColumns, label: str, growth_of: Callable[[str], Growth | None]) -> Iterator[Row]:
+    """The growth exponents of a row's costs by kernel, and their intervals where known."""
+
+    def exponent(kernel: str) -> str:
+        fit = growth_of(kernel)
+        return f"{fit.exponent:.3f}" if fit else NOTHING
+
+    def interval(kernel: str) -> str:
+        fit = growth_of(kernel)
+        return f"{fit.interval[0]:.3f}-{fit.interval[1]:.3f}" if fit and fit.interval else ""
+
+    yield from unless_empty(columns.row(f"  {label}", exponent))
+    yield from unless_empty(columns.row("    its interval", interval))
 
 
-def unless_empty(label: str, texts: Sequence[str]) -> Iterator[Row]:
+def unless_empty(row: Row) -> Iterator[Row]:
     """The row, unless no column has a figure."""
-    if set(texts) != {NOTHING}:
-        yield Row(label, texts)
+    if not {*row.cells} <= {NOTHING, ""}:
+        yield row
 
 
 PER_SECOND = 1e9

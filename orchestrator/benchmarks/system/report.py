@@ -13,19 +13,16 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
+from orchestrator.report.columns import Column, Columns, cell_columns
 from orchestrator.report.kind import Panel, TableReport, file_name, processors, unit_meaning, values_of
 from orchestrator.report.sheet import (
     NOTHING,
     CellProof,
-    Column,
     Footnotes,
-    Grid,
     Highlight,
     ProofList,
     Rank,
-    Row,
     Sheet,
-    cell_row,
     listed,
     number,
     published_figure,
@@ -44,7 +41,9 @@ _ROUND_TRIP = {parameters.RTT_MIN: "us min", parameters.RTT_AVG: "us avg", param
 
 
 @dataclass(frozen=True)
-class _Column(Column):
+class _Column(Column[CellRecord]):
+    """A column of cells, with what the published table has in it."""
+
     published: Callable[[PublishedWork], str] = lambda _: ""
 
 
@@ -107,19 +106,15 @@ class _Table:
     def sheet(self) -> Sheet:
         first, panel, table = self.panel.first, self.panel, self.published
         footnotes = Footnotes(panel.cells, self.title, self.remark)
+        unit = "" if table is None else table.unit
         columns, known = list(self._columns()), system_workloads().benchmarks.get(first.benchmark)
         texts = {SCOPE: "scope {}", PACKETS: "{} packets", COMMAND: "{}", IMAGE: "image {}"}
         asked = [text.format(first.parameters[name]) for name, text in texts.items() if name in first.parameters]
         count = max(len(cell.samples) for cell in panel.cells)
         runs = "no run" if not count else "1 warm run" if count == 1 else f"{count} warm runs"
-        blocks = [[cell_row(self.title(cell), cell, columns, footnotes) for cell in panel.cells]]
-        if table is not None and not self.overheads:
-            blocks.append(
-                [
-                    Row(f"published, {name} ({table.unit})", [column.published(row) for column in columns])
-                    for name, row in table.rows.items()
-                ]
-            )
+        measured = cell_columns(columns, footnotes)
+        published = Columns(Column(column.heading, column.published) for column in columns)
+        documented = {} if table is None or self.overheads else table.rows
         proofs = [
             CellProof(self.title(cell), cell.work.mechanism, "", _facts(cell)) for cell in panel.cells if cell.work
         ]
@@ -130,7 +125,10 @@ class _Table:
                 f"{f'{first.table}: ' if first.table else ''}{first.cpu}, {processors(first)}, "
                 f"{', '.join([first.benchmark, *asked])}, {runs} after a cold one, in {self.unit}",
             ],
-            grid=Grid([column.heading for column in columns], [block for block in blocks if block]),
+            grid=measured.grid(
+                (measured.row(self.title(cell), cell) for cell in panel.cells),
+                (published.row(f"published, {name} ({unit})", row) for name, row in documented.items()),
+            ),
             sentences=[*self._resolution(), *self._instrumentation(), *self._sentences()],
             footnotes=footnotes.all(),
             proofs=[ProofList("Evidence", proofs)] if proofs else [],
@@ -157,16 +155,16 @@ class _Table:
             cold, usual = parameters.COLD.of(cell), parameters.COLD.of(base)
             return _signed(None if cold is None or not usual else 100 * (cold - usual) / usual)
 
-        yield _Column("real", lambda cell: _millions(cell.value), lambda row: _fixed(row.real))
-        yield _Column("user", sampled(parameters.USER), lambda row: _fixed(row.user))
-        yield _Column("sys", sampled(parameters.SYSTEM), lambda row: _fixed(row.system))
+        yield _Column("real", lambda cell: _millions(cell.value), published=lambda row: _fixed(row.real))
+        yield _Column("user", sampled(parameters.USER), published=lambda row: _fixed(row.user))
+        yield _Column("sys", sampled(parameters.SYSTEM), published=lambda row: _fixed(row.system))
         yield _Column(
             "difference",
             lambda cell: _signed(None if cell.overhead is None else cell.overhead / _MILLION),
-            lambda row: _signed(difference(row)),
+            published=lambda row: _signed(difference(row)),
         )
         yield _Column("+-", resolvable)
-        yield _Column("%", lambda cell: _signed(_percent(cell, cell.overhead)), share)
+        yield _Column("%", lambda cell: _signed(_percent(cell, cell.overhead)), published=share)
         if self.is_counted:
             instrumentation = parameters.INSTRUMENTATION.of
             yield _Column(
@@ -176,7 +174,7 @@ class _Table:
         yield _Column("cold, real", lambda cell: _millions(parameters.COLD.of(cell)))
         yield _Column("cold, %", colder)
         if base.benchmark == "ping-flood":
-            yield _Column("packets a second", _packets, lambda row: _fixed(row.packets_per_second, 0))
+            yield _Column("packets a second", _packets, published=lambda row: _fixed(row.packets_per_second, 0))
             yield from (_Column(heading, _microseconds(fact)) for fact, heading in _ROUND_TRIP.items())
         if any(cell.work is not None and cell.work.recorded is not None for cell in self.panel.cells):
             yield _Column("events a run", _recorded(lambda cell: _fixed(parameters.EVENTS_A_RUN.of(cell), 0)))

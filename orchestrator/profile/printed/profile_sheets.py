@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
@@ -12,8 +12,9 @@ from orchestrator.catalog.cpus import CacheName
 from orchestrator.plain_text import counted, shown
 from orchestrator.profile.stored.call_tree import CallCost
 from orchestrator.profile.stored.cell_profile import ZERO, CacheProfile, CellProfile, Misses, SymbolProfile
-from orchestrator.profile.stored.profile_difference import FunctionDifference, ProfileDifference
-from orchestrator.report.sheet import COUNTED, NOTHING, Grid, Row, Sheet, number, signed_figure
+from orchestrator.profile.stored.profile_difference import FunctionDifference, InstructionDifference, ProfileDifference
+from orchestrator.report.columns import Column, Columns
+from orchestrator.report.sheet import COUNTED, NOTHING, Row, Sheet, number, signed_figure
 
 
 def per_call(value: Fraction | None) -> str:
@@ -30,6 +31,18 @@ def change_figures(before: Fraction | None, after: Fraction | None) -> list[str]
     """Both figures, the change, and ``new`` or ``gone`` for a figure that only one profile has."""
     change = signed_figure(float((after or ZERO) - (before or ZERO)), COUNTED)
     return [per_call(before), per_call(after), change, "new" if before is None else "gone" if after is None else ""]
+
+
+CHANGES: Columns[tuple[Fraction | None, Fraction | None]] = Columns(
+    [
+        Column("before", lambda both: change_figures(*both)[0]),
+        Column("after", lambda both: change_figures(*both)[1]),
+        Column("change", lambda both: change_figures(*both)[2]),
+        Column("", lambda both: change_figures(*both)[3]),
+    ],
+    together=4,
+)
+"""The figures of both sides of a difference."""
 
 
 def others(count: int) -> str:
@@ -55,42 +68,43 @@ def profile_sheet(
     Symbols after the first ``limit`` share a row.
     """
     unit, all_repetitions = profile.unit, profile.repetitions
-
-    def row(name: str, executed: int, repetitions: int, style: str = "") -> Row:
-        figures = [per_call(profile.per_call(executed)), share(executed, profile.executed)]
-        repeated = per_call(profile.per_call(repetitions) if repetitions else None)
-        return Row(name, [*figures, repeated] if all_repetitions else figures, style)
-
+    columns = _profile_columns(profile)
     listed, rest = first_and_rest(profile.symbols, limit)
-    symbols = [
-        row(_symbol_title(symbol_profile), symbol_profile.executed, symbol_profile.repetitions)
-        for symbol_profile in listed
-    ]
+    symbols = [columns.row(_symbol_title(symbol), (symbol.executed, symbol.repetitions)) for symbol in listed]
     if rest:
-        symbols.append(
-            row(
-                others(len(rest)),
-                sum(symbol_profile.executed for symbol_profile in rest),
-                sum(symbol_profile.repetitions for symbol_profile in rest),
-            )
-        )
-    sums = [row("all", profile.executed, all_repetitions, "bold")]
+        together = sum(symbol.executed for symbol in rest), sum(symbol.repetitions for symbol in rest)
+        symbols.append(columns.row(others(len(rest)), together))
+    sums = [columns.row("all", (profile.executed, all_repetitions), "bold")]
     sentences = [inlined]
-    headings = [f"per {unit}", "share"]
     if all_repetitions:
-        headings.append("repetitions")
-        sums.append(row("without repetitions", profile.executed - all_repetitions, 0))
+        sums.append(columns.row("without repetitions", (profile.executed - all_repetitions, 0)))
         sentences.append(
             "Each repetition of a string instruction (rep) counts as an instruction, as on the clock; a CPU's counter "
             "counts the instruction once."
         )
-    by_class = [Row(name, [per_call(executed), *[""] * (len(headings) - 1)]) for name, executed in classes.items()]
+    by_class = [columns.texts(name, [per_call(executed)]) for name, executed in classes.items()]
     of = f"one {unit}" if profile.calls == 1 else f"mean of {profile.calls} {unit}s"
     return Sheet(
         title=profile.cell,
         facts=[f"instructions per {unit}, {of}; QEMU counted each one"],
-        grid=Grid(headings, [block for block in (symbols, sums, by_class) if block], together=len(headings)),
+        grid=columns.grid(symbols, sums, by_class),
         sentences=sentences,
+    )
+
+
+def _profile_columns(profile: CellProfile) -> Columns[tuple[int, int]]:
+    """Columns of executed instructions and the repetitions among them, the latter where the profile has any."""
+
+    def repetitions(counts: tuple[int, int]) -> str:
+        return per_call(profile.per_call(counts[1]) if counts[1] else None)
+
+    return Columns(
+        [
+            Column(f"per {profile.unit}", lambda counts: per_call(profile.per_call(counts[0]))),
+            Column("share", lambda counts: share(counts[0], profile.executed)),
+            *([Column("repetitions", repetitions)] if profile.repetitions else []),
+        ],
+        together=3,
     )
 
 
@@ -98,19 +112,15 @@ def difference_sheet(difference: ProfileDifference, limit: int | None = None) ->
     """The symbols that differ, the largest change first; those after the first ``limit`` share a row."""
     before, after = difference.totals
     listed, rest = first_and_rest(difference.symbols, limit)
-    rows = [
-        Row(symbol_difference.title, change_figures(symbol_difference.before, symbol_difference.after))
-        for symbol_difference in listed
-    ]
+    rows = [CHANGES.row(symbol.title, (symbol.before, symbol.after)) for symbol in listed]
     if rest:
         sums_before = sum((symbol_difference.before or ZERO for symbol_difference in rest), start=ZERO)
         sums_after = sum((symbol_difference.after or ZERO for symbol_difference in rest), start=ZERO)
-        rows.append(Row(others(len(rest)), change_figures(sums_before, sums_after)))
-    sums = Row("all", change_figures(before, after), "bold")
+        rows.append(CHANGES.row(others(len(rest)), (sums_before, sums_after)))
     return Sheet(
         title=_title_of(difference),
         facts=["instructions per call", *difference.notes],
-        grid=Grid(["before", "after", "change", ""], [block for block in (rows, [sums]) if block], together=4),
+        grid=CHANGES.grid(rows, [CHANGES.row("all", (before, after), "bold")]),
         sentences=list(_equal(difference)),
     )
 
@@ -118,21 +128,33 @@ def difference_sheet(difference: ProfileDifference, limit: int | None = None) ->
 def function_sheet(difference: ProfileDifference, function: FunctionDifference) -> Sheet:
     """The instructions of a function that differ, in order."""
     symbol = function.symbol
-    rows = []
-    for instruction in function.instructions:
-        offset = instruction.before_offset if instruction.after_offset is None else instruction.after_offset
-        rows.append(
-            Row(instruction.text, [f"+{offset or 0:#x}", *change_figures(instruction.before, instruction.after)])
-        )
-    sums = Row("all", ["", *change_figures(symbol.before, symbol.after)[:-1], ""], "bold")
-    headings = ["at", "before", "after", "change", ""]
+    rows = [_AT_OFFSETS.row(instruction.text, instruction) for instruction in function.instructions]
+    sums = _AT_OFFSETS.texts("all", ["", *change_figures(symbol.before, symbol.after)[:-1]], "bold")
     same = "1 instruction is" if function.equal == 1 else f"{function.equal} instructions are"
     return Sheet(
         title=f"{symbol.title}: {_title_of(difference)}",
         facts=["executions per call of each instruction", *difference.notes],
-        grid=Grid(headings, [block for block in (rows, [sums]) if block], together=len(headings)),
+        grid=_AT_OFFSETS.grid(rows, [sums]),
         sentences=[f"{same} equal in both."],
     )
+
+
+def _offset(instruction: InstructionDifference) -> str:
+    offset = instruction.before_offset if instruction.after_offset is None else instruction.after_offset
+    return f"+{offset or 0:#x}"
+
+
+def _change(place: int) -> Callable[[InstructionDifference], str]:
+    return lambda instruction: change_figures(instruction.before, instruction.after)[place]
+
+
+_AT_OFFSETS: Columns[InstructionDifference] = Columns(
+    [
+        Column("at", _offset),
+        *(Column(heading, _change(place)) for place, heading in enumerate(CHANGES.headings)),
+    ],
+    together=5,
+)
 
 
 def _title_of(difference: ProfileDifference) -> str:
@@ -174,24 +196,31 @@ def tree_sheet(tree: CallCost, cut: TreeLimits) -> Sheet:
     def is_heavy(cost: CallCost) -> bool:
         return cost.total != 0 and abs(cost.total) >= least
 
-    def row(name: str, calls: Sequence[CallCost], depth: int) -> Row:
-        total = sum((call.total for call in calls), start=ZERO)
-        own_cost = per_call(calls[0].own) if len(calls) == 1 else ""
-        return Row(name, [per_call(total), own_cost, share(total, tree.total)], depth=depth)
+    def total(calls: Sequence[CallCost]) -> Fraction:
+        return sum((call.total for call in calls), start=ZERO)
+
+    columns: Columns[Sequence[CallCost]] = Columns(
+        [
+            Column("with calls", lambda calls: per_call(total(calls))),
+            Column("own", lambda calls: per_call(calls[0].own) if len(calls) == 1 else ""),
+            Column("share", lambda calls: share(total(calls), tree.total)),
+        ],
+        together=3,
+    )
 
     def below(caller: CallCost, depth: int) -> Iterator[Row]:
         light = [call_cost for call_cost in caller.called if not is_heavy(call_cost)]
         for cost in sorted(filter(is_heavy, caller.called), key=lambda call_cost: (-call_cost.total, call_cost.name)):
-            yield row(cost.name, [cost], depth)
+            yield columns.row(cost.name, [cost], depth=depth)
             if depth < cut.depth:
                 yield from below(cost, depth + 1)
         if light:
-            yield row(light[0].name if len(light) == 1 else others(len(light)), light, depth)
+            yield columns.row(light[0].name if len(light) == 1 else others(len(light)), light, depth=depth)
 
     return Sheet(
         title=tree.name,
         facts=["instructions per call: of a function with its calls, and without them"],
-        grid=Grid(["with calls", "own", "share"], [list(below(tree, 0))], together=3),
+        grid=columns.grid(below(tree, 0)),
         sentences=[
             f"Others: less than {cut.percent:g} % of all instructions each. "
             f"Calls deeper than {cut.depth} levels are left out."
@@ -208,22 +237,22 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
         return []
     symbols = [symbol for symbol in profile.symbols if any(symbol.missed)]
     symbols.sort(key=lambda symbol: -sum(symbol.missed))
-    rows = [Row(_symbol_title(symbol), [*_cells(profile, symbol.missed)]) for symbol in symbols]
-    sums = [Row("all", [*_cells(profile, profile.missed)], "bold")]
-    accesses = [
-        Row("accesses", [cell for c in profile.caches for cell in (per_call(profile.per_call(c.accesses)), "")])
-    ]
+    columns = Columns(_cache_columns(profile), together=2)
+    accesses = [text for cache in profile.caches for text in (per_call(profile.per_call(cache.accesses)), "")]
     differing = [
         f"A second pass missed {per_call(profile.per_call(cache.repeated))} times per call in {TITLES[cache.name]}."
         for cache in profile.caches
         if cache.repeated != cache.misses
     ]
-    headings = [heading for cache in profile.caches for heading in (f"{TITLES[cache.name]} misses", "share")]
     return [
         Sheet(
             title=f"{profile.cell}: caches",
             facts=[f"misses per call, mean of {profile.calls} calls", ", ".join(map(_geometry, profile.caches))],
-            grid=Grid(headings, [block for block in (rows, sums, accesses) if block], together=2),
+            grid=columns.grid(
+                (columns.row(_symbol_title(symbol), symbol.missed) for symbol in symbols),
+                [columns.row("all", profile.missed, "bold")],
+                [columns.texts("accesses", accesses)],
+            ),
             sentences=[
                 "Models with LRU and without prefetching, not measurements of a processor.",
                 *(differing or ["A second pass had equally many misses."]),
@@ -232,11 +261,16 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
     ]
 
 
-def _cells(profile: CellProfile, missed: Misses) -> Iterator[str]:
+def _cache_columns(profile: CellProfile) -> Iterator[Column[Misses]]:
+    def count(cache: CacheProfile) -> Callable[[Misses], str]:
+        return lambda missed: per_call(profile.per_call(missed.of(cache.name)))
+
+    def share_of(cache: CacheProfile) -> Callable[[Misses], str]:
+        return lambda missed: share(missed.of(cache.name), cache.misses) if missed.of(cache.name) else NOTHING
+
     for cache in profile.caches:
-        count = missed.of(cache.name)
-        yield per_call(profile.per_call(count))
-        yield share(count, cache.misses) if count else NOTHING
+        yield Column(f"{TITLES[cache.name]} misses", count(cache))
+        yield Column("share", share_of(cache))
 
 
 def _geometry(cache: CacheProfile) -> str:

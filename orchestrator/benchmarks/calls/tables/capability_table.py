@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from orchestrator.benchmarks.calls.benchmarks import SHOWN_FOR, capability_grants, capability_list
 from orchestrator.benchmarks.calls.tables.layout import Layout, probed, purpose_sentences
+from orchestrator.report.columns import Columns, Figure, columns_of
 from orchestrator.report.kind import (
     Panel,
     processors,
@@ -17,7 +18,6 @@ from orchestrator.report.kind import (
 from orchestrator.report.sheet import (
     NOTHING,
     Footnotes,
-    Grid,
     Row,
     Sheet,
 )
@@ -39,11 +39,12 @@ def capability_sheet(panel: Panel) -> Sheet:
     """A row for each capability, a column for each probe."""
     cells = probed(panel)
     layout, first, deviating = Layout([cells], _probe), panel.first, deviations(cells)
-    blocks = list(_capability_blocks({cell.probe: cell for cell in cells}, layout.footnotes))
+    columns = Columns(columns_of(SHOWN_FOR, str), together=len(SHOWN_FOR))
+    blocks = _capability_blocks(columns, {cell.probe: cell for cell in cells}, layout.footnotes)
     return layout.sheet(
         CAPABILITIES_TITLE,
         [f"{first.cpu}, {processors(first)}, kernel {panel.kernel}"],
-        Grid(SHOWN_FOR, blocks, together=len(SHOWN_FOR)),
+        columns.grid(*blocks),
         [
             capability_list().footnote,
             "yes 1000/1000: in 1000 of 1000 calls the handler saw what it must see; "
@@ -56,16 +57,21 @@ def capability_sheet(panel: Panel) -> Sheet:
     )
 
 
-def _capability_blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
+def _capability_blocks(
+    columns: Columns[Figure[str]], cells: Mapping[str, CellRecord], footnotes: Footnotes
+) -> Iterator[Sequence[Row]]:
     for key, row in capability_list().rows.items():
         # The document's text takes as many rows as it has lines.
-        columns = [textwrap.wrap(text, 16) for text in (row.title, *(row.published.get(p, NOTHING) for p in SHOWN_FOR))]
-        block = [Row(label, words, style="bold") for label, *words in zip_longest(*columns, fillvalue="")]
+        texts = [textwrap.wrap(text, 16) for text in (row.title, *(row.published.get(p, NOTHING) for p in SHOWN_FOR))]
+        block = [columns.texts(label, words, "bold") for label, *words in zip_longest(*texts, fillvalue="")]
         for name, capability in capability_list().capabilities.items():
             if capability.row == key:
-                shown = [_capability(cells.get(f"{probe}.{name}"), footnotes) for probe in SHOWN_FOR]
-                block.append(Row(f"  {capability.title}", shown))
+                block.append(columns.row(f"  {capability.title}", _shown(name, cells, footnotes)))
         yield block
+
+
+def _shown(name: str, cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Figure[str]:
+    return lambda probe: _capability(cells.get(f"{probe}.{name}"), footnotes)
 
 
 def _capability(cell: CellRecord | None, footnotes: Footnotes) -> str:

@@ -7,7 +7,9 @@ kernel, with their intervals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 
 from orchestrator.benchmarks.calls.tables.layout import (
     FigureOf,
@@ -25,6 +27,7 @@ from orchestrator.benchmarks.calls.tables.layout import (
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.purposes import purpose_title
+from orchestrator.report.columns import Column, Columns
 from orchestrator.report.kind import (
     Panel,
     time_figures,
@@ -34,7 +37,6 @@ from orchestrator.report.kind import (
 from orchestrator.report.sheet import (
     NOTHING,
     Footnotes,
-    Grid,
     Row,
     Sheet,
     signed_figure,
@@ -51,11 +53,11 @@ def kernels_sheet(panels: Sequence[Panel]) -> Sheet:
     # The words alone where they tell a kernel from the first one.
     names = [panel.kernel.removeprefix(first.kernel if "+" not in first.kernel else "") for panel in panels[1:]]
     headings = [name if name.startswith("+") else panel.kernel for name, panel in zip(names, panels[1:], strict=True)]
-    compared = [text for heading in headings for text in (heading, "difference", "")]
+    columns = Columns(_columns([panels[0].kernel, *headings]))
     return layout.sheet(
         f"Overhead of probes on {cpu(first.cpu).title}, on {len(panels)} kernels",
         list(conditions_on_kernels(panels)),
-        Grid([panels[0].kernel, *compared], list(_kernel_blocks(panels, layout.footnotes))),
+        columns.grid(*_kernel_blocks(columns, panels, layout.footnotes)),
         [
             f"Differences are to {panels[0].kernel}. {unit_meaning(panels[0])}",
             *times_meaning(panels, lambda cell: f"{probe_title(cell)} on {cell.kernel}"),
@@ -65,58 +67,89 @@ def kernels_sheet(panels: Sequence[Panel]) -> Sheet:
     )
 
 
-def _kernel_blocks(panels: Sequence[Panel], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
-    unit, blank = unit_name(panels[0].first.unit), [""] * (3 * len(panels) - 2)
+@dataclass(frozen=True)
+class _Compared:
+    """What a row has of one kernel: a figure, its difference to the first kernel's, and that in per cent of it."""
+
+    figure: str
+    difference: str = ""
+    percent: str = ""
+
+
+_KernelColumns = Columns[Sequence[_Compared]]
+"""A row has a part for each kernel."""
+
+
+def _columns(headings: Sequence[str]) -> Iterator[Column[Sequence[_Compared]]]:
+    def part(index: int, name: str) -> Callable[[Sequence[_Compared]], str]:
+        read: Callable[[_Compared], str] = attrgetter(name)
+        return lambda compared: read(compared[index])
+
+    for index, heading in enumerate(headings):
+        yield Column(heading, part(index, "figure"))
+        if index:
+            yield Column("difference", part(index, "difference"))
+            yield Column("", part(index, "percent"))
+
+
+def _kernel_blocks(columns: _KernelColumns, panels: Sequence[Panel], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
+    unit = unit_name(panels[0].first.unit)
     by_probe = [{cell.probe: cell for cell in panel.cells} for panel in panels]
     firsts = {cell.probe: cell for panel in reversed(panels) for cell in panel.cells}
     probes = dict.fromkeys(cell.probe for panel in panels for cell in panel.cells)
     rows = {probe: [panel.get(probe) for panel in by_probe] for probe in probes}
     titles = {probe: probe_title(firsts[probe]) for probe in probes}
     values = [
-        Row(titles[probe], list(_values(cells, lambda cell: cell.value, footnotes))) for probe, cells in rows.items()
+        columns.row(titles[probe], _values(cells, attrgetter("value"), footnotes)) for probe, cells in rows.items()
     ]
-    yield [Row(f"a call({unit})", blank, "bold"), *values]
+    yield [columns.title(f"a call({unit})"), *values]
     overheads: list[Row] = []
     for probe, cells in rows.items():
         if probe != BASELINE and any(cell and cell.overhead is not None for cell in cells):
             names = purpose_names([cell for cell in cells if cell is not None])
-            overheads.append(Row(titles[probe], list(_values(cells, overhead_of))))
-            overheads += [Row(f"  {purpose_title(name)}", list(_values(cells, spent_on(name)))) for name in names]
+            overheads.append(columns.row(titles[probe], _values(cells, overhead_of)))
+            overheads += [columns.row(f"  {purpose_title(name)}", _values(cells, spent_on(name))) for name in names]
     if overheads:
-        yield [Row(f"overhead({unit})", blank, "bold"), *overheads]
+        yield [columns.title(f"overhead({unit})"), *overheads]
     times = {
         probe: [None if cell is None else panel.time(cell) for panel, cell in zip(panels, cells, strict=True)]
         for probe, cells in rows.items()
     }
-    timed = [row for probe, of in times.items() if any(of) for row in _time_rows(titles[probe], of)]
+    timed = [row for probe, of in times.items() if any(of) for row in _time_rows(columns, titles[probe], of)]
     if timed:
-        yield [Row("modelled(nsec)", blank, "bold italic"), *timed]
+        yield [columns.title("modelled(nsec)", "bold italic"), *timed]
 
 
-def _time_rows(title: str, times: Sequence[ModelledCell | None]) -> Iterator[Row]:
-    base = times[0] and times[0].overhead
-    overheads, bands = list[str](), list[str]()
-    for index, time in enumerate(times):
-        overhead, low, high = time_figures(time)
-        overheads.append(overhead)
-        bands.append(NOTHING if time is None else f"{low} to {high}")
-        if index:
-            change = None if time is None or time.overhead is None or not base else time.overhead - base
-            overheads += (f"{change:+.1f}", percent_of(change, base)) if change is not None and base else [NOTHING] * 2
-            bands += ("", "")
-    yield Row(title, overheads, "italic")
-    yield Row("from, to", bands, "italic", depth=2)
+def _time_rows(columns: _KernelColumns, title: str, times: Sequence[ModelledCell | None]) -> Iterator[Row]:
+    base = None if times[0] is None else times[0].overhead
+    yield columns.row(title, [_compared_time(time, base) for time in times], "italic")
+    yield columns.row("from, to", [_Compared(_band(time)) for time in times], "italic", depth=2)
+
+
+def _compared_time(time: ModelledCell | None, base: float | None) -> _Compared:
+    overhead, *_ = time_figures(time)
+    if time is None or time.overhead is None or not base:
+        return _Compared(overhead, NOTHING, NOTHING)
+    change = time.overhead - base
+    return _Compared(overhead, f"{change:+.1f}", percent_of(change, base))
+
+
+def _band(time: ModelledCell | None) -> str:
+    _, low, high = time_figures(time)
+    return NOTHING if time is None else f"{low} to {high}"
 
 
 def _values(
     cells: Sequence[CellRecord | None], value_of: FigureOf, footnotes: Footnotes | None = None
-) -> Iterator[str]:
+) -> Sequence[_Compared]:
     base = None if cells[0] is None else value_of(cells[0])
-    for index, cell in enumerate(cells):
-        yield cell_figure(cell, value_of, footnotes)
+
+    def compared(cell: CellRecord | None) -> _Compared:
+        text = cell_figure(cell, value_of, footnotes)
         value = None if cell is None else value_of(cell)
-        if index and (cell is None or value is None or base is None):
-            yield from (NOTHING, NOTHING)
-        elif index and cell is not None and value is not None and base is not None:
-            yield signed_figure(value - base, cell.unit)
-            yield percent_of(value - base, base) if base > 0 else NOTHING
+        if cell is None or value is None or base is None:
+            return _Compared(text, NOTHING, NOTHING)
+        percent = percent_of(value - base, base) if base > 0 else NOTHING
+        return _Compared(text, signed_figure(value - base, cell.unit), percent)
+
+    return list(map(compared, cells))

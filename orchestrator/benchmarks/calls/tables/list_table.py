@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
 
 from orchestrator.benchmarks.calls.tables.layout import (
     COUNTED,
     MODELLED,
+    FigureOf,
     Layout,
     benchmark_title,
     bpftrace_versions,
@@ -17,6 +17,7 @@ from orchestrator.benchmarks.calls.tables.layout import (
     conditions,
     heading,
     modelled_ratio,
+    overhead_of,
     overhead_ratio,
     probe_title,
     purpose_meaning,
@@ -27,6 +28,7 @@ from orchestrator.benchmarks.calls.tables.layout import (
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.purposes import purpose_title
+from orchestrator.report.columns import Columns, Figure, columns_of
 from orchestrator.report.kind import (
     Panel,
     other_kernel,
@@ -41,7 +43,6 @@ from orchestrator.report.sheet import (
     NOTHING,
     UNKNOWN,
     Footnotes,
-    Grid,
     Row,
     Sheet,
     figure,
@@ -67,15 +68,15 @@ def list_sheet(panel: Panel) -> Sheet:
     title, *facts = [panel.reference.title, *overview] if panel.reference else overview
     layout = Layout([cells], probe_title, partial(other_kernel, panel))
     marks = layout.footnotes.marks
-    blocks = [
-        list(_measured(cells, layout.footnotes, COUNTED if panel.times else "")),
-        *([list(_modelled(panel))] if any(map(panel.time, cells)) else []),
-        *(list(_published(cells, table)) for table in panel.references),
-    ]
+    columns = Columns(columns_of(cells, lambda cell: heading(cell) + (marks(cell) if cell.status == "ok" else "")))
     return layout.sheet(
         title,
         facts,
-        Grid([heading(cell) + (marks(cell) if cell.status == "ok" else "") for cell in cells], blocks),
+        columns.grid(
+            _measured(columns, cells, layout.footnotes, COUNTED if panel.times else ""),
+            _modelled(columns, panel) if any(map(panel.time, cells)) else (),
+            *(_published(columns, cells, table) for table in panel.references),
+        ),
         [
             *(source(table) for table in panel.references),
             comparison_meaning(panel) if panel.references else unit_meaning(panel),
@@ -88,74 +89,101 @@ def list_sheet(panel: Panel) -> Sheet:
     )
 
 
-def _measured(cells: Sequence[CellRecord], footnotes: Footnotes, kind: str) -> Iterator[Row]:
+_CellColumns = Columns[Figure[CellRecord]]
+"""A column for each cell: a row is a function of the cell."""
+
+
+def _in_unit(value_of: FigureOf) -> Figure[CellRecord]:
+    """A value in the cell's unit."""
+    return lambda cell: figure(value_of(cell), cell.unit)
+
+
+def _measured(columns: _CellColumns, cells: Sequence[CellRecord], footnotes: Footnotes, kind: str) -> Iterator[Row]:
     first, unit = cells[0], unit_name(cells[0].unit)
-    samples = [[figure(sample, cell.unit) for sample in cell.samples] for cell in cells]
-    yield from _sample_rows(f"{benchmark_title(first)}(sample", samples)
+    samples = {cell.id: [figure(sample, cell.unit) for sample in cell.samples] for cell in cells}
+    yield from _sample_rows(columns, f"{benchmark_title(first)}(sample", samples)
     centre = "average" if centre_of(first.clock, first.metric) is mean else "median"
-    values = [
-        cell.status + footnotes.marks(cell) if cell.value is None else figure(cell.value, cell.unit) for cell in cells
-    ]
-    yield Row(f"{centre}({unit})", values)
+    yield columns.row(
+        f"{centre}({unit})",
+        lambda cell: cell.status + footnotes.marks(cell) if cell.value is None else figure(cell.value, cell.unit),
+    )
     if any(parameters.PLAIN.of(cell) is not None for cell in cells):
-        yield Row("  without the probe, in turn", [figure(parameters.PLAIN.of(cell), cell.unit) for cell in cells])
-    yield Row(f"overhead({unit})", [figure(cell.overhead, cell.unit) for cell in cells], style="bold")
+        yield columns.row("  without the probe, in turn", _in_unit(parameters.PLAIN.of))
+    yield columns.row(f"overhead({unit})", _in_unit(overhead_of), "bold")
     for name in purpose_names(cells):
-        yield Row(f"  {purpose_title(name)}", [figure(spent_on(name)(cell), cell.unit) for cell in cells])
+        yield columns.row(f"  {purpose_title(name)}", _in_unit(spent_on(name)))
     if any(cell.interval and cell.interval[0] != cell.interval[1] for cell in cells):
-        for end, label in enumerate(("from", "to")):
-            ends = [cell.interval[end] if cell.interval and cell.probe != BASELINE else None for cell in cells]
-            yield Row(f"  95 % {label}({unit})", [figure(value, first.unit) for value in ends])
+        yield columns.row(f"  95 % from({unit})", _end_of_interval(0))
+        yield columns.row(f"  95 % to({unit})", _end_of_interval(1))
     base = next((cell for cell in cells if cell.probe == _COMPARED_WITH and cell.overhead is not None), None)
     if base is not None and len(cells) > 1:
-        yield Row(f"{kind}ratio to {_COMPARED_WITH}", [overhead_ratio(cell, base) for cell in cells])
-    attached = [parameters.ATTACHED.of(cell) or NOTHING for cell in cells]
-    if any(text != NOTHING for text in attached):
-        yield Row(f"attached by {bpftrace_versions(cells)}", attached)
-    traps = []
-    for cell in cells:
-        count, lacking = traps_per_hit(cell), UNKNOWN if has_unknown_traps(cell) else NOTHING
-        traps.append(lacking if count is None else number(count))
-    if any(text != NOTHING for text in traps):
-        yield Row("int3 a hit", traps)
+        yield columns.row(f"{kind}ratio to {_COMPARED_WITH}", lambda cell: overhead_ratio(cell, base))
+    if any(map(parameters.ATTACHED.of, cells)):
+        attached = f"attached by {bpftrace_versions(cells)}"
+        yield columns.row(attached, lambda cell: parameters.ATTACHED.of(cell) or NOTHING)
+    if any(_traps(cell) != NOTHING for cell in cells):
+        yield columns.row("int3 a hit", _traps)
 
 
-def _modelled(panel: Panel) -> Iterator[Row]:
-    times = [panel.time(cell) for cell in panel.cells]
-    overheads, *band = zip(*(time_figures(cell, marked=False) for cell in times), strict=True)
-    yield Row(f"{MODELLED}overhead(nsec)", overheads, style="bold italic")
-    yield from (Row(f"{end}(nsec)", texts, "italic", depth=2) for end, texts in zip(("from", "to"), band, strict=True))
-    errors = [None if cell is None else cell.error for cell in times]
-    if any(error is not None for error in errors):
-        texts = [NOTHING if error is None else f"{100 * error:+.1f} %" for error in errors]
-        yield Row("error to published", texts, "italic", depth=2)
-    roles = [None if cell is None or cell.role is None else cell.is_fit for cell in times]
-    if any(roles):
-        yield Row("a fit", [NOTHING if role is None else "yes" if role else "no" for role in roles], "italic", depth=2)
-    by_probe = {cell.probe: modelled_cell for cell, modelled_cell in zip(panel.cells, times, strict=True)}
-    if by_probe.get(_COMPARED_WITH) is not None and len(times) > 2:
-        ratios = [modelled_ratio(cell, by_probe[_COMPARED_WITH]) for cell in times]
-        yield Row(f"{MODELLED}ratio to {_COMPARED_WITH}", ratios, "italic")
+def _end_of_interval(end: int) -> Figure[CellRecord]:
+    """The lower (0) or upper (1) end; none of a baseline."""
+    return _in_unit(lambda cell: cell.interval[end] if cell.interval and cell.probe != BASELINE else None)
 
 
-def _sample_rows(label: str, samples: Sequence[Sequence[str]]) -> Iterator[Row]:
-    for index, texts in enumerate(zip_longest(*samples, fillvalue=NOTHING), start=1):
-        yield Row(f"{label}{index})", texts)
+def _traps(cell: CellRecord) -> str:
+    count = traps_per_hit(cell)
+    return (UNKNOWN if has_unknown_traps(cell) else NOTHING) if count is None else number(count)
 
 
-def _published(cells: Sequence[CellRecord], table: str) -> Iterator[Row]:
-    unit = unit_name(published_unit(cells, table))
-    columns = [published(cell, table) for cell in cells]
-    yield from _sample_rows(
-        "published(sample", [[published_figure(sample) for sample in all_.samples] for all_ in columns]
+def _modelled(columns: _CellColumns, panel: Panel) -> Iterator[Row]:
+    def part(index: int) -> Figure[CellRecord]:
+        return lambda cell: time_figures(panel.time(cell), marked=False)[index]
+
+    def error(cell: CellRecord) -> str:
+        time = panel.time(cell)
+        return NOTHING if time is None or time.error is None else f"{100 * time.error:+.1f} %"
+
+    def fit(cell: CellRecord) -> str:
+        time = panel.time(cell)
+        return NOTHING if time is None or time.role is None else "yes" if time.is_fit else "no"
+
+    yield columns.row(f"{MODELLED}overhead(nsec)", part(0), "bold italic")
+    yield columns.row("from(nsec)", part(1), "italic", depth=2)
+    yield columns.row("to(nsec)", part(2), "italic", depth=2)
+    times = [time for time in map(panel.time, panel.cells) if time is not None]
+    if any(time.error is not None for time in times):
+        yield columns.row("error to published", error, "italic", depth=2)
+    if any(time.role is not None and time.is_fit for time in times):
+        yield columns.row("a fit", fit, "italic", depth=2)
+    by_probe = {cell.probe: panel.time(cell) for cell in panel.cells}
+    base = by_probe.get(_COMPARED_WITH)
+    if base is not None and len(panel.cells) > 2:
+        ratio = f"{MODELLED}ratio to {_COMPARED_WITH}"
+        yield columns.row(ratio, lambda cell: modelled_ratio(panel.time(cell), base), "italic")
+
+
+def _sample_rows(columns: _CellColumns, label: str, samples: Mapping[str, Sequence[str]]) -> Iterator[Row]:
+    """A row for each sample; ``samples`` has those of cells by id."""
+
+    def sample(number: int) -> Figure[CellRecord]:
+        return lambda cell: samples[cell.id][number] if number < len(samples[cell.id]) else NOTHING
+
+    most = max(map(len, samples.values()))
+    yield from (columns.row(f"{label}{number + 1})", sample(number)) for number in range(most))
+
+
+def _published(columns: _CellColumns, cells: Sequence[CellRecord], table: str) -> Iterator[Row]:
+    unit, documented = unit_name(published_unit(cells, table)), {cell.id: published(cell, table) for cell in cells}
+    samples = {name: [published_figure(sample) for sample in column.samples] for name, column in documented.items()}
+    yield from _sample_rows(columns, "published(sample", samples)
+    yield columns.row(f"published average({unit})", lambda cell: published_figure(documented[cell.id].average))
+    yield columns.row(
+        f"published overhead({unit})", lambda cell: published_figure(documented[cell.id].overhead), "bold"
     )
-    yield Row(f"published average({unit})", [published_figure(column.average) for column in columns])
-    overheads = [
-        None if cell.probe == BASELINE else column.overhead for cell, column in zip(cells, columns, strict=True)
-    ]
-    yield Row(f"published overhead({unit})", [published_figure(column.overhead) for column in columns], style="bold")
-    compared = [overhead for cell, overhead in zip(cells, overheads, strict=True) if cell.probe == _COMPARED_WITH]
-    if compared and len(cells) > 1:
-        yield Row(
-            f"published ratio to {_COMPARED_WITH}", [ratio_figure(overhead, compared[0]) for overhead in overheads]
+    compared = next((cell for cell in cells if cell.probe == _COMPARED_WITH), None)
+    if compared is not None and len(cells) > 1:
+        base = documented[compared.id].overhead
+        yield columns.row(
+            f"published ratio to {_COMPARED_WITH}",
+            lambda cell: NOTHING if cell.probe == BASELINE else ratio_figure(documented[cell.id].overhead, base),
         )

@@ -6,7 +6,7 @@ Each has measured and published overheads, their ratios to one probe's, and the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -26,6 +26,7 @@ from orchestrator.benchmarks.calls.tables.layout import (
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.catalog.reference import ReferenceTable
+from orchestrator.report.columns import Column, Columns
 from orchestrator.report.kind import (
     Panel,
     other_kernel,
@@ -36,14 +37,13 @@ from orchestrator.report.kind import (
 from orchestrator.report.sheet import (
     NOTHING,
     Footnotes,
-    Grid,
-    Row,
     Sheet,
     figure,
     ratio_figure,
     unit_name,
 )
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.modelled import ModelledCell
 
 
 @dataclass(frozen=True)
@@ -53,37 +53,71 @@ class _Half:
     cells: dict[str, CellRecord]
     shows_times: bool
 
-    def columns(self, label: str, footnotes: Footnotes) -> dict[str, str]:
-        to = self.table.compared_with
-        first, cell, base = self.panel.first, self.cells.get(label), self.cells.get(to)
-        overhead, compared = (
-            self.table.overhead(column) if column in self.table.columns else None for column in (label, to)
-        )
-        rate = self.table.rate(label) if label in self.table.rates else NOTHING
-        low, high = (None if cell is None or cell.status != "ok" else cell.interval) or (None, None)
-        bounds = {"95 % from": figure(low, first.unit), "95 % to": figure(high, first.unit)}
-        columns = {
-            unit_name(first.unit): cell_figure(cell, footnotes=footnotes),
-            **(bounds if first.clock == "wall" else {}),
-            **(self._times(cell, base) if self.shows_times else {}),
-            **({f"published {self.table.rate_unit}": rate} if self.table.rates else {}),
-            # The mail prints every figure to two decimals.
-            f"published {unit_name(self.table.unit)}": NOTHING if overhead is None else f"{overhead:.2f}",
-            f"{COUNTED if self.shows_times else ''}ratio": overhead_ratio(cell, base),
-            "published ratio": ratio_figure(overhead, compared),
-        }
-        return {f"{self.table.name} {heading}": text for heading, text in columns.items()}
+    def columns(self, footnotes: Footnotes) -> list[Column[str]]:
+        """The columns of this table; a row's item is the document's name of a probe."""
+        columns = [
+            self._column(
+                unit_name(self.panel.first.unit), lambda name: cell_figure(self.cells.get(name), footnotes=footnotes)
+            ),
+            *(self._bounds() if self.panel.first.clock == "wall" else ()),
+            *(self._times() if self.shows_times else ()),
+        ]
+        if self.table.rates:
+            columns.append(self._column(f"published {self.table.rate_unit}", self._rate))
+        return [
+            *columns,
+            self._column(f"published {unit_name(self.table.unit)}", self._published),
+            self._column(f"{COUNTED if self.shows_times else ''}ratio", self._ratio),
+            self._column("published ratio", self._published_ratio),
+        ]
 
-    def _times(self, cell: CellRecord | None, base: CellRecord | None) -> dict[str, str]:
+    def _column(self, heading: str, text: Callable[[str], str]) -> Column[str]:
+        return Column(f"{self.table.name} {heading}", text)
+
+    def _bounds(self) -> Iterator[Column[str]]:
+        def bound(end: int) -> Callable[[str], str]:
+            def text(name: str) -> str:
+                cell = self.cells.get(name)
+                interval = None if cell is None or cell.status != "ok" else cell.interval
+                return figure(interval and interval[end], self.panel.first.unit)
+
+            return text
+
+        yield self._column("95 % from", bound(0))
+        yield self._column("95 % to", bound(1))
+
+    def _times(self) -> Iterator[Column[str]]:
         unit = "us" if self.table.unit == "us" else "ns"
-        time, other_cell = (None if measured is None else self.panel.time(measured) for measured in (cell, base))
-        overhead, low, high = time_figures(time, unit)
-        band = NOTHING if time is None else f"{low} to {high}"
-        return {
-            f"modelled {unit_name(unit)}": overhead,
-            "band": band,
-            "modelled ratio": modelled_ratio(time, other_cell),
-        }
+
+        def band(name: str) -> str:
+            _, low, high = time_figures(self._time(name), unit)
+            return NOTHING if self._time(name) is None else f"{low} to {high}"
+
+        yield self._column(f"modelled {unit_name(unit)}", lambda name: time_figures(self._time(name), unit)[0])
+        yield self._column("band", band)
+        base = self.table.compared_with
+        yield self._column("modelled ratio", lambda name: modelled_ratio(self._time(name), self._time(base)))
+
+    def _time(self, name: str) -> ModelledCell | None:
+        cell = self.cells.get(name)
+        return None if cell is None else self.panel.time(cell)
+
+    def _rate(self, name: str) -> str:
+        return self.table.rate(name) if name in self.table.rates else NOTHING
+
+    def _overhead(self, name: str) -> float | None:
+        return self.table.overhead(name) if name in self.table.columns else None
+
+    def _published(self, name: str) -> str:
+        # The mail prints every figure to two decimals.
+        overhead = self._overhead(name)
+        return NOTHING if overhead is None else f"{overhead:.2f}"
+
+    def _ratio(self, name: str) -> str:
+        return overhead_ratio(self.cells.get(name), self.cells.get(self.table.compared_with))
+
+    def _published_ratio(self, name: str) -> str:
+        return ratio_figure(self._overhead(name), self._overhead(self.table.compared_with))
 
     def conditions(self, footnotes: Footnotes) -> str:
         baselines = [
@@ -118,16 +152,12 @@ def mail_sheet(panels: Sequence[Panel]) -> Sheet:
     is_split = all("+" in half.table.compared_with for half in halves)
     blocks = [list(labels) for _, labels in groupby(labels, lambda label: is_split and label.partition("+")[0])]
     blocks.append(list(dict.fromkeys(label for half in halves for label in half.cells if label not in labels)))
-    rows = [
-        [Row(label, [text for half in halves for text in half.columns(label, footnotes).values()]) for label in block]
-        for block in blocks
-        if block
-    ]
-    headings = [heading for half in halves for heading in half.columns("", footnotes)]
+    columns = [column for half in halves for column in half.columns(footnotes)]
+    table = Columns(columns, together=len(columns) // len(halves), narrowest=15)
     return layout.sheet(
         first.table.figure,
         [f"Overhead of probes on {', '.join(processors)}", *(half.conditions(footnotes) for half in halves)],
-        Grid(headings, rows, together=len(headings) // len(halves), narrowest=15),
+        table.grid(*([table.row(label, label) for label in block] for block in blocks)),
         [
             *(source(half.table.id) for half in halves),
             comparison_meaning(first.panel),

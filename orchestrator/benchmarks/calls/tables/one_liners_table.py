@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from orchestrator.benchmarks.calls.tables.layout import (
@@ -19,6 +19,7 @@ from orchestrator.benchmarks.calls.tables.layout import (
 )
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.report.columns import Column, Columns
 from orchestrator.report.kind import (
     Panel,
     times_meaning,
@@ -26,8 +27,7 @@ from orchestrator.report.kind import (
 )
 from orchestrator.report.sheet import (
     NOTHING,
-    Grid,
-    Row,
+    Footnotes,
     Sheet,
 )
 from orchestrator.results import parameters
@@ -37,29 +37,14 @@ def one_liners_sheet(panels: Sequence[Panel]) -> Sheet:
     """A panel of each kernel, side by side, with what bpftrace attaches there."""
     first, parts = panels[0].first, [panel.cells for panel in panels]
     layout = Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
-    timed = ["modelled(nsec)"] if any(panel.time(cell) for panel in panels for cell in panel.cells) else []
-    width = 2 + len(timed)
-    rows: dict[str, list[str]] = {}
-    for index, cell in ((index, cell) for index, part in enumerate(parts) for cell in part):
-        columns = rows.setdefault(probe_title(cell), [NOTHING] * (width * len(panels)))
-        value_of: FigureOf = attrgetter("value") if cell.probe == BASELINE else overhead_of
-        figures = [
-            cell_figure(cell, value_of, layout.footnotes),
-            *(modelled_figure(panels[index], cell) for _ in timed),
-        ]
-        columns[width * index : width * (index + 1)] = [*figures, parameters.ATTACHED.of(cell) or NOTHING]
+    shows_times = any(panel.time(cell) for panel in panels for cell in panel.cells)
+    each = [list(_columns(panel, layout.footnotes, shows_times=shows_times)) for panel in panels]
+    table = Columns([column for columns in each for column in columns], together=len(each[0]))
+    titles = dict.fromkeys(probe_title(cell) for part in parts for cell in part)
     return layout.sheet(
         f"What bpftrace attaches, and the overhead of a hit, on {cpu(first.cpu).title}",
         [*conditions_on_kernels(panels), "the baseline's figure is a whole call's"],
-        Grid(
-            [
-                heading
-                for panel in panels
-                for heading in (panel.kernel, *timed, f"attached by {bpftrace_versions(panel.cells)}")
-            ],
-            [[Row(title, columns) for title, columns in rows.items()]],
-            together=width,
-        ),
+        table.grid(table.row(title, title) for title in titles),
         [
             "The kernel says what is attached; its name is that of the list of probes.",
             unit_meaning(panels[0]),
@@ -67,3 +52,22 @@ def one_liners_sheet(panels: Sequence[Panel]) -> Sheet:
             *purpose_sentences(layout.cells, probe_title),
         ],
     )
+
+
+def _columns(panel: Panel, footnotes: Footnotes, *, shows_times: bool) -> Iterator[Column[str]]:
+    """The columns of one kernel; a row's item is a one-liner's title."""
+    cells = {probe_title(cell): cell for cell in panel.cells}
+
+    def cost(title: str) -> str:
+        cell = cells.get(title)
+        value_of: FigureOf = attrgetter("value") if cell is not None and cell.probe == BASELINE else overhead_of
+        return cell_figure(cell, value_of, footnotes)
+
+    def attached(title: str) -> str:
+        cell = cells.get(title)
+        return NOTHING if cell is None else parameters.ATTACHED.of(cell) or NOTHING
+
+    yield Column(panel.kernel, cost)
+    if shows_times:
+        yield Column("modelled(nsec)", lambda title: modelled_figure(panel, cells.get(title)))
+    yield Column(f"attached by {bpftrace_versions(panel.cells)}", attached)

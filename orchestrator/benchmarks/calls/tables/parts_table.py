@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import get_args
 
 from orchestrator.benchmarks.calls.benchmarks import COUNTED_BENCHMARK
 from orchestrator.benchmarks.calls.tables.layout import Layout, benchmark_title, conditions, probe_title, probed
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.report.columns import Column, Columns
 from orchestrator.report.kind import (
     Panel,
     other_kernel,
@@ -19,7 +22,6 @@ from orchestrator.report.kind import (
 from orchestrator.report.sheet import (
     COUNTED,
     NOTHING,
-    Grid,
     Row,
     Sheet,
     number,
@@ -51,14 +53,13 @@ def parts_sheet(panel: Panel) -> Sheet:
     layout = Layout([panel.cells], probe_title, partial(other_kernel, panel))
     marks, other_cells = layout.footnotes.marks, probed(panel)
     base = next((cell for cell in panel.cells if cell.probe == BASELINE), panel.first)
-    headings = ["calls", "instructions", "a call", "+-"]
-    headings += [text for cell in other_cells for text in (f"{probe_title(cell)}{marks(cell)}", "+-")]
+    columns = Columns(_columns([f"{probe_title(cell)}{marks(cell)}" for cell in other_cells]), together=2, narrowest=20)
     runs, title = max(len(cell.samples) for cell in panel.cells), benchmark_title(panel.first)
     cells = [base, *other_cells]
     return layout.sheet(
         f"A program by system call on {cpu(panel.first.cpu).title}",
         [conditions(panel), f"{title}: the median of {runs} runs, whose parts add up to it"],
-        Grid(headings, list(_part_blocks(cells)), together=2, narrowest=20),
+        columns.grid(*_part_blocks(columns, cells)),
         [
             "A run is from before the fork of its first process to after its end, with all processes that it starts: "
             "the fork and the wait of what runs it are among the calls.",
@@ -72,7 +73,33 @@ def parts_sheet(panel: Panel) -> Sheet:
     )
 
 
-def _part_blocks(cells: Sequence[CellRecord]) -> Iterator[list[Row]]:
+@dataclass(frozen=True)
+class _Figures:
+    """A part of a run: its calls, instructions and their spread, and what each probe adds to them with its spread."""
+
+    calls: str = NOTHING
+    instructions: str = NOTHING
+    a_call: str = NOTHING
+    spread: str = NOTHING
+    added: Sequence[tuple[str, str]] = ()
+
+
+def _columns(probes: Sequence[str]) -> Iterator[Column[_Figures]]:
+    """Columns of the run without a probe, and of what each of the ``probes`` adds."""
+
+    def added(index: int, place: int) -> Callable[[_Figures], str]:
+        return lambda figures: figures.added[index][place]
+
+    yield Column("calls", attrgetter("calls"))
+    yield Column("instructions", attrgetter("instructions"))
+    yield Column("a call", attrgetter("a_call"))
+    yield Column("+-", attrgetter("spread"))
+    for index, heading in enumerate(probes):
+        yield Column(heading, added(index, 0))
+        yield Column("+-", added(index, 1))
+
+
+def _part_blocks(columns: Columns[_Figures], cells: Sequence[CellRecord]) -> Iterator[list[Row]]:
     names: dict[PartKind, dict[str, None]] = {}
     for part in (part for cell in cells for part in _parts(cell)):
         names.setdefault(part.kind, {})[part.name] = None
@@ -81,49 +108,48 @@ def _part_blocks(cells: Sequence[CellRecord]) -> Iterator[list[Row]]:
         rows = []
         for kind in kinds:
             if kind != "exception":
-                rows.append(_part_row(_PARTS[kind], cells, {kind}, calls=system_calls if kind == "user" else None))
+                calls = system_calls if kind == "user" else None
+                rows.append(columns.row(_PARTS[kind], _part(cells, {kind}, calls=calls)))
             for name in filter(None, names.get(kind, ())):
                 label, depth = (name, 2) if kind == "call" else (f"{_PARTS[kind]}: {name}", 0)
-                rows.append(_part_row(label, cells, {kind}, name, depth=depth))
-        yield [*rows, _part_row(whole, cells, {*of}, calls=0)]
+                rows.append(columns.row(label, _part(cells, {kind}, name), depth=depth))
+        yield [*rows, columns.row(whole, _part(cells, {*of}, calls=0), "bold")]
 
 
 def _parts(cell: CellRecord) -> Sequence[RunPart]:
     return () if cell.profile is None else cell.profile.parts
 
 
-def _part_row(
-    label: str,
-    cells: Sequence[CellRecord],
-    kinds: Set[PartKind],
-    name: str | None = None,
-    *,
-    depth: int = 0,
-    calls: int | None = None,
-) -> Row:
+def _part(
+    cells: Sequence[CellRecord], kinds: Set[PartKind], name: str | None = None, *, calls: int | None = None
+) -> _Figures:
     """The parts of these kinds, or the one of this name; ``calls`` are others than theirs, which are not printed."""
-    base, *other_parts = (
-        [part for part in _parts(cell) if part.kind in kinds and name in (None, part.name)] for cell in cells
-    )
-    total, calls_of_parts = (
-        sum(part.instructions for part in base),
-        sum(part.calls for part in base) if calls is None else 0,
-    )
-    each = calls_of_parts if calls is None else calls
-    texts = [NOTHING] * 4
-    if _parts(cells[0]):
-        texts = [str(calls_of_parts or NOTHING), str(total), number(round(total / each, 1)) if each else NOTHING]
-        runs = _sums([part.runs for part in base])
-        texts.append(number(max(runs) - min(runs)))
-    for cell, parts in zip(cells[1:], other_parts, strict=True):
+
+    def chosen(cell: CellRecord) -> Sequence[RunPart]:
+        return [part for part in _parts(cell) if part.kind in kinds and name in (None, part.name)]
+
+    def added(cell: CellRecord) -> tuple[str, str]:
         if not _parts(cell):
-            texts += [cell.status if len(kinds) > 1 and cell.status != "ok" else NOTHING, NOTHING]
-            continue
-        runs, plain = _sums([part.runs for part in parts]), _sums([part.plain for part in parts])
-        added, spread = median(runs) - median(plain), max(runs) - min(runs) + max(plain) - min(plain)
-        text = signed_figure(added, COUNTED)
-        texts += [f"({text})" if 0 < abs(added) <= spread else text, number(spread)]
-    return Row(label, texts, "bold" if len(kinds) > 1 else "", depth)
+            return cell.status if len(kinds) > 1 and cell.status != "ok" else NOTHING, NOTHING
+        runs, plain = _sums([part.runs for part in chosen(cell)]), _sums([part.plain for part in chosen(cell)])
+        more, spread = median(runs) - median(plain), max(runs) - min(runs) + max(plain) - min(plain)
+        text = signed_figure(more, COUNTED)
+        return f"({text})" if 0 < abs(more) <= spread else text, number(spread)
+
+    base, with_probes = chosen(cells[0]), [added(cell) for cell in cells[1:]]
+    if not _parts(cells[0]):
+        return _Figures(added=with_probes)
+    total, calls_of_parts = sum(part.instructions for part in base), 0
+    if calls is None:
+        calls = calls_of_parts = sum(part.calls for part in base)
+    runs = _sums([part.runs for part in base])
+    return _Figures(
+        str(calls_of_parts or NOTHING),
+        str(total),
+        number(round(total / calls, 1)) if calls else NOTHING,
+        number(max(runs) - min(runs)),
+        with_probes,
+    )
 
 
 def _sums(parts: Sequence[Sequence[int]]) -> Sequence[float]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from orchestrator.benchmarks.calls.tables.layout import (
@@ -16,6 +16,7 @@ from orchestrator.benchmarks.calls.tables.layout import (
 )
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.report.columns import Column, Columns
 from orchestrator.report.kind import (
     Panel,
     other_kernel,
@@ -24,8 +25,6 @@ from orchestrator.report.kind import (
 )
 from orchestrator.report.sheet import (
     NOTHING,
-    Grid,
-    Row,
     Sheet,
     number,
 )
@@ -51,17 +50,22 @@ def points_sheet(panel: Panel) -> Sheet:
             refused.setdefault(cell.reason or cell.status, {})[_at(cell)] = None
     layout, function = Layout([cells], _name_of_reason, partial(other_kernel, panel)), _function(panel.first)
     names = {cell.probe: probe_title(cell) for cell in cells if cell.probe != BASELINE}
-    headings = [f"{'entered' if function is None else 'executed'} by a call", *names.values()]
-    rows = [
-        Row(at, [_hits(by_probe), *(cell_figure(by_probe.get(probe), footnotes=layout.footnotes) for probe in names)])
-        for at, by_probe in by_point.items()
-    ]
+    entered = f"{'entered' if function is None else 'executed'} by a call"
+    counted = Columns(
+        [
+            Column(entered, _hits),
+            *_by_probe(names, lambda cell: cell_figure(cell, footnotes=layout.footnotes)),
+        ]
+    )
+    modelled = Columns(
+        [Column(entered, lambda _: NOTHING), *_by_probe(names, lambda cell: modelled_figure(panel, cell))]
+    )
+    rows = [counted.row(at, by_probe) for at, by_probe in by_point.items()]
     timed = [
-        Row(at, [NOTHING, *(modelled_figure(panel, by_probe.get(probe)) for probe in names)], "italic")
+        modelled.row(at, by_probe, "italic")
         for at, by_probe in by_point.items()
         if any(panel.time(cell) for cell in by_probe.values())
     ]
-    title = Row("modelled(nsec)", [""] * len(headings), "bold italic")
     shown = " or ".join(
         map(number, sorted({cell.value for cell in cells if cell.probe == BASELINE and cell.value is not None}))
     )
@@ -70,8 +74,9 @@ def points_sheet(panel: Panel) -> Sheet:
     return layout.sheet(
         f"Overhead of probes on {cpu(panel.first.cpu).title}, at each {each}",
         [conditions(panel), *([f"a call takes {shown} instructions without a probe"] if shown else [])],
-        Grid(
-            headings, [rows or [Row("no function", [NOTHING] * len(headings))], *([[title, *timed]] if timed else [])]
+        counted.grid(
+            rows or [counted.row("no function", {})],
+            [modelled.title("modelled(nsec)", "bold italic"), *timed] if timed else (),
         ),
         [
             unit_meaning(panel),
@@ -81,7 +86,18 @@ def points_sheet(panel: Panel) -> Sheet:
     )
 
 
-def _hits(by_probe: Mapping[str, CellRecord]) -> str:
+_AtPoint = Mapping[str, CellRecord]
+"""The cells of a point by their probes."""
+
+
+def _by_probe(names: Mapping[str, str], text: Callable[[CellRecord | None], str]) -> Iterator[Column[_AtPoint]]:
+    def of_probe(probe: str) -> Callable[[_AtPoint], str]:
+        return lambda cells: text(cells.get(probe))
+
+    yield from (Column(name, of_probe(probe)) for probe, name in names.items())
+
+
+def _hits(by_probe: _AtPoint) -> str:
     proofs = [cell.evidence for cell in by_probe.values() if cell.probe != BASELINE and cell.evidence is not None]
     return str(proofs[0].hits_per_call) if proofs else NOTHING
 

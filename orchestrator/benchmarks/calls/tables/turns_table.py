@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from orchestrator.benchmarks.calls.tables.layout import Layout, benchmark_title, called, probe_title
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.plain_text import counted
 from orchestrator.report.chart import Curve, CurveChart, CurvePane
+from orchestrator.report.columns import Columns, Figure, columns_of
 from orchestrator.report.kind import (
     Panel,
     processors,
 )
 from orchestrator.report.sheet import (
     NOTHING,
-    Grid,
     Highlight,
     Rank,
     Row,
@@ -83,15 +83,19 @@ def turns_sheet(panels: Sequence[Panel]) -> Sheet:
     parts = [[cell for cell in rows.shown if cell.smp == size] for size in rows.sizes]
     layout = Layout(parts, lambda cell: f"{rows.name(cell)}, {processors(cell)}")
 
+    columns = Columns(columns_of(rows.sizes, lambda size: counted(size, "CPU")))
+
     def block(title: str, text_of: Callable[[CellRecord], str]) -> list[Row]:
         def text(cell: CellRecord | None) -> str:
             if cell is None:
                 return NOTHING
             return text_of(cell) if cell.status == "ok" else cell.status + layout.footnotes.marks(cell)
 
+        def by_size(cells: Mapping[int, CellRecord]) -> Figure[int]:
+            return lambda size: text(cells.get(size))
+
         by_row = rows.by_row.items()
-        rows_of_block = [Row(name, [text(cells.get(size)) for size in rows.sizes], depth=2) for name, cells in by_row]
-        return [Row(title, [""] * len(rows.sizes), "bold"), *rows_of_block]
+        return [columns.title(title), *(columns.row(name, by_size(cells), depth=2) for name, cells in by_row)]
 
     def counts(parameter: NumberParameter) -> Callable[[CellRecord], str]:
         return lambda cell: NOTHING if (value := parameter.of(cell)) is None else number(value)
@@ -101,13 +105,10 @@ def turns_sheet(panels: Sequence[Panel]) -> Sheet:
     return layout.sheet(
         f"Calls of {called(first)} on several CPUs of {cpu(first.cpu).title}, in turns",
         [f"{table}kernel {kernels}, {benchmark_title(first)}, a call on each CPU after the other"],
-        Grid(
-            [counted(size, "CPU") for size in rows.sizes],
-            [
-                block("instructions a call", lambda cell: figure(cell.value, cell.unit)),
-                block("more than without a probe", lambda cell: figure(cell.overhead, cell.unit)),
-                *(block(title, counts(parameter)) for parameter, title in _FIGURES.items()),
-            ],
+        columns.grid(
+            block("instructions a call", lambda cell: figure(cell.value, cell.unit)),
+            block("more than without a probe", lambda cell: figure(cell.overhead, cell.unit)),
+            *(block(title, counts(parameter)) for parameter, title in _FIGURES.items()),
         ),
         [
             "A line of 64 bytes moves where a CPU accesses it after another has written to it, in caches that lose "
