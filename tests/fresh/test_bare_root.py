@@ -78,7 +78,7 @@ def sleep_in_a_root(packed: str, folder: str, seconds: str) -> None:
         root.run(["sh", "-c", f"echo begun; sleep {seconds} & sleep {seconds}"])
 
 
-def test_of_a_killed_run_nothing_lives_on_and_the_next_one_removes_its_root(packed: Path, tmp_path: Path) -> None:
+def test_killed_run_leaves_no_process_and_the_next_run_removes_its_root(packed: Path, tmp_path: Path) -> None:
     call = "import sys, test_bare_root; test_bare_root.sleep_in_a_root(*sys.argv[1:])"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
     seconds = f"1000.{os.getpid()}"  # no other process sleeps for so long

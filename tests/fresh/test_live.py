@@ -26,7 +26,7 @@ def test_a_program_may_take_its_time_as_long_as_it_prints_something(tmp_path: Pa
 
 
 @pytest.mark.parametrize("last", ["exec sleep 600", "exec sleep 600 >&- 2>&-"])
-def test_one_that_prints_nothing_is_killed_and_its_last_lines_are_quoted(tmp_path: Path, last: str) -> None:
+def test_silent_program_is_killed_and_its_last_lines_are_quoted(tmp_path: Path, last: str) -> None:
     script = tmp_path / "a script"
     script.write_text(f"echo so far\n{last}\n")
     with pytest.raises(LabError, match=r"no output for 3 s") as hung:

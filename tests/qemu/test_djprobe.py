@@ -248,7 +248,7 @@ def test_a_kprobe_that_comes_before_the_copy_and_goes_is_refused_or_leaves_no_tr
     assert trial.call(SHAPE + "one_four", 35) == (42, [0])
 
 
-def test_of_two_modules_at_once_one_has_the_place(trial: Trial, modules: ModuleMaker) -> None:
+def test_only_one_of_two_modules_gets_the_place(trial: Trial, modules: ModuleMaker) -> None:
     insert(trial.guest, trial_module(modules, "djprobe_rival"))
     rival = Trial(trial.guest, "djprobe_rival")
     parameters = "/sys/module/djprobe_rival/parameters"

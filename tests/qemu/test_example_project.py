@@ -23,7 +23,9 @@ LIMIT = 1800.0
 
 @pytest.mark.qemu
 @pytest.mark.nightly("installs a wheel and runs a project's tests twice: half a minute")
-def test_its_tests_pass_with_their_budgets(installed_python: Path, workshop: BuildContext, tmp_path: Path) -> None:
+def test_the_example_projects_tests_pass_with_their_budgets(
+    installed_python: Path, workshop: BuildContext, tmp_path: Path
+) -> None:
     project = shutil.copytree(PROJECT, tmp_path / "project")
     file = project / "test_call_meter.budgets.yaml"
     # Debian's updates of the kernel have not changed these counts so far.

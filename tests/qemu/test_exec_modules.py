@@ -109,7 +109,7 @@ def test_a_module_that_does_not_build_names_the_users_line(command: CommandLine,
         ),
     ],
 )
-def test_what_is_wrong_with_a_choice_of_modules(command: CommandLine, options: tuple[str, ...], words: str) -> None:
+def test_wrong_choice_of_modules_is_refused(command: CommandLine, options: tuple[str, ...], words: str) -> None:
     done = command.refused(*GUEST, *options, "--", "true")
     assert done.returncode == 2, done.stderr
     assert words in " ".join(done.stderr.split())

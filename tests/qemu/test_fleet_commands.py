@@ -68,7 +68,7 @@ def idle_mb(pids: list[int]) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith(b"Pss:")) / 1024
 
 
-def test_its_workers_are_shown_and_take_little_memory(two_workers: CommandLine) -> None:
+def test_status_shows_workers_and_they_take_little_memory(two_workers: CommandLine) -> None:
     shown = two_workers.run("fleet", "status", "--json")
     assert (shown.returncode, shown.stderr) == (0, "")
     status = json.loads(shown.stdout)

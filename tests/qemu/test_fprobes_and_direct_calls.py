@@ -110,9 +110,7 @@ def test_another_user_of_a_function_that_calls_directly_is_found(ready: ReadyGue
 
 
 @on_debian
-def test_another_s_trampoline_in_the_place_of_the_module_s_is_found(
-    ready: ReadyGuest, workshop: BuildContext, modules: ModuleMaker
-) -> None:
+def test_trampoline_of_another_module_is_found(ready: ReadyGuest, workshop: BuildContext, modules: ModuleMaker) -> None:
     """The first byte and the tracer's list are the same: only where the call leads tells them apart."""
     guest, point, kind = ready.guest, entry(ready, PROBED), probes()["ftrace-direct"]
     module, tool = armed_by(modules, kind.name, point), bpf_tool(workshop, "x86_64")

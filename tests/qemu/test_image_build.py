@@ -112,7 +112,7 @@ def test_the_squashfs_holds_the_same_files(disk: Disk) -> None:
     assert expected <= pairs
 
 
-def test_its_packages_are_the_recipe_s(disk: Disk) -> None:
+def test_image_has_the_recipes_packages(disk: Disk) -> None:
     assert {*disk.image.recipe.packages, "bash", "login", "util-linux"} <= set(disk.image.packages)
     status = disk.text("/var/lib/dpkg/status")
     assert status.count("Status: install ok installed\n") == status.count("Package: ") == len(disk.image.packages)

@@ -80,7 +80,7 @@ def test_two_guests_of_one_base_have_their_own_disk_and_identity(workshop: Build
 
 @TRACED
 @pytest.mark.guest(kernel="lab-i386-up", image=IMAGE, timing="tcg", channel="ssh")
-def test_its_sshd_is_reached_from_this_host_s_loopback_only_and_reaches_nothing(shared_guest: Guest) -> None:
+def test_the_guests_sshd_is_reached_from_the_hosts_loopback_only_and_reaches_nothing(shared_guest: Guest) -> None:
     guest = shared_guest
     assert guest.pid is not None
     listening = subprocess.run(["ss", "-Hltnp"], check=True, capture_output=True, text=True).stdout

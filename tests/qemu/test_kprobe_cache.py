@@ -256,7 +256,7 @@ _RACES = 10
 
 
 @TRACED
-def test_what_is_removed_between_search_and_setting_does_not_come_back(kernel: str, race: Race) -> None:
+def test_kprobe_removed_between_search_and_setting_does_not_come_back(kernel: str, race: Race) -> None:
     """Nor does it on the published kernel, for all its interrupts: the kprobe leaves the hash at once, but its entry is
     invalidated only after the grace period, which waits for the hit that would set it again."""
     outcome = race("removal", "searched")

@@ -181,7 +181,7 @@ def test_a_night_that_cannot_be_measured_is_told(config: Path, tmp_path: Path, h
         (("--junit", "."), "this is a folder"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_measured(
+def test_errors_are_reported_before_anything_is_measured(
     config: Path, tmp_path: Path, wrong: tuple[str, str], said: str
 ) -> None:
     finished = CommandLine(tmp_path / "lab").refused("nightly", config, *wrong)

@@ -150,7 +150,7 @@ def test_bpftrace_itself_reads_the_same_attach_points(ready: ReadyGuest, text: s
         ("$(touch /tmp/ran)", "bpftrace ended instead of attaching the one-liner"),
     ],
 )
-def test_one_that_is_refused_or_not_hit_has_no_number(
+def test_one_liner_that_is_refused_or_not_hit_has_no_number(
     ready: ReadyGuest, workshop: BuildContext, text: str, words: str
 ) -> None:
     with pytest.raises(EvidenceError) as raised:

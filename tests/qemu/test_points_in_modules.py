@@ -66,7 +66,7 @@ def test_a_module_s_function_is_probed(command: CommandLine, tmp_path: Path) -> 
     assert all(len(bytes.fromhex(digest)) == hashlib.sha256().digest_size for digest in digests.values())
 
 
-def test_what_is_misspelt_is_an_error_at_its_place(command: CommandLine, tmp_path: Path) -> None:
+def test_misspelt_module_or_point_is_an_error_at_its_place(command: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     for right, wrong, sentence in (
         (

@@ -153,7 +153,7 @@ def test_what_djprobes_do_at_functions(
         ("vfs_read+0x5", "expected a kernel function"),
     ],
 )
-def test_what_is_no_function(tmp_path: Path, function: str, sentence: str) -> None:
+def test_places_outside_functions_are_refused(tmp_path: Path, function: str, sentence: str) -> None:
     done = CommandLine(tmp_path).run("disasm", "debian-686", function)
     assert (done.returncode, done.stdout) == (2, "")
     assert sentence in done.stderr

@@ -289,7 +289,7 @@ class InCase(unittest.TestCase):
             with self.subTest(word=word):
                 self.assertEqual(self.guest.succeed(["echo", word]).text, word + "\\n")
 
-    def test_of_a_base_class(self):
+    def test_marks_of_a_base_class_are_inherited(self):
         self.guest.succeed(["true"])
 
 class InAnother(InCase):

@@ -208,7 +208,7 @@ def test_the_kernel_itself_counts_the_same(trial: Trial) -> None:
 
 
 @pytest.mark.parametrize("trial", EVERYWHERE, indirect=True)
-def test_what_is_in_the_rings_is_what_was_counted(trial: Trial) -> None:
+def test_rings_hold_as_many_events_as_were_counted(trial: Trial) -> None:
     with recording(trial.guest, trial.mechanism, trial.module) as recorder:
         trial.call_getegid(200)
         report = recorder.stop()

@@ -235,7 +235,7 @@ def test_on_another_clock_the_time_is_right_and_the_pool_another(
     assert said == []
 
 
-def test_one_whose_clock_has_another_pace_is_not_saved(
+def test_guest_whose_clock_has_another_pace_is_not_saved(
     context: BuildContext, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guests, "_BOOTS", 1)
@@ -383,7 +383,7 @@ def no_speed(place: Path) -> None:
         (another_speed, "an empty loop took 28 ticks in the restored guest, and 58", 1),
     ],
 )
-def test_one_that_does_not_work_is_discarded_and_said_once(
+def test_saved_guest_that_does_not_work_is_discarded_with_one_warning(
     context: BuildContext,
     machine: Machine,
     tmp_path: Path,
@@ -460,7 +460,7 @@ def test_two_processes_save_one_guest(context: BuildContext, own_cache: Path, tm
 
 
 @pytest.mark.nightly("a process that is killed: three seconds")
-def test_one_that_is_killed_while_it_saves_leaves_nothing_that_is_used(
+def test_process_killed_while_saving_leaves_no_usable_guest(
     context: BuildContext, own_cache: Path, tmp_path: Path
 ) -> None:
     command = CommandLine(tmp_path, {"ORCHESTRATOR_CACHE": str(own_cache)})

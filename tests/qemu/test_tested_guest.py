@@ -72,7 +72,7 @@ def test_a_c_file_a_template_and_a_built_module(kmod: KernelModules, tmp_path: P
     assert (module.name, module.parameter("value")) == ("set_by_template", "42")
 
 
-def test_what_is_wrong_with_a_module_is_a_sentence(
+def test_wrong_module_is_refused_in_one_sentence(
     shared_guest: TestedGuest, kmod: KernelModules, tmp_path: Path
 ) -> None:
     (tmp_path / "unfinished.c").write_text("#include <linux/module.h>\nint here(void) { return there; }\n")

@@ -28,7 +28,7 @@ def point(ready: ReadyGuest) -> ProbePoint:
 
 
 @pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions")
-def test_another_s_probe_at_the_tracepoint_is_found(
+def test_a_second_probe_at_the_tracepoint_is_found(
     ready: ReadyGuest, point: ProbePoint, workshop: BuildContext
 ) -> None:
     event = probe_kind("trace-event")

@@ -46,11 +46,11 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 @pytest.mark.parametrize("waiting", [{}, {1: 0.0}])
-def test_who_sleeps_or_has_a_processor_of_his_own_has_the_limit(host: Host, waiting: dict[int, float]) -> None:
+def test_deadline_is_the_limit_on_an_idle_host(host: Host, waiting: dict[int, float]) -> None:
     assert host.seconds_until(Deadline(60), waiting) == pytest.approx(60, abs=0.1)
 
 
-def test_who_gets_an_eighth_of_a_processor_has_eight_times_as_long(host: Host) -> None:
+def test_deadline_scales_with_cpu_share(host: Host) -> None:
     assert host.seconds_until(Deadline(60), {1: 7 / 8}) == pytest.approx(8 * 60, rel=0.05)
 
 
@@ -58,7 +58,7 @@ def test_threads_that_wait_together_count_once(host: Host) -> None:
     assert host.seconds_until(Deadline(60), {1: 0.5, 2: 0.5, 3: 0.25}) == pytest.approx(2 * 60, rel=0.05)
 
 
-def test_who_never_gets_a_processor_is_given_up_in_the_end(host: Host) -> None:
+def test_deadline_ends_without_any_cpu_time(host: Host) -> None:
     assert host.seconds_until(Deadline(60), {1: 1.0}) == pytest.approx(60 * 60, rel=0.05)
 
 
@@ -71,7 +71,7 @@ def test_what_was_waited_for_before_does_not_count(host: Host) -> None:
     assert host.seconds_until(Deadline(60), {1: 0.0}) == pytest.approx(60, abs=0.1)
 
 
-def test_who_is_asked_only_after_long_work_knows_what_that_waited_for(host: Host) -> None:
+def test_deadline_asked_late_counts_the_time_that_work_waited(host: Host) -> None:
     """As a cell is: its time limit is asked for before each of its steps, of which one may last for most of it."""
     end = Deadline(60)
     assert end.left() == pytest.approx(60)

@@ -89,7 +89,7 @@ def test_a_table_of_it_stands_beside_one_of_another_kind() -> None:
     assert KIND.describe(boots[0].cells[1]) == "12 x cat /proc/version"
 
 
-def test_its_experiment_is_equal_when_it_is_loaded_again(tmp_path: Path) -> None:
+def test_example_experiment_is_equal_when_loaded_again(tmp_path: Path) -> None:
     experiment = load_experiment(CONFIG, kinds(), ["tables.files.benchmark.repeats=7"])
     again = tmp_path / "again.yaml"
     again.write_text(experiment.resolved_yaml())
@@ -182,7 +182,7 @@ def test_a_difference_below_the_scatter_has_no_verdict() -> None:
     assert hidden.notes == ("no verdict: the difference lies between -1000 and 5000 instructions",)
 
 
-def test_its_table_and_chart_stand_in_a_report() -> None:
+def test_report_has_the_example_kinds_table_and_chart() -> None:
     whole = run(*compared(), *noop_list("list5"))
     text = printed(whole, registry=reports())
     lines = text.splitlines()

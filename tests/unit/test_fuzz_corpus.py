@@ -17,7 +17,7 @@ each_target = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda tar
 
 
 @each_target
-def test_what_is_kept_is_read_or_refused(target: Target) -> None:
+def test_kept_inputs_are_read_or_refused(target: Target) -> None:
     feeder = Feeder.of(target)
     for kept in kept_inputs(target):
         try:
@@ -29,7 +29,7 @@ def test_what_is_kept_is_read_or_refused(target: Target) -> None:
 
 @each_target
 @given(data=st.data())
-def test_what_is_damaged_is_read_or_refused(target: Target, data: st.DataObject) -> None:
+def test_damaged_inputs_are_read_or_refused(target: Target, data: st.DataObject) -> None:
     whole = data.draw(st.sampled_from(kept_inputs(target))).read_bytes()
     start = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(start, min(start + 16, len(whole))))

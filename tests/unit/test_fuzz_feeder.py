@@ -19,7 +19,7 @@ def raising(error: Exception) -> Feeder:
     return Feeder(read, UsageError)
 
 
-def test_what_is_expected_is_no_find() -> None:
+def test_expected_errors_are_no_finds() -> None:
     Feeder(lambda data: None, LabError).feed(b"any")
     raising(UsageError("no")).feed(b"any")
     raising(ConfigError("no")).feed(b"any")

@@ -58,7 +58,7 @@ def test_a_quoted_line_break_does_not_end_the_quotation() -> None:
     ]
 
 
-def test_of_many_things_the_first_are_shown() -> None:
+def test_long_lists_show_their_first_entries() -> None:
     assert shown(["a", "b"], 2) == ["a", "b"]
     assert shown(["a", "b", "c"], 1) == ["a", "... and 2 more"]
     assert shown(["a", "b", "c"], 2, "{} others") == ["a", "b", "1 others"]
@@ -97,7 +97,7 @@ def test_a_number_of_yaml_or_python_is_in_mib() -> None:
 @pytest.mark.parametrize(
     "value", ["63M", "5G", "4097", "4097M", "0x100", "256m", "256 M", "256MB", "", "M", "-256", True, 256.0, None]
 )
-def test_what_is_no_memory_of_a_guest(value: object) -> None:
+def test_wrong_memory_sizes_are_refused(value: object) -> None:
     assert guest_mib(value) is None
 
 

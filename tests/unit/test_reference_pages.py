@@ -229,9 +229,7 @@ def _words() -> st.SearchStrategy[str]:
     parameters=st.dictionaries(st.text("abcxyz", min_size=1, max_size=8), _words(), max_size=4),
     description=_words(),
 )
-def test_what_is_written_as_kernel_doc_is_read_again(
-    purpose: str, parameters: dict[str, str], description: str
-) -> None:
+def test_kernel_doc_is_read_as_it_was_written(purpose: str, parameters: dict[str, str], description: str) -> None:
     lines = [f"f() - {purpose}", *(f"@{name}: {text}" for name, text in parameters.items()), "", description]
     source = "\n".join(["/**", *(f" * {line}".rstrip() for line in lines), " */", "int f(void);", ""])
     (documented,) = kernel_doc.documented(source)

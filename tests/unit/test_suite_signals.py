@@ -103,7 +103,7 @@ def test_one_process_ends_in_order_too(suite: pytest.Pytester) -> None:
     assert (suite.path / "a.ended").exists()
 
 
-def test_of_tests_that_are_killed_no_worker_lives_on(suite: pytest.Pytester) -> None:
+def test_killed_tests_leave_no_worker(suite: pytest.Pytester) -> None:
     with running(suite, "-n", "2", "--dist", "loadfile") as process:
         held = [pid for name in ("a.pid", "b.pid") for pid in held_by(process, suite.path / name)]
         process.kill()

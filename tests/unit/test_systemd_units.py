@@ -53,7 +53,7 @@ def test_systemd_takes_the_units(units: Path) -> None:
         ("probe-lab-night.service", "KillMode=mixed", "KillModes=mixed"),
     ],
 )
-def test_what_is_wrong_is_found(units: Path, unit: str, right: str, wrong: str) -> None:
+def test_faults_of_units_are_found(units: Path, unit: str, right: str, wrong: str) -> None:
     file = units / unit
     assert right in file.read_text()
     file.write_text(file.read_text().replace(right, wrong))

@@ -75,7 +75,7 @@ def test_a_kernel_without_modules_is_refused(context: BuildContext, tree: Path, 
     assert "--kernel-modules" in refused.value.hint
 
 
-def test_what_is_missing_on_the_host_is_named(
+def test_programs_missing_on_the_host_are_named(
     context: BuildContext, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (need,) = load_requirements("module-packages.txt")

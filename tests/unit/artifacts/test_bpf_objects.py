@@ -76,7 +76,7 @@ def test_an_object_without_a_program_is_refused(context: BuildContext, kernel: K
 
 
 @pytest.mark.parametrize("size", [0, 100, 600])
-def test_what_is_no_whole_object_is_refused(context: BuildContext, kernel: Kernel, tmp_path: Path, size: int) -> None:
+def test_truncated_object_is_refused(context: BuildContext, kernel: Kernel, tmp_path: Path, size: int) -> None:
     file = compiled(tmp_path, PROGRAM.format(section="kprobe/vfs_read"), *CLANG)
     file.write_bytes(file.read_bytes()[:size])
     with pytest.raises(BuildError, match="not a complete object file of BPF programs"):

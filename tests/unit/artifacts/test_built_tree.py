@@ -97,7 +97,7 @@ def test_several_are_named(context: BuildContext, tree: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["drivers/gone.c", "drivers/other.h", "arch/arm/mm.c", "tools/perf.c", "lib/new.c"])
-def test_what_is_in_no_object_is_no_part_of_the_kernel(context: BuildContext, tree: Path, name: str) -> None:
+def test_source_without_an_object_is_no_part_of_the_kernel(context: BuildContext, tree: Path, name: str) -> None:
     put(tree / name, time=NOW)
     check_built(context, tree, tree / IMAGE)
 

@@ -278,7 +278,7 @@ def test_a_use_in_the_future_gives_way_to_the_next_one(tmp_path: Path) -> None:
     assert made.used < ahead - WEEKS / 2
 
 
-def test_what_is_not_used_again_ages_from_the_next_look_on(tmp_path: Path) -> None:
+def test_unused_entry_ages_from_the_next_look_on(tmp_path: Path) -> None:
     """Otherwise an entry whose clock was ten years ahead would be kept for ten years."""
     made = Cache(tmp_path).obtain("modules", {}, "a module", lambda folder: None)
     ahead = time.time() + WEEKS

@@ -225,7 +225,7 @@ def test_processes_that_find_the_same_damage_repair_it_once(tmp_path: Path) -> N
     assert len(list((tmp_path / "cache" / "damaged").iterdir())) == 1
 
 
-def test_who_needs_the_key_alone_waits_for_no_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_the_key_alone_waits_for_no_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = made(tmp_path)
     monkeypatch.setattr(digests, "changed", lambda folder: pytest.fail("it is checked"))
     assert Cache(tmp_path).find("kernels", INPUTS) == first

@@ -92,7 +92,7 @@ def test_a_damaged_manifest(content: bytes, root: Path) -> None:
     assert (shown.exit_code, shown.stdout) == (0, f"0.0 MB in {root}\n")
 
 
-def test_what_is_being_built_is_left_alone(root: Path) -> None:
+def test_entry_being_built_is_left_alone(root: Path) -> None:
     (root / "workloads" / ("0" * 24 + ".building")).mkdir(parents=True)
     assert verify().stdout == f"0 of 0 artifacts damaged in {root}\n"
 

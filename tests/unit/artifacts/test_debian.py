@@ -160,7 +160,7 @@ def test_the_users_own_mirror_comes_first(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("value", ["mirror.invalid", "http://a.invalid/x y", "deb http://a.invalid", "http:\n"])
-def test_what_is_no_address_reaches_no_source_list(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_wrong_address_reaches_no_source_list(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("ORCHESTRATOR_DEBIAN_MIRROR", value)
     with pytest.raises(UsageError, match="ORCHESTRATOR_DEBIAN_MIRROR"):
         debian_mirror()

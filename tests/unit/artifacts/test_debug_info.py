@@ -107,7 +107,7 @@ def test_a_user_s_module(context: BuildContext, tmp_path: Path) -> None:
     assert raised.value.hint == "compile it with -g, and do not strip it"
 
 
-def test_of_debian_s_package_only_vmlinux_is_kept(
+def test_only_vmlinux_of_debians_package_is_kept(
     context: BuildContext, said: list[str], tmp_path: Path, key: SigningKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = DebianArchive(tmp_path / "archive", "stable", key)

@@ -121,7 +121,7 @@ def test_a_recipe_of_another_release(tmp_path: Path) -> None:
         ({**SOUND, "base": "debian-amd64"}, "arch: found 'i386'; its base debian-amd64 is x86_64"),
     ],
 )
-def test_what_is_wrong_in_a_recipe_is_reported(tmp_path: Path, fields: object, sentence: str) -> None:
+def test_faults_of_a_recipe_are_reported(tmp_path: Path, fields: object, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         image(write(tmp_path, fields))
 

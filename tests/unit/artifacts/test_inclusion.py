@@ -55,7 +55,7 @@ def objects(source: ModuleSource) -> list[str]:
         ('#define FIRMWARE "mine/x.h.bin"\n#include "absent.h"\n', {}, []),
     ],
 )
-def test_what_is_included_is_found(tmp_path: Path, text: str, others: Mapping[str, str], found: list[str]) -> None:
+def test_included_files_are_found(tmp_path: Path, text: str, others: Mapping[str, str], found: list[str]) -> None:
     files = {"x.h": "", "sub/x.h": "", **others}
     mine = write(tmp_path, {f"mine/{name}": one for name, one in {**files, "mine.c": text}.items()})
     assert list(included_as(text, [mine.parent])) == found

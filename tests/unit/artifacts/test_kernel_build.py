@@ -248,7 +248,7 @@ def test_what_differs_in_anything_that_counts_is_another_kernel(context: BuildCo
     assert recorded == {HOST_TOOLCHAIN.version}
 
 
-def test_of_a_kernel_with_types_neither_objects_nor_debug_information_are_kept(context: BuildContext) -> None:
+def test_build_with_types_keeps_neither_objects_nor_debug_information(context: BuildContext) -> None:
     plain, typed = built_kernel(context, toy()), built_kernel(context, toy(fragments=("nopreempt", "bpf")))
 
     def left(kernel: Artifact) -> set[str]:

@@ -104,7 +104,7 @@ def test_a_list_of_distances_is_found_where_the_text_begins_with_its_first_funct
         assert find_symbols(data, word=word, absolute_percpu=False, start=START[word], text=first) == symbols
 
 
-def test_what_is_no_list() -> None:
+def test_text_that_is_no_list_is_refused() -> None:
     symbols = some_symbols(8, 3000)
     whole = listed(symbols, 8, "6.1")
     assert find_symbols(b"", word=8, absolute_percpu=False) is None

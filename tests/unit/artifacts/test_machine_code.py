@@ -47,7 +47,7 @@ SOURCE = Path(__file__).parent / "entries" / "entries.S"
         ("", {0}),
     ],
 )
-def test_what_is_in_memory(code: str, places: set[int]) -> None:
+def test_operands_in_memory_are_found(code: str, places: set[int]) -> None:
     assert entry_places(bytes.fromhex(code)) == places
 
 

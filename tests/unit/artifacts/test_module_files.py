@@ -131,7 +131,7 @@ def test_packed_drivers_are_unpacked(tmp_path: Path) -> None:
         ("x.ko.zst", b"", "not a kernel module"),
     ],
 )
-def test_what_is_packed_otherwise_is_no_module(
+def test_file_packed_otherwise_is_no_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, said: str
 ) -> None:
     monkeypatch.setattr(module_files, "_LARGEST", 1 << 20)
@@ -140,7 +140,7 @@ def test_what_is_packed_otherwise_is_no_module(
         module_content(tmp_path / name)
 
 
-def test_what_is_built_in_needs_no_file(tmp_path: Path) -> None:
+def test_built_in_module_needs_no_file(tmp_path: Path) -> None:
     assert with_dependencies(tmp_path, ["virtio_pci"]) == []
 
 

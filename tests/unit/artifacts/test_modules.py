@@ -323,7 +323,7 @@ def test_an_object_that_modules_share_is_compiled_once(context: BuildContext, tm
     assert second.warnings == first.warnings
 
 
-def test_one_that_does_not_compile_is_reported_with_its_line(context: BuildContext, tmp_path: Path) -> None:
+def test_module_that_does_not_compile_is_reported_with_its_line(context: BuildContext, tmp_path: Path) -> None:
     broken = tiny(**{"lab_tiny_main.c": '#include "shared.h"\n\nint tiny(void) { return shared( }\n'})
     module, result = build_modules(context, tiny_kernel(tmp_path), [tiny(), broken])
     assert built(module).file.is_file()

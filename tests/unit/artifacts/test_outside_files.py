@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("ERROR: modpost: read.ko: symbol 'core_count' undefined!", "../core/Module.symvers"),
     ],
 )
-def test_what_is_missing_and_what_to_do(folder: Path, build: str, error: str, missing: str) -> None:
+def test_missing_file_is_named_with_what_to_do(folder: Path, build: str, error: str, missing: str) -> None:
     hint = outside_hint(error.format(build), folder, read_sources(folder))
     what = f"the lab builds a copy of user alone, without {missing}"
 
@@ -65,7 +65,7 @@ def test_from_within_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", ["absent.h", "../absent.h", "../user/read.c", "linux/absent.h"])
-def test_what_is_not_outside_is_another_fault(folder: Path, name: str) -> None:
+def test_fault_of_an_inside_file_is_another_error(folder: Path, name: str) -> None:
     assert outside_hint(MISSING.format(name), folder, read_sources(folder)) == ""
     assert outside_hint("read.c:1:1: error: no\n", folder, read_sources(folder)) == ""
     assert outside_hint("", folder, read_sources(folder)) == ""

@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert caught.value.where == str(tmp_path / "gone.c")
 
 
-def test_of_a_file_that_does_not_compile_nothing_is_known(tmp_path: Path) -> None:
+def test_file_that_does_not_compile_has_no_facts(tmp_path: Path) -> None:
     (tmp_path / "broken.c").write_text('#include "nowhere.h"\n')
     assert files_read(["gcc", str(tmp_path / "broken.c")], {"LC_ALL": "C"}) == []
 

@@ -51,7 +51,7 @@ def test_a_function_is_where_the_file_has_it(program: Path) -> None:
     assert third.code.startswith(bytes.fromhex("90c3"))
 
 
-def test_what_is_not_there(program: Path) -> None:
+def test_missing_symbols_are_refused(program: Path) -> None:
     with pytest.raises(BuildError, match=r"^the program has no function iner; the compiler may have") as caught:
         find_in_program(program, "iner", 0)
     assert caught.value.hint == "did you mean inner"

@@ -152,7 +152,7 @@ def writer(size: int) -> Callable[[SavedGuest], None]:
     return save
 
 
-def test_those_whose_use_is_longest_ago_make_room(
+def test_least_recently_used_guests_make_room(
     context: BuildContext, machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(saved_guests, "LIMIT", 5 * MIB // 2)
@@ -223,7 +223,7 @@ def test_it_is_private_shown_and_removed(context: BuildContext, machine: Machine
     discard(context, machine, saved.version)
 
 
-def test_one_that_was_saved_anew_meanwhile_is_not_removed(context: BuildContext, machine: Machine) -> None:
+def test_guest_saved_again_meanwhile_is_not_removed(context: BuildContext, machine: Machine) -> None:
     def save(guest: SavedGuest) -> None:
         writer(10)(guest)
         guest.state.write_bytes(b"devices")

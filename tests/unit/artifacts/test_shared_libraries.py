@@ -66,7 +66,7 @@ def test_a_library_of_an_image_is_where_all_links_lead(name: str, path: str) -> 
         ("libhuge.so.1", "usr/lib/x86_64-linux-gnu/libhuge.so.1 of image debian-amd64 is larger than 64 MiB", ""),
     ],
 )
-def test_one_that_an_image_has_not(name: str, words: str, hint: str) -> None:
+def test_library_missing_in_an_image_is_named(name: str, words: str, hint: str) -> None:
     with pytest.raises(BuildError) as refused:
         library_path(RECORD, "x86_64", name, "debian-amd64")
     assert refused.value.what.startswith(words)

@@ -77,7 +77,7 @@ def test_a_parameter_that_is_there_is_taken(tmp_path: Path) -> None:
         ([], "own has no parameter 'cout': it has no parameters at all"),
     ],
 )
-def test_one_that_is_not_is_refused(tmp_path: Path, parameters: list[str], words: str) -> None:
+def test_file_that_is_no_module_is_refused(tmp_path: Path, parameters: list[str], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         check_parameter_names(module(tmp_path, parameters), ["cout"])
 

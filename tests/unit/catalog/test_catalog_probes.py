@@ -64,7 +64,7 @@ def test_parameters_keep_their_order_and_have_one_spelling() -> None:
         (f"label={'x' * 1000}", "found parameters of 1006 characters; at most 1000 are allowed"),
     ],
 )
-def test_what_is_no_parameter_is_refused(text: str, complaint: str) -> None:
+def test_unknown_parameter_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(complaint)):
         parse_parameters(text)
 

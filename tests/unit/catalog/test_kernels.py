@@ -167,7 +167,7 @@ def test_what_it_is_follows_from_its_configuration(
     ("value", "too_old", "old_enough"),
     [("6", "pentium", "pentium2"), ("5", "486", "pentium"), ("64", None, "486"), ("what?", None, "486")],
 )
-def test_its_configuration_says_which_cpu_is_too_old(
+def test_kernel_configuration_says_which_cpu_is_too_old(
     tmp_path: Path, value: str, too_old: str | None, old_enough: str
 ) -> None:
     tree = build_tree(tmp_path / "tree")

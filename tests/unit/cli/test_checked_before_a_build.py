@@ -133,7 +133,7 @@ def test_a_cell_that_there_is_not_is_refused_before_a_build(folder: Path, comman
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_right_is_built(folder: Path, command: str) -> None:
+def test_correct_experiment_is_built(folder: Path, command: str) -> None:
     """The experiment names no kernel: it is measured on the tree's, as `run` measures it there."""
     done = orchestrator(*COMMANDS[command], "--kconfig", "config")
     assert (done.exit_code, built(folder)) == (1, True), done.stderr

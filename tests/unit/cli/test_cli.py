@@ -170,7 +170,7 @@ def test_the_version() -> None:
         ("nonsense",),
     ],
 )
-def test_what_is_not_there_is_refused(arguments: tuple[str, ...]) -> None:
+def test_missing_files_are_refused(arguments: tuple[str, ...]) -> None:
     assert refusal(*arguments)
 
 

@@ -406,7 +406,7 @@ def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
         (("latest:nothing",), "has no cell 'nothing'"),
     ],
 )
-def test_what_is_wrong_is_said(arguments: tuple[str, ...], words: str, runs: Runs) -> None:
+def test_wrong_use_of_compare_is_refused(arguments: tuple[str, ...], words: str, runs: Runs) -> None:
     for _ in range(2):
         runs.add(exact("kprobe", 1000))
     assert words in refusal("compare", *arguments)

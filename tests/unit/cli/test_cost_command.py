@@ -44,7 +44,7 @@ def test_the_experiment_is_printed_and_nothing_is_kept(lab: Path) -> None:
     assert not list(lab.glob("runs/*"))
 
 
-def test_what_is_named_twice_is_measured_once() -> None:
+def test_subject_named_twice_is_measured_once() -> None:
     done = orchestrator("cost", "kprobe", "kprobe", "--kernels", "6.1, debian-amd64,6.12", "--print")
     written = yaml.safe_load(done.stdout)
     assert (written["kernels"], written["probes"]) == (["debian-amd64", "debian-amd64@6.12"], ["none", "kprobe"])

@@ -49,7 +49,7 @@ def test_two_cells_of_a_run(run: str) -> None:
     assert "different" not in str(printed)
 
 
-def test_what_is_not_listed_is_in_one_line_with_its_sum(tmp_path: Path) -> None:
+def test_unlisted_symbols_are_summed_in_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "many"
     before = profile(NONE, {"same": 7, **{f"gone{n}": 2 for n in range(4)}, "f": 5})
     after = profile(KPROBE, {"same": 7, **{f"new{n}": 10 + n for n in range(30)}, "f": 9})

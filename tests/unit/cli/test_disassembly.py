@@ -22,7 +22,7 @@ from orchestrator.cli.main import app
         ("vfs_read+*", ["found 'vfs_read+*'; expected a kernel function"]),
     ],
 )
-def test_what_is_no_function(function: str, sentences: list[str]) -> None:
+def test_unknown_function_is_refused(function: str, sentences: list[str]) -> None:
     result = CliRunner().invoke(app, ["disasm", "debian-686", function])
     assert (result.exit_code, result.stdout) == (2, "")
     for sentence in sentences:

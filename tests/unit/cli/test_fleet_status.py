@@ -46,7 +46,7 @@ def test_a_whole_fleet_is_shown(answers: list[Surveyed], capsys: pytest.CaptureF
     assert lines[2].split() == ["one", "2", "1", "4096", "host", "0.1.0", "3.11", "7.2.22"]
 
 
-def test_one_that_is_missing_is_told(answers: list[Surveyed], capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_fleet_is_said(answers: list[Surveyed], capsys: pytest.CaptureFixture[str]) -> None:
     answers[:] = [worker("two")]
     assert not print_status(FLEET, as_json=False)
     shown = capsys.readouterr()

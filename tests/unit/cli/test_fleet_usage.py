@@ -98,7 +98,7 @@ def test_without_a_fleet_the_way_to_one_is_told(command: list[str]) -> None:
     assert "fleet up" in error
 
 
-def test_of_other_fleets_the_nearest_is_named() -> None:
+def test_nearest_fleet_name_is_suggested() -> None:
     fleet("nights", os.getpid(), own_start())
     status, error = refused("run", QUICKSTART, "--fleet", "night")
     assert status == 2
@@ -176,7 +176,7 @@ def test_a_worker_s_key_is_one_and_whole() -> None:
 
 
 @pytest.mark.parametrize("address", ["tls://", "tls://host", "tcp://host:1", "host:1", "tls://h:99999", "tls://a b:1"])
-def test_what_is_no_address_is_shown_one(address: str) -> None:
+def test_wrong_address_is_refused_with_an_example(address: str) -> None:
     made_key(usual_key_file())
     for command in (["run", QUICKSTART, "--fleet", address], ["fleet", "status", address]):
         status, error = refused(*command)

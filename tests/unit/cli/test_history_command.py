@@ -154,7 +154,7 @@ def test_times_without_the_library(lab: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (overview.exit_code, "probe-lab[statistics]" in overview.stderr) == (0, True)
 
 
-def test_what_is_not_there_is_said(lab: Path) -> None:
+def test_missing_history_is_said(lab: Path) -> None:
     assert "there is no run yet" in refusal("quickstart:kprobe")
     store_days(lab, [counted(1036)])
     assert "did you mean 'kprobe'?" in refusal("quickstart:kprob")

@@ -174,7 +174,7 @@ def test_the_tree_around_the_current_folder(tree: Path, tmp_path: Path, monkeypa
     os.chdir(tmp_path)
 
 
-def test_its_kernel_is_the_default(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_trees_kernel_is_the_default(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tree_kernel(None) == str(built)
     assert capsys.readouterr().err == f"kernel: this tree, {built}\n"
     assert tree_kernel(None, "debian-amd64") == "debian-amd64"

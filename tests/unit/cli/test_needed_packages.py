@@ -59,7 +59,7 @@ def test_an_experiment_s_packages(
     assert [set(one) for one in asked] == [lists]
 
 
-def test_those_of_several_experiments_are_asked_for_once(asked: list[Mapping[str, str]], tmp_path: Path) -> None:
+def test_packages_of_several_experiments_are_asked_for_once(asked: list[Mapping[str, str]], tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(EXPERIMENT.format(name="x", kernel="lab-i386-up", probe="jprobe"))
     (tmp_path / "y.yaml").write_text(EXPERIMENT.format(name="y", kernel="debian-amd64", probe="./own.bpf.c"))
     assert "not here" in refusal("run", "x.yaml", "y.yaml", status=3)
@@ -74,7 +74,7 @@ def test_those_of_several_experiments_are_asked_for_once(asked: list[Mapping[str
         ("cost kprobe --kernels lab-x86_64-smp", {KERNEL}),
     ],
 )
-def test_those_of_a_cost(asked: list[Mapping[str, str]], command: str, lists: set[str]) -> None:
+def test_packages_of_a_cost_are_asked_for_once(asked: list[Mapping[str, str]], command: str, lists: set[str]) -> None:
     assert "not here" in refusal(*command.split(), status=3)
     assert [set(one) for one in asked] == [lists]
 

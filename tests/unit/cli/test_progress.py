@@ -124,7 +124,7 @@ def test_the_display_has_the_console_of_a_guest_that_starts(starting: Starting) 
     assert "half a l" in text
 
 
-def test_what_is_said_cannot_move_the_terminals_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_cannot_move_the_terminals_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
     lines, (display, listener) = _Lines(stream), live()
     for one in (lines, listener):

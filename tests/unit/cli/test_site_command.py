@@ -29,7 +29,7 @@ def test_it_prints_the_first_page_and_what_was_done(lab: Path, tmp_path: Path) -
     assert orchestrator(tmp_path / "site", "--runs", "2").stderr.endswith(", 4 removed\n")
 
 
-def test_what_is_wrong_is_said(lab: Path, tmp_path: Path) -> None:
+def test_wrong_use_of_site_is_refused(lab: Path, tmp_path: Path) -> None:
     assert (orchestrator(tmp_path / "site").exit_code, (tmp_path / "site").exists()) == (2, False)
     six_days(lab)
     refused = orchestrator(lab)

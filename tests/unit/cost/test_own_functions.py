@@ -49,7 +49,7 @@ def test_a_function_has_the_instructions_below_it() -> None:
 
 
 @pytest.mark.parametrize(("stacks", "proved"), [((), PROVED), (STACKS, ""), (STACKS, "f [other]"), (STACKS, "f")])
-def test_what_is_not_proved_has_no_function(stacks: tuple[FoldedStack, ...], proved: str) -> None:
+def test_unproved_profile_has_no_own_functions(stacks: tuple[FoldedStack, ...], proved: str) -> None:
     assert own_functions(profile(stacks), proved) == []
 
 

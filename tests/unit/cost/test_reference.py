@@ -101,7 +101,7 @@ def test_what_had_no_number_or_another_is_no_pass_in_any_form(tmp_path: Path, be
     assert [row.cells[1] for row in cost_sheet("cost-own", costs).grid.blocks[0]] == ["unknown", "0"]
 
 
-def test_what_is_new_is_measured_and_judged_by_its_own_limit_alone(tmp_path: Path) -> None:
+def test_new_programs_are_judged_by_their_own_limit_alone(tmp_path: Path) -> None:
     lines = [line("on_read"), line("on_write")]
     costs, reference = against(
         tmp_path, [measured("on_read")], lines, lines[:1], measured("on_read"), measured("on_write")

@@ -165,7 +165,7 @@ def test_a_pattern_is_no_point_of_a_workload(tmp_path: Path) -> None:
         assert "--point FUNCTION" in refused.value.hint
 
 
-def test_what_is_in_a_program_needs_its_source_and_a_point_there(tmp_path: Path) -> None:
+def test_probe_in_a_program_needs_its_source_and_a_point_there(tmp_path: Path) -> None:
     in_program = Subject("bpf-uprobe", "bpf-uprobe", AttachPlace(is_in_program=True))
     for given in ({}, {"call": "read"}, {"workload": Path("/w.c")}, {"workload": Path("/w.c"), "point": "vfs_read"}):
         with pytest.raises(UsageError, match="it is in the program that makes the calls") as refused:
@@ -185,7 +185,7 @@ def test_a_system_call_that_no_known_call_makes_may_be_named(tmp_path: Path) -> 
     assert "--call" not in refused.value.hint
 
 
-def test_what_is_written_wrong_is_told_whatever_calls_are_named(tmp_path: Path) -> None:
+def test_misspelt_point_is_named_whatever_calls_are_given(tmp_path: Path) -> None:
     wrong = Subject("./own.bpf.c program=prog", "own.bpf.c", AttachPlace(wrong="libbpf has no section fentyr"), "prog")
     for given in ({}, {"call": "read"}, {"workload": Path("/w.c")}, {"point": "vfs_read"}):
         with pytest.raises(UsageError, match="libbpf has no section fentyr"):
@@ -306,6 +306,6 @@ def test_what_a_hit_may_cost_is_allowed_as_often_as_a_call_hits(
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1e3", "inf", "nan", "300ns", "1/3", "+5", "1.", ".5", "1" * 10])
-def test_what_is_no_number_of_instructions_is_refused(text: str) -> None:
+def test_wrong_numbers_of_instructions_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected the instructions that a hit may take"):
         limit_of_hit(text)

@@ -234,9 +234,7 @@ def test_scripts_lines_modules_and_mechanisms_are_subjects(tmp_path: Path) -> No
         ("bpftrace:", "a one-liner has a probe and an action"),
     ],
 )
-def test_what_is_no_subject_is_refused(
-    text: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_subjects_are_refused(text: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.bpf.c").touch()
     with pytest.raises(UsageError, match=complaint):

@@ -299,7 +299,7 @@ def test_the_steps_of_a_worker_are_those_of_its_boot(tmp_path: Path, stage: Stag
     assert not any("calibration" in line for line in lines)
 
 
-def test_what_is_no_message_is_told_and_harms_nothing(tmp_path: Path, stage: Stage) -> None:
+def test_malformed_message_is_reported_and_does_no_harm(tmp_path: Path, stage: Stage) -> None:
     stage.join("left", guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
 

@@ -77,12 +77,12 @@ def conversation(listener: ssl.SSLContext, caller: ssl.SSLContext) -> tuple[str,
         return heard[0].result(), heard[1].result()
 
 
-def test_who_has_the_same_key_is_answered(keys: tuple[str, str]) -> None:
+def test_client_with_the_same_key_is_answered(keys: tuple[str, str]) -> None:
     key, _ = keys
     assert conversation(listener_of(key), caller_of(key)) == ("caller", "listener")
 
 
-def test_who_has_another_key_is_not(keys: tuple[str, str]) -> None:
+def test_client_with_another_key_is_refused(keys: tuple[str, str]) -> None:
     for listener, caller in (keys, keys[::-1]):
         at_listener, at_caller = conversation(listener_of(listener), caller_of(caller))
         assert at_listener != "caller"

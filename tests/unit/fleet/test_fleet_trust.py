@@ -99,7 +99,7 @@ def test_only_who_works_gets_boots(standing: Standing) -> None:
     assert roster.has_candidates() == (standing is Standing.CANDIDATE)
 
 
-def test_who_has_the_machines_saved_guest_comes_first_and_then_who_has_most_room() -> None:
+def test_workers_with_the_saved_guest_come_first_and_then_those_with_most_room() -> None:
     roster = Roster()
     admitted(roster, "a", guests=1)
     large = admitted(roster, "b", guests=3, memory_mib=4096)
@@ -111,7 +111,7 @@ def test_who_has_the_machines_saved_guest_comes_first_and_then_who_has_most_room
     assert chosen(roster, 100) is large
 
 
-def test_who_has_lost_a_boot_gets_it_only_where_no_other_can_do_it() -> None:
+def test_worker_that_lost_a_boot_gets_it_again_only_if_no_other_can_do_it() -> None:
     roster = Roster()
     lost, other_member = admitted(roster, "a", guests=4), admitted(roster, "b", guests=1)
     assert chosen(roster, 100, ["a"]) is other_member
@@ -121,7 +121,7 @@ def test_who_has_lost_a_boot_gets_it_only_where_no_other_can_do_it() -> None:
     assert chosen(roster, 100, ["a"]) is lost
 
 
-def test_who_has_lost_a_boot_gets_it_again_where_it_is_too_large_for_the_others() -> None:
+def test_worker_that_lost_a_boot_gets_it_again_if_it_is_too_large_for_the_others() -> None:
     roster = Roster()
     large = admitted(roster, "a", memory_mib=4096)
     admitted(roster, "b", memory_mib=512)

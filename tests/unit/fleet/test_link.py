@@ -130,7 +130,9 @@ def test_a_boot_that_dask_does_not_take_has_ended(client: PlayedClient, link: Li
     assert "cannot be serialized" in str(ended.error)
 
 
-def test_who_comes_and_goes_is_told_until_the_scheduler_does_not_answer(client: PlayedClient, link: Link) -> None:
+def test_joining_and_leaving_workers_are_reported_until_the_scheduler_is_silent(
+    client: PlayedClient, link: Link
+) -> None:
     client.members = {"a": 1, "b": 1}
     assert {link.inbox.get(timeout=LIMIT), link.inbox.get(timeout=LIMIT)} == {Joined("a"), Joined("b")}
     client.members = {"b": 1, "c": 1}

@@ -80,7 +80,7 @@ def test_a_worker_that_says_nothing_and_does_not_join_is_ended(log: Path, monkey
     assert (report.kind, report.text) == ("failed", "worker here: has not joined: no output for 0.1 s")
 
 
-def test_one_that_has_joined_may_say_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joined_worker_may_be_silent(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "_SILENCE_LIMIT", 0.05)
     program = "import time; print('begun', flush=True); time.sleep(1); print('ended')"
     assert [report.kind for report in kept(program, joins=True)] == ["joined"]

@@ -233,7 +233,7 @@ def test_another_content_is_not_kept(tmp_path: Path) -> None:
     assert store.missing([reference]) == [reference]
 
 
-def test_what_is_damaged_later_is_asked_for_again(tmp_path: Path) -> None:
+def test_file_damaged_later_is_asked_for_again(tmp_path: Path) -> None:
     store, reference = FileStore(tmp_path), reference_to()
     send(store, reference, [CONTENT])
     kept = store.place(PLACE)

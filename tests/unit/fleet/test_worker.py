@@ -70,7 +70,7 @@ def leave(files: dict[str, int]) -> Callable[[Session], None]:
     ],
     ids=["all fit", "too many", "too large", "too large together"],
 )
-def test_what_is_too_much_of_a_boot_is_left_out_and_told(
+def test_excess_output_of_a_boot_is_left_out_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, int], left_out: str
 ) -> None:
     for name, value in {"LARGEST_FILE": 40, "MOST_FILES": 5, "MOST_BYTES": 100}.items():
@@ -212,7 +212,7 @@ def example(event: Event) -> dict[str, Any]:
 
 
 @given(body=BODIES)
-def test_what_is_sent_is_received(body: Body) -> None:
+def test_messages_are_received_as_sent(body: Body) -> None:
     assert received(sent(ATTEMPT, body)) == (ATTEMPT, body)
 
 
@@ -276,7 +276,7 @@ def test_a_text_with_another_value_is_refused(body: Event, key: str, value: obje
     ],
     ids=lambda wrong: repr(wrong)[:60],
 )
-def test_what_is_no_message_is_refused(wrong: object) -> None:
+def test_malformed_message_is_refused(wrong: object) -> None:
     with pytest.raises(LabError, match="a worker sent an invalid message"):
         received(wrong)
 

@@ -159,7 +159,7 @@ def a_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("a_host")
-def test_what_is_there() -> None:
+def test_available_accelerators_are_found() -> None:
     for name in ("max", "qemu32"):
         check_cpu(cpu(name), "instructions")
     check_cpu(cpu("host"), "kvm")

@@ -271,7 +271,9 @@ def stub(monkeypatch: pytest.MonkeyPatch, folder: Path, printed: str, registers:
         ),
     ],
 )
-def test_its_words_are_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, printed: str, words: str) -> None:
+def test_the_kernels_words_are_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, printed: str, words: str
+) -> None:
     refused = stub(monkeypatch, tmp_path, printed + REFUSED, STOPPED, 3600.0)
     with pytest.raises(UnsupportedError) as error:
         refused.check()
@@ -281,7 +283,7 @@ def test_its_words_are_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert "--cpu" in error.value.hint
 
 
-def test_one_that_prints_nothing_is_known_by_the_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_silent_panic_is_known_by_the_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="on CPU '486': its boot stub has stopped silently"):
         stub(monkeypatch, tmp_path, "", STOPPED, 0.0).check()
 

@@ -98,7 +98,7 @@ def test_a_qemu_that_has_gone_leaves_no_thread_waiting() -> None:
     assert threading.active_count() == threads
 
 
-def test_of_a_log_without_end_no_more_is_read_than_a_pipe_holds(tmp_path: Path) -> None:
+def test_endless_log_is_read_up_to_a_pipes_size(tmp_path: Path) -> None:
     """A QEMU that does not stop when it is told to may write faster than its records can be counted."""
     endless = tmp_path / "log"  # in which there is always more
     endless.touch()

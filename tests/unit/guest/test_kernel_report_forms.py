@@ -167,14 +167,14 @@ def test_reports_of_two_cpus_are_told_apart_by_the_caller(
     assert meaning(of[72]) == expected_meaning(second)
 
 
-def test_what_is_said_to_an_nmi_of_the_labs_is_no_trouble_of_the_kernels() -> None:
+def test_answer_to_an_nmi_of_the_lab_is_no_kernel_report() -> None:
     reports = {name: list(Console(FOLDER / f"{name}.log").reports()) for name in NAMES}
     answers = {name for name in NAMES if any(map(answers_interruption, reports[name]))}
     assert answers == {"faulty-spin-32", "faulty-spin-64", "faulty-busy-7.3"}
 
 
 @pytest.mark.parametrize("known", known_reports(), ids=lambda known: known.what)
-def test_what_is_listed_is_known_by_its_first_line(known: KnownReport) -> None:
+def test_listed_reports_are_known_by_their_first_line(known: KnownReport) -> None:
     (report,) = reports_in([f"[    1.000000] {known.example}"])
     assert report.trouble is known.kind
     assert next(other_report for other_report in known_reports() if re.match(other_report.sign, known.example)) is known

@@ -237,7 +237,7 @@ def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
     forget()
 
 
-def test_one_that_is_too_old_is_named_with_what_is_needed(use: Use) -> None:
+def test_too_old_qemu_is_named_with_the_version_needed(use: Use) -> None:
     use("old")
     with pytest.raises(HostError, match=r"QEMU is too old: QEMU emulator version 6\.2\.0 \(Debian") as caught:
         qemu_version()
@@ -245,7 +245,7 @@ def test_one_that_is_too_old_is_named_with_what_is_needed(use: Use) -> None:
 
 
 @pytest.mark.parametrize("ask", [qemu_version, qemu_cpu_names])
-def test_one_that_dies_at_once(use: Use, ask: Callable[[], object]) -> None:
+def test_qemu_that_dies_at_once_is_an_error(use: Use, ask: Callable[[], object]) -> None:
     use("dead")
     with pytest.raises(HostError, match=r"QEMU does not .*\(status 139\)") as caught:
         ask()
@@ -271,7 +271,7 @@ def fail_to_boot(tmp_path: Path) -> GuestError | HostError:
         ("starved", "status 1", "allocate 1073741824 bytes for jit buffer: Cannot allocate memory", "ulimit -v"),
     ],
 )
-def test_one_that_makes_no_machine_is_the_hosts(
+def test_qemu_that_makes_no_machine_is_a_host_error(
     use: Use, tmp_path: Path, name: str, how: str, words: str, hint: str
 ) -> None:
     use(name)
@@ -285,7 +285,7 @@ def test_one_that_makes_no_machine_is_the_hosts(
     assert hint in error.hint
 
 
-def test_one_that_is_killed_is_not_the_hosts(use: Use, tmp_path: Path) -> None:
+def test_killed_qemu_is_not_a_host_error(use: Use, tmp_path: Path) -> None:
     use("killed")
     error = fail_to_boot(tmp_path)
     assert isinstance(error, GuestExit)

@@ -42,13 +42,13 @@ def test_an_overlay_of_ours_is_over_its_base(root: RootImage, overlay: Path) -> 
         ("-b", ""),
     ],
 )
-def test_one_that_names_another_file_is_refused(root: RootImage, overlay: Path, options: tuple[str, ...]) -> None:
+def test_overlay_of_another_file_is_refused(root: RootImage, overlay: Path, options: tuple[str, ...]) -> None:
     subprocess.run(["qemu-img", "rebase", "-u", "-q", "-f", "qcow2", *options, overlay], check=True)
     with pytest.raises(GuestError, match="names another file than its image"):
         check_overlay(overlay, root.base)
 
 
-def test_one_with_its_data_elsewhere_is_refused(root: RootImage, tmp_path: Path) -> None:
+def test_overlay_with_its_data_elsewhere_is_refused(root: RootImage, tmp_path: Path) -> None:
     file, data = tmp_path / "overlay", tmp_path / "data"
     options = ("-o", f"data_file={data}", "-F", "qcow2", "-b", str(root.base))
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *options, file], check=True)
@@ -57,7 +57,7 @@ def test_one_with_its_data_elsewhere_is_refused(root: RootImage, tmp_path: Path)
 
 
 @pytest.mark.parametrize("content", [b"", b"QFI\xfb", b"QFI\xfb" + b"\xff" * 200, bytes(4096)])
-def test_one_that_is_none_is_refused(root: RootImage, overlay: Path, content: bytes) -> None:
+def test_file_that_is_no_overlay_is_refused(root: RootImage, overlay: Path, content: bytes) -> None:
     overlay.write_bytes(content)
     with pytest.raises(GuestError, match="names another file than its image"):
         check_overlay(overlay, root.base)

@@ -85,7 +85,7 @@ def test_the_file_that_grows_beyond_the_limit_is_named(tmp_path: Path) -> None:
     watch.stop(lambda: None)
 
 
-def test_what_is_stopped_ends_nothing(tmp_path: Path) -> None:
+def test_stopped_qemu_ends_nothing_else(tmp_path: Path) -> None:
     console = tmp_path / "console"
     console.write_bytes(bytes(10))
     threads, ended = threading.active_count(), threading.Event()

@@ -77,7 +77,7 @@ def test_it_is_stopped_when_nothing_is_asked_and_runs_while_held(process: subpro
 
 
 @pytest.mark.parametrize("state", ["shutdown", "guest-panicked", "paused"])
-def test_one_that_does_not_run_is_left_alone(process: subprocess.Popen[bytes], state: str) -> None:
+def test_guest_that_does_not_run_is_left_alone(process: subprocess.Popen[bytes], state: str) -> None:
     monitor = Scripted()
     monitor.state = state
     with resting(monitor, process) as rest:

@@ -89,7 +89,7 @@ def test_a_large_guest_takes_more_and_never_more_than_there_are() -> None:
     large.release()
 
 
-def test_one_that_gave_up_holds_nothing() -> None:
+def test_waiter_that_gave_up_holds_no_slot() -> None:
     small = take(512)
     with pytest.raises(GaveUpError):
         take(1024)
@@ -169,7 +169,7 @@ def test_a_process_does_not_wait_long_for_one_that_may_wait_for_it(monkeypatch: 
     held.release()
 
 
-def test_others_are_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_of_other_processes_are_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run with more jobs than slots keeps to the limit however long its boots take."""
     monkeypatch.setattr(slots, "_PATIENCE_WITH_ANCESTORS", 0.0)
     held = take(1024)

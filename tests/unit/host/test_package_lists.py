@@ -78,7 +78,7 @@ def test_the_kernel_source_unpacks(tarball: Path, new_folder: Path) -> None:
     assert (new_folder / "Makefile").read_text() == "all:\n"
 
 
-def test_what_is_called_by_its_name_is_listed(database: DpkgDatabase) -> None:
+def test_programs_called_by_name_are_in_a_package_list(database: DpkgDatabase) -> None:
     listed = listed_programs(database, LISTED)
     paths = {path.resolve() for path in listed.values()}  # /usr/sbin/e2fsck and its like; /usr may be merged
     calls = {(name, file.name) for file in SOURCES for name in called_programs(file.read_text())}

@@ -120,7 +120,7 @@ def test_a_server_that_never_ends_its_answer_is_given_up() -> None:
         ended.set()
 
 
-def test_what_is_no_answer_is_said() -> None:
+def test_missing_answer_is_said() -> None:
     def talk(listening: socket.socket) -> None:
         for _ in range(3):
             connection, _address = listening.accept()
@@ -137,7 +137,7 @@ def test_what_is_no_answer_is_said() -> None:
 @pytest.mark.parametrize(
     "url", ["", "ftp://a/b", "file:///etc/passwd", "http://", "http://a b/", "http://a:x/", "a.org"]
 )
-def test_what_is_no_url_is_refused(url: str) -> None:
+def test_wrong_url_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="expected a URL"):
         Webhook(url).check()
     Webhook("https://example.org/hook?token=1").check()

@@ -201,7 +201,7 @@ def test_a_result_line(line: str, result: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["okay 1 x", "not okay", "ok", "ok, then", "OK 1 x", "1..", "I said ok 1 x", "ok1"])
-def test_what_is_no_result(line: str) -> None:
+def test_other_lines_are_no_results(line: str) -> None:
     assert parse_ktap(line).results == ()
 
 
@@ -362,7 +362,7 @@ def test_all_is_skipped() -> None:
         ("    # Subtest: g\n    1..2\n    ok 1 a\nok 1 g\n", "group g: planned 2 tests, found 1 result"),
     ],
 )
-def test_what_is_wrong_with_an_output(text: str, problem: str) -> None:
+def test_faults_of_an_output_are_named(text: str, problem: str) -> None:
     assert problem in problems(text)
 
 

@@ -272,7 +272,7 @@ def test_a_run_of_another_kernel_is_refused_beside_one_of_the_declared(tmp_path:
         calibrated(price_file("pentium4"), [right, wrong])
 
 
-def test_of_a_run_of_two_kernels_the_declared_one_counts(tmp_path: Path) -> None:
+def test_only_the_declared_kernel_of_a_run_counts(tmp_path: Path) -> None:
     cells = [*list5(tmp_path, "kprobe", kernel="debian-686"), *list5(tmp_path, *PROBES)]
     file = price_file("pentium4")
     assert calibrated(file, [stored(tmp_path, *cells)]) == file.table.fitted

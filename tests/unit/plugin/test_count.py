@@ -108,7 +108,7 @@ def test_parts_of_a_region_are_kept_as_their_sum(driver: Path, tmp_path: Path, o
     }
 
 
-def test_what_is_executed_often_takes_no_more_room(driver: Path, tmp_path: Path) -> None:
+def test_frequent_execution_takes_no_more_room(driver: Path, tmp_path: Path) -> None:
     code = [block(START + 64 * at, NOP, NOP, NOP, JUMP) for at in range(10_000)]
     execute(
         driver, tmp_path / "counts", [mark(ARM), *(line for _ in range(40) for line in part(*code)), *region(*code)]
@@ -132,7 +132,7 @@ def test_nothing_is_kept_behind_the_end_of_the_counting(driver: Path, tmp_path: 
     assert [one.total for one in read_regions(counts, 0)] == [1, 1]
 
 
-def test_what_is_profiled_often_is_translated_once_if_qemu_keeps_it(driver: Path, tmp_path: Path) -> None:
+def test_profiled_blocks_are_translated_once_if_qemu_keeps_them(driver: Path, tmp_path: Path) -> None:
     counts = tmp_path / "counts"
     profiled = [mark(ARM), *region(block(START, NOP)), mark(DISARM), block(START, NOP)]
     often = [execute(driver, counts, profiled * times) for times in (10, 20)]

@@ -38,7 +38,7 @@ def execute(driver: Path, table: Path, blocks: list[str], *options: str) -> int:
     return subprocess.run([str(driver), f"out={table}", *options], input=text, text=True, timeout=600).returncode
 
 
-def test_what_is_in_the_ranges_is_counted(driver: Path, tmp_path: Path) -> None:
+def test_instructions_in_the_ranges_are_counted(driver: Path, tmp_path: Path) -> None:
     table = tmp_path / "table"
     block = f"{START:x} {NOP} {LONG_NOP} {RETURN}"
     below = f"{START - 8:x} {LONG_NOP} {RETURN}"

@@ -130,7 +130,7 @@ def test_what_a_process_has_attached_is_read() -> None:
         (b"4 kprobe 0 0 1 0 f\n4 kprobe 0 0 1 0 g\n5 kprobe 0 1 1 0 f\n", "bpf-kprobe (2 places), bpf-kretprobe"),
     ],
 )
-def test_what_is_attached_has_the_catalogues_name(printed: bytes, kind: str) -> None:
+def test_attached_link_has_the_catalogues_name(printed: bytes, kind: str) -> None:
     assert written(attached_by(guest_with({}, printed=printed), 121)) == kind
 
 

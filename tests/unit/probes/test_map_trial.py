@@ -44,7 +44,7 @@ def tried(*answers: str, kind: type[MapTrial] = MapTrial, calls: int = 1000) -> 
     return trial
 
 
-def test_what_is_in_maps_is_read() -> None:
+def test_contents_of_maps_are_read() -> None:
     said = "1 7 256 256 1 1 16 full\n27 12 4096 3960 72 1 4032 AT_ring\n"
     assert map_uses(said) == [
         MapUse(1, 7, 256, 256, 1, is_short=True, new=16, name="full"),
@@ -109,7 +109,7 @@ def test_an_lru_map_that_calls_will_fill_is_refused_before_it_evicts() -> None:
     "said",
     ["1 7 256 256 1 2 16 full\n", "1 7 256 256 1 1 16\n", "1 7 256 256 1 1 16 a_name_of_16_char\n", "\n", "x" * 9000],
 )
-def test_what_is_no_map_is_refused(said: str) -> None:
+def test_wrong_descriptions_of_maps_are_refused(said: str) -> None:
     with pytest.raises(EvidenceError, match=r"^the guest does not say what is in the maps: "):
         map_uses(said)
 

@@ -151,7 +151,7 @@ def test_an_array_without_an_end_is_no_array() -> None:
         tracepoint.observe(kernel.guest, kernel.listing)
 
 
-def test_what_is_no_tracepoint_is_named() -> None:
+def test_unknown_tracepoint_is_named() -> None:
     kernel = Kernel(word=8)
     with pytest.raises(EvidenceError, match=r"^the guest's kernel has no tracepoint wakf\n") as refused:
         find_tracepoint(kernel.guest, kernel.listing, "wakf")
@@ -301,5 +301,5 @@ def test_the_running_process_must_have_the_call() -> None:
             check_optimised(release, "x86_64", at_nop(size), bytes.fromhex(live))
 
 
-def test_what_is_not_a_uprobe_is_at_any_instruction() -> None:
+def test_only_uprobes_need_an_instructions_start() -> None:
     assert optimisation_refusal(probes()["none"], "7.3.4", "x86_64", at_nop(10)) is None

@@ -80,7 +80,7 @@ def test_the_tracer_is_at_its_site_and_a_djprobe_at_the_entry(code: KernelCode) 
     assert "CONFIG_KPROBES_ON_FTRACE" in (at(untraced, 0).verdicts["kprobe"].reason or "")
 
 
-def test_what_is_in_front_of_a_function_is_so_on_each_kernel(code: KernelCode) -> None:
+def test_entry_bytes_precede_a_functions_code_on_each_kernel(code: KernelCode) -> None:
     function = places(code, "tagged")
     reasons = {
         (kind, offset): refusal_of(probes()[kind], at(function, offset)) or ""

@@ -84,7 +84,7 @@ def test_nothing_is_wrong(code: KernelCode, symbol: str, offset: int | None) -> 
         ),
     ],
 )
-def test_what_is_wrong(code: KernelCode, symbol: str, offset: int | None, reason: str) -> None:
+def test_wrong_points_are_refused(code: KernelCode, symbol: str, offset: int | None, reason: str) -> None:
     assert wrong_point_reason(code, symbol, offset) == reason
 
 

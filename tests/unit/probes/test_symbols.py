@@ -40,7 +40,7 @@ def test_an_object_ends_at_the_next_symbol() -> None:
     assert Symbols(LISTING).object_size("kpcache") == 0x23FD0
 
 
-def test_what_is_no_object_twice_there_or_the_last_has_no_size() -> None:
+def test_size_is_unknown_for_functions_duplicates_and_the_last_symbol() -> None:
     for name in ("kpcache_get", "twice", "last", "nothing", "kp.ache"):
         assert Symbols(LISTING).object_size(name) is None
 
@@ -106,7 +106,7 @@ def test_a_module_s_function_has_aliases_as_one_of_the_kernel_has() -> None:
     assert symbols.address("cleanup_module") == symbols.address("exit_mine")
 
 
-def test_who_shares_the_name_of_a_function_of_the_kernel_s() -> None:
+def test_modules_that_share_a_kernel_functions_name_are_listed() -> None:
     symbols = Symbols(MODULES)
     assert symbols.address("vfs_read") == 0xC1000060
     assert [symbols.sharing(name) for name in ("vfs_read", "table", "alone")] == [["mine", "other"], [], ["third"]]
@@ -160,7 +160,7 @@ def attachment(**parameters: bytes) -> ModuleAttachment:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.0", "0x1", "²", "٣", "9" * 21, "9" * 5000, "1\n2"])
-def test_what_is_no_number_is_none(text: str) -> None:
+def test_text_without_a_number_is_none(text: str) -> None:
     assert whole_number(text) is None
 
 

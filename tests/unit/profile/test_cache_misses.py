@@ -96,7 +96,7 @@ def test_a_model_that_has_not_seen_all_is_refused(changed: dict[str, object], wh
         check_lookups(replace(BATCH, **changed), P4)  # type: ignore[arg-type]
 
 
-def test_what_is_behind_a_page_is_fetched_with_the_next_instruction() -> None:
+def test_bytes_behind_a_page_are_fetched_with_the_next_instruction() -> None:
     crossing = Code(0xC1000FFF, "8b00")
     lookups = {**EMPTY.lookups, "l1i": Lookups(1, 0), "itlb": Lookups(1, 0)}
     check_lookups(Region(1, {crossing: Counts(1)}, lookups=lookups), P4)

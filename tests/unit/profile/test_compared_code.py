@@ -368,7 +368,7 @@ def test_names_that_mean_nothing_or_too_much_are_refused() -> None:
         ComparedCode(profile(HERE, [Step("push")]), profile(Kernel("x86_64", 0, 0), [Step("push")])).function("f")
 
 
-def test_what_is_equal_in_a_long_function_is_found_however_frequent_it_is() -> None:
+def test_equal_code_of_a_long_function_is_matched_however_frequent() -> None:
     """SequenceMatcher begins at no frequent element of a long sequence, unless it is told to."""
     frequent = [Step(name) for name in ("push", "nop", "field", "locked") for _ in range(60)]
     before = profile(HERE, [Step("constant"), *frequent, Step("call")])

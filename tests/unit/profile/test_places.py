@@ -57,7 +57,7 @@ def test_the_owner_of_an_instruction(address: int, name: str, place: str) -> Non
     assert (owner.function.name, owner.place) == (name, place)
 
 
-def test_what_is_right_behind_a_module_s_code_is_not_the_module_s() -> None:
+def test_address_right_behind_a_module_is_not_in_the_module() -> None:
     module = UnlistedModule("mine", 0xD0000000, ModuleCode({"mine_exit": 0xD0000010}, 0xD0000040))
     found = places_of(Symbols(LISTING), [ModuleMemory(0xD0000000, 0xD0003000)], module, "callbench")
     owners = [found.owner(address) for address in (0xD000003F, 0xD0000040, 0xC1000200)]
@@ -247,7 +247,7 @@ def executions(draw: st.DrawFn) -> tuple[dict[Stack, int], dict[Code, Counts], d
 
 
 @given(executions())
-def test_what_is_not_proved_has_no_number(
+def test_unproved_profile_has_no_number(
     executed: tuple[dict[Stack, int], dict[Code, Counts], dict[str, int]],
 ) -> None:
     stacks, counts, truth = executed

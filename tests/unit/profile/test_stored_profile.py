@@ -283,7 +283,7 @@ def test_a_clone_belongs_to_the_only_one_that_is_left_of_the_other_side() -> Non
     assert list(paired(["f"], ["f.constprop.0"])) == [("f", "f.constprop.0")]
 
 
-def test_what_is_in_both_is_no_other_clone_s() -> None:
+def test_symbol_in_both_profiles_is_not_paired_with_another_clone() -> None:
     """The part that was split off in one build only is new there."""
     assert list(paired(["f"], ["f", "f.part.0"])) == [("f", "f"), (None, "f.part.0")]
 

@@ -27,7 +27,7 @@ NO_GUEST = cast(Guest, None)
         ({1: "no name"}, r"has no reason why 1 fails"),
     ],
 )
-def test_what_is_no_mapping_of_reasons(tmp_path: Path, expected: object, found: str) -> None:
+def test_other_files_than_mappings_of_reasons_are_refused(tmp_path: Path, expected: object, found: str) -> None:
     tests = KernelTests(tmp_path, [])
     with pytest.raises(pytest.fail.Exception, match=f"^UsageError: expected= {found}"):
         tests.kunit(NO_GUEST, expected=cast(Expected, expected))

@@ -96,7 +96,7 @@ def test_a_budget_allows_its_percentage_exactly(before: Fraction, percent: Fract
         ("test: !!python/object/apply:os.getpid []", "cannot be read: "),
     ],
 )
-def test_what_is_no_file_of_budgets(file: BudgetFile, text: str, sentence: str) -> None:
+def test_other_files_than_budgets_are_refused(file: BudgetFile, text: str, sentence: str) -> None:
     file.path.write_text(text)
     with pytest.raises(ConfigError, match=rf"test_it\.budgets\.yaml: {sentence}"):
         file.find("test", "call", "machine")

@@ -49,7 +49,7 @@ def test_a_tree_is_printed_the_largest_call_first() -> None:
     ]
 
 
-def test_what_is_deeper_is_left_out() -> None:
+def test_deeper_frames_are_left_out() -> None:
     assert [row.label for row in rows(tree_sheet(call_tree(stacked("a", AFTER)), TreeLimits(1, 1)))] == [
         "callbench",
         "entry",

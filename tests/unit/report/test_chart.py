@@ -77,7 +77,7 @@ def test_a_picture_of_times_with_failures(tmp_path: Path) -> None:
     assert "a run without a number" in root.whole_text
 
 
-def test_of_steps_that_are_close_the_newest_are_labelled(tmp_path: Path) -> None:
+def test_newest_of_close_steps_are_labelled(tmp_path: Path) -> None:
     drawn = chart(tmp_path, [counted(1036 + day) for day in range(400)])
     root = picture(drawn)
     lines = [element for element in root.all("path") if "stroke-dasharray" in element.attributes]

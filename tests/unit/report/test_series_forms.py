@@ -228,7 +228,7 @@ def test_noise_of_the_wall_clock_is_no_change_in_any_form(units: Callable[..., M
     assert "no verdict" in timed_cell["why"]
 
 
-def test_what_is_within_the_scatter_is_equal_in_any_form(units: Callable[..., MeasuredSeries]) -> None:
+def test_values_within_the_scatter_are_equal_in_any_form(units: Callable[..., MeasuredSeries]) -> None:
     measured = units(FLAT, [one + 0.05 for one in reversed(FLAT)])
     assert mail(measured) is None
     assert "+" not in cover_letter(measured)
@@ -258,7 +258,7 @@ def test_a_mail_on_cells_of_several_units_names_them(units: Callable[..., Measur
     assert "The figures are medians of times, and counts of executed instructions, equal in each run." in body
 
 
-def test_of_many_timed_cells_one_may_differ_by_chance(tmp_path: Path) -> None:
+def test_one_of_many_timed_cells_may_differ_by_chance(tmp_path: Path) -> None:
     """As in `compare` of the same runs, a commit's cells are judged together."""
     one, other = [float(n) for n in (100, 101, 102, 103, 104, 105)], [float(n) for n in (104, 105, 106, 107, 108, 109)]
     runs = []

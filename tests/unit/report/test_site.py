@@ -146,7 +146,7 @@ def test_times_without_the_library_say_what_is_missing_until_it_is_there(
     assert "probe-lab[statistics]" not in checked(site)[KPROBE_PAGE].whole_text
 
 
-def test_what_is_large_is_beside_the_page(lab: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_data_is_beside_the_page(lab: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = [cell("none"), cell("kprobe")]
     with Store.open(lab) as store:
         entry = store.begin_run("quickstart", [one.id for one in cells], digest="1", provenance={})

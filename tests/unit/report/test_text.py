@@ -162,7 +162,7 @@ def test_many_failures_are_one_sentence() -> None:
     assert only == "Without a number: 1 of 1 cell (1 unsupported). pentium4/debian-686/kprobe/noop: no such probe."
 
 
-def test_of_several_reasons_the_one_of_most_cells_is_told() -> None:
+def test_most_frequent_reason_is_printed() -> None:
     alike = [
         failed(probe, f"the kernel says\n[    {time}.204733] BUG at c0{time}00000", id=probe)
         for time, probe in enumerate(["kprobe", "jprobe", "djprobe"], start=1)
@@ -174,7 +174,7 @@ def test_of_several_reasons_the_one_of_most_cells_is_told() -> None:
     assert first == "Failed: 2 of 2 cells, the first kprobe: no kprobe"
 
 
-def test_what_is_unsupported_is_told_by_reason_with_the_number_of_cells() -> None:
+def test_unsupported_cells_are_counted_by_reason() -> None:
     lacking = [
         failed("kprobe", f"built without CONFIG_{option}", status="unsupported", id=f"{option}{index}")
         for option, count in {"A": 1, "B": 40, "C": 2, "D": 1}.items()

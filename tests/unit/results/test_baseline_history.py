@@ -275,7 +275,7 @@ def test_one_slow_run_is_no_step_wherever_it_is() -> None:
         assert steps_of_times([value + (500 if at == place else 0) for at, value in enumerate(quiet)]) == []
 
 
-def test_what_is_too_short_or_constant_has_none() -> None:
+def test_short_or_constant_history_has_no_step() -> None:
     assert steps_of_times([0.0] * 6 + [100.0] * 5) == []
     assert steps_of_times([7.0] * 50) == []
     assert steps_of_times([]) == []

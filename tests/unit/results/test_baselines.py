@@ -59,7 +59,7 @@ def test_a_name_is_a_run_until_it_is_another_s(store: Store, lab: Path) -> None:
         find_run("before", lab)
 
 
-def test_what_is_not_there_is_named_with_the_nearest(store: Store, lab: Path) -> None:
+def test_missing_baseline_is_named_with_the_nearest(store: Store, lab: Path) -> None:
     with pytest.raises(UsageError, match="unknown baseline 'nigt'") as caught:
         store.remove_baseline("nigt")
     assert "compare --set-baseline" in caught.value.hint
@@ -77,7 +77,7 @@ def test_what_is_not_there_is_named_with_the_nearest(store: Store, lab: Path) ->
 @pytest.mark.parametrize(
     "name", ["latest", "", "2026", "20261122-212312-quickstart-77d1", "Night", "a/b", "a.b", "-a", "a" * 81, "a\n"]
 )
-def test_what_is_no_name(store: Store, name: str) -> None:
+def test_wrong_baseline_names_are_refused(store: Store, name: str) -> None:
     run = made(store)
     with pytest.raises(UsageError, match="is not a valid name for a baseline") as caught:
         store.set_baseline(name, run.id)

@@ -90,7 +90,7 @@ def test_the_last_that_matches_counts() -> None:
         ({"kprobe": {"overhead": "1 ns"}}, ("kprobe", "overhead"), "found '1 ns'; expected \\+N"),
     ],
 )
-def test_what_is_wrong_is_said_of_its_key(data: Any, path: tuple[str, ...], words: str) -> None:
+def test_errors_of_budgets_name_the_key(data: Any, path: tuple[str, ...], words: str) -> None:
     with pytest.raises(BudgetError, match=words) as caught:
         Budgets.of(data)
     assert [place for place, _ in caught.value.problems] == [path]

@@ -159,7 +159,7 @@ def test_the_schema_names_every_field_and_allows_no_other() -> None:
 
 
 @given(st.lists(cells(), max_size=3, unique_by=lambda drawn: drawn.id))
-def test_what_is_printed_satisfies_the_schema(drawn: list[CellRecord]) -> None:
+def test_printed_json_satisfies_the_schema(drawn: list[CellRecord]) -> None:
     SCHEMA.validate(json.loads(json_text(run(*drawn))))
 
 

@@ -124,7 +124,7 @@ def test_a_module_of_the_user_s_that_changed_is_not_named_twice() -> None:
     assert sentences(after, WITH_OWN) == ["probe mine.c: mine.c changed"]
 
 
-def test_of_cells_of_two_ids_their_lines_are_named() -> None:
+def test_lines_of_cells_with_two_ids_are_named() -> None:
     ones, others = (copy.deepcopy(WITH_OWN) for _ in range(2))
     ones["boots"][0]["inputs"] = {"a": {"probe": {"name": "bpftrace: kprobe:x { }", "key": "l1"}}}
     others["boots"][0]["inputs"] = {"b": {"probe": {"name": "bpftrace: kprobe:y { }", "key": "l2"}}}
@@ -223,7 +223,7 @@ def test_the_host_is_apart() -> None:
     assert difference.sentence == "host's cpus: 2 -> 8"
 
 
-def test_what_is_not_known_is_no_difference(tmp_path: Path) -> None:
+def test_unknown_provenance_is_no_difference(tmp_path: Path) -> None:
     assert sentences(RUN, {}) == []
     assert sentences({"sessions": [{}], "boots": []}) == []
     assert origin_of(tmp_path) == Origin.model_validate({"sessions": [{}]})

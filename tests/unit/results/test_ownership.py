@@ -109,7 +109,7 @@ def test_an_unknown_run_has_no_owner(tmp_path: Path) -> None:
         pass
 
 
-def test_who_may_only_read_sees_the_same(tmp_path: Path) -> None:
+def test_readers_without_write_permission_see_the_same(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     store, file = tmp_path / "store", tmp_path / "owners"
     store.write_text("")

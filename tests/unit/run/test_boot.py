@@ -312,7 +312,7 @@ EXPERIMENTS = sorted(data_dir("configs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda config: config.stem)
-def test_its_boots_survive_pickling(config: Path, tmp_path: Path) -> None:
+def test_boots_survive_pickling(config: Path, tmp_path: Path) -> None:
     boots = plan(load_experiment(config, kinds(), (), lambda: QEMU_CPUS)).boots
     assert boots
     for number, boot in enumerate(boots, start=1):

@@ -80,7 +80,7 @@ def test_a_tree_may_stand_before_the_series(top: Path, tmp_path: Path, monkeypat
         ("nothing..topic", "has no commit 'nothing'"),
     ],
 )
-def test_what_is_no_series_is_refused(top: Path, text: str, message: str) -> None:
+def test_wrong_series_are_refused(top: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         ends_of(text, f"{top}/")
     assert message in f"{caught.value} {caught.value.hint}"

@@ -21,7 +21,7 @@ IMAGE = RootImage("debian-i386", "key", Path("base"), "qcow2")
 
 
 @pytest.mark.parametrize("machine", [MACHINE, replace(MACHINE, timing="tcg", smp=2), replace(MACHINE, root=IMAGE)])
-def test_those_that_depend_on_nothing_outside_may(machine: Machine) -> None:
+def test_guests_that_depend_on_nothing_outside_may_be_restored(machine: Machine) -> None:
     assert can_be_restored(machine)
 
 
@@ -35,7 +35,7 @@ def test_those_that_depend_on_nothing_outside_may(machine: Machine) -> None:
         replace(MACHINE, timing="tcg", lan=Lan(5, 1)),
     ],
 )
-def test_others_may_not(machine: Machine) -> None:
+def test_guests_that_depend_on_the_outside_may_not_be_restored(machine: Machine) -> None:
     assert not can_be_restored(machine)
 
 
@@ -62,7 +62,7 @@ def test_what_a_guest_says_is_reported_now_and_then(now: list[float]) -> None:
     assert progress.reached == "part 4"
 
 
-def test_of_a_guest_that_is_silent_its_own_time_is_reported(now: list[float]) -> None:
+def test_silent_guests_own_time_is_reported(now: list[float]) -> None:
     reports: list[str] = []
     read = iter([None, 12, 40])
     progress = WorkProgress(reports.append, "k, build", lambda: next(read))

@@ -253,7 +253,7 @@ def test_an_interruption_ends_all_boots(tmp_path: Path, jobs: int) -> None:
     assert left == []  # no further boot has begun
 
 
-def test_what_is_interrupted_before_it_is_read_does_nothing(tmp_path: Path) -> None:
+def test_request_interrupted_before_it_is_read_does_nothing(tmp_path: Path) -> None:
     executor = executor_of(tmp_path, 1, working(nothing))
     executor._queue.put(cancelled)
     reported: list[tuple[Job, ExecutorEvent]] = []

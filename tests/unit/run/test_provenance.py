@@ -114,7 +114,7 @@ def with_sources(artifacts: BootArtifacts, mine: Path, cell: str = "a") -> BootA
     return replace(artifacts, cells={cell: Ready(None, sources=sources)})
 
 
-def test_what_is_the_user_s_is_recorded_and_kept_as_text(tmp_path: Path, artifacts: BootArtifacts, mine: Path) -> None:
+def test_users_files_are_recorded_and_kept_as_text(tmp_path: Path, artifacts: BootArtifacts, mine: Path) -> None:
     begin(tmp_path / "run", with_sources(artifacts, mine))
     (boot,) = json.loads((tmp_path / "run/provenance.json").read_text())["boots"]
     used = boot["inputs"]["a"]

@@ -114,7 +114,7 @@ def test_calls_behind_the_samples_are_as_many_as_asked_for() -> None:
             parse(text, sampling)
 
 
-def test_of_a_function_no_results_are_known() -> None:
+def test_function_has_no_results() -> None:
     output = GOOD.replace("sysenter number=78", "function")
     measured = parse(output[: output.index("results")], asked(5000, 2))
     assert (measured.samples, measured.number, measured.outcome) == ((409.0, 409.0), None, None)
@@ -430,7 +430,7 @@ def test_what_begins_as_a_number_is_no_text_to_point_to(load: Loader, written: s
         *(("O_RDONLY+1", "neither a number nor"), ("hello world", "neither a number nor"), ("_IO(1|2)", "neither")),
     ],
 )
-def test_what_is_neither_a_number_nor_a_constant_stands_in_quotes(load: Loader, written: str, why: str) -> None:
+def test_other_arguments_than_numbers_and_constants_are_quoted(load: Loader, written: str, why: str) -> None:
     text = "benchmark: {name: syscall, call: access, arguments: [%s, 0]}\n"
     with pytest.raises(ConfigError, match=rf"benchmark\.arguments\.0: found .+; .*{why}.*a text to point to stands in"):
         load(text % written)

@@ -138,7 +138,7 @@ def test_an_instruction_that_a_kind_cannot_have_is_unsupported_for_that_kind_alo
     assert table.unknown == "points: read+*: which probes an instruction accepts shows only when it is tried"
 
 
-def test_what_is_not_counted_yet_is_said() -> None:
+def test_points_not_counted_yet_are_said() -> None:
     said = "points: read+*: a guest has to count first how often a call executes each instruction"
     assert each_instruction().unknown == said
     assert each_instruction(FoundPoint(Point("read", 1, found_by="read+*"), place=place(1))).unknown == said
@@ -218,7 +218,7 @@ def test_before_they_were_found_there_is_only_the_baseline() -> None:
     assert only_table(found(a_point("copy", 2)), CallsTable).unknown is None
 
 
-def test_what_is_stored_says_executed_and_not_which() -> None:
+def test_stored_experiment_says_executed_and_not_which() -> None:
     """A run is resumed with what is found again, the same to the instruction."""
     assert (
         found(a_point("copy", 2)).digest()

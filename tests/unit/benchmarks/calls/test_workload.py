@@ -190,7 +190,7 @@ def test_what_each_thousandth_call_does_is_no_exact_count_though_samples_are_equ
     assert found.varies
 
 
-def test_of_calls_that_differ_one_sample_is_no_exact_count() -> None:
+def test_one_sample_of_varying_calls_is_no_exact_count() -> None:
     found = measurement(each_call(lambda number: EACH + number % 4999), repeats=1)
     assert found.scatter > 0
     assert len(exact_baseline(found).notes) == 1
@@ -219,7 +219,7 @@ def test_samples_that_differ_though_calls_do_not_are_refused() -> None:
 
 
 @pytest.mark.parametrize("due", [302, -3], ids=["a time of access", "a way that is warm"])
-def test_what_is_due_once_a_tick_is_left_out(due: int) -> None:
+def test_work_due_once_a_tick_is_left_out(due: int) -> None:
     program = Program(lambda calls: EMPTY + EACH * calls + due * (calls > 0 and not program.is_warm))
     program.in_batch = lambda place: EACH + due * (place == 0 and not program.is_warm)
     found = measurement(program)
@@ -228,7 +228,7 @@ def test_what_is_due_once_a_tick_is_left_out(due: int) -> None:
     assert note.endswith("3 before each batch are not counted")
 
 
-def test_what_is_due_after_some_ticks_is_left_out_where_the_call_is_known_for_it() -> None:
+def test_work_due_after_some_ticks_is_left_out_for_calls_known_for_it() -> None:
     batches = count()
     program = Program(lambda calls: EMPTY + EACH * calls + 222 * (next(batches) % 26 == 0 and not program.is_warm))
     assert measurement(program).scatter > 0

@@ -353,7 +353,7 @@ def test_a_one_liner_is_taken_as_it_is_written(tmp_path: Path, text: str) -> Non
     assert (kind.one_liner, kind.title, kind.has_own_programs) == (text, f"bpftrace: {text}", True)
 
 
-def test_its_name_in_results_tells_it_from_others() -> None:
+def test_one_liners_have_distinct_names_in_results() -> None:
     names = [probe_kind(f"bpftrace: {text}").name for text in (COUNTING, COUNTING.replace(";", " ;"), "@ = 1")]
     assert names == [
         "bpftrace.kprobe_vfs_read_comm_cou.aeb1cc",
@@ -362,7 +362,7 @@ def test_its_name_in_results_tells_it_from_others() -> None:
     ]
 
 
-def test_its_cell_is_compared_with_the_baseline(tmp_path: Path) -> None:
+def test_one_liners_cell_is_compared_with_the_baseline(tmp_path: Path) -> None:
     baseline, probed = call_cells(None, only_table(loaded(tmp_path, f"'bpftrace: {COUNTING}'"), CallsTable))
     assert probed.task.kind.one_liner == COUNTING
     assert (probed.compared_with, probed.image) == ((baseline.id,), "debian-amd64-bpftrace")
@@ -376,7 +376,7 @@ def test_its_cell_is_compared_with_the_baseline(tmp_path: Path) -> None:
         (f"kprobe:vfs_read {{ @{'x' * 40} = 1; }}", "bpftrace: kprobe:vfs_read { @xxxxxxxxxx ... xxxxxxxxx = 1; }"),
     ],
 )
-def test_its_column_is_headed_by_the_line_itself(tmp_path: Path, text: str, column: str) -> None:
+def test_one_liners_column_is_headed_by_the_line(tmp_path: Path, text: str, column: str) -> None:
     quoted = text.replace("'", "''")
     baseline, probed = call_cells(None, only_table(loaded(tmp_path, f"'bpftrace: {quoted}'"), CallsTable))
     assert (baseline.parameters.get("one_liner"), probed.parameters["one_liner"]) == (None, column)
