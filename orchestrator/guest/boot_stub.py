@@ -8,7 +8,6 @@ screen, which the guest lacks. Then only the CPU's state shows it: halted in rea
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import (
@@ -19,10 +18,6 @@ from orchestrator.guest.console import (
     Console,
 )
 from orchestrator.guest.monitor import Monitor
-
-if TYPE_CHECKING:
-    pass
-
 
 _STUB_SILENCE = 5.0
 """Seconds without console output after which the CPU is examined; a kernel prints within three."""

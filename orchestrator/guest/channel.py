@@ -13,14 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from orchestrator.errors import CommandTimeout, GuestError, GuestHang
 from orchestrator.guest.console import QUOTED_LINES, plain_lines
-
-if TYPE_CHECKING:
-    pass
-
 
 COMMAND_LIMIT = 60.0
 """Host seconds for a command, a file, or a condition to become true, by default."""

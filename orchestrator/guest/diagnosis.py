@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.errors import (
     GuestConnectionLost,
@@ -33,10 +32,6 @@ from orchestrator.guest.console import (
 from orchestrator.guest.interruption import is_stopped
 from orchestrator.guest.panic import REPORT_LINES, Panic, answers_interruption, panic_among
 from orchestrator.process import Spawned, exit_status, how_ended
-
-if TYPE_CHECKING:
-    pass
-
 
 DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest."""

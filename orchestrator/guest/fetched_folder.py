@@ -10,14 +10,11 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, HostError
-
-if TYPE_CHECKING:
-    from orchestrator.guest.guest import Guest
 from orchestrator.guest.channel import complaint
+from orchestrator.guest.guest import Guest
 
 MOST_FILES = 1000
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from orchestrator.errors import HostError
 from orchestrator.files import Entry, archive
@@ -20,10 +20,6 @@ from orchestrator.guest.overlay import make_overlay
 from orchestrator.guest.ssh_keys import SshKeys, client_key, new_private_key, public_line, read_private_key
 from orchestrator.paths import lab_dir
 from orchestrator.process import run
-
-if TYPE_CHECKING:
-    pass
-
 
 _SEED_BYTES = 64
 _IMAGE_FOLDER = "image"

@@ -4,12 +4,8 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 from orchestrator.paths import data_dir
-
-if TYPE_CHECKING:
-    pass
 
 
 def lab_script(name: str) -> bytes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from typing import TYPE_CHECKING
 
 from orchestrator.errors import (
     GuestError,
@@ -20,10 +19,6 @@ from orchestrator.guest.console import (
 )
 from orchestrator.guest.monitor import Monitor
 from orchestrator.process import Spawned, stat_fields
-
-if TYPE_CHECKING:
-    pass
-
 
 _HANG_SILENCE = 2.0
 """Seconds without a new console line after which the kernel is done."""

@@ -9,16 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from orchestrator.errors import GuestError, UnsupportedError, UsageError
 from orchestrator.guest.channel import Stream
+from orchestrator.guest.commands import GuestCommands
 from orchestrator.guest.console import QUOTED_LINES, plain_lines
 from orchestrator.ktap.ktap import parse_ftracetest, parse_ktap
 from orchestrator.ktap.results import RESULTS_MAX, TestOutcome, TestResult, TestRun
-
-if TYPE_CHECKING:
-    from orchestrator.guest.guest import Guest
 
 OUTPUT_MAX = 16 << 20
 """Bytes of a run's output that are examined."""
@@ -34,7 +31,7 @@ _SKIPPED = 4
 _LOGS = "/tmp/ftracetest-logs"  # noqa: S108 - in the guest; the script would write beside itself
 
 
-def kunit_results(guest: Guest, suites: Sequence[str] = ()) -> TestRun:
+def kunit_results(guest: GuestCommands, suites: Sequence[str] = ()) -> TestRun:
     """The latest results of KUnit suites, by default of all that ran: built-in ones and those of loaded modules.
 
     Raises UnsupportedError if the kernel has no KUnit, UsageError for an unknown suite.
@@ -55,7 +52,7 @@ def kunit_results(guest: Guest, suites: Sequence[str] = ()) -> TestRun:
     return TestRun(results, tuple(problem for run in runs for problem in run.problems))
 
 
-def _suite_runs(guest: Guest, names: Iterable[str], must_have_run: Container[str]) -> Iterator[TestRun]:
+def _suite_runs(guest: GuestCommands, names: Iterable[str], must_have_run: Container[str]) -> Iterator[TestRun]:
     size = results = 0
     for name in names:
         printed = guest.get(f"{_KUNIT}/{name}/results")
@@ -73,7 +70,7 @@ def _suite_runs(guest: Guest, names: Iterable[str], must_have_run: Container[str
         yield run
 
 
-def ftracetest_results(guest: Guest, folder: str, cases: Sequence[str] = (), *, time_limit: float) -> TestRun:
+def ftracetest_results(guest: GuestCommands, folder: str, cases: Sequence[str] = (), *, time_limit: float) -> TestRun:
     """The results of ``ftracetest`` in a guest's folder; ``cases`` are files and folders there, by default all.
 
     A failed or unresolved test has its log among its lines. ``time_limit`` is in host seconds for the whole run.
@@ -86,7 +83,7 @@ def ftracetest_results(guest: Guest, folder: str, cases: Sequence[str] = (), *, 
 
 
 def program_results(
-    guest: Guest, argv: Sequence[str], parse: Callable[[str], TestRun] = parse_ktap, *, time_limit: float
+    guest: GuestCommands, argv: Sequence[str], parse: Callable[[str], TestRun] = parse_ktap, *, time_limit: float
 ) -> TestRun:
     """The results of a program that prints KTAP or TAP, such as a kselftest or ``run_kselftest.sh``.
 

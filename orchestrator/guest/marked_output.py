@@ -10,10 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    pass
 from orchestrator.guest.channel import DIRECTORY, CommandResult, Output, Stream
 from orchestrator.guest.guest_scripts import guest_script
 

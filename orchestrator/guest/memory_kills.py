@@ -10,16 +10,11 @@ from __future__ import annotations
 import re
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.errors import (
     GuestExit,
 )
 from orchestrator.guest.slots import memory_files
-
-if TYPE_CHECKING:
-    pass
-
 
 _HOST = Path("/proc/vmstat")
 

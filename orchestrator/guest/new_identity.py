@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from orchestrator.errors import GuestError
 from orchestrator.guest.channel import complaint
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.machine import Machine
-
-if TYPE_CHECKING:
-    pass
-
 
 _IDENTITY_LIMIT = 30.0
 

@@ -6,15 +6,10 @@ from __future__ import annotations
 import shutil
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.errors import GuestError, HostError
 from orchestrator.guest.machine import RootImage
 from orchestrator.process import run
-
-if TYPE_CHECKING:
-    pass
-
 
 _OVERLAY_LIMIT = 60.0
 

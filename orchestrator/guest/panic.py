@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from orchestrator.guest.console import (
     KernelReport,
@@ -15,10 +14,6 @@ from orchestrator.guest.console import (
     excerpt,
     is_idle,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 _FOLLOWS = re.compile(
     r"Kernel panic - not syncing: (?:Fatal exception|panic_on_\w+ set|softlockup: hung tasks|hung_task: blocked tasks|"

@@ -13,17 +13,13 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestHang, HostError
 from orchestrator.files import private
+from orchestrator.guest.guest_files import SharedMemory
 from orchestrator.guest.machine import MemoryFile
 from orchestrator.guest.monitor import Monitor
-
-if TYPE_CHECKING:
-    pass
-from orchestrator.guest.guest_files import SharedMemory
 
 _BANDWIDTH = 1 << 40
 """Bytes a second; QEMU's default limit is 128 MiB."""

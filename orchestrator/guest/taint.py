@@ -3,22 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from orchestrator.errors import (
-    GuestError,
-)
+from orchestrator.errors import GuestError
+from orchestrator.guest.commands import GuestCommands
 from orchestrator.guest.kernel_value import kernel_value, whole_number
 
-if TYPE_CHECKING:
-    from orchestrator.guest.guest import Guest
-
-
 _FILE = "/proc/sys/kernel/tainted"
-
-
 _QUOTED = 40
-
 
 _TROUBLE = {
     1: "a module was loaded by force",
@@ -43,7 +33,7 @@ def troubles(before: int, after: int, *, has_reported: bool) -> list[str]:
     return [_TROUBLE[bit] for bit in sorted(new - _REPORTED if has_reported else new)]
 
 
-def taint_mask(guest: Guest) -> int:
+def taint_mask(guest: GuestCommands) -> int:
     """The current mask. Raises GuestError if it cannot be read or is not a number."""
     text = kernel_value(guest, _FILE)
     mask = whole_number(text)
