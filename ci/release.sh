@@ -30,7 +30,7 @@ mkdir -p "$1"
 folder=$(readlink -f "$1")
 cd "$(dirname "$(readlink -f "$0")")/.."
 
-version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' orchestrator/__init__.py)
+version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' orchestrator/version.py)
 step "$version: the checkout"
 [ -z "$(git status --porcelain)" ] || fail 'something is not committed: git status'
 ! git rev-parse -q --verify "refs/tags/v$version" >/dev/null || fail "the tag v$version is there already"

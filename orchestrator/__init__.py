@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from orchestrator.results.store import RunEntry as RunEntry
     from orchestrator.run.runner import ProgressListener as ProgressListener
     from orchestrator.run.runner import TimeLeft as TimeLeft
-
-__version__ = "0.2.0"
+    from orchestrator.version import __version__ as __version__
 
 _PLACES = {
     "BisectedChange": "library.bisected_change",
@@ -53,6 +52,7 @@ _PLACES = {
     "UsageError": "errors",
 }
 __all__ = list(_PLACES)
+_PLACES["__version__"] = "version"
 
 
 if not TYPE_CHECKING:  # type checkers have the imports

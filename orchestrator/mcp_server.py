@@ -33,7 +33,6 @@ except ImportError as error:  # the command is installed with and without the ex
     print(f"orchestrator-mcp: {error}; install it: pip install 'probe-lab[mcp]'", file=sys.stderr)
     raise SystemExit(3) from None
 
-from orchestrator import __version__
 from orchestrator.artifacts.cache import OFFLINE_HINT
 from orchestrator.artifacts.git_tree import find_revision
 from orchestrator.benchmarks.registry import reports
@@ -63,6 +62,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run, stored_run
 from orchestrator.results.store import LATEST
 from orchestrator.run.runner import ProgressListener, TimeLeft
+from orchestrator.version import __version__
 
 P = ParamSpec("P")
 Offer = Callable[[], Callable[[Callable[..., Any]], Any]]

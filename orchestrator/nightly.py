@@ -25,7 +25,6 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
-from orchestrator import __version__
 from orchestrator.comparison.comparison import CellChange, ComparedRuns
 from orchestrator.comparison.forms import CellNames, comparison_sheet, difference_figures
 from orchestrator.comparison.forms import summary as comparison_summary
@@ -44,6 +43,7 @@ from orchestrator.results.faults import storage_faults
 from orchestrator.results.origin import Origin, kernel_versions
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
+from orchestrator.version import __version__
 
 
 def last_good(experiment: str) -> str:

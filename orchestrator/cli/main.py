@@ -22,11 +22,11 @@ import typer
 import yaml
 from typer.core import TyperCommand, TyperGroup
 
-from orchestrator import __version__
 from orchestrator.errors import HostError, Interrupted, LabError, UsageError
 from orchestrator.files import found_no_room, full_one, room_left, temporary_folder
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
+from orchestrator.version import __version__
 
 
 @functools.cache

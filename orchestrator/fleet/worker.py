@@ -17,7 +17,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import Worker, get_worker
 from pydantic import Field, ValidationError
 
-from orchestrator import __version__, doctor
+from orchestrator import doctor
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.errors import LabError
 from orchestrator.files import ScratchFolder
@@ -36,6 +36,7 @@ from orchestrator.run.boot import run_boot
 from orchestrator.run.events import CellRecorded, Event, Progress
 from orchestrator.run.machines import timing_of
 from orchestrator.steps import own_steps, step, step_source
+from orchestrator.version import __version__
 
 Send = Callable[[dict[str, object]], None]
 

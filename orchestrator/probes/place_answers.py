@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator import __version__
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_code
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import LabError
 from orchestrator.probes.placement import FunctionPlaces, Possibility, Technique, impossible, technique_of
+from orchestrator.version import __version__
 
 _KIND, _FILE = "place-answers", "reason.txt"
 _LONGEST = 4096

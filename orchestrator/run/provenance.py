@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from orchestrator import __version__
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.diagnostics import WARNINGS_FILE
 from orchestrator.artifacts.modules import Module
@@ -26,6 +25,7 @@ from orchestrator.files import sha256_of, write_whole
 from orchestrator.guest.machine import qemu_version
 from orchestrator.run.benchmark_kind import BootArtifacts, Prepared
 from orchestrator.run.events import GuestBooted
+from orchestrator.version import __version__
 
 _FILE = "provenance.json"
 _LONGEST_NAME = 100

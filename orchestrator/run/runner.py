@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator import __version__
 from orchestrator.artifacts.cache import BuildContext, digest
 from orchestrator.artifacts.diagnostics import is_of_code
 from orchestrator.artifacts.kernels import ready_kernel
@@ -47,6 +46,7 @@ from orchestrator.run.executor import Executor, Job, JobEnded, LocalExecutor
 from orchestrator.run.plan_check import check_plan
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.steps import LOG_NAME, step_echo, step_log
+from orchestrator.version import __version__
 
 
 def resolve_in_guests(

@@ -23,7 +23,7 @@ from documentation import all_blocks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator import __version__
+from orchestrator.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "<!-- probe-lab: opens -->"
@@ -612,7 +612,7 @@ def test_the_key_depends_on_the_pinned_packages(tmp_path: Path) -> None:
         done = subprocess.run([str(tmp_path / "lab"), "cache-key"], capture_output=True, text=True, check=True)
         return done.stdout
 
-    for name in ("lab", "pyproject.toml", "constraints.txt", "orchestrator/__init__.py"):
+    for name in ("lab", "pyproject.toml", "constraints.txt", "orchestrator/version.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "orchestrator/catalog").mkdir()

@@ -23,7 +23,6 @@ from typing import Annotated, Literal
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from orchestrator import __version__
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.pages.run_page import PageContext, run_page
@@ -39,6 +38,7 @@ from orchestrator.results.history import HistoryPoint, Metric, history, metrics
 from orchestrator.results.history_steps import RunOrigins, Steps, causes, steps_of
 from orchestrator.results.runs import Run
 from orchestrator.results.store import Baseline, RunEntry, Store, no_run_yet
+from orchestrator.version import __version__
 
 _POINTS = 24
 _CAUSES = 3

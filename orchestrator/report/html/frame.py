@@ -20,11 +20,11 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from orchestrator import __version__
 from orchestrator.errors import LabError
 from orchestrator.files import write_whole
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import KeptFile
+from orchestrator.version import __version__
 
 _TEMPLATES = ("orchestrator.report.html", "orchestrator.pages", "orchestrator.pages.site")
 _MARK = re.compile(r"(?<= )\[(\d{1,4})\]")

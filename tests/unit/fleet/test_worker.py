@@ -19,7 +19,6 @@ from pydantic import ValidationError
 from record_builders import cell
 from staged_fleet import ROWS, jobs_of, record_of
 
-from orchestrator import __version__
 from orchestrator.errors import LabError
 from orchestrator.files import write_whole
 from orchestrator.fleet.messages import LARGEST_FILE, LARGEST_MESSAGE, Body, FileMessage, StepLine, received, sent
@@ -28,6 +27,7 @@ from orchestrator.fleet.worker import Answer, Boots, Versions
 from orchestrator.guest.guest_group import Stopped
 from orchestrator.run.benchmark_kind import PROFILES_FOLDER, Session
 from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted, Progress
+from orchestrator.version import __version__
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 

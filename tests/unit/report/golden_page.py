@@ -11,7 +11,7 @@ from pathlib import Path
 
 from report_text import check_golden
 
-from orchestrator import __version__
+from orchestrator.version import __version__
 
 _LEFT_OUT = {
     r"<style>.*?</style>": "<style></style>",
