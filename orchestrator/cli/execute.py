@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.saved_guests import kept_guest
 from orchestrator.cli import one_guest, options
 from orchestrator.cli.main import TypersError, WithExamples
@@ -27,7 +28,7 @@ from orchestrator.guest.guest import Guest, Watch
 from orchestrator.guest.terminal import ESCAPE_KEY, Prepared, attend
 from orchestrator.library.guests import log_folder
 from orchestrator.program import PROGRAM
-from orchestrator.run.guests import GuestStart
+from orchestrator.run.guests import start_guest, unwatched
 
 
 @options.from_fields(GuestChoice, without=("channel", "user", "password_file", "get", "out", "timeout"))
@@ -60,12 +61,7 @@ def shell(
         with log_folder(choice.console) as directory:
 
             def start(terminal: str, watch: Watch) -> Guest:
-                def watch_core(guest: Guest) -> None:
-                    guest.core_file = choice.core
-                    watch(guest)
-
-                start = GuestStart(context, machine, directory, watch=watch_core, terminal=terminal)
-                return start.guest(fresh=choice.fresh)
+                return _started(context, choice, Guest(machine, directory, terminal=terminal), watch)
 
             @contextmanager
             def prepared(guest: Guest) -> Iterator[None]:
@@ -76,6 +72,11 @@ def shell(
 
             _attend(start, prepared, directory)
     raise typer.Exit(0)
+
+
+def _started(context: BuildContext, choice: GuestChoice, guest: Guest, watch: Watch = unwatched) -> Guest:
+    guest.core_file = choice.core
+    return start_guest(context, guest, watch=watch, fresh=choice.fresh)
 
 
 def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) -> None:
@@ -228,15 +229,11 @@ def execute(
     files = FetchedFiles(choice.get or [], choice.out)
     files.check()
     choice.check()
-
-    def watch(guest: Guest) -> None:
-        guest.core_file = choice.core
-
     with options.building(offline=offline, verbose=verbose) as context:
         machine = choice.machine(context)
         with (
             log_folder(choice.console) as directory,
-            GuestStart(context, machine, directory, watch=watch).guest(fresh=choice.fresh) as guest,
+            _started(context, choice, Guest(machine, directory)) as guest,
             choice.leaving_core(context, guest),
         ):
             status = 0

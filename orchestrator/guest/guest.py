@@ -57,7 +57,7 @@ from orchestrator.steps import step
 #     off ── boot() ─────> starting ──> ready ── power_off(), kill(), or its own death ──> gone
 #         ├─ restore() ──┤              │  ^  └─ save(), keep() ─────────────────────────┘
 #         └─ reopen() ───┘      pause() v  │ resume()
-#                                      paused
+#                                      paused                                    renew(): off again
 #
 BOOT_LIMIT = 180.0
 """Seconds from QEMU's start to the agent's first frame; a Debian kernel takes seven on an idle core."""
@@ -125,21 +125,25 @@ class Guest:
         memory: SharedMemory | None = None,
     ) -> None:
         self.machine = machine
-        self.console = Console(directory / f"{name}.console")
         self.expected_reports: Sequence[re.Pattern[str]] = ()
-        self.state = State.OFF
-        self.restored_from: str | None = None
-        self.saved_symbols: bytes | None = None  # of a restored guest's kernel, without modules loaded since
-        self.known_slots: frozenset[tuple[int, str]] = frozenset()  # addresses and bytes, in kprobes' slots
-        self.has_failed = False
         self.say: Callable[[str], None] = lambda text: None
         self.console_max = CONSOLE_MAX
         self.core_file: Path | None = None
         self._writing_core = threading.Lock()
         self.before_command: Callable[[Sequence[str]], None] = lambda argv: None
-        self._directory, self._name = directory, name
+        self.directory = directory
         self._terminal, self._memory = terminal, memory
-        self._qemu = RunningQemu(directory / f"{name}.qemu")
+        self._begin_life(name)
+
+    def _begin_life(self, name: str) -> None:
+        self.state = State.OFF
+        self.console = Console(self.directory / f"{name}.console")
+        self.restored_from: str | None = None
+        self.saved_symbols: bytes | None = None  # of a restored guest's kernel, without modules loaded since
+        self.known_slots: frozenset[tuple[int, str]] = frozenset()  # addresses and bytes, in kprobes' slots
+        self.has_failed = False
+        self.name = name
+        self._qemu = RunningQemu(self.directory / f"{name}.qemu")
         self._files: GuestFiles | None = None
         self._overlay: int | None = None  # open, for saving or keeping the guest
         self._channel: Channel | None = None
@@ -174,6 +178,12 @@ class Guest:
     def counts_file(self) -> Path:
         return counts_file(self.console.path)
 
+    def renew(self, name: str | None = None) -> None:
+        """Turn a guest that is gone into one that is off, with logs of another ``name``, or anew with the same."""
+        if self.state is not State.GONE:
+            raise GuestError(f"a guest that is {self.state} cannot become {State.OFF}")
+        self._begin_life(name or self.name)
+
     def take_slots(self) -> None:
         """Wait until the host has room for it; starting it does so too. Raises GuestError if aborted."""
         if self._slots is None:
@@ -195,7 +205,7 @@ class Guest:
         with self._starting("boot", "booting", "booted"):
             with step("start QEMU"):
                 if self.machine.disk_drivers is not None:
-                    self._files = make_guest_files(self.machine, self._directory, self._name)
+                    self._files = make_guest_files(self.machine, self.directory, self.name)
                 self._start(None if self._memory is None else self._memory.file)
             deadline = Deadline(time_limit)
             with step("wait for the agent"), self._qemu.drained_console():
@@ -227,7 +237,7 @@ class Guest:
 
     def power_off(self) -> None:
         """Shut the guest down: the agent resets the machine when its channel closes, which ends QEMU."""
-        with step(f"power off {self._name}"):
+        with step(f"power off {self.name}"):
             self.core_file = None
             if self._channel is not None:
                 self._channel.close()
@@ -238,7 +248,7 @@ class Guest:
 
     def kill(self) -> None:
         """End the guest immediately. Does nothing if it is off or gone."""
-        with step(f"kill {self._name}") if self._qemu.process is not None else contextlib.nullcontext():
+        with step(f"kill {self.name}") if self._qemu.process is not None else contextlib.nullcontext():
             self._qemu.kill()
         for end in (self._channel, self._stub):
             if end is not None:
@@ -253,7 +263,7 @@ class Guest:
 
     def abort(self) -> None:
         """End QEMU from another thread; the guest's own thread finds the connection lost and cleans up."""
-        with step(f"abort {self._name}") if self.pid is not None else contextlib.nullcontext():
+        with step(f"abort {self.name}") if self.pid is not None else contextlib.nullcontext():
             self._qemu.abort()
 
     def _release_slots(self) -> None:
@@ -288,7 +298,7 @@ class Guest:
             raise GuestError(f"a guest that is {self.state} cannot be {done}")
         self.state = State.STARTING
         try:
-            with step(f"{verb} {self._name} on {self.machine.cpu.name}"), self._explained(doing):
+            with step(f"{verb} {self.name} on {self.machine.cpu.name}"), self._explained(doing):
                 self.take_slots()
                 yield
             self.state = State.READY
@@ -365,7 +375,7 @@ class Guest:
         """
         with self._starting("restore", "being restored", "restored"):
             with step("start QEMU"):
-                self._files = make_restored_files(self.machine, saved.overlay, self._directory, self._name)
+                self._files = make_restored_files(self.machine, saved.overlay, self.directory, self.name)
                 begin_console(saved, self.console.path)
                 self._start(saved.memory)
             deadline = Deadline(time_limit)
@@ -380,7 +390,7 @@ class Guest:
 
     def save(self, saved: SavedGuest) -> None:
         """Write the guest into a saved guest's folder, and end it. Raises GuestError, OSError."""
-        with step(f"save {self._name}"), self._explained("being saved"):
+        with step(f"save {self.name}"), self._explained("being saved"):
             if self._qemu.monitor is None or self._memory is None or self.state is not State.READY:
                 raise GuestError(f"a guest that is {self.state} cannot be saved, nor one with memory of QEMU's own")
             self._qemu.never_rest()
@@ -396,7 +406,7 @@ class Guest:
 
         Works for any state of its kernel, but not with a session on its console.
         """
-        with step(f"keep {self._name}"), self._explained("being kept"):
+        with step(f"keep {self.name}"), self._explained("being kept"):
             if self._qemu.monitor is None or self.pid is None or self.state not in (State.READY, State.PAUSED):
                 raise GuestError("a guest that has ended cannot be kept")
             if self.machine.channel == "serial":
@@ -566,7 +576,7 @@ class Guest:
                     if not write_vmcore(monitor, file):
                         self.say(f"note: {file}: {LACKS_NOTE}")
             except (GuestError, OSError) as error:
-                self.say(f"warning: no vmcore of {self._name}: {error}")
+                self.say(f"warning: no vmcore of {self.name}: {error}")
 
     def stub(self) -> Stub:
         """QEMU's gdb stub. The guest has stopped, until it is detached."""

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from itertools import repeat
 from pathlib import Path, PurePath
 from typing import Any, TypedDict, get_args
 
@@ -26,10 +27,8 @@ from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.fields import ValidationContext
 from orchestrator.experiment.problems import problems_of
 from orchestrator.guest.console import report_patterns
-from orchestrator.guest.guest import Guest, Watch
 from orchestrator.guest.machine import ChannelKind, Login, Machine, Timing, qemu_cpu_names
 from orchestrator.library.tested_guest import TestedGuest
-from orchestrator.run.guests import GuestStart, unwatched
 from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
 from orchestrator.steps import LOG_NAME, step_log
 
@@ -178,13 +177,10 @@ def running_guest(context: BuildContext, arguments: Mapping[str, Any]) -> Iterat
     options = guest_options(arguments)
     kernel = ready_kernel(context, options.kernel)
     machine = options.machine(context, kernel)
-
-    def start(watch: Watch, *, fresh: bool = True) -> Guest:
-        return GuestStart(context, machine, directory, watch=watch).guest(fresh=fresh)
-
     with log_folder(None) as directory:
-        guest = TestedGuest(context, kernel, start(unwatched, fresh=options.fresh), start)
+        guest = TestedGuest(context, kernel, machine, directory, repeat("guest"))
         try:
+            guest.start(fresh=options.fresh)
             guest.begin_test(Path.cwd(), options.allow_oops)
             yield guest
             guest.check_kernel()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
@@ -24,15 +24,15 @@ from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, Trouble, line_pattern, plain_lines, report_patterns
 from orchestrator.guest.debugger import DebuggerStub
 from orchestrator.guest.diagnosis import trouble_of
-from orchestrator.guest.guest import END_OF_LOG, Guest, State, Watch
+from orchestrator.guest.guest import END_OF_LOG, Guest, State
+from orchestrator.guest.machine import Machine
 from orchestrator.guest.taint import taint_mask
+from orchestrator.library.module_coverage import ModuleCoverage
 from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.run.debugging import Debugging, check_gdb
+from orchestrator.run.guests import start_guest
 from orchestrator.steps import step
-
-if TYPE_CHECKING:
-    from orchestrator.pytest_plugin.coverage import GuestCoverage
 
 _MOST_BYTES = 64 << 20
 """Console bytes to search for a line: a guest that prints endlessly is given up."""
@@ -84,13 +84,7 @@ _PRINTED_LINES = 1000
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-if TYPE_CHECKING:
-    _GuestsVerbs = Guest  # a tested guest is accepted wherever a guest is
-else:
-    _GuestsVerbs = object
-
-
-class TestedGuest(_GuestsVerbs):
+class TestedGuest(Guest):
     """A guest with the verbs of a tester. Made by the fixtures, and by ``Lab.guest``.
 
     Verbs that run or copy something take a ``time_limit`` in host seconds. No verb uses a shell unless ``argv`` names
@@ -103,22 +97,20 @@ class TestedGuest(_GuestsVerbs):
         self,
         workshop: BuildContext,
         kernel: Kernel,
-        guest: Guest,
-        boot_again: Callable[[Watch], Guest],
-        covering: Callable[[Guest], GuestCoverage] | None = None,
+        machine: Machine,
+        directory: Path,
+        names: Iterator[str],
+        coverage: Callable[[Guest], ModuleCoverage] | None = None,
     ) -> None:
-        self._workshop, self._kernel, self._boot_again, self._covering = workshop, kernel, boot_again, covering
-        self._take(guest)
+        super().__init__(machine, directory, next(names))
+        self._workshop, self._kernel, self._names = workshop, kernel, names
+        self.keeps_core = False  # of each of its lives that ends badly
+        self._make_coverage = coverage
+        self._coverage: ModuleCoverage | None = None
         self._folder = Path()
         self._allowed: Sequence[re.Pattern[str]] = ()  # from the test's mark
         self._announced: list[re.Pattern[str]] = []  # further reports that the test expects
         self._mark = self._seen = self._taint = 0  # console lengths, and the kernel's taint at the test's start
-
-    if not TYPE_CHECKING:  # type checkers have them from the base
-
-        def __getattr__(self, name: str) -> Any:
-            """The verbs and attributes of its guest."""
-            return getattr(self.guest, name)
 
     @property
     def folder(self) -> Path:
@@ -180,9 +172,10 @@ class TestedGuest(_GuestsVerbs):
 
     def kill(self) -> None:
         """End the guest immediately. Does nothing if it is off or gone."""
-        self.guest.kill()
+        super().kill()
         if self._coverage is not None:
             self._coverage.end()
+        self._coverage = None
 
     def dmesg(self) -> str:
         """The kernel's log as text: everything in its buffer, all levels."""
@@ -282,8 +275,8 @@ class TestedGuest(_GuestsVerbs):
             self.kill()
             if self.core_file is not None:
                 self.core_file.unlink(missing_ok=True)
-            self._boot_again(self._take)
-            self.join_network()
+            self.renew(next(self._names))
+            self.start(fresh=True)
             self._watch()
 
     def opening_command(self, core: Path) -> str:
@@ -294,16 +287,22 @@ class TestedGuest(_GuestsVerbs):
         """Stop the guest and wait for gdb. Raises HostError without gdb, or in a worker of pytest-xdist."""
         _check_terminal()
         check_gdb()
-        attachment = Debugging(self._workshop, self._kernel, (), self._workshop.say).attach(self.guest)
+        attachment = Debugging(self._workshop, self._kernel, (), self._workshop.say).attach(self)
         attachment.wait_until_attached()
         return attachment
 
-    def _take(self, guest: Guest) -> None:
-        self.guest = guest  # replaced by a reboot
-        self._coverage = None if self._covering is None else self._covering(guest)
+    def start(self, *, fresh: bool) -> None:
+        """Restore it if possible, or boot it (always with ``fresh``), and give it its address on its private network.
 
-    def join_network(self) -> None:
-        """Configure its address on its private network, if it has one; on failure it is killed."""
+        Raises GuestError, HostError.
+        """
+        self.core_file = self.directory / f"{self.name}.vmcore" if self.keeps_core else None
+        start_guest(self._workshop, self, fresh=fresh)
+        if self._make_coverage is not None:
+            self._coverage = self._make_coverage(self)
+        self._join_network()
+
+    def _join_network(self) -> None:
         if self.machine.lan is None:
             return
         try:

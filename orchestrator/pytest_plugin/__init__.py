@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from orchestrator.pytest_plugin.failed_tests import failure_sections, hide_our_frames
 from orchestrator.pytest_plugin.fixtures import *  # noqa: F403 - pytest finds fixtures in the plugin's own names
+from orchestrator.pytest_plugin.mark_choices import CHOICE, parametrize_guests
 from orchestrator.pytest_plugin.session import (
     ATTEMPT,
-    CHOICE,
     COVERAGE,
     SETTINGS,
     SKIPPED,
     WRONG,
     Attempt,
     attempt,
-    failure_sections,
-    hide_our_frames,
     needs_guests,
-    parametrize_guests,
     read_item,
     sentences,
 )
@@ -155,7 +153,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """With ``--qemu-list``, show the guests instead of running tests."""
     if not session.config.getoption("qemu_list") or session.testsfailed:
         return None
-    from orchestrator.pytest_plugin.guest_pool import guest_lines
+    from orchestrator.pytest_plugin.guest_list import guest_lines
 
     terminal: TerminalReporter | None = session.config.pluginmanager.getplugin("terminalreporter")
     if terminal is not None:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.pytest_plugin.mark_choices import choose, merged
 from orchestrator.pytest_plugin.session import (
     COVERAGE,
     OPTIONS,
     attempt,
-    choose,
-    merged,
     needs_guests,
     options_of,
     sentences,
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.kernels import Kernel
     from orchestrator.guest.machine import Machine
     from orchestrator.library.tested_guest import KernelModules, TestedGuest
-    from orchestrator.pytest_plugin.guest_pool import GuestFactory, GuestPool
+    from orchestrator.pytest_plugin.guest_factory import GuestFactory
+    from orchestrator.pytest_plugin.guest_pool import GuestPool
     from orchestrator.pytest_plugin.instruction_budget import InstructionBudget, ProbeCosts
 
 __all__ = [
@@ -163,7 +163,7 @@ def guest_factory(
 
     Its arguments are those of the mark, and override the test's own; a guest's ``address`` is its IPv4 address.
     """
-    from orchestrator.pytest_plugin.guest_pool import GuestFactory
+    from orchestrator.pytest_plugin.guest_factory import GuestFactory
 
     item: pytest.Item = request.node
     options_of(request)

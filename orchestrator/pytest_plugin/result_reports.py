@@ -132,11 +132,11 @@ class _Comment:
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Write the file."""
         # Imported here: see above.
-        from orchestrator import __version__
         from orchestrator.files import write_whole
         from orchestrator.plain_text import counted, plain_text
         from orchestrator.report.columns import Columns, columns_of
         from orchestrator.report.text import FAILS, PASSES, details, github_comment, grid_table, quoted
+        from orchestrator.version import __version__
 
         failed = {test: report for test, report in self._reports.items() if report.failed}
         passed = sum(report.passed for report in self._reports.values())

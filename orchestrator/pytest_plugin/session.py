@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A session's state for hooks and fixtures, and the guests of marks with lists. Imports nothing heavy."""
+"""A session's state for hooks and fixtures. Imports nothing heavy."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from orchestrator.pytest_plugin.mark_choices import CHOICE, chosen_by
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +80,7 @@ def settings_given(config: pytest.Config) -> list[str]:
 def read_item(item: pytest.Item) -> str | None:
     """Store the options of an item's guest; returns what is wrong with its marks, if anything."""
     from orchestrator.errors import UsageError
-    from orchestrator.pytest_plugin.guest_pool import check_no_arguments, read_expected_reports, read_marks
+    from orchestrator.pytest_plugin.marks import check_no_arguments, read_expected_reports, read_marks
 
     mark = "guest"
     item.stash[MARKS] = list(item.iter_markers())
@@ -125,90 +124,3 @@ def sentences(config: pytest.Config) -> Iterator[None]:
             raise
         failed = pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False)
         raise failed from None
-
-
-CHOICE = "_guest_choice"
-"""The fixture that all guest fixtures use, and that lists parametrise."""
-
-NO_CHOICES = ("data", "allow_oops")
-"""Arguments whose value is itself a list."""
-
-
-def merged(marks: Iterable[pytest.Mark]) -> dict[str, Any]:
-    """The arguments of a test's marks, given nearest first; the nearest wins."""
-    arguments: dict[str, Any] = {}
-    for mark in reversed(list(marks)):
-        arguments.update(mark.kwargs)
-    return arguments
-
-
-def parametrize_guests(metafunc: pytest.Metafunc) -> None:
-    """Make a test for each combination of the values in lists."""
-    lists = _lists(merged(metafunc.definition.iter_markers("guest")))
-    if lists:
-        choices = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
-        metafunc.parametrize(
-            CHOICE, choices, indirect=True, ids=["-".join(map(_label, c, c.values())) for c in choices]
-        )
-
-
-def chosen_by(item: pytest.Item) -> Mapping[str, Any]:
-    """The values that an item's parameters choose from its mark's lists."""
-    callspec = getattr(item, "callspec", None)
-    chosen: Mapping[str, Any] = {} if callspec is None else callspec.params.get(CHOICE, {})
-    return chosen
-
-
-def choose(arguments: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with one value for each list; a mark on the parameter set itself may have replaced a list."""
-    return {**arguments, **{name: chosen[name] for name in _lists(arguments) if name in chosen}}
-
-
-def unchosen(arguments: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[str]:
-    """The arguments whose lists pytest has made no tests of."""
-    return [name for name in _lists(arguments) if name not in chosen]
-
-
-def _lists(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    choosable = {name: value for name, value in arguments.items() if name not in NO_CHOICES}
-    return {name: value for name, value in choosable.items() if isinstance(value, list | tuple) and value}
-
-
-def _label(name: str, value: object) -> str:
-    """A value in a test's id: its text, a path's last part, or a number with its unit."""
-    text = str(value)
-    return f"{name}{text}" if isinstance(value, int) else PurePath(text).name or text
-
-
-# The report of a failed test: its own frames, the last steps, and the console meanwhile.
-
-_STEPS = 20
-_CONSOLE_LINES = 40
-
-
-def failure_sections(state: Attempt) -> list[tuple[str, str]]:
-    """Titles and texts for the report of an attempt at a test."""
-    sections = []
-    if state.log is not None:
-        steps = state.log.read_text(encoding="utf-8").splitlines()[-_STEPS:]
-        sections.append((f"Last steps of {state.log}", "\n".join(steps)))
-    for guest in state.guests:
-        lines = guest.printed()[-_CONSOLE_LINES:]
-        title = f"Console during the test, the end of {guest.console.path}"
-        sections.append((title, "\n".join(lines or ["(nothing)"])))
-    return sections
-
-
-_OURS = ("orchestrator.", "contextlib")
-
-
-def hide_our_frames() -> None:
-    """Hide the lab's frames from the tracebacks of expected failures and their causes.
-
-    Other errors keep them, as they may be bugs of the lab.
-    """
-    from orchestrator.errors import LabError
-
-    for name, module in list(sys.modules.items()):
-        if name.startswith(_OURS):
-            vars(module)["__tracebackhide__"] = lambda info: isinstance(info.value, LabError)

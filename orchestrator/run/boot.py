@@ -47,7 +47,7 @@ from orchestrator.run.benchmark_kind import (
     unsupported,
 )
 from orchestrator.run.events import CellRecorded, GuestBooted
-from orchestrator.run.guests import GuestStart, check_cpus, load_kernel_modules, unwatched, wait_for_clocksource
+from orchestrator.run.guests import check_cpus, load_kernel_modules, start_guest, unwatched, wait_for_clocksource
 from orchestrator.run.machines import counting, machine_of
 from orchestrator.run.plan_check import wrong_points
 from orchestrator.steps import step
@@ -219,11 +219,11 @@ def ready_guest(
     fresh: bool = False,
     watch: Callable[[Guest], None] = unwatched,
 ) -> Iterator[ReadyGuest]:
-    """Start a guest for measuring as ``GuestStart`` does, and load its kernel modules; it is killed at the end.
+    """Start a guest for measuring as ``start_guest`` does, and load its kernel modules; it is killed at the end.
 
     Raises GuestError, or EvidenceError for a guest that fails the checks.
     """
-    with GuestStart(context, artifacts.machine, directory, name, watch).guest(fresh=fresh) as guest:
+    with start_guest(context, Guest(artifacts.machine, directory, name), watch=watch, fresh=fresh) as guest:
         if guest.restored_from is None:  # a restored one was checked already
             check_cpus(guest)
             wait_for_clocksource(guest)

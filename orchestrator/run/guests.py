@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
@@ -184,73 +185,70 @@ def can_be_restored(machine: Machine) -> bool:
     return not (is_bound or is_users_disk)
 
 
-@dataclass(frozen=True)
-class GuestStart:
-    """A guest to start. ``watch`` gets each guest before it runs.
+GuestT = TypeVar("GuestT", bound=Guest)
 
-    ``terminal`` is a device's name to which its console is connected too.
+
+def start_guest(
+    context: BuildContext, guest: GuestT, *, watch: Callable[[Guest], None] = unwatched, fresh: bool = False
+) -> GuestT:
+    """Restore a guest that is off if possible, or boot it (always with ``fresh``); returns it.
+
+    ``watch`` gets it before it runs, and a guest that is booted to be saved. A saved guest that does not restore, or
+    fails the checks, is discarded with a warning, and the guest is booted. Raises GuestError if it does not boot,
+    HostError.
     """
+    start = _Start(context, guest, watch)
+    start.begin(guest)
+    if fresh or guest.machine in _given_up or not can_be_restored(guest.machine):
+        guest.boot()
+    elif not start.is_restored():
+        guest.kill()
+        guest.renew()
+        start.begin(guest)
+        guest.boot()
+    return guest
 
+
+@dataclass(frozen=True)
+class _Start:
     context: BuildContext
-    machine: Machine
-    directory: Path
-    name: str = "guest"
-    watch: Callable[[Guest], None] = unwatched
-    terminal: str | None = None
+    guest: Guest
+    watch: Callable[[Guest], None]
 
-    def guest(self, *, fresh: bool = False) -> Guest:
-        """A ready guest, restored if possible, or booted (always with ``fresh``); the caller ends it.
-
-        A saved guest that does not restore, or fails the checks, is discarded with a warning, and the guest is booted.
-        Raises GuestError if it does not boot, HostError.
-        """
-        guest = None if fresh else self._restored()
-        if guest is None:
-            guest = self._made()
-            guest.boot()
-        return guest
-
-    def _made(self) -> Guest:
-        return self._watched(Guest(self.machine, self.directory, self.name, terminal=self.terminal))
-
-    def _watched(self, guest: Guest) -> Guest:
+    def begin(self, guest: Guest) -> None:
         guest.say = self.context.say
         self.watch(guest)
-        return guest
 
-    def _restored(self) -> Guest | None:
-        if self.machine in _given_up or not can_be_restored(self.machine):
-            return None
-        guest = self._made()
-        saved: SavedGuest | None = None
+    def is_restored(self) -> bool:
+        """Restore the guest from its machine's saved one, which is made if there is none. Raises as ``_save`` does."""
+        guest, saved = self.guest, None
         try:
             # Before the saved guest's lock: its holder must not wait for slots of a guest whose owner waits for the
             # lock.
             guest.take_slots()
             saved = self._saved()
-            if saved is not None:
-                version = saved.version
-                guest.restore(saved)
-                with step("check the restored guest"):
-                    _check(guest, saved)
-                return guest
+            if saved is None:
+                return False
+            version = saved.version
+            guest.restore(saved)
+            with step("check the restored guest"):
+                _check(guest, saved)
         except BaseException as error:
             guest.kill()
             if saved is None or guest.is_aborted or not isinstance(error, LabError):
                 raise
-            check_room(self.directory)
+            check_room(guest.directory)
             if isinstance(error, HostError):  # not the saved guest's fault
                 self._give_up(f"no guest can be restored: {error.what}")
             else:
-                discard(self.context, self.machine, version)
+                discard(self.context, self.guest.machine, version)
                 self._give_up(f"the saved guest {saved.key} is discarded: {error.what}")
-            return None
-        guest.kill()
-        return None
+            return False
+        return True
 
     def _saved(self) -> SavedGuest | None:
         try:
-            return saved_guest(self.context, self.machine, self._save)
+            return saved_guest(self.context, self.guest.machine, self._save)
         except (GuestError, UnsupportedError):  # ended by another thread, or the kernel refuses its CPU
             raise
         except (OSError, LabError) as error:  # LabError: another user's folder, or a lock that is never released
@@ -270,27 +268,31 @@ class GuestStart:
 
     def _save_one(self, saved: SavedGuest) -> None:
         # A saved guest does not count instructions: machines that differ only in what does share it.
-        machine = replace(self.machine, counter=None, coverage=None)
-        with (
-            SharedMemory(machine.memory_mib) as memory,
-            self._watched(Guest(machine, self.directory, self.name, memory=memory)) as guest,
-        ):
-            try:
-                if self.machine.timing == "instructions":
-                    wait_for_clocksource(guest)
-                    (saved.folder / _TICKS_FILE).write_text(f"{_empty_loop(guest)}\n")
-                    # Each restored one would list the same again, in up to 98 million instructions.
-                    (saved.folder / _SYMBOLS_FILE).write_bytes(guest.get(KALLSYMS, largest=KALLSYMS_MAX))
-                else:
-                    check_pace(guest)
-                guest.save(saved)
-            except (GuestError, EvidenceError) as error:
-                if guest.is_aborted:
-                    raise
-                raise HostError(error.what, where=error.where, detail=error.detail) from None
+        machine = replace(self.guest.machine, counter=None, coverage=None)
+        with SharedMemory(machine.memory_mib) as memory:
+            saving = Guest(machine, self.guest.directory, self.guest.name, memory=memory)
+            saving.core_file = self.guest.core_file
+            self.begin(saving)
+            with saving:
+                self._save_settled(saving, saved)
+
+    def _save_settled(self, guest: Guest, saved: SavedGuest) -> None:
+        try:
+            if guest.machine.timing == "instructions":
+                wait_for_clocksource(guest)
+                (saved.folder / _TICKS_FILE).write_text(f"{_empty_loop(guest)}\n")
+                # Each restored one would list the same again, in up to 98 million instructions.
+                (saved.folder / _SYMBOLS_FILE).write_bytes(guest.get(KALLSYMS, largest=KALLSYMS_MAX))
+            else:
+                check_pace(guest)
+            guest.save(saved)
+        except (GuestError, EvidenceError) as error:
+            if guest.is_aborted:
+                raise
+            raise HostError(error.what, where=error.where, detail=error.detail) from None
 
     def _give_up(self, why: str) -> None:
-        _given_up.add(self.machine)
+        _given_up.add(self.guest.machine)
         self.context.warn(f"warning: {why}; the guest is booted")
 
 

@@ -25,7 +25,8 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
-from orchestrator.run.guests import GuestStart
+from orchestrator.guest.guest import Guest
+from orchestrator.run.guests import start_guest
 from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = pytest.mark.qemu
@@ -131,7 +132,7 @@ def test_a_restored_guest_against_virtme_ng_and_labgrid(
     }
 
     def in_process() -> None:
-        with GuestStart(workshop, machine, tmp_path).guest() as guest:
+        with start_guest(workshop, Guest(machine, tmp_path)) as guest:
             guest.succeed(["true"])
 
     rows: dict[str, Callable[[], object]] = {

@@ -27,7 +27,7 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestPanic
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.run.guests import GuestStart
+from orchestrator.run.guests import start_guest
 from orchestrator.run.machines import Hardware, machine_for
 
 ROUNDS = 5
@@ -81,11 +81,11 @@ def test_restored_to_first_command(
     """A guest that is restored and checked, to its first command, against one that is booted; the aim is 0.4 s."""
     kernel = ready_kernel(workshop, kernels()[kernel_name])
     machine = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 256, "instructions"))
-    GuestStart(workshop, machine, tmp_path).guest().kill()  # it is saved now
+    start_guest(workshop, Guest(machine, tmp_path)).kill()  # it is saved now
     cpu_seconds: dict[bool, list[float]] = {False: [], True: []}
 
     def command(*, fresh: bool) -> None:
-        with GuestStart(workshop, machine, tmp_path).guest(fresh=fresh) as guest:
+        with start_guest(workshop, Guest(machine, tmp_path), fresh=fresh) as guest:
             guest.succeed(["true"])
             assert guest.pid is not None
             cpu_seconds[fresh].append(processor_seconds(guest.pid))

@@ -26,7 +26,7 @@ from orchestrator.guest.guest_files import SharedMemory
 from orchestrator.guest.machine import USERS, confinement_here
 from orchestrator.guest.monitor import counted_interrupts
 from orchestrator.guest.saved_state import SavedGuest
-from orchestrator.pytest_plugin.guest_pool import GuestFactory
+from orchestrator.pytest_plugin.guest_factory import GuestFactory
 from orchestrator.run.machines import Hardware, machine_for
 
 KERNEL = "lab-i386-up"

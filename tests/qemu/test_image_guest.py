@@ -27,7 +27,7 @@ from orchestrator.errors import GuestExit, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine
 from orchestrator.paths import data_dir
-from orchestrator.run.guests import GuestStart
+from orchestrator.run.guests import start_guest
 from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = pytest.mark.qemu
@@ -118,7 +118,7 @@ def test_data_travels_on_a_disk_that_is_only_read(workshop: BuildContext, tmp_pa
 def test_modprobe_finds_the_kernel_s_own_modules(workshop: BuildContext, tmp_path: Path, image: str | None) -> None:
     """Busybox's modprobe in the initramfs, Debian's in an image, whose disk Debian's own kernel finds."""
     own_machine = machine(workshop, GuestDisks(image, kernel_modules=True), "debian-686")
-    with GuestStart(workshop, own_machine, tmp_path).guest() as guest:
+    with start_guest(workshop, Guest(own_machine, tmp_path)) as guest:
         assert "-686 " in guest.succeed(["uname", "-a"]).text
         if image is not None:
             assert guest.get("/etc/debian_version").startswith(b"12.")

@@ -20,7 +20,7 @@ from orchestrator.artifacts.saved_guests import keep_guest, kept_guest
 from orchestrator.errors import GuestError, HostError, UsageError
 from orchestrator.guest.guest import Guest, State
 from orchestrator.library.tested_guest import TestedGuest
-from orchestrator.pytest_plugin.guest_pool import GuestFactory
+from orchestrator.pytest_plugin.guest_factory import GuestFactory
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M")

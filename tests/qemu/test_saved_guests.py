@@ -40,7 +40,7 @@ from orchestrator.paths import cache_dir, data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX
 from orchestrator.run import guests
 from orchestrator.run.boot import ReadyGuest, ready_guest
-from orchestrator.run.guests import GuestStart, OtherPace
+from orchestrator.run.guests import OtherPace, start_guest
 from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
@@ -100,7 +100,7 @@ def machine_of(context: BuildContext, timing: Timing = "instructions") -> Machin
 @pytest.fixture(scope="module")
 def user_s(workshop: BuildContext, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The guest of ``machine`` that is saved in the user's cache."""
-    with GuestStart(workshop, machine_of(workshop), tmp_path_factory.mktemp("user")).guest() as guest:
+    with start_guest(workshop, Guest(machine_of(workshop), tmp_path_factory.mktemp("user"))) as guest:
         key = guest.restored_from
     (place,) = (place for place in saved_in(workshop) if place.name == key)
     return place
@@ -168,7 +168,7 @@ def test_a_guest_is_saved_once_and_privately_and_no_restored_one_writes_to_it(
 ) -> None:
     keys = set()
     for name in ("first", "second"):
-        with GuestStart(context, machine, tmp_path, name).guest() as guest:
+        with start_guest(context, Guest(machine, tmp_path, name)) as guest:
             keys.add(guest.restored_from)
             assert guest.run(["test", "-e", "/tmp/mine"]).status == 1
             guest.put(bytes(1 << 20), "/tmp/mine")
@@ -224,7 +224,7 @@ def test_on_another_clock_the_time_is_right_and_the_pool_another(
 
     monkeypatch.setattr("orchestrator.run.guests.check_pace", check_once_in_vain)
     for _ in range(2):
-        with GuestStart(context, machine_of(context, "tcg"), tmp_path).guest() as guest:
+        with start_guest(context, Guest(machine_of(context, "tcg"), tmp_path)) as guest:
             assert guest.restored_from is not None
             check_date(guest)
             drawn.add(guest.get("/proc/sys/kernel/random/uuid"))
@@ -240,7 +240,7 @@ def test_guest_whose_clock_has_another_pace_is_not_saved(
 ) -> None:
     monkeypatch.setattr(guests, "_BOOTS", 1)
     wrong = replace(machine_of(context, "tcg"), extra_parameters=("tsc_early_khz=100000",))
-    with GuestStart(context, wrong, tmp_path).guest() as guest:
+    with start_guest(context, Guest(wrong, tmp_path)) as guest:
         assert guest.restored_from is None
         assert guest.succeed(["uname", "-m"]).text == "i686\n"
     (line,) = said
@@ -272,8 +272,8 @@ def test_restored_guests_of_an_image_are_not_clones(
     kernel = ready_kernel(context, kernels()["lab-i386-up"])
     wanted_machine = machine_for(context, kernel, hardware, disks)
     with (
-        GuestStart(context, wanted_machine, tmp_path, "one").guest() as one,
-        GuestStart(context, wanted_machine, tmp_path, "other").guest() as other_guest,
+        start_guest(context, Guest(wanted_machine, tmp_path, "one")) as one,
+        start_guest(context, Guest(wanted_machine, tmp_path, "other")) as other_guest,
     ):
         assert one.restored_from == other_guest.restored_from
         assert one.restored_from is not None
@@ -309,7 +309,7 @@ def test_systemd_is_restored_with_its_sshd(workshop: BuildContext, tmp_path: Pat
     )
     own_facts = set()
     for name in ("one", "other"):
-        with GuestStart(workshop, wanted_machine, tmp_path, name).guest() as guest:
+        with start_guest(workshop, Guest(wanted_machine, tmp_path, name)) as guest:
             assert guest.restored_from is not None
             assert guest.succeed(["systemctl", "is-system-running"]).text == "running\n"
             assert guest.succeed(["hostname"]).text == f"{name}\n"
@@ -323,7 +323,7 @@ def test_both_cpus_of_a_restored_guest_go_on(context: BuildContext, tmp_path: Pa
     kernel = ready_kernel(context, kernels()["lab-i386-smp"])
     wanted_machine = machine_for(context, kernel, Hardware(cpu("pentium4"), 2, 128, "tcg"))
     for name in ("one", "other"):
-        with GuestStart(context, wanted_machine, tmp_path, name).guest() as guest:
+        with start_guest(context, Guest(wanted_machine, tmp_path, name)) as guest:
             assert guest.restored_from is not None
             for number in range(2):
                 ran = ("taskset", str(1 << number), "cat", "/proc/self/stat")
@@ -360,7 +360,7 @@ def test_a_damaged_one_is_saved_anew(
     spoil: Callable[[Path], None],
 ) -> None:
     spoil(place)
-    with GuestStart(context, machine, tmp_path).guest() as guest:
+    with start_guest(context, Guest(machine, tmp_path)) as guest:
         assert guest.restored_from == place.name
     assert len(said) == 1
     assert f"the saved guest {place.name} is damaged (" in said[0]
@@ -396,7 +396,7 @@ def test_saved_guest_that_does_not_work_is_discarded_with_one_warning(
     spoil(place)
     digests.record(place, "manifest.json")  # as if it had been saved so
     for _ in range(starts):
-        with GuestStart(context, machine, tmp_path).guest() as guest:
+        with start_guest(context, Guest(machine, tmp_path)) as guest:
             assert guest.restored_from is None
             assert guest.succeed(["uname", "-m"]).text == "i686\n"
     assert len(said) == 1
@@ -410,7 +410,7 @@ def test_without_a_cache_entry_that_can_be_read_guests_are_booted(
 ) -> None:
     """As that of another user, whose saved guests are private."""
     (place / "manifest.json").write_text("{")
-    with GuestStart(context, machine, tmp_path).guest() as guest:
+    with start_guest(context, Guest(machine, tmp_path)) as guest:
         assert guest.restored_from is None
         with pytest.raises(GuestError, match="cannot be saved"):  # its memory is not ours
             guest.save(SavedGuest("key", tmp_path))
@@ -423,7 +423,7 @@ def test_another_qemu_has_guests_of_its_own(
     context: BuildContext, machine: Machine, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saved_guests, "qemu_digests", lambda: {"qemu-system-x86_64": "another"})
-    with GuestStart(context, machine, tmp_path).guest() as guest:
+    with start_guest(context, Guest(machine, tmp_path)) as guest:
         assert guest.restored_from not in (None, place.name)
     assert len(saved_in(context)) == 2
 
@@ -435,7 +435,7 @@ def test_on_a_full_disk_guests_are_booted(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(saving, "keep_files", fail)
-    with GuestStart(context, machine, tmp_path).guest() as guest:
+    with start_guest(context, Guest(machine, tmp_path)) as guest:
         assert guest.restored_from is None
     (warning,) = said
     assert warning.startswith("warning: no guest can be saved: the disk of the cache folder was full a moment ago: ")

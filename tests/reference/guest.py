@@ -42,10 +42,20 @@ PROPERTIES = (*OF_TESTS, *OF_ALL)
 
 NOT_FOR_TESTS = frozenset(
     {
-        *("boot", "restore", "reopen", "save", "keep", "abort", "take_slots", "counts_file"),  # who starts guests
+        *(
+            "boot",
+            "restore",
+            "reopen",
+            "save",
+            "keep",
+            "abort",
+            "renew",
+            "take_slots",
+            "counts_file",
+        ),  # who starts guests
         "stop_command",  # a terminal, whose commands another thread waits for
         *("keep_core", "opening_command", "stub"),  # who debugs
-        *("begin_test", "join_network", "wait_for_debugger"),  # the plugin itself
+        *("start", "begin_test", "wait_for_debugger"),  # the plugin itself
     }
 )
 """Public all the same: for other parts of the lab."""

@@ -14,7 +14,7 @@ from orchestrator import pytest_plugin
 from orchestrator.library.guests import GuestOptions
 from orchestrator.library.tested_guest import KernelModules
 from orchestrator.pytest_plugin import fixtures, result_reports
-from orchestrator.pytest_plugin.guest_pool import GuestFactory
+from orchestrator.pytest_plugin.guest_factory import GuestFactory
 from orchestrator.pytest_plugin.instruction_budget import InstructionBudget, ProbeCost, ProbeCosts
 from orchestrator.pytest_plugin.ktap_tests import KernelTests
 

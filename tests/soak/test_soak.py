@@ -27,7 +27,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.report.drawing import svg_text
 from orchestrator.results.contract import RunRecord
-from orchestrator.run.guests import GuestStart
+from orchestrator.run.guests import start_guest
 from orchestrator.run.machines import Hardware, machine_for
 
 EXPERIMENT = Path(__file__).with_name("experiment.yaml")
@@ -56,7 +56,7 @@ def test_restored_guests(
     total = pytestconfig.getoption("soak_guests")
     every, ways = max(1, total // LOOKS), [kill, power_off, abort, cut_off]
     for number in range(1, total + 1):
-        guest = GuestStart(context, machine, own_folders / "lab").guest()
+        guest = start_guest(context, Guest(machine, own_folders / "lab"))
         assert guest.restored_from is not None
         guest.put(b"content", "/tmp/file")
         assert guest.get("/tmp/file") == b"content"

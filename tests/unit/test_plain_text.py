@@ -13,7 +13,7 @@ from orchestrator.cli.main import app
 from orchestrator.errors import CommandFailed, GuestError, UsageError
 from orchestrator.experiment.cell import MachineSpec
 from orchestrator.plain_text import cut, guest_mib, plain_line, plain_text, shown, size_mib, without_sequences
-from orchestrator.pytest_plugin.guest_pool import checked
+from orchestrator.pytest_plugin.marks import checked
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202ereversed\u2066 \x9b31m \udcff\x00\x7f\u2028"
 

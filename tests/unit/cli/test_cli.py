@@ -31,7 +31,6 @@ from tiny_modules import make_module
 from typer.testing import CliRunner
 from wrong_inputs import make_tree
 
-from orchestrator import __version__
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import render, templates
@@ -48,6 +47,7 @@ from orchestrator.experiment.plan import Plan, plan
 from orchestrator.results.modelled import CpuPrices
 from orchestrator.results.runs import Run, RunIdentity, find_run, prepare_directory, write_results
 from orchestrator.run import benchmark_kind, boot
+from orchestrator.version import __version__
 
 pytestmark = pytest.mark.usefixtures("lab")
 
@@ -539,7 +539,7 @@ def test_a_program_that_the_guest_lacks_is_named(
     def started(*_: object, **__: object) -> Iterator[MagicMock]:
         yield guest
 
-    monkeypatch.setattr(execute, "GuestStart", MagicMock(return_value=MagicMock(guest=started)))
+    monkeypatch.setattr(execute, "start_guest", started)
     monkeypatch.setattr(one_guest.GuestChoice, "machine", MagicMock())
     monkeypatch.setattr(one_guest, "unexpected_trouble", lambda _: None)
     result = orchestrator("exec", "--offline", *given)
