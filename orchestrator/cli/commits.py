@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -13,17 +12,18 @@ import typer
 
 from orchestrator.cli import options
 from orchestrator.cli.console_lab import ConsoleLab
+from orchestrator.comparison.printed_series import PrintedSeries
 from orchestrator.comparison.series import (
     MeasuredSeries,
     cover_letter,
     mail,
-    series_json,
     series_sheets,
 )
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.measured_series import UnmeasuredSeries
 from orchestrator.profile.printed.profile_sheets import difference_sheet
-from orchestrator.report.history_sheets import bisection_json, bisection_sheet
+from orchestrator.report.history_sheets import bisection_sheet
+from orchestrator.report.printed_bisection import PrintedBisection
 
 
 def bisect(
@@ -39,6 +39,7 @@ def bisect(
     kconfig: options.KernelConfig = None,
     make: options.MakeVariables = None,
     form: options.FormOption = options.Form.TABLE,
+    _schema: Annotated[bool, options.schema(lambda: PrintedBisection)] = False,
     limit: options.Limit = 20,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
@@ -52,7 +53,7 @@ def bisect(
     change = ConsoleLab(offline=offline, verbose=verbose).bisect(request, good, bad, cell=cell)
     if form is options.Form.JSON:
         differences = [difference.as_json() for difference in change.differences]
-        typer.echo(json.dumps({**bisection_json(change.bisected), "differences": differences}, indent=2))
+        typer.echo(PrintedBisection.of(change.bisected, differences).json_text())
     else:
         by_symbol = (difference_sheet(difference, limit or None) for difference in change.differences)
         options.print_profiles("Bisection", form, [bisection_sheet(change.bisected), *by_symbol])
@@ -85,6 +86,7 @@ def series_command(
             help="table, markdown; cover: for a cover letter; mail: to the author of what regressed; json.",
         ),
     ] = SeriesForm.TABLE,
+    _schema: Annotated[bool, options.schema(lambda: PrintedSeries)] = False,
     stored: Annotated[
         bool, typer.Option("--stored", help="Print what the same command has measured; build and measure nothing.")
     ] = False,
@@ -115,7 +117,7 @@ def series_command(
 def _print_series(measured: MeasuredSeries, form: SeriesForm, limit: int) -> None:
     match form:
         case SeriesForm.JSON:
-            typer.echo(series_json(measured))
+            typer.echo(PrintedSeries.of(measured).json_text())
         case SeriesForm.COVER:
             typer.echo(cover_letter(measured))
         case SeriesForm.MAIL:

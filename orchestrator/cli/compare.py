@@ -19,9 +19,9 @@ from orchestrator.comparison.forms import (
     comparison_comment,
     comparison_page,
     comparison_sheet,
-    comparison_text,
     render_comparison,
 )
+from orchestrator.comparison.printed import PrintedComparison
 from orchestrator.errors import UsageError
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.stored import compared_kernels, load_comparison
@@ -53,6 +53,7 @@ def compare(
             "itself; json: for programs; html: a page with everything.",
         ),
     ] = ComparisonForm.TABLE,
+    _schema: Annotated[bool, options.schema(lambda: PrintedComparison)] = False,
     only: options.Only = None,
     limit: Annotated[
         int, typer.Option(min=0, metavar="N", help="List N changed cells and count the rest; 0: list all.")
@@ -153,7 +154,7 @@ def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out:
                 lambda _: Page(comparison_page(compared)), out, compared.after.directory / COMPARISON_PAGE
             )
         case ComparisonForm.JSON:
-            typer.echo(comparison_text(compared), nl=False)
+            typer.echo(PrintedComparison.of(compared).model_dump_json(indent=2))
         case ComparisonForm.MARKDOWN:
             typer.echo(render_comparison(compared, limit), nl=False)
         case ComparisonForm.GITHUB:

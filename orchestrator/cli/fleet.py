@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -27,15 +26,11 @@ from orchestrator.fleet.state import (
     stored,
     worker_name,
 )
+from orchestrator.fleet.status import FleetStatus, WorkerStatus, fleet_status
 from orchestrator.fleet.supervisor import StartedFleet, end_fleet
 from orchestrator.fleet.target import Target, check_reachable, need_dask, target
 from orchestrator.guest.machine import qemu_version
 from orchestrator.program import PROGRAM
-
-if TYPE_CHECKING:  # they need the extra "fleet"
-    from orchestrator.fleet.link import Surveyed
-    from orchestrator.fleet.worker import Answer
-
 
 _Key = Annotated[
     Path | None,
@@ -169,6 +164,7 @@ def worker(
 def status(
     name: _Name = USUAL_NAME,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
+    _schema: Annotated[bool, options.schema(lambda: FleetStatus)] = False,
 ) -> None:
     """Show a fleet's scheduler and workers, their capacity, running guests, and problems.
 
@@ -190,56 +186,27 @@ _VERSION = re.compile(r"version (\S{1,40})")
 
 def print_status(fleet: Target, *, as_json: bool) -> bool:
     """Print a fleet's scheduler and workers; whether all expected workers are there, without problems."""
-    from orchestrator.fleet.link import survey  # loads Dask
-
-    state, workers = fleet.state, [_facts(surveyed) for surveyed in survey(fleet)]
-    there = {worker["name"] for worker in workers}
-    missing = [] if state is None else [name for name in state.workers if name not in there]
+    state, current = fleet.state, fleet_status(fleet)
     if as_json:
-        known = {"name": state and state.name, "scheduler": fleet.address, "keeper": state and state.keeper}
-        typer.echo(json.dumps({**known, "missing": missing, "workers": workers}, indent=2))
+        typer.echo(current.json_text())
     else:
-        typer.echo(
-            f"scheduler {fleet.address}" + (f" ({state.name}, supervised by process {state.keeper})" if state else "")
-        )
-        gone = [[name, *[""] * (len(_HEADER) - 2), "missing"] for name in missing]
-        options.print_columns(_HEADER, [*map(_row, workers), *gone])
-    if missing and state is not None:
+        supervised = f" ({current.name}, supervised by process {current.keeper})" if state else ""
+        typer.echo(f"scheduler {current.scheduler}{supervised}")
+        gone = [[name, *[""] * (len(_HEADER) - 2), "missing"] for name in current.missing]
+        options.print_columns(_HEADER, [*map(_row, current.workers), *gone])
+    if current.missing and state is not None:
         again = f"{PROGRAM} fleet down, {PROGRAM} fleet up"
         options.say(f"{log_file(state.name)} says why a worker is missing; restart the fleet: {again}")
-    if not workers:
+    if not current.workers:
         options.say(f"the fleet has no worker; start one: {PROGRAM} fleet worker {fleet.address}")
-    return bool(workers) and not missing and not any(worker["problem"] for worker in workers)
+    return current.is_whole
 
 
-def _facts(worker: Surveyed) -> dict[str, Any]:
-    answer = worker.answer
-    offered = answer.model_dump(include={"guests", "memory_mib", "versions"})
-    return {
-        "name": worker.name,
-        "address": worker.address,
-        "host": answer.host,
-        "running": worker.running,
-        **(offered if answer.versions else dict.fromkeys(offered)),
-        "problem": _problem(answer),
-    }
-
-
-def _problem(answer: Answer) -> str:
-    """Why a run would refuse a worker, or what the worker will lack, and what to do."""
-    from orchestrator.fleet.worker import Versions  # loads Dask
-
-    if answer.versions is None:
-        return f"{answer.problem}: see `{PROGRAM} doctor` there"
-    difference = Versions.here().difference(answer.versions)
-    if difference is not None:
-        return f"{difference}: runs refuse it; check out the same commit there, and install the same QEMU and Python"
-    return answer.cache
-
-
-def _row(facts: Mapping[str, Any]) -> Sequence[str]:
-    versions = facts["versions"] or {"project": None, "python": None, "qemu": ""}
-    qemu = _VERSION.search(versions["qemu"])
-    columns = [facts[name] for name in ("name", "guests", "running", "memory_mib", "host")]
-    columns += [versions["project"], versions["python"], qemu[1] if qemu else versions["qemu"], facts["problem"]]
-    return ["" if column is None else str(column) for column in columns]
+def _row(worker: WorkerStatus) -> Sequence[str]:
+    columns: list[object] = [worker.name, worker.guests, worker.running, worker.memory_mib, worker.host]
+    if worker.versions is None:
+        columns += [None, None, ""]
+    else:
+        qemu = _VERSION.search(worker.versions.qemu)
+        columns += [worker.versions.project, worker.versions.python, qemu[1] if qemu else worker.versions.qemu]
+    return ["" if column is None else str(column) for column in (*columns, worker.problem)]

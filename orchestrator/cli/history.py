@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from orchestrator.errors import HostError, UsageError
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 from orchestrator.report import history_sheets as sheets
+from orchestrator.report.printed_history import PrintedHistories, PrintedHistory
 from orchestrator.report.text import print_sheets
 from orchestrator.results.history import Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
@@ -50,6 +50,7 @@ def history(
     form: Annotated[
         Form, typer.Option("--format", help="table: for people; json: for programs, complete; csv: a row per run.")
     ] = Form.TABLE,
+    _schema: Annotated[bool, options.schema(lambda: PrintedHistories)] = False,
 ) -> None:
     """Print the cost of a cell from run to run.
 
@@ -107,8 +108,8 @@ def _explained(store: Store, steps: Steps, limit: int | None) -> Sequence[sheets
 
 def _print(store: Store, histories: Sequence[Steps], form: Form, title: str) -> None:
     if form is Form.JSON:
-        listed = [sheets.history_json(steps, _explained(store, steps, None)) for steps in histories]
-        typer.echo(json.dumps({"histories": listed}, indent=1))
+        listed = [PrintedHistory.of(steps, _explained(store, steps, None)) for steps in histories]
+        typer.echo(PrintedHistories(histories=listed).json_text(indent=1))
     elif form is Form.CSV:
         typer.echo(sheets.histories_csv(histories), nl=False)
     elif not histories:

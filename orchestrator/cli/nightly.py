@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter
@@ -23,19 +23,18 @@ from orchestrator.experiment.experiment import Experiment, with_symbols
 from orchestrator.experiment.plan import Plan
 from orchestrator.files import write_whole
 from orchestrator.library.stored import load_comparison
-from orchestrator.nightly import (
+from orchestrator.nightly.night import (
     NightlyMarker,
     NightlyResult,
-    Webhook,
     comparison_sentence,
     last_good,
-    nightly_json,
     nightly_lock,
     nightly_mail,
     summary_lines,
-    unmeasured_json,
     unmeasured_mail,
 )
+from orchestrator.nightly.printed_night import NightReport, UnmeasuredNight
+from orchestrator.nightly.webhook import Webhook
 from orchestrator.paths import data_dir, lab_dir, user_path
 from orchestrator.report.exports import render_junit, unmeasured_junit
 from orchestrator.results.contract import Reason
@@ -102,7 +101,7 @@ class NightlyReport:
         reason = _REASON.validate_python(str(error))
         self._write(self.mail, unmeasured_mail(experiment, file, reason, datetime.now(UTC)))
         self._write(self.junit, unmeasured_junit(experiment, reason))
-        self._post(unmeasured_json(experiment, file, reason))
+        self._post(UnmeasuredNight.of(experiment, file, reason, os.uname().nodename))
 
     def send(self, result: NightlyResult) -> None:
         origin = origin_of(result.run.directory)
@@ -118,19 +117,19 @@ class NightlyReport:
         for line in (*summary_lines(result, reports()), f"report: {path}"):
             typer.echo(line)
         sys.stdout.flush()
-        self._post(nightly_json(result))
+        self._post(NightReport.of(result, os.uname().nodename))
 
     def _write(self, file: Path | None, text: str) -> None:
         if file is not None:
             with storage_faults(file):
                 write_whole(file, text)
 
-    def _post(self, content: Mapping[str, Any]) -> None:
+    def _post(self, content: NightReport | UnmeasuredNight) -> None:
         """Post to the webhook, and only warn if the server does not answer."""
         if self.webhook is None:
             return
         try:
-            self.webhook.post({**content, "host": os.uname().nodename})
+            self.webhook.post(content.model_dump(mode="json"))
         except HostError as error:
             print(f"warning: {error}", file=sys.stderr)
 
@@ -155,6 +154,7 @@ def nightly(
         str | None,
         typer.Option(metavar="URL", envvar="ORCHESTRATOR_WEBHOOK", show_envvar=True, help="Post a JSON summary there."),
     ] = None,
+    _schema: Annotated[bool, options.schema(lambda: NightReport | UnmeasuredNight)] = False,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:

@@ -28,7 +28,7 @@ from orchestrator.report.html.frame import Page, page_folder, write_page
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets, render_sheets
 from orchestrator.results.history import metrics as known_metrics
-from orchestrator.results.printed import json_schema
+from orchestrator.results.printed import Printed, json_schema
 from orchestrator.results.runs import opened_store as opened_store
 from orchestrator.results.store import Store
 from orchestrator.steps import step_echo
@@ -247,7 +247,8 @@ def print_profiles(title: str, form: Form, sheets: Iterable[Sheet], content: Ite
     """Print the ``sheets``, under a ``title`` in Markdown; or ``content`` as a list in JSON. Only one is iterated."""
     match form:
         case Form.JSON:
-            typer.echo(json.dumps(list(content), indent=2))
+            plain = (part.model_dump(mode="json") if isinstance(part, Printed) else part for part in content)
+            typer.echo(json.dumps(list(plain), indent=2))
         case Form.MARKDOWN:
             typer.echo(render_sheets(title, list(sheets)), nl=False)
         case Form.TABLE:

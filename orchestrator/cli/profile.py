@@ -23,6 +23,7 @@ from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.library.compared_measurements import profiled_on_kernels
 from orchestrator.library.disassembly import disassembly
 from orchestrator.library.experiment_request import ExperimentRequest
+from orchestrator.library.function_probes import PrintedDisassembly
 from orchestrator.library.stored import RunCell, cells_of_run, difference_of, find_named, shown_ids, stored_pairs
 from orchestrator.paths import lab_dir
 from orchestrator.profile.code.annotated_code import annotated
@@ -322,6 +323,7 @@ def disasm(
     cpu: one_guest.Cpu = None,
     no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest; print ? for its answers.")] = False,
     form: options.FormOption = options.Form.TABLE,
+    _schema: Annotated[bool, options.schema(lambda: list[PrintedDisassembly])] = False,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -332,4 +334,4 @@ def disasm(
     context = options.open_context(offline=offline)
     with options.printed_steps(verbose=verbose):
         function_code = disassembly(context, name, function, cpu, asks_guest=not no_guest)
-    options.print_profiles("Disassembly", form, [function_code.sheet()], [function_code.json()])
+    options.print_profiles("Disassembly", form, [function_code.sheet()], [function_code.printed()])

@@ -4,17 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
-
-from pydantic_core import to_json
 
 from orchestrator.comparison.comparison import (
     MOST_REPEATS,
     BudgetedFigure,
     CellChange,
-    CellPair,
     Change,
     ComparedRuns,
     Comparison,
@@ -54,7 +50,7 @@ from orchestrator.report.text import (
     quoted,
 )
 from orchestrator.results.budgets import only
-from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, CellRecord
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.run_files import repeat_command
 
 _SHOWN = 5
@@ -331,68 +327,6 @@ def _rest(compared: ComparedRuns) -> Iterator[str]:
     next_command = next_run(compared)
     if next_command:
         yield f"To decide the undecided cells:\n\n{quoted(next_command.splitlines(), 'sh')}"
-
-
-def comparison_text(compared: ComparedRuns) -> str:
-    """The comparison as JSON (docs/comparing.md), with one newline at the end; figures are in the cell's unit."""
-    comparison = compared.comparison
-    symbols = compared.symbols(comparison.changed)
-    before, after = (
-        {"run": run.record.run, "experiment": run.record.experiment, "unfinished": run.unfinished}
-        for run in (compared.before, compared.after)
-    )
-    found = {
-        "contract": CONTRACT_OF_COMPARISONS,
-        "before": before,
-        "after": after,
-        "exceeded": bool(comparison.exceeded),
-        "passes": compared.passes,
-        "counts": comparison.counts,
-        "cells": [_cell(cell, symbols.get(cell.pair.title)) for cell in comparison.cells],
-        "not_compared": [{**_ids(pair), "reason": why} for pair, why in comparison.not_compared],
-        "differs": [asdict(difference) for difference in compared.origin],
-        "next": next_run(compared),
-    }
-    return to_json(found, indent=2).decode() + "\n"
-
-
-def _cell(change: CellChange, symbols: ProfileDifference | None) -> dict[str, Any]:
-    both = (change.pair.before, change.pair.after)
-    return {
-        **_ids(change.pair),
-        "change": change.change,
-        "reason": change.reason,
-        "unit": change.pair.first.unit,
-        "value": _figure(change.value, *(None if cell is None else cell.value for cell in both)),
-        "overhead": _figure(change.overhead, *(None if cell is None else cell.overhead for cell in both)),
-        "budgets": [
-            {
-                "figure": budgeted_figure.figure,
-                "allowed": str(budgeted_figure.allowance),
-                "exceeded": budgeted_figure.is_exceeded,
-            }
-            for budgeted_figure in change.budgeted
-        ],
-        "exceeded": change.exceeded,
-        "unproved": change.unproved,
-        "symbols": [symbol.as_json() for symbol in (symbols.symbols if symbols is not None else ())],
-    }
-
-
-def _ids(pair: CellPair) -> dict[str, str | None]:
-    return {name: None if cell is None else cell.id for name, cell in (("before", pair.before), ("after", pair.after))}
-
-
-def _figure(difference: Difference | None, before: float | None, after: float | None) -> dict[str, Any]:
-    """A figure in both runs with its difference; null if unknown."""
-    return {
-        "before": before,
-        "after": after,
-        "difference": None if difference is None else difference.value,
-        **{name: getattr(difference, name, None) for name in ("relative", "interval", "superiority", "p")},
-        "undecided": "" if difference is None else difference.undecided,
-        "repeats": None if difference is None else difference.repeats,
-    }
 
 
 _PAGE_SYMBOLS = 20

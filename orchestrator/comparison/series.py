@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from email.headerregistry import Address
 from email.message import EmailMessage
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from orchestrator.comparison.comparison import CellChange, ComparedRuns, Comparison, compare, pairs_by_id
 from orchestrator.comparison.forms import value_or_status
@@ -37,7 +35,7 @@ from orchestrator.report.sheet import (
 )
 from orchestrator.report.text import ascii_text, made_with
 from orchestrator.results.budgets import Budgets
-from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, CellRecord
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Commit, SeriesCommit
 from orchestrator.results.runs import Run
 
@@ -472,55 +470,3 @@ def _mail_rows(measured: MeasuredSeries, step: SeriesStep, change: CellChange, *
     symbols = step.symbols(cell.id)
     for difference in [] if symbols is None else symbols.symbols[:_SYMBOLS]:
         yield CHANGES.row(difference.title, (difference.before, difference.after), depth=2)
-
-
-def series_json(measured: MeasuredSeries) -> str:
-    """The series as JSON; figures are in each cell's unit, changes are to the last commit before that has a number."""
-    base, *_ = measured.commits
-    found = {
-        "contract": CONTRACT_OF_COMPARISONS,
-        "experiment": str(measured.config),
-        "base": _plain(measured, base, None),
-        "commits": [_plain(measured, step.measured, step) for step in measured.steps],
-        "wrong": measured.is_wrong,
-    }
-    return json.dumps(found, indent=2)
-
-
-def _plain(measured: MeasuredSeries, commit: MeasuredCommit, step: SeriesStep | None) -> dict[str, Any]:
-    cells = () if commit.run is None else commit.run.record.cells
-    return {
-        **asdict(commit.commit),
-        "merge": commit.in_series.is_merge,
-        "reverts": commit.in_series.reverts or None,
-        "run": None if commit.run is None else commit.run.record.run,
-        "same_kernel_as": commit.same_as or None,
-        "reason": measured.plain(commit.reason) or None,
-        "cells": [_plain_cell(measured, cell, step) for cell in cells],
-    }
-
-
-def _plain_cell(measured: MeasuredSeries, cell: CellRecord, step: SeriesStep | None) -> dict[str, Any]:
-    change, symbols = (None, None) if step is None else (step.change(cell.id), step.symbols(cell.id))
-    of_base = None if step is None else step.of_base.get(cell.id)
-    refusal = "" if step is None else step.refusal(cell.id)
-    return {
-        "id": cell.id,
-        "status": cell.status,
-        "value": cell.value,
-        "unit": cell.unit,
-        "clock": cell.clock,
-        "change": None if change is None or change.value is None else change.value.value,
-        "verdict": None if change is None else change.change,
-        "why": measured.plain(refusal if change is None else change.reason) or None,
-        "of_base": _plain_change(of_base),
-        "symbols": [] if symbols is None else [symbol.as_json() for symbol in symbols.symbols],
-        "exceeded": [] if of_base is None else list(of_base.exceeded),
-    }
-
-
-def _plain_change(change: CellChange | None) -> dict[str, Any] | None:
-    """The change to the base: its difference and the verdict on it."""
-    if change is None:
-        return None
-    return {"change": None if change.value is None else change.value.value, "verdict": change.change}

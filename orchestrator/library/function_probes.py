@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.operands import Operand, operands
@@ -15,12 +14,73 @@ from orchestrator.probes import placement
 from orchestrator.probes.symbols import Symbols
 from orchestrator.report.columns import Columns, Remarks, columns_of
 from orchestrator.report.sheet import Sheet
+from orchestrator.results.printed import Printed
 
 _EMULATED = (
     "emulated: the kernel takes a kprobe there, and emulates the instruction; the lab's kinds of column kprobe that "
     "measure a single step are not there"
 )
 _STEPS = {"single-stepped": "stepped", "boosted": "boosted", "emulated": "emulated"}
+
+
+class PossibleProbe(Printed):
+    """Whether a probe of a technique can be registered at an instruction."""
+
+    possible: bool | None
+    """None if no guest was asked."""
+    reason: str | None
+    """Why it cannot, or why nobody knows."""
+
+
+class PrintedInstruction(Printed):
+    """An instruction of the function."""
+
+    offset: int
+    """Bytes from the function's start."""
+    bytes: str
+    """Its bytes in hexadecimal."""
+    text: str
+    """The instruction, with names instead of addresses."""
+    step: str | None
+    """How a kprobe there executes it: ``single-stepped``, ``boosted``, ``emulated``; None if no guest was asked."""
+    probes: Mapping[placement.Technique, PossibleProbe]
+    """By technique, whether such a probe can be registered there."""
+    kinds: Sequence[str]
+    """Kinds of probe that nothing rules out; an emulated instruction has no kind that measures a single step."""
+
+    @classmethod
+    def of(cls, place: placement.ProbePlace, text: str) -> PrintedInstruction:
+        verdicts = {technique: place.verdicts[technique] for technique in placement.TECHNIQUES}
+        return cls(
+            offset=place.offset,
+            bytes=place.code.hex(),
+            text=text,
+            step=place.step,
+            probes={
+                technique: PossibleProbe(possible=verdict.is_possible, reason=verdict.reason)
+                for technique, verdict in verdicts.items()
+            },
+            kinds=[kind.name for kind in probes().values() if _may_be(kind, place)],
+        )
+
+
+class PrintedDisassembly(Printed):
+    """A function's instructions and the probes that each can take: what ``disasm --format json`` prints."""
+
+    kernel: str
+    """The kernel's name."""
+    release: str
+    """Its release."""
+    function: str
+    """The function."""
+    address: str
+    """Its address."""
+    kinds: Mapping[placement.Technique, Sequence[str]]
+    """The kinds of probe that each technique stands for."""
+    notes: Sequence[str]
+    """Sentences on the answers, first who gave them."""
+    instructions: Sequence[PrintedInstruction]
+    """The instructions in order."""
 
 
 @dataclass(frozen=True)
@@ -58,38 +118,18 @@ class Disassembly:
             footnotes=reasons.footnotes(),
         )
 
-    def json(self) -> dict[str, Any]:
-        """For programs; ``kinds`` are the kinds of probe that each of an instruction's ``probes`` stands for.
-
-        ``possible`` is whether such a probe can be registered there; like ``step`` it is null if no guest was asked. An
-        instruction's ``kinds`` are those that nothing rules out: an emulated one takes a kprobe, but none of the kinds
-        that measure a single step.
-        """
-        return {
-            "kernel": self.kernel,
-            "release": self.release,
-            "function": self.function.symbol,
-            "address": f"{self.function.address:#x}",
-            "kinds": {technique: [kind.name for kind in kinds] for technique, kinds in _kinds().items()},
-            "notes": [self.source, *self._notes()],
-            "instructions": [
-                {
-                    "offset": place.offset,
-                    "bytes": place.code.hex(),
-                    "text": text,
-                    "step": place.step,
-                    "probes": {
-                        technique: {
-                            "possible": place.verdicts[technique].is_possible,
-                            "reason": place.verdicts[technique].reason,
-                        }
-                        for technique in placement.TECHNIQUES
-                    },
-                    "kinds": [kind.name for kind in probes().values() if _may_be(kind, place)],
-                }
-                for place, text in zip(self.function.places, self.text, strict=True)
+    def printed(self) -> PrintedDisassembly:
+        return PrintedDisassembly(
+            kernel=self.kernel,
+            release=self.release,
+            function=self.function.symbol,
+            address=f"{self.function.address:#x}",
+            kinds={technique: [kind.name for kind in kinds] for technique, kinds in _kinds().items()},
+            notes=[self.source, *self._notes()],
+            instructions=[
+                PrintedInstruction.of(place, text) for place, text in zip(self.function.places, self.text, strict=True)
             ],
-        }
+        )
 
     def _notes(self) -> Sequence[str]:
         return [_EMULATED] if any(place.step == "emulated" for place in self.function.places) else []

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Histories as tables, JSON and CSV; the result of a bisection as a table and JSON."""
+"""Histories as tables and CSV, and the result of a bisection as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import compress, groupby, zip_longest
 from operator import attrgetter, not_
-from typing import Any
 
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import command
@@ -36,7 +35,6 @@ _LINE = 80  # characters of a history's sparkline
 _SHORT_LINE = 24
 _SHOWN_CAUSES = 12
 _OUTCOME = attrgetter("status", "value", "overhead", "interval", "verdict")
-_POINT = ("run", "started", "status", "value", "overhead", "interval", "verdict", "reason", "digest")
 
 
 @dataclass(frozen=True)
@@ -217,37 +215,6 @@ CSV: Columns[_HistoryRun] = Columns(
 )
 
 
-def history_json(steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, Any]:
-    """A history as JSON, points and steps oldest first; figures are in ``unit``."""
-    history = steps.history
-    return {
-        "metric": str(history.metric),
-        "experiment": history.metric.experiment,
-        "cell": history.metric.cell,
-        "quantity": history.quantity,
-        "what": history.newest.metric,
-        "clock": history.newest.clock,
-        "unit": history.unit,
-        "exact": history.is_exact,
-        "how": steps.how,
-        "steps": [
-            {
-                "before": step.step.before.run,
-                "after": step.step.after.run,
-                "started": step.step.after.started,
-                "old": step.step.old,
-                "new": step.step.new,
-                "change": step.step.change,
-                "missing": step.step.missing,
-                "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in step.causes],
-            }
-            for step in explained
-        ],
-        "points": [{name: getattr(point, name) for name in _POINT} for point in history.points],
-        "other_units": history.other_units,
-    }
-
-
 def histories_csv(histories: Sequence[Steps]) -> str:
     """Histories as CSV with a row per run; ``step`` is the change at the run, or empty."""
     runs = []
@@ -291,22 +258,6 @@ def bisection_sheet(bisection: Found) -> Sheet:
     sentences = [f"A cost of {number((good + bad) / 2)} {unit} or more is bad, halfway between both ends."]
     sentences += [f"{skipped.commit.short} was skipped: {skipped.why_skipped}" for skipped in bisection.skipped]
     return Sheet(title, facts, columns.grid(rows), sentences)
-
-
-def bisection_json(bisection: Found) -> dict[str, Any]:
-    """The result of a bisection as JSON."""
-    return {
-        "candidates": [asdict(candidate) for candidate in bisection.candidates],
-        "tried": [
-            {
-                "commit": asdict(tried.commit),
-                "value": None if tried.measured is None else tried.measured.value,
-                "unit": None if tried.measured is None else tried.measured.unit,
-                "why_skipped": tried.why_skipped or None,
-            }
-            for tried in bisection.tried
-        ],
-    }
 
 
 def _named(commit: Commit) -> str:

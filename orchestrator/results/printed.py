@@ -4,7 +4,7 @@
 To let a command print JSON:
 
 1. Describe it as a subclass of ``Printed``: a docstring for the class and for each key, keys in the order of printing.
-2. Make the model from what was computed, and print its ``text()``; of several, ``texts()``.
+2. Make the model from what was computed, and print its ``json_text()``; of several, ``json_texts()``.
 3. Give the command ``_schema: Annotated[bool, options.schema(lambda: MyModel)] = False``; the model may also be
    ``list[MyModel]`` or a union.
 
@@ -29,13 +29,13 @@ class Printed(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    def text(self, indent: int = 2) -> str:
+    def json_text(self, indent: int = 2) -> str:
         """JSON, ASCII only, without a newline at the end."""
         return json.dumps(self.model_dump(mode="json"), indent=indent)
 
 
-def texts(parts: Iterable[Printed], indent: int = 2) -> str:
-    """A JSON list of models, as ``text()``."""
+def json_texts(parts: Iterable[Printed], indent: int = 2) -> str:
+    """A JSON list of models, as ``json_text()``."""
     return json.dumps([part.model_dump(mode="json") for part in parts], indent=indent)
 
 

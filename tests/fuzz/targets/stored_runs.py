@@ -19,7 +19,7 @@ from fuzz.scratch import file, folder
 from orchestrator.artifacts.debian import chosen
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import LabError, UsageError
-from orchestrator.nightly import NightlyMarker
+from orchestrator.nightly.night import NightlyMarker
 from orchestrator.profile.code.annotated_code import annotated
 from orchestrator.profile.code.instruction_classes import per_call
 from orchestrator.profile.stored.call_tree import call_tree

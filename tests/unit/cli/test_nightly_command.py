@@ -16,7 +16,7 @@ from orchestrator.cli import nightly
 from orchestrator.cli.main import app
 from orchestrator.errors import BuildError, HostError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.nightly import nightly_lock
+from orchestrator.nightly.night import nightly_lock
 from orchestrator.results.runs import find_run
 
 EXPERIMENT = """\

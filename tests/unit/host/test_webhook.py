@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import HostError, UsageError
-from orchestrator.nightly import Webhook
+from orchestrator.nightly.webhook import Webhook
 
 CONTENT = {"night": "n1", "regressed": 2, "text": "költség"}
 Received = list[tuple[str, dict[str, Any]]]

@@ -185,8 +185,8 @@ def test_the_instructions_as_a_table(code: KernelCode, asked: FunctionPlaces) ->
     disassembly = Disassembly.of("mine", "6.1.0", code, asked)
     assert [line for line in disassembly.text if "other" in line] == ["call other"]
     assert [line for line in disassembly.text if line.startswith("j")] == ["je +0x1b"]
-    assert len(disassembly.json()["instructions"]) == len(asked.places)
-    kinds = {one["offset"]: one["kinds"] for one in disassembly.json()["instructions"]}
+    assert len(disassembly.printed().model_dump(mode="json")["instructions"]) == len(asked.places)
+    kinds = {one["offset"]: one["kinds"] for one in disassembly.printed().model_dump(mode="json")["instructions"]}
     assert [offset for offset, names in kinds.items() if "jprobe" in names] == [5]
     assert "kprobe-optimized" in kinds[0x26]
     assert "kprobe-optimized" not in kinds[0xD]
@@ -199,13 +199,15 @@ def test_the_instructions_as_a_table(code: KernelCode, asked: FunctionPlaces) ->
         "only at the function's entry kretprobe, kretprobe-boosted, jprobe."
     )
     note = next(
-        one for one in disassembly.json()["notes"] if one.startswith("emulated: the kernel takes a kprobe there")
+        one
+        for one in disassembly.printed().model_dump(mode="json")["notes"]
+        if one.startswith("emulated: the kernel takes a kprobe there")
     )
     assert f"Note: {note}." in disassembly.sheet().sentences
-    assert "emulated" not in "".join(up_to(disassembly, 6).json()["notes"])
+    assert "emulated" not in "".join(up_to(disassembly, 6).printed().model_dump(mode="json")["notes"])
     unasked = Disassembly.of("mine", "6.1.0", code, places(code, "probed"))
-    assert unasked.json()["notes"] == ["No guest was asked: ? is not known before a boot."]
-    assert unasked.json()["instructions"][1]["probes"]["kprobe"]["possible"] is None
+    assert unasked.printed().model_dump(mode="json")["notes"] == ["No guest was asked: ? is not known before a boot."]
+    assert unasked.printed().model_dump(mode="json")["instructions"][1]["probes"]["kprobe"]["possible"] is None
     if code.word == 4:
         return
     console = Console(width=120, file=StringIO())

@@ -26,17 +26,16 @@ from orchestrator.benchmarks.registry import reports
 from orchestrator.cli.nightly import NightlyReport
 from orchestrator.errors import HostError
 from orchestrator.library.stored import load_comparison
-from orchestrator.nightly import (
+from orchestrator.nightly.night import (
     NightlyResult,
-    Webhook,
-    nightly_json,
     nightly_mail,
     repeatability,
     subject,
     summary_lines,
-    unmeasured_json,
     unmeasured_mail,
 )
+from orchestrator.nightly.printed_night import NightReport, UnmeasuredNight
+from orchestrator.nightly.webhook import Webhook
 from orchestrator.report.exports import render_junit, unmeasured_junit
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin
@@ -49,7 +48,7 @@ ORIGIN = Origin.model_validate(
         "boots": [{"kernel": {"name": "debian-686", "release": "6.1.0-50-686"}}],
     }
 )
-FILE = "/home/me/nights/x.yaml"
+FILE, HOST = "/home/me/nights/x.yaml", "lab1"
 MakeNight = Callable[..., NightlyResult]
 
 
@@ -220,7 +219,7 @@ def test_equal_runs_differ_by_nothing_on_the_exact_clock(make_night: MakeNight) 
 
 
 def test_json_has_what_the_mail_has(bad: NightlyResult) -> None:
-    content = json.loads(json.dumps(nightly_json(bad)))
+    content = json.loads(NightReport.of(bad, HOST).json_text())
     assert content["text"].splitlines()[0] == subject(bad)
     assert (content["night"], content["cells"]) == ("bad", {"ok": 2, "failed": 1})
     assert content["counts"] == {"failed": 1, "missing": 1, "regressed": 1, "unchanged": 1}
@@ -228,7 +227,7 @@ def test_json_has_what_the_mail_has(bad: NightlyResult) -> None:
     assert content["failed"] == [{"cell": bad.failed[0].id, "reason": "the probe was not hit"}]
 
 
-def test_what_became_dearer_is_named_by_its_symbol(
+def test_what_regressed_is_named_by_its_symbol(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_night: MakeNight
 ) -> None:
     """In the subject, the summary and the JSON, with the experiment."""
@@ -244,18 +243,18 @@ def test_what_became_dearer_is_named_by_its_symbol(
     assert where in subject(night)
     assert any(line.startswith("budget exceeded: ") and where in line for line in lines(night))
     assert f"x: {FILE}" in mail(night).get_content()
-    content = nightly_json(night)
+    content = NightReport.of(night, HOST).model_dump(mode="json")
     assert (content["file"], content["exceeded"][0]["symbol"]["symbol"]) == (FILE, "handler")
     # Without profiles there is none.
     night = make_night([cell("kprobe")], [regressed(1046.0)])
     assert "most in" not in subject(night)
-    assert nightly_json(night)["exceeded"][0]["symbol"] is None
+    assert NightReport.of(night, HOST).model_dump(mode="json")["exceeded"][0]["symbol"] is None
 
 
 def test_a_large_night_is_told_in_bounds(make_night: MakeNight) -> None:
     cells = [cell("kprobe", id=f"a/{number}") for number in range(300)]
     night = make_night(cells, [regressed(1046.0).model_copy(update={"id": one.id}) for one in cells])
-    content = nightly_json(night)
+    content = NightReport.of(night, HOST).model_dump(mode="json")
     assert (len(content["exceeded"]), content["counts"]) == (20, {"regressed": 300})
     assert len(lines(night)) < 30
     assert len(mail(night).get_content().splitlines()) < 120
@@ -294,7 +293,7 @@ def test_a_night_that_measured_nothing_is_told() -> None:
     message = email.message_from_string(unmeasured_mail("x", FILE, reason, NOW), policy=email.policy.default)
     assert message["Subject"] == "[x] not measured"
     assert f"x: {FILE}" in message.get_content()
-    content = unmeasured_json("x", FILE, reason)
+    content = UnmeasuredNight.of("x", FILE, reason, HOST).model_dump(mode="json")
     assert (content["night"], content["file"]) == ("not measured", FILE)
     suite = TestSuite.fromstring(unmeasured_junit("x", reason))
     assert (suite.tests, suite.errors) == (1, 1)

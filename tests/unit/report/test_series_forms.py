@@ -16,12 +16,12 @@ from report_text import check_golden
 from rich.console import Console
 from stored_profiles import profile, record, store_run
 
+from orchestrator.comparison.printed_series import PrintedSeries
 from orchestrator.comparison.series import (
     MeasuredCommit,
     MeasuredSeries,
     cover_letter,
     mail,
-    series_json,
     series_sheets,
 )
 from orchestrator.library.stored import compared_runs
@@ -145,7 +145,7 @@ def test_a_base_without_one_of_its_numbers_is_wrong(measured: MeasuredSeries) ->
 
 
 def test_json_has_each_commit_with_its_changes(measured: MeasuredSeries) -> None:
-    found = json.loads(series_json(measured))
+    found = json.loads(PrintedSeries.of(measured).json_text())
     assert found["wrong"] is True
     assert [one["reason"] for one in found["commits"]][2].startswith("the kernel does not build")
     assert found["commits"][0]["same_kernel_as"] == "1" * 12
@@ -222,7 +222,7 @@ def test_noise_of_the_wall_clock_is_no_change_in_any_form(units: Callable[..., M
         assert "+" not in text.replace("[+", "")
         assert "?" in text
         assert "no verdict: found 2 and 2 samples" in " ".join(text.split())
-    timed_cell = json.loads(series_json(measured))["commits"][0]["cells"][1]
+    timed_cell = json.loads(PrintedSeries.of(measured).json_text())["commits"][0]["cells"][1]
     assert (timed_cell["verdict"], timed_cell["unit"], timed_cell["clock"]) == ("undecided", "ns", "wall")
     assert timed_cell["of_base"]["verdict"] == "undecided"
     assert "no verdict" in timed_cell["why"]
@@ -233,7 +233,7 @@ def test_values_within_the_scatter_are_equal_in_any_form(units: Callable[..., Me
     assert mail(measured) is None
     assert "+" not in cover_letter(measured)
     assert "Equal in all commits: counted, timed." in tables(measured)
-    timed_cell = json.loads(series_json(measured))["commits"][0]["cells"][1]
+    timed_cell = json.loads(PrintedSeries.of(measured).json_text())["commits"][0]["cells"][1]
     assert (timed_cell["verdict"], timed_cell["of_base"]["verdict"]) == ("unchanged", "unchanged")
 
 
@@ -244,7 +244,7 @@ def test_a_decided_time_is_a_change_in_every_form(units: Callable[..., MeasuredS
     assert "+300 nsec (+37.96 %) in timed" in " ".join(text.split())
     assert "The figures are medians of times." in text
     assert all("+300" in one for one in (cover_letter(measured), tables(measured)))
-    timed_cell = json.loads(series_json(measured))["commits"][0]["cells"][1]
+    timed_cell = json.loads(PrintedSeries.of(measured).json_text())["commits"][0]["cells"][1]
     assert (timed_cell["verdict"], round(timed_cell["change"])) == ("regressed", 300)
 
 
@@ -280,5 +280,5 @@ def test_one_of_many_timed_cells_may_differ_by_chance(tmp_path: Path) -> None:
 
 def test_a_reason_has_no_path_of_the_lab_s_clone(measured: MeasuredSeries) -> None:
     broken = replace(measured.commits[3], reason="the kernel does not build\n/clone/k.c:1: error: no")
-    found = json.loads(series_json(replace(measured, commits=[*measured.commits[:3], broken])))
+    found = json.loads(PrintedSeries.of(replace(measured, commits=[*measured.commits[:3], broken])).json_text())
     assert found["commits"][-1]["reason"] == "the kernel does not build\nk.c:1: error: no"

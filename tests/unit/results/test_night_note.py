@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.nightly import NightlyMarker, nightly_lock
+from orchestrator.nightly.night import NightlyMarker, nightly_lock
 from orchestrator.results.store import RunEntry, Store
 
 

@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A nightly run compared with the last good one, and its report on a terminal, by mail and to a webhook."""
+"""A nightly run compared with the last good one, and its report on a terminal and by mail."""
 
 from __future__ import annotations
 
-import json
 import textwrap
-import threading
-import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,10 +13,8 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
 from functools import cached_property
-from http.client import HTTPException
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Literal
 
 from filelock import FileLock, Timeout
 
@@ -29,7 +22,7 @@ from orchestrator.comparison.comparison import CellChange, ComparedRuns
 from orchestrator.comparison.forms import CellNames, comparison_sheet, difference_figures
 from orchestrator.comparison.forms import summary as comparison_summary
 from orchestrator.comparison.verdicts import is_exact, resolution
-from orchestrator.errors import HostError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.files import write_whole
 from orchestrator.plain_text import counted, cut, plain_line, shown
 from orchestrator.profile.stored.profile_difference import SymbolDifference
@@ -38,12 +31,11 @@ from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import COUNTED, figure, signed_figure, unit_name
 from orchestrator.report.text import ascii_text, summary
 from orchestrator.results.budgets import only
-from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, PER_CALL, PER_LOOP, CellRecord, Status, all_ok
+from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.origin import Origin, kernel_versions
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
-from orchestrator.version import __version__
 
 
 def last_good(experiment: str) -> str:
@@ -84,7 +76,7 @@ class NightlyResult:
         """
         if self.compared is None:
             return {}
-        listed = self.exceeded[:_LISTED]
+        listed = self.exceeded[:MOST_CELLS]
         grown = {change.pair.title: change.value is not None and change.value.value > 0 for change in listed}
         by_cell = self.compared.symbols(listed)
         differences = {
@@ -155,7 +147,7 @@ def nightly_lock(lab: Path, experiment: str) -> Iterator[NightlyMarker]:
         yield NightlyMarker(folder / experiment)
 
 
-def good_or_bad(result: NightlyResult) -> str:
+def good_or_bad(result: NightlyResult) -> Literal["good", "bad"]:
     """``good`` or ``bad``."""
     return "good" if result.is_good else "bad"
 
@@ -281,7 +273,8 @@ def summary_lines(result: NightlyResult, registry: ReportRegistry) -> Iterator[s
 
 
 _PROSE, _TABLE_WIDTH = 76, 100
-_LISTED = 20
+MOST_CELLS = 20
+"""Cells that a report lists."""
 # Longer lines would become quoted-printable, which is hard to read in a file (RFC 5322, section 2.1.1: 998).
 _POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
 
@@ -308,8 +301,8 @@ def _message(title: str, body: str, now: datetime) -> str:
 def _parts(result: NightlyResult, origin: Origin, registry: ReportRegistry) -> Iterator[str]:
     yield "\n".join(_wrapped([f"{verdict(result)}.", *comparison_sentence(result).splitlines()], ""))
     if result.compared is not None and result.compared.comparison.changed:
-        yield ascii_text([comparison_sheet(result.compared, _LISTED)], _TABLE_WIDTH).strip("\n")
-    failed = shown([f"{cell.id}: {cell.first_line}" for cell in result.failed], _LISTED)
+        yield ascii_text([comparison_sheet(result.compared, MOST_CELLS)], _TABLE_WIDTH).strip("\n")
+    failed = shown([f"{cell.id}: {cell.first_line}" for cell in result.failed], MOST_CELLS)
     sections: dict[str, Iterable[str]] = {
         "Experiment": [f"  {result.experiment}: {plain_line(result.file)}"],
         "Failed": _wrapped(failed, "  "),
@@ -353,105 +346,3 @@ def _machines(result: NightlyResult, origin: Origin) -> Iterator[str]:
 
 def _ascii(text: str) -> str:
     return text.encode("ascii", "replace").decode("ascii")
-
-
-def nightly_json(result: NightlyResult) -> Mapping[str, Any]:
-    """The content for a webhook, with at most 20 cells in each list; Mattermost and Slack show ``text``."""
-    comparison = None if result.compared is None else result.compared.comparison
-    return {
-        "contract": CONTRACT_OF_COMPARISONS,
-        "text": f"{subject(result)}\n{comparison_sentence(result)}",
-        "night": good_or_bad(result),
-        "experiment": result.experiment,
-        "file": result.file,
-        "run": result.run.record.run,
-        "compared_with": None if result.compared is None else result.compared.before.record.run,
-        "cells": dict(status_counts(result)),
-        "counts": {} if comparison is None else dict(comparison.counts),
-        "exceeded": [
-            {
-                "cell": change.pair.title,
-                "change": change.change,
-                "why": list(change.exceeded),
-                "symbol": symbol.as_json() if (symbol := result.most_changed.get(change.pair.title)) else None,
-            }
-            for change in result.exceeded[:_LISTED]
-        ],
-        "failed": [{"cell": cell.id, "reason": cell.first_line} for cell in result.failed[:_LISTED]],
-    }
-
-
-def unmeasured_json(experiment: str, file: str, reason: str) -> Mapping[str, Any]:
-    """The content for a webhook after a nightly run without measurements."""
-    text = f"[{experiment}] not measured\n{reason}"
-    names = {"experiment": experiment, "file": file}
-    return {"contract": CONTRACT_OF_COMPARISONS, "text": text, "night": "not measured", **names, "problems": [reason]}
-
-
-_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Statuses after which a later try may succeed (RFC 9110, section 15)."""
-
-
-@dataclass(frozen=True)
-class Webhook:
-    """A URL that takes JSON by POST. Only its host is printed, since the rest may contain a secret."""
-
-    url: str
-    try_limit: float = 15.0
-    """Seconds for one try, whatever the server does."""
-    pauses: tuple[float, ...] = (1.0, 5.0)
-    """Seconds before the second and the third try."""
-
-    def check(self) -> None:
-        """Raise UsageError unless the URL is one to post to."""
-        try:
-            parts = urlsplit(self.url)
-            known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            known = False
-        if not known or any(c.isspace() or not c.isprintable() for c in self.url):
-            raise UsageError("expected a URL that begins with https:// or http://", where="--webhook")
-        if "@" in parts.netloc:
-            # http.client takes it for a part of the host's name, and would print it.
-            what = "a URL with a user name or password is not supported"
-            raise UsageError(what, where="--webhook", hint="put the webhook's secret into its path or query")
-
-    def post(self, content: Mapping[str, Any]) -> None:
-        """Post the content, in at most three tries. Raises HostError with the last answer."""
-        body = json.dumps(content).encode()
-        for pause in (*self.pauses, None):
-            answers: list[int | str] = []
-            # A thread, because a server that sends single bytes would keep resetting the socket's time limit.
-            thread = threading.Thread(target=lambda got=answers: got.append(self._answer(body)), daemon=True)
-            thread.start()
-            thread.join(self.try_limit)
-            answer = answers[0] if answers else f"no answer in {self.try_limit:g} s"
-            if answer == _OK:
-                return
-            if pause is None or (isinstance(answer, int) and answer not in _RETRIED):
-                why = f"status {answer}" if isinstance(answer, int) else answer
-                raise HostError(f"posting to the webhook at {urlsplit(self.url).hostname} failed: {why}")
-            time.sleep(pause)
-
-    def _answer(self, body: bytes) -> int | str:
-        """The status of the server's answer, _OK for success, or the error."""
-        headers = {"Content-Type": "application/json", "User-Agent": f"probe-lab/{__version__}"}
-        request = urllib.request.Request(self.url, body, headers, method="POST")  # noqa: S310  # checked: http or https
-        try:
-            with urllib.request.build_opener(_NoRedirect).open(request, timeout=self.try_limit):
-                return _OK
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code
-        except (OSError, ValueError, HTTPException) as error:  # a broken connection, or an invalid answer
-            return str(getattr(error, "reason", error))[:200] or type(error).__name__
-
-
-_OK = 200
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Treats a redirect as an answer: a redirected POST would become a GET without the content."""
-
-    def redirect_request(self, *arguments: Any) -> None:
-        return None
