@@ -88,7 +88,7 @@ class BpfAttachment(PlacedAttachment):
         seen = self._place.observe()
         if self._kind.mechanism != "direct" or seen.traced is None or seen.jump_target is None:
             return seen
-        check_trampoline(self._guest, seen.traced, self.point.address + seen.jump_target, info.code)
+        check_trampoline(self._guest, seen.traced, self.point.address + seen.jump_target, [info.code])
         return replace(seen, called=BPF_TRAMPOLINE)
 
     def set_handler(self, handler: Handler) -> None:

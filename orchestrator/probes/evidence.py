@@ -124,7 +124,9 @@ def followed(
     target, place = point.address + seen.jump_target, (seen.live, seen.traced)
     if kind.mechanism == "ftrace":
         return replace(seen, called=tracefs.called_by_tracer(guest, symbols, seen.traced, target))
-    if kind.program is not None or kind.mechanism not in ("direct", "own") or seen.traced.direct is None:
+    # What calls BPF programs is proved where their addresses are known.
+    is_of_programs = kind.program is not None or kind.has_own_programs
+    if is_of_programs or kind.mechanism not in ("direct", "own") or seen.traced.direct is None:
         return seen
     if place not in known:
         known[place] = tracefs.direct_trampoline(guest, target)

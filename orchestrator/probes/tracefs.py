@@ -468,15 +468,20 @@ def direct_trampoline(guest: Guest, target: int) -> str:
     return BPF_TRAMPOLINE if is_bpf else f"{symbol} [{owner}]"
 
 
-def check_trampoline(guest: Guest, traced: Traced, target: int, code: int) -> None:
-    """Raise EvidenceError unless a traced function goes directly to a trampoline of BPF's that calls ``code``."""
+def check_trampoline(guest: Guest, traced: Traced, target: int, codes: Collection[int]) -> None:
+    """Raise EvidenceError unless a traced function goes directly to a trampoline of BPF's that calls one of ``codes``.
+
+    These are the addresses of BPF programs.
+    """
     listed = _LISTED_BPF_TRAMPOLINE.fullmatch(traced.direct or "")
     if listed is None:
         raise EvidenceError(f"the function tracer lists {traced.direct}, which is no trampoline of BPF's")
     image = guest.read_memory(target, min(int(listed[1], 16), _LARGEST_TRAMPOLINE))
     ends = (call.end() for call in re.finditer(rb"\xe8(?=.{4})", image, re.DOTALL))
-    if not any(target + end + 4 + int.from_bytes(image[end : end + 4], "little", signed=True) == code for end in ends):
-        raise EvidenceError(f"the call leads to {target:#x}, where nothing calls the BPF program at {code:#x}")
+    called = {target + end + 4 + int.from_bytes(image[end : end + 4], "little", signed=True) for end in ends}
+    if called.isdisjoint(codes):
+        addresses = " or ".join(f"{code:#x}" for code in codes)
+        raise EvidenceError(f"the call leads to {target:#x}, where nothing calls the BPF program at {addresses}")
 
 
 def graph_sides(option: str | None, *, records: bool) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from orchestrator.probes.map_trial import MapTrial
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.tracefs import BPF_TRAMPOLINE, check_trampoline
 from orchestrator.profile.stored.cell_profile import CellProfile, CodeLine
 from orchestrator.results.parameters import BPF_SECTION, BPF_SIZED, BPF_STACK
 
@@ -119,10 +121,17 @@ class UserBpfAttachment(PlacedAttachment):
         self._hits = ProgramHits(guest, target, programs, elsewhere)
 
     def observe(self) -> Observation:
+        codes = []
         for program in self._programs:
-            if not program.program.info().jited:
+            info = program.program.info()
+            if not info.jited:
                 raise EvidenceError(f"the BPF program {program.name} is interpreted, and not compiled")
-        return self._place.observe()
+            codes.append(info.code)
+        seen = self._place.observe()
+        if seen.traced is None or seen.traced.direct is None or seen.jump_target is None:
+            return seen
+        check_trampoline(self._guest, seen.traced, self.point.address + seen.jump_target, codes)
+        return replace(seen, called=BPF_TRAMPOLINE)
 
     def set_handler(self, handler: Handler) -> None:
         """The programs always do the same. Between ``count`` and ``noop`` their runs are compared with the witness."""

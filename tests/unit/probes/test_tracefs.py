@@ -220,7 +220,11 @@ class TrampolineGuest:
     [
         ("bpf_trampoline_6442493456+0x0/0x66", PROGRAM, None),
         ("bpf_trampoline_6442493456+0x0/0x1000", PROGRAM, None),
-        ("bpf_trampoline_6442493456+0x0/0x66", PROGRAM + 1, "nothing calls the BPF program at 0xffffffffc0001234"),
+        (
+            "bpf_trampoline_6442493456+0x0/0x66",
+            PROGRAM + 1,
+            "nothing calls the BPF program at 0xffffffffc000123d or 0xffffffffc0001234",
+        ),
         ("bpf_trampoline_6442493456+0x8/0x66", PROGRAM, "which is no trampoline of BPF's"),
         ("trampoline_noop+0x0/0x66 [lab_ftrace_direct]", PROGRAM, "which is no trampoline of BPF's"),
         (None, PROGRAM, "which is no trampoline of BPF's"),
@@ -229,10 +233,10 @@ class TrampolineGuest:
 def test_a_trampoline_of_bpf_has_to_call_the_program(listed: str | None, program: int, problem: str | None) -> None:
     guest, traced = cast(Guest, TrampolineGuest(program)), Traced(1, 1, direct=listed)
     if problem is None:
-        check_trampoline(guest, traced, IMAGE, PROGRAM)
+        check_trampoline(guest, traced, IMAGE, [PROGRAM + 9, PROGRAM])
         return
     with pytest.raises(EvidenceError, match=f"{problem}$"):
-        check_trampoline(guest, traced, IMAGE, PROGRAM)
+        check_trampoline(guest, traced, IMAGE, [PROGRAM + 9, PROGRAM])
 
 
 @dataclass
