@@ -239,8 +239,19 @@ static void leave_out_arrays(struct bpf_object *object)
 	}
 }
 
-// The object, with all of its programs loaded: the one of this name may call others (tail calls). Where one of them is
-// refused, the named one is loaded alone. NULL where that is refused, too.
+// Whether maps may have programs of the object. All of them are loaded then.
+static int has_programs_in_maps(struct bpf_object *object)
+{
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, object)
+		if (bpf_map__type(map) == BPF_MAP_TYPE_PROG_ARRAY || bpf_map__type(map) == BPF_MAP_TYPE_STRUCT_OPS)
+			return 1;
+	return 0;
+}
+
+// The object with the program of this name, and with the others if it may go on in one of them (tail calls). Where one of
+// them is refused, the named one is loaded alone. NULL where that is refused, too.
 static struct bpf_object *loaded(const char *file, const char *name, const char *folder)
 {
 	// Maps that ask to be pinned by their names go with the rest.
@@ -250,13 +261,14 @@ static struct bpf_object *loaded(const char *file, const char *name, const char 
 	for (int alone = 0, others = name != NULL; alone <= others; alone++) {
 		struct bpf_object *object = bpf_object__open_file(file, &options);
 		struct bpf_program *program;
-		int found = 0;
+		int found = 0, with_others;
 
 		if (!object) {
 			fail("libbpf cannot open the object", "", errno);
 			return NULL;
 		}
 		others = 0;
+		with_others = !alone && has_programs_in_maps(object);
 		if (alone)	// the lab reads what follows: no words on the others
 			fprintf(stderr, "bpfload: once more, without the others\n");
 		if (!folder)
@@ -270,8 +282,8 @@ static struct bpf_object *loaded(const char *file, const char *name, const char 
 			complete_type(program);
 
 			found |= is_named;
-			others |= name && !is_named;
-			if (is_named || alone)
+			others |= name && !is_named && with_others;
+			if (name && (is_named || !with_others))
 				bpf_program__set_autoload(program, is_named);
 			if (!folder)
 				keep_statistics(program);

@@ -155,7 +155,7 @@ def test_a_map_that_had_no_room_for_the_hits_fails_the_cell(
     tmp_path: Path, programs: Sequence[str], kernels: str
 ) -> None:
     file = file_of("fills_maps")
-    words = [f"{file} program={program}" for program in programs] or [file]
+    words = [f"{file} program={program}" for program in programs] or [file, file_of("fills_maps_by_tail_calls")]
     found = costs(CommandLine(tmp_path), *words, kernels=kernels)
     for (_, program), cost in found.items():
         reason = REFUSED.get(program)

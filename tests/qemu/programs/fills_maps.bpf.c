@@ -199,7 +199,6 @@ int BPF_PROG(hash_of_one_key)
 	return 0;
 }
 
-
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 256);
@@ -292,20 +291,6 @@ int BPF_PROG(perf_unused)
 }
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 4);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(__u32));
-} nowhere SEC(".maps");
-
-SEC("fentry/vfs_read")
-int BPF_PROG(tail_call_to_nobody)
-{
-	bpf_tail_call(ctx, &nowhere, 0);
-	return 0;
-}
-
-struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
 	__uint(max_entries, 4096);
 	__uint(key_size, sizeof(__u32));
@@ -342,28 +327,5 @@ int BPF_PROG(inner_hash_full)
 
 	if (map)
 		insert(map);
-	return 0;
-}
-
-MAP(full_of_callee, BPF_MAP_TYPE_HASH, 256, __u64);
-
-SEC("kprobe")
-int callee(void *registers)
-{
-	insert(&full_of_callee);
-	return 0;
-}
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 2);
-	__uint(key_size, sizeof(__u32));
-	__array(values, int(void *));
-} parts SEC(".maps") = {.values = {[0] = (void *)&callee}};
-
-SEC("kprobe/vfs_read")
-int callee_fills_hash(void *registers)
-{
-	bpf_tail_call(registers, &parts, 0);
 	return 0;
 }
