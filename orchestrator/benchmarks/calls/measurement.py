@@ -589,8 +589,11 @@ def _timed_between(work: CellContext, armed: Armed) -> Measurement:
     try:
         measured = _timed(work)
     except EvidenceError:
-        # A changed probe makes samples differ: its error is the cause, this one the effect.
+        # A changed probe makes samples differ: its error is the cause, this one the effect. So does a map that has
+        # become full meanwhile, which the counting pass finds.
         armed.check_same("while the calls were timed")
+        if work.kind.has_own_programs:
+            count_hits(work, armed.attachment)
         raise
     armed.check_same("while the calls were timed")
     return measured
