@@ -59,6 +59,14 @@ def test_calls_that_fault_or_let_others_run_have_a_number_and_a_profile(tmp_path
     assert [name for name, cell in cells.items() if cell.profile is None] == []
 
 
+def test_a_hit_by_a_thread_of_the_calls_process_is_a_hit_of_the_calls(tmp_path: Path) -> None:
+    benchmark = {**call_table()["thread"].benchmark, "calls": 50, "repeats": 2}
+    calls = {"thread": {"points": ["do_exit"], "benchmark": benchmark}}
+    evidence = measured(tmp_path, "debian-amd64", calls, ["none", "bpf-fentry"])["thread bpf-fentry"].evidence
+    assert evidence is not None
+    assert (evidence.hits, evidence.hits_per_call) == (1000, 1)
+
+
 @EACH_KERNEL
 @pytest.mark.parametrize("kernel", ["debian-amd64", "debian-amd64@6.12", "debian-amd64@7.3", "lab-i386-up"])
 def test_each_call_of_the_table_has_a_number(workshop: BuildContext, tmp_path: Path, kernel: str) -> None:

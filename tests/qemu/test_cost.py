@@ -81,11 +81,6 @@ def test_a_hit_of_a_tracepoint_costs_the_same_however_often_a_call_hits_it(tmp_p
     assert "sched:sched_process_exit: the call eventfd does not hit it" in missed.stderr
 
 
-def test_a_hit_by_a_thread_of_the_calls_process_is_a_hit_of_the_calls(tmp_path: Path) -> None:
-    (cost,) = costs(CommandLine(tmp_path), "bpf-fentry", "--point", "do_exit", "--call", "thread")
-    assert (cost["hits"], cost["hits_per_call"]) == (1000, 1)
-
-
 @pytest.mark.nightly("five programs on three kernels, twice: 27 cells, five minutes")
 def test_programs_of_all_kinds_cost_the_same_twice(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)
