@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from orchestrator.arch import ARCHITECTURES, Arch
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import guest_programs
 from orchestrator.artifacts.debian import AptRoot, Package, unpacked_packages
 from orchestrator.artifacts.images import OPTIONS, data_disk, pack, ready_image
@@ -164,6 +164,7 @@ def unattended_scripts() -> Path:
 
 
 _DEPMOD = "/usr/sbin/depmod"
+_PACKED_MODULES = "kernel-modules"
 
 
 def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
@@ -173,8 +174,7 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
     if not files:
         hint = "leave out --kernel-modules (in a test's mark: kernel_modules), or use a Debian kernel"
         raise UsageError(f"kernel '{kernel.spec.name}' has no modules: everything is built in", hint=hint)
-    # The modules in a user's tree may be rebuilt while its kernel stays the same.
-    content = {} if kernel.packages else {name: sha256_of(file) for name, file in files.items()}
+    content = _digests(kernel)
 
     def build(squashfs: Path) -> None:
         for name in ("image-packages.txt", "module-packages.txt"):
@@ -186,6 +186,8 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
             copy = tree / "kernel" / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
+            if content.get(name, digest := sha256_of(copy)) != digest:
+                raise BuildError(f"module {name} has changed while the modules were packed", hint="run it again")
         for file in lists:
             shutil.copyfile(file, tree / file.name)
         what = f"the modules of {kernel.spec.name}"
@@ -196,7 +198,19 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
 
     inputs = {"kernel": kernel.key, "content": content, "options": list(OPTIONS)}
     label = f"modules of {kernel.spec.name}"
-    return context.cache.obtain_file("kernel-modules", inputs, label, "modules.squashfs", build)
+    return context.cache.obtain_file(_PACKED_MODULES, inputs, label, "modules.squashfs", build)
+
+
+def are_as_packed(cache: Cache, disks: Iterable[DataDisk], kernel: Kernel) -> bool:
+    """Whether a kernel's modules are still the files that one of these disks has; True without such a disk."""
+    packed = (cache.artifact(disk.file.parent) for disk in disks)
+    of_modules = [artifact.inputs for artifact in packed if artifact is not None and artifact.kind == _PACKED_MODULES]
+    return all(inputs["content"] == _digests(kernel) for inputs in of_modules)
+
+
+def _digests(kernel: Kernel) -> dict[str, str]:
+    """The SHA-256 of each module in a user's tree, which may be rebuilt without its kernel; empty for packages."""
+    return {} if kernel.packages else {name: sha256_of(file) for name, file in module_files(kernel).items()}
 
 
 _DATA = ("CONFIG_VIRTIO_BLK", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4")

@@ -7,6 +7,7 @@ from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
+from orchestrator.artifacts.boot_files import are_as_packed
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
@@ -138,9 +139,7 @@ class CallsKind(BenchmarkKind):
             try:
                 return measure_call(ready, cell, session.setup(cell), *files, cache)
             except NeverAtPlace as error:
-                symbol, offset = probed_place(ready.artifacts.kernel, cell)
-                answers = PlaceAnswers(session.context.cache, ready.artifacts.kernel, cell.cpu, cell.kernel_modules)
-                answers.keep(cell.task.kind, symbol, offset, error.what)
+                _keep_answer(session.context.cache, ready, cell, error)
                 raise
             except NotEntered as error:
                 why = _explain(session, ready, cell, error, cache)
@@ -160,6 +159,14 @@ class CallsKind(BenchmarkKind):
         effect = exact_effect(record.value, baseline.value, baseline.samples)
         fields = {**vars(effect), "notes": (*record.notes, *effect.notes)}
         return changed(record, **fields, purposes=overhead_by_purpose(record.profile, baseline.profile))
+
+
+def _keep_answer(cache: Cache, ready: ReadyGuest, cell: CallCell, error: NeverAtPlace) -> None:
+    """Keep a guest's answer about a place, unless the module that has it was rebuilt since the guest loaded it."""
+    kernel = ready.artifacts.kernel
+    if are_as_packed(cache, ready.artifacts.machine.data, kernel):
+        symbol, offset = probed_place(kernel, cell)
+        PlaceAnswers(cache, kernel, cell.cpu, cell.kernel_modules).keep(cell.task.kind, symbol, offset, error.what)
 
 
 def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, cache: GuestCache) -> NotEntered:

@@ -12,11 +12,12 @@ import pytest
 from host_toolchain import a_kernel
 
 from orchestrator.artifacts import boot_files as packing
-from orchestrator.artifacts.boot_files import kernel_modules, unattended_scripts, write_work
+from orchestrator.artifacts.boot_files import are_as_packed, kernel_modules, unattended_scripts, write_work
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.errors import HostError, UsageError
+from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.files import Entry, archive
+from orchestrator.guest.machine import DataDisk
 from orchestrator.program import load_requirements
 
 PACKING = pytest.mark.skipif(shutil.which("mksquashfs") is None, reason="needs what images/image-packages.txt lists")
@@ -61,8 +62,21 @@ def test_the_modules_that_a_tree_has_built_are_on_the_disk(
     assert (out / "kernel/two.ko").read_bytes() == b"two"
     assert (out / "modules.order").exists()
     assert kernel_modules(context, kernel_of(tree)) == disk
+    disks = [DataDisk("modules", disk), DataDisk("users", tmp_path / "data.squashfs")]
+    assert are_as_packed(context.cache, disks, kernel_of(tree))
     (tree / "two.ko").write_bytes(b"built anew")
+    assert not are_as_packed(context.cache, disks, kernel_of(tree))
+    assert are_as_packed(context.cache, disks[1:], kernel_of(tree))
     assert kernel_modules(context, kernel_of(tree)) != disk
+
+
+def test_a_module_that_changes_while_it_is_packed_is_not_kept_as_the_old_one(
+    context: BuildContext, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "check_installed", lambda name, what: (tree / "two.ko").write_bytes(b"built anew"))
+    with pytest.raises(BuildError, match=r"module two\.ko has changed while the modules were packed"):
+        kernel_modules(context, kernel_of(tree))
+    assert not list(context.cache.artifacts())
 
 
 @pytest.mark.parametrize("order", [None, "", "absent.ko\n"])
