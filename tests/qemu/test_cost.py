@@ -14,13 +14,10 @@ from typing import Any
 import pytest
 from command_line import CommandLine
 from documentation import ROOT, write_files
+from needed_images import needed_image
 
-from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.images import cached_image
 from orchestrator.catalog.bpftrace_text import needs_newer
-from orchestrator.catalog.images import image
 from orchestrator.catalog.probes import IMAGE, NEWER_IMAGE
-from orchestrator.paths import cache_dir
 from orchestrator.results.contract import RunRecord
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -150,9 +147,8 @@ def test_own_functions_on_other_kernels_and_beside_what_judges(tmp_path: Path) -
 
 
 @pytest.mark.nightly("a guest with bpftrace, and one of a module: a minute")
-def test_a_script_a_module_and_a_mechanism_have_a_cost(tmp_path: Path) -> None:
-    if cached_image(BuildContext(Cache(cache_dir()), offline=True), image(IMAGE)) is None:
-        pytest.skip(f"{IMAGE} is not built yet; build it once: ./lab build image {IMAGE}")
+def test_a_script_a_module_and_a_mechanism_have_a_cost(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    needed_image(request.config, IMAGE)
     script = tmp_path / "reads.bt"
     script.write_text("#!/usr/bin/env bpftrace\n// Reads by process\nkprobe:vfs_read\n{\n\t@[pid] = count();\n}\n")
     write_files(ROOT / "docs" / "modules.md", tmp_path)
@@ -176,10 +172,10 @@ def test_a_script_a_module_and_a_mechanism_have_a_cost(tmp_path: Path) -> None:
         ("tracepoint:syscalls:sys_enter_getpp* { @ = count(); }", "bpf-tracepoint"),
     ],
 )
-def test_a_line_of_bpftrace_has_a_cost(line: str, mechanism: str, tmp_path: Path) -> None:
-    name = NEWER_IMAGE if needs_newer(line) else IMAGE
-    if cached_image(BuildContext(Cache(cache_dir()), offline=True), image(name)) is None:
-        pytest.skip(f"{name} is not built yet; build it once: ./lab build image {name}")
+def test_a_line_of_bpftrace_has_a_cost(
+    line: str, mechanism: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    needed_image(request.config, NEWER_IMAGE if needs_newer(line) else IMAGE)
     (measured,) = costs(CommandLine(tmp_path), f"bpftrace: {line}")
     assert (measured["status"], measured["mechanism"], measured["hits"]) == ("ok", mechanism, 1000)
     assert measured["instructions"] > 100

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 from elsewhere import ELSEWHERE
+from needed_images import needed_image
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.debian import pin_of
-from orchestrator.artifacts.images import Image, as_root, cached_image, ready_image, system_packages
+from orchestrator.artifacts.images import Image, as_root, ready_image, system_packages
 from orchestrator.catalog.images import image, images
 
 pytestmark = pytest.mark.qemu
@@ -81,11 +82,8 @@ def disk(
     request: pytest.FixtureRequest, workshop: BuildContext, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Disk]:
     name: str = request.param
-    found = cached_image(workshop, image(name))
-    if found is None and name == BUILT_WHERE_MISSING:
-        found = ready_image(workshop, image(name))
-    if found is None:
-        pytest.skip(f"{name} is not built yet; build it once: ./lab build image {name}")
+    is_built = name == BUILT_WHERE_MISSING
+    found = ready_image(workshop, image(name)) if is_built else needed_image(request.config, name)
     raw = tmp_path_factory.mktemp("disk") / "raw"
     subprocess.run(["qemu-img", "convert", "-O", "raw", found.base, raw], check=True)
     yield Disk(found, raw)

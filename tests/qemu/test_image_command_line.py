@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from command_line import PATIENCE, CommandLine, qemus_by_pid
 from elsewhere import ELSEWHERE
+from needed_images import needed_image
 from test_shell import shell
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.images import cached_image, ready_image
+from orchestrator.artifacts.images import ready_image
 from orchestrator.catalog.images import image
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
@@ -112,9 +113,8 @@ def test_a_shell_in_an_image(tmp_path: Path, workshop: BuildContext) -> None:
 
 
 @pytest.mark.parametrize("channel", ["framed", pytest.param("serial", marks=ELSEWHERE)])
-def test_systemd_is_ready_when_the_guest_is(command: CommandLine, workshop: BuildContext, channel: str) -> None:
-    if cached_image(workshop, image(SYSTEMD)) is None:
-        pytest.skip(f"{SYSTEMD} is not built yet; build it once: ./lab build image {SYSTEMD}")
+def test_systemd_is_ready_when_the_guest_is(request: pytest.FixtureRequest, command: CommandLine, channel: str) -> None:
+    needed_image(request.config, SYSTEMD)
     options = ("--image", SYSTEMD, "--memory", "512", "--channel", channel)
     done = command.run("exec", *options, "--", "systemctl", "is-system-running")
     assert (done.returncode, done.stdout) == (0, "running\n"), done.stderr

@@ -19,13 +19,11 @@ from djprobe_trial import insert
 from elsewhere import ELSEWHERE
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
+from needed_images import needed_image
 
-from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.images import cached_image
 from orchestrator.artifacts.kernel_build import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
-from orchestrator.catalog.images import image
 from orchestrator.catalog.probes import probes
 from orchestrator.probes.arming import module_attached
 from orchestrator.probes.point import find_entry
@@ -158,10 +156,9 @@ def test_a_copy_in_an_unlucky_place_costs_no_instruction_more(
 
 @pytest.mark.qemu
 @pytest.mark.nightly("more calls than test_image_guest.py makes every day: a guest more")
-def test_an_image_changes_no_exact_value(workshop: BuildContext, tmp_path: Path) -> None:
+def test_an_image_changes_no_exact_value(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """The values without an image are in ``test_profile.py``."""
-    if cached_image(workshop, image(IMAGE)) is None:
-        pytest.skip(f"{IMAGE} is not built yet; build it once: ./lab build image {IMAGE}")
+    needed_image(request.config, IMAGE)
     command = CommandLine(tmp_path)
     done = command.run("run", EXPERIMENT, "--set", f"image={IMAGE}")
     assert done.returncode == 0, done.stderr

@@ -10,15 +10,13 @@ from dataclasses import replace
 import pytest
 from elftools.elf.elffile import ELFFile
 from experiment_boot import boot_of_calls, measured_call, prepared_for
+from needed_images import needed_image
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
-from orchestrator.artifacts.images import cached_image
 from orchestrator.catalog.bpftrace_text import UnreadTextError, attach_points
-from orchestrator.catalog.images import image
 from orchestrator.catalog.probes import IMAGE, probes
 from orchestrator.errors import EvidenceError
-from orchestrator.paths import cache_dir
 from orchestrator.probes.bpf_attachment import target_of
 from orchestrator.probes.bpf_program import attach, attached_by, bring, compile_programs
 from orchestrator.probes.place import UserPoint
@@ -37,10 +35,10 @@ NIGHTLY = pytest.mark.nightly("bpftrace starts anew for each one-liner: five min
 
 @pytest.fixture(autouse=True)
 def _image_in_the_cache(request: pytest.FixtureRequest) -> None:
-    """Skip where the image with bpftrace, which has 430 MB, is not there yet."""
+    """Skip where the image with bpftrace, which has 430 MB, is not there yet; build it every night."""
     name = request.node.get_closest_marker("guest").kwargs.get("image")
-    if name is not None and cached_image(BuildContext(Cache(cache_dir()), offline=True), image(name)) is None:
-        pytest.skip(f"{name} is not built yet; build it once: ./lab build image {name}")
+    if name is not None:
+        needed_image(request.config, name)
 
 
 def measured(ready: ReadyGuest, context: BuildContext, text: str, **benchmark: object) -> CellRecord:

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from command_line import CommandLine
 from experiment_boot import artifacts_of, boot_of_calls, measured_call
+from needed_images import needed_image
 from other_users import TRACED
 
 from orchestrator.artifacts import digests, saved_guests
 from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.images import cached_image
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.images import image
@@ -298,11 +298,12 @@ def test_restored_guests_of_an_image_are_not_clones(
     assert digests.changed(place, {}) is None
 
 
-def test_systemd_is_restored_with_its_sshd(workshop: BuildContext, tmp_path: Path) -> None:
+def test_systemd_is_restored_with_its_sshd(
+    request: pytest.FixtureRequest, workshop: BuildContext, tmp_path: Path
+) -> None:
     """From the user's cache: it is saved the first time only, since it takes twenty seconds to boot."""
     recipe = image("debian-i386-systemd")
-    if cached_image(workshop, recipe) is None:
-        pytest.skip(f"{recipe.name} is not built yet; build it once: ./lab build image {recipe.name}")
+    needed_image(request.config, recipe.name)
     kernel = ready_kernel(workshop, kernels()["debian-686"])
     wanted_machine = machine_for(
         workshop, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh")
