@@ -280,7 +280,7 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
         hits: Annotated[int, Field(ge=1, description="Of a call of the workload.")] = 1,
         point: Word | None = None,
         cpu: Word = DEFAULT_CPU,
-        at_most: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None,
+        at_most: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Word | None = None,
     ) -> str:
         """Measure a hit of BPF programs, bpftrace one-liners, modules or mechanisms, at most AT_MOST instructions."""
         own_lab = replace(lab, progress=_Reported(context))

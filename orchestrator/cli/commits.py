@@ -76,7 +76,9 @@ def series_command(
     at_most: Annotated[
         str | None,
         typer.Option(
-            "--at-most", metavar="N|N%", help="Exit with 1 if a commit adds more than this to a cell of BASE."
+            "--at-most",
+            metavar="BUDGET",
+            help="Exit with 1 if a cell exceeds this budget, beside BASE: +5, +1% or <=300.",
         ),
     ] = None,
     form: Annotated[

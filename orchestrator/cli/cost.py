@@ -34,7 +34,7 @@ from orchestrator.cost.request import (
     CostRequest,
     NamedCalls,
     allowed,
-    limit_of_hit,
+    budget_of_hit,
 )
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.source import read_budgets
@@ -43,6 +43,7 @@ from orchestrator.library.costs import MeasuredCosts, cost_experiment, cost_kern
 from orchestrator.paths import user_path
 from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets
+from orchestrator.results.budgets import Budget
 from orchestrator.results.runs import Run
 
 CostForm = StrEnum("CostForm", "TABLE MARKDOWN JSON CSV VERISTAT GITHUB")
@@ -78,7 +79,8 @@ def cost(
     point: Annotated[str | None, typer.Option(metavar="POINT", help="The function where the probe is.")] = None,
     cpu: Annotated[str, typer.Option(help="CPU model.", autocompletion=options.cpus)] = DEFAULT_CPU,
     at_most: Annotated[
-        str | None, typer.Option(metavar="N", help="Exit with 1 if a hit takes more instructions.")
+        str | None,
+        typer.Option(metavar="BUDGET", help="Exit with 1 if a hit takes more: 900, with --against also +5 or +2%."),
     ] = None,
     budget: Annotated[
         Path | None, typer.Option(readable=False, metavar="FILE", help="Budgets, as an experiment has them.")
@@ -109,7 +111,7 @@ def cost(
     options.check_one({"--at-most": at_most is not None, "--budget": budget is not None})
     if hits != 1 and workload is None:
         raise UsageError("is of calls of your own only", where="--hits", hint="name them: --workload FILE.c")
-    most = None if at_most is None else limit_of_hit(at_most)
+    of_hit = _budget_of_hit(at_most, against)
     measurer = ConsoleLab(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     measurer.check()
     given = NamedCalls(call, None if workload is None else user_path(str(workload)), point, hits)
@@ -135,7 +137,7 @@ def cost(
                 f"{reference_file} would be compared with itself", where="--against", hint="name another file"
             )
     growth = _GROWTH if against is not None and budget is None else {}
-    budgets = {**growth, **given_budgets} if most is None else allowed([*lines, *before], most)
+    budgets = {**growth, **given_budgets} if of_hit is None else allowed([*lines, *before], of_hit)
     text = cost_experiment(names, [*before, *lines], kernels, cpu, budgets)
     for line in lines:
         check_calls(line, partner(line, lines, before))
@@ -156,6 +158,14 @@ def cost(
     measured = MeasuredCosts(judged(lines, after, reference), missed, after, reference)
     _print(form, measured, after if reference is None or reference.run is None else reference.run)
     raise typer.Exit(0 if measured.passes else 1)
+
+
+def _budget_of_hit(at_most: str | None, against: str | None) -> Budget | None:
+    budget = None if at_most is None else budget_of_hit(at_most)
+    if budget is not None and budget.most is None and against is None:
+        hint = "name what came before: --against REV|FILE|RUN; or write a limit: --at-most 300"
+        raise UsageError(f"{budget} adds to what a hit took before", where="--at-most", hint=hint)
+    return budget
 
 
 @contextmanager

@@ -30,7 +30,8 @@ from orchestrator.profile.stored.profile_difference import ProfileDifference, di
 from orchestrator.profile.stored.profile_files import load_pair
 from orchestrator.program import command
 from orchestrator.results import parameters
-from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit, only
+from orchestrator.results.budgets import Budget, Budgets, CellBudget
+from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import MOST_COUNTED_RUNS, CellRecord
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
 from orchestrator.results.runs import EXPERIMENT_FILE, Run, frame
@@ -107,9 +108,9 @@ Change = Literal["failed", "missing", "regressed", "improved", "undecided", "fix
 CHANGES: tuple[Change, ...] = get_args(Change)
 """In the order of reporting; regressed and improved cells are mixed, the largest difference first."""
 
-UNBUDGETED = Budget(value=Allowance(0, percent=False))
+UNBUDGETED = CellBudget(value=Budget())
 """For cells without a budget: an exact value may not grow, and the interval of a difference may not be above 0."""
-_UNBUDGETED_VARYING = Budget(value=UNBUDGETED.value, overhead=UNBUDGETED.value)
+_UNBUDGETED_VARYING = CellBudget(value=UNBUDGETED.value, overhead=UNBUDGETED.value)
 """For calls that vary, whose overhead is known better than their value."""
 
 
@@ -137,23 +138,23 @@ class CellPair:
 class BudgetedFigure:
     """A cell's ``value`` or ``overhead`` with its budget; ``is_own`` if the experiment has a budget for the cell.
 
-    ``difference`` is to the cell before, for a limit to 0.
+    ``difference`` is to the cell before; to 0 for a budget that does not depend on it.
     """
 
     figure: Figure
     difference: Difference
-    allowance: Allowance | Limit
+    budget: Budget
     is_own: bool
 
     @property
     def is_exceeded(self) -> bool:
         """Whether the figure decidedly exceeds its budget."""
-        return self.difference.exceeds(self.allowance.of(self.difference.before))
+        return self.difference.exceeds(self.budget.increase(self.difference.before))
 
     @property
     def figures(self) -> str:
-        """The figure, for a limit its amount, else its increase."""
-        sign = "" if isinstance(self.allowance, Limit) else "+"
+        """The figure's increase; the figure itself if the budget does not depend on the figure before."""
+        sign = "+" if self.budget.most is None else ""
         return f"{self.figure} {self.difference.value:{sign}.15g}"
 
 
@@ -205,7 +206,7 @@ class CellChange:
             return (f"it is {self.change}" if self.change == "missing" else f"it {self.change}",)
         unit = self.pair.first.unit
         return tuple(
-            f"{figure.figures} {unit}, allowed {figure.allowance}" for figure in self.budgeted if figure.is_exceeded
+            f"{figure.figures} {unit}, allowed {figure.budget}" for figure in self.budgeted if figure.is_exceeded
         )
 
     @property
@@ -216,7 +217,7 @@ class CellChange:
         """
         if self.failed_in_both:
             return "it failed in both"
-        has_limit = any(figure.is_own and isinstance(figure.allowance, Limit) for figure in self.budgeted)
+        has_limit = any(figure.is_own and figure.budget.most is not None for figure in self.budgeted)
         return "it has no number before" if self.change == "fixed" and not has_limit else ""
 
 
@@ -327,16 +328,18 @@ def _without_number(pair: CellPair, budgets: Budgets) -> CellChange:
 
 
 def _budgeted(
-    after: CellRecord, own_budget: Budget | None, differences: Mapping[Figure, Difference | None]
+    after: CellRecord, own_budget: CellBudget | None, differences: Mapping[Figure, Difference | None]
 ) -> tuple[BudgetedFigure, ...]:
-    """A cell's figures with their budgets: for an increase the difference, for a limit the cell after alone."""
-    budget = own_budget or (_UNBUDGETED_VARYING if after.calls_vary else UNBUDGETED)
-    allowances: Mapping[Figure, Allowance | Limit | None] = {"value": budget.value, "overhead": budget.overhead}
+    """A cell's figures with their budgets: an increase judges the difference, any other the cell after alone."""
+    of_cell = own_budget or (_UNBUDGETED_VARYING if after.calls_vary else UNBUDGETED)
+    budgets: Mapping[Figure, Budget | None] = {"value": of_cell.value, "overhead": of_cell.overhead}
     budgeted = []
-    for figure, allowance in allowances.items():
-        difference = difference_to_zero(after, figure) if isinstance(allowance, Limit) else differences[figure]
-        if allowance is not None and difference is not None:
-            budgeted.append(BudgetedFigure(figure, difference, allowance, own_budget is not None))
+    for figure, budget in budgets.items():
+        if budget is None:
+            continue
+        difference = differences[figure] if budget.most is None else difference_to_zero(after, figure)
+        if difference is not None:
+            budgeted.append(BudgetedFigure(figure, difference, budget, own_budget is not None))
     return tuple(budgeted)
 
 

@@ -49,7 +49,7 @@ from orchestrator.report.text import (
     paragraph,
     quoted,
 )
-from orchestrator.results.budgets import only
+from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.run_files import repeat_command
 
@@ -119,7 +119,7 @@ def budget_figure(change: CellChange) -> str:
         if budgeted_figure.is_own and budgeted_figure.difference.value
     ]
     allowed = [
-        f"{budgeted_figure.allowance}{' of overhead' if budgeted_figure.figure == 'overhead' else ''}"
+        f"{budgeted_figure.budget}{' of overhead' if budgeted_figure.figure == 'overhead' else ''}"
         for budgeted_figure in shown
     ]
     return f"{'exceeds' if exceeded else 'within'} {', '.join(allowed)}" if allowed else ""
@@ -356,7 +356,7 @@ def _test_columns(unit: str) -> Columns[tuple[Difference, BudgetedFigure | None]
             Column("95 %", of_difference(2), optional=True),
             Column("superiority", superiority, optional=True),
             Column("p", p, optional=True),
-            Column("allowed", lambda tested: "" if tested[1] is None else str(tested[1].allowance), optional=True),
+            Column("allowed", lambda tested: "" if tested[1] is None else str(tested[1].budget), optional=True),
             Column("budget", budget, optional=True),
         ]
     )

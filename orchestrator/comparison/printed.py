@@ -79,7 +79,7 @@ class JudgedBudget(Printed):
 
     @classmethod
     def of(cls, budgeted: BudgetedFigure) -> JudgedBudget:
-        return cls(figure=budgeted.figure, allowed=str(budgeted.allowance), exceeded=budgeted.is_exceeded)
+        return cls(figure=budgeted.figure, allowed=str(budgeted.budget), exceeded=budgeted.is_exceeded)
 
 
 class ChangedSymbol(Printed):

@@ -31,7 +31,6 @@ from orchestrator.profile.stored.profile_files import load_pair, load_profile
 from orchestrator.program import command
 from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_text, figure, signed_figure, used_columns
 from orchestrator.report.text import details, github_comment, grid_table, made_with, markdown_footnote, paragraph
-from orchestrator.results.budgets import Allowance, Limit
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, CellRecord, RunRecord
 from orchestrator.results.exact import exact
 from orchestrator.results.modelled import ModelledCell
@@ -134,14 +133,7 @@ class Cost:
     def allowed(self) -> str:
         """The budgets that the user has given it, of a hit as far as they are not percentages."""
         budgeted = () if self.change is None else self.change.budgeted
-        return ", ".join(
-            str(self._of_hit(budgeted_figure.allowance)) for budgeted_figure in budgeted if budgeted_figure.is_own
-        )
-
-    def _of_hit(self, allowance: Allowance | Limit) -> Allowance | Limit:
-        if isinstance(allowance, Allowance) and allowance.percent:
-            return allowance
-        return replace(allowance, amount=Fraction(allowance.amount) / self.of_call)
+        return ", ".join(str(figure.budget.times(Fraction(1, self.of_call))) for figure in budgeted if figure.is_own)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -212,7 +204,7 @@ def costs_in(
 def _doubt(changed: Mapping[str, CellChange], cell: CellRecord) -> str:
     """Why no increase of the cell can exceed its budget; empty if one can, or none is budgeted."""
     budgeted = changed[cell.id].budgeted if cell.id in changed else ()
-    increases = (of_figure for of_figure in budgeted if isinstance(of_figure.allowance, Allowance))
+    increases = (of_figure for of_figure in budgeted if of_figure.budget.most is None)
     doubts = (increase.difference.undecided for increase in increases if increase.is_own)
     return next(filter(None, doubts), "")
 

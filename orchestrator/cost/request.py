@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ from orchestrator.experiment.fields import ValidationContext, point
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.probes.point import Point
 from orchestrator.program import PROGRAM
-from orchestrator.results.budgets import Limit
+from orchestrator.results.budgets import Budget, BudgetError
 from orchestrator.results.contract import CellRecord
 
 DEFAULT_CPU = "xeon-e5410"
@@ -336,18 +336,27 @@ def _table_name(lines: Sequence[CostRequest], tables: Iterable[_TableKey]) -> st
     return name if len(alike) == 1 else f"{name}-{alike.index(key) + 1}"
 
 
-def limit_of_hit(text: str) -> Fraction:
-    """The instructions that a hit may take. Raises UsageError for what is no number."""
-    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,20})?", text) is None:
-        what = f"found {text!r}; expected the instructions that a hit may take"
-        raise UsageError(what, where="--at-most", hint="for example --at-most 300")
-    return Fraction(text)
+_MOST_OF_HIT = 10**9
 
 
-def allowed(lines: Sequence[CostRequest], at_most: Fraction | int) -> Mapping[str, object]:
-    """Budgets that allow each line so many instructions a hit."""
+def budget_of_hit(at_most: str | float) -> Budget:
+    """The budget of a hit; a number alone is a limit. Raises UsageError for what is no budget."""
+    text = at_most if isinstance(at_most, str) else f"{Decimal(str(at_most)):f}"
+    try:
+        budget = Budget.of(text)
+    except BudgetError as error:
+        raise UsageError(str(error), where="--at-most", hint="for example --at-most 300") from None
+    if budget.counted is not None and not budget.more:
+        budget = Budget(limit=budget.counted)
+    if budget.most is not None and budget.most >= _MOST_OF_HIT:
+        raise UsageError(f"found {text!r}; the limit of a hit is below 10^9", where="--at-most")
+    return budget
+
+
+def allowed(lines: Sequence[CostRequest], of_hit: Budget) -> Mapping[str, object]:
+    """Budgets of calls that give each line's hit this budget."""
     return {
-        f"probe={line.subject.probe},kernel={kernel}": {"overhead": str(Limit(at_most * line.hits))}
+        f"probe={line.subject.probe},kernel={kernel}": {"overhead": str(of_hit.times(line.hits))}
         for line in lines
         for kernel in line.kernel_names
     }

@@ -34,7 +34,7 @@ are merged key by key. Without ``tables`` the file is one table.
 
 
 def _budgets(value: object) -> object:
-    """A mapping of filters of cells to ``+N``, ``+N%``, ``<=N``, or ``{value: <=N, overhead: +N}``."""
+    """Budgets by filters of cells: ``+N``, ``+N%``, ``<=N``, ``N +N%``, or ``{value: <=N, overhead: +N}``."""
     try:
         return Budgets.of(value).plain()
     except BudgetError as error:
@@ -53,9 +53,9 @@ class Heading(Strict):
     budgets: Annotated[dict[str, Any], BeforeValidator(_budgets)] = Field(default_factory=dict)
     """Limits of the cells' cost, or of its growth against another run, above which ``./lab compare`` exits with 1.
 
-    ``+N`` is growth in the cell's unit, ``+N%`` growth in per cent, ``<=N`` a limit in the unit. N may have decimals,
-    and is compared exactly. The last filter that matches a cell counts. A cell without a budget may not grow. A resumed
-    run may have other budgets.
+    ``+N`` is growth in the cell's unit, ``+N%`` growth in per cent, ``<=N`` a limit in the unit, ``N +N%`` growth of a
+    counted N. N may have decimals, and is compared exactly. The last filter that matches a cell counts. A cell without
+    a budget may not grow. A resumed run may have other budgets.
     """
 
 

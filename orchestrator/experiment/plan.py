@@ -18,7 +18,8 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.problems import DataOrigins, Problem, config_error
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.plain_text import cut
-from orchestrator.results.budgets import KEY, KEYS, CellFilter, FilterError, NameOf
+from orchestrator.results.budgets import KEY
+from orchestrator.results.cell_filters import KEYS, CellFilter, FilterError, NameOf
 from orchestrator.results.contract import Clock
 
 MAX_CELLS = 10_000

@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 
 import yaml
@@ -27,10 +26,10 @@ from orchestrator.cost.request import (
     CostRequest,
     NamedCalls,
     allowed,
+    budget_of_hit,
     check_names,
     cost_kernel,
     experiment_text,
-    limit_of_hit,
     on_all,
 )
 from orchestrator.cost.subjects import Subject, subjects
@@ -81,16 +80,16 @@ def measured_costs(
     names: Sequence[str],
     kernels: Sequence[str] = (DEFAULT_KERNEL,),
     calls: NamedCalls | None = None,
-    at_most: float | None = None,
+    at_most: float | str | None = None,
     cpu: str = DEFAULT_CPU,
 ) -> MeasuredCosts:
     """Measure what a hit of each subject costs: programs, one-liners, modules, mechanisms (docs/cost.md).
 
-    With ``at_most`` instructions a hit, those above it are ``exceeded``. Raises UsageError if no call reaches any.
+    With a budget of a hit, ``at_most``, those above it are ``exceeded``. Raises UsageError if no call reaches any.
     """
     on = cost_kernels(kernels, cpu)
     lines, missed = cost_lines(lab.context(), names, on, cpu, calls or NamedCalls())
-    budgets = {} if at_most is None else allowed(lines, limit_of_hit(f"{Decimal(str(at_most)):f}"))
+    budgets = {} if at_most is None else allowed(lines, budget_of_hit(at_most))
     text = cost_experiment(names, lines, on, cpu, budgets)
     run = lab.run(lab.build(yaml.safe_load(text)))
     return MeasuredCosts(judged(lines, run), missed, run)

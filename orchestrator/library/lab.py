@@ -72,7 +72,7 @@ class Lab(Measurer):
         """Measure each commit of a patch series ``[TREE@]BASE..TOPIC``, without a TREE one of ``tree``.
 
         An interrupted series goes on where it was.
-        A commit that adds more than ``at_most`` (``5``, ``1%``) to a cell of BASE makes the series wrong. Commits that
+        A cell that exceeds the budget ``at_most`` (``+5``, ``+1%``, ``<=300``) makes the series wrong. Commits that
         do not build or boot have their reason. Raises UsageError, HostError, and LabError for a base without a number.
         """
         from orchestrator.library.measured_series import measured_series

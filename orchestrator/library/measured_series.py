@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,8 +39,8 @@ def measured_series(
 ) -> MeasuredSeries:
     """Measure each commit of a series ``[TREE@]BASE..TOPIC``; without a tree before BASE, it is one of ``tree``.
 
-    A commit that adds more than ``at_most`` (``5``, ``1%``) to a cell of the base is beyond its budget. Commits that do
-    not build or boot have their reason. An interrupted series goes on where it was. Raises UsageError, HostError, and
+    A commit with a cell that exceeds the budget ``at_most`` (``+5``, ``+1%``, ``<=300``) is wrong. Commits that do not
+    build or boot have their reason. An interrupted series goes on where it was. Raises UsageError, HostError, and
     LabError for a base without a number.
     """
     with _opened(measurer, request, span, tree, at_most) as opened:
@@ -137,9 +138,11 @@ def _no_base(base: MeasuredCommit, error: type[LabError]) -> LabError:
 def _budgets(measurer: Measurer, at_most: str | None) -> Budgets | None:
     if at_most is None:
         return None
+    text, option = at_most, measurer.argument("at_most")
+    if re.fullmatch(r"[0-9.]+ ?%?", at_most):  # as it was written before budgets had one grammar
+        text = f"+{at_most}"
+        measurer.say(f"{option}: {at_most} allows an increase; write it as {text}")
     try:
-        return Budgets.of({"*": f"+{at_most.removeprefix('+')}"})
-    except BudgetError:
-        option = measurer.argument("at_most")
-        what = f"{option}: found {at_most!r}; expected an increase in the cell's unit, or in percent"
-        raise UsageError(what, hint=f"such as {option} 5, or {option} 1%") from None
+        return Budgets.of({"*": text})
+    except BudgetError as error:
+        raise UsageError(str(error), where=option) from None

@@ -25,7 +25,8 @@ from orchestrator.profile.stored.cell_profile import CellProfile
 from orchestrator.profile.stored.profile_difference import ProfileDifference, difference
 from orchestrator.profile.stored.profile_files import has_plain_profile, load_pair, load_profile
 from orchestrator.program import PROGRAM
-from orchestrator.results.budgets import Budgets, CellFilter, FilterError, cells_named, names_of
+from orchestrator.results.budgets import Budgets
+from orchestrator.results.cell_filters import CellFilter, FilterError, cells_named, names_of
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, origin_of
 from orchestrator.results.runs import Run, UnknownRun, find_run, opened_store, stored_run

@@ -30,7 +30,7 @@ from orchestrator.program import command
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import COUNTED, figure, signed_figure, unit_name
 from orchestrator.report.text import ascii_text, summary
-from orchestrator.results.budgets import only
+from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.origin import Origin, kernel_versions

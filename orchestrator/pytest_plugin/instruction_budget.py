@@ -17,14 +17,13 @@ The file of budgets beside a test file: instructions by test, label, kernel and 
             callbench: 13
             entry_SYSENTER_32: 60
 
-A plain number is the count, and a hard budget: one instruction more is too many. With a percentage it is soft. ``<=N``
+A plain number is the count, and a hard budget: one instruction more is too many. With an increase it is soft. ``<=N``
 is a user's own limit, which is never rewritten. The symbols, which are optional, show where a broken budget has grown.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,6 +61,7 @@ from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.counted.counter import Counter
 from orchestrator.profile.stored.cell_profile import CellProfile
+from orchestrator.results.budgets import Budget, BudgetError
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.exact import decimal_text, exact
 from orchestrator.run.benchmark_kind import Refused
@@ -71,9 +71,6 @@ from orchestrator.run.guests import check_clocksource
 SUFFIX = ".budgets.yaml"
 
 _HEAD = "# Instructions that tests may take. pytest --qemu --qemu-update-budgets writes what it counts.\n"
-_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,20})?)"
-_BUDGET = re.compile(rf"{_NUMBER}(?: \+(\d{{1,3}}(?:\.\d{{1,3}})?)%)?|<= ?{_NUMBER}")
-_EXPECTED = "a budget is the number that was counted, that with +N%, or <=N for a limit of your own"
 _LARGEST = 4 << 20
 
 Budgets = dict[str, dict[str, dict[str, Any]]]
@@ -90,24 +87,33 @@ class _BySymbol(BaseModel):
 
 
 @dataclass(frozen=True)
-class CallBudget:
-    """At most ``instructions``, plus ``percent``. ``symbols`` has the count of each symbol, if known.
+class CommittedBudget:
+    """A budget in a file: a count, with or without an allowed increase, or a limit set by a user.
 
-    ``is_limit`` is for a limit set by a user.
+    ``symbols`` has the count of each symbol, if known.
     """
 
-    instructions: Fraction | int
-    percent: Fraction | int = 0
+    budget: Budget
     symbols: Mapping[str, float] | None = None
-    is_limit: bool = False
+
+    @property
+    def figure(self) -> Fraction:
+        """The committed count or limit."""
+        figure = self.budget.counted if self.budget.limit is None else self.budget.limit
+        assert figure is not None  # BudgetFile refuses what adds to no number
+        return Fraction(figure)
 
     @property
     def most(self) -> Fraction:
-        return Fraction(self.instructions * (100 + self.percent)) / 100
+        assert self.budget.most is not None
+        return Fraction(self.budget.most)
+
+    @property
+    def is_limit(self) -> bool:
+        return self.budget.limit is not None
 
     def __str__(self) -> str:
-        text = f"{'<=' if self.is_limit else ''}{decimal_text(self.instructions)}"
-        return text + (f" +{decimal_text(self.percent)}%" if self.percent else "")
+        return str(self.budget)
 
 
 class BudgetFile:
@@ -117,7 +123,7 @@ class BudgetFile:
         self._cache = cache  # used for its locks, as the folder may be in a repository
         self.path = test_file.with_name(test_file.stem + SUFFIX)
 
-    def find(self, test: str, label: str, machine: str) -> CallBudget | None:
+    def find(self, test: str, label: str, machine: str) -> CommittedBudget | None:
         """The budget, if there is one. Raises ConfigError for a malformed file."""
         text = self._read().get(test, {}).get(label, {}).get(machine)
         return None if text is None else self._parsed(text)
@@ -125,7 +131,7 @@ class BudgetFile:
     def machines(self, test: str, label: str) -> list[str]:
         return list(self._read().get(test, {}).get(label, {}))
 
-    def write(self, test: str, label: str, machine: str, budget: CallBudget) -> None:
+    def write(self, test: str, label: str, machine: str, budget: CommittedBudget) -> None:
         with self._cache.lock(f"budgets-{digest(str(self.path))}"):
             budgets = self._read()
             text = str(budget)
@@ -156,7 +162,7 @@ class BudgetFile:
         except ValidationError:
             raise ConfigError("has to have budgets by test, label and machine", where=str(self.path)) from None
 
-    def _parsed(self, text: object) -> CallBudget:
+    def _parsed(self, text: object) -> CommittedBudget:
         if isinstance(text, dict):
             try:
                 symbol = _BySymbol.model_validate(text, strict=True)
@@ -164,12 +170,14 @@ class BudgetFile:
                 what = "a budget with symbols has instructions, and symbols with a number for each"
                 raise ConfigError(f"found {str(text)[:80]!r}; {what}", where=str(self.path)) from None
             return replace(self._parsed(symbol.instructions), symbols=symbol.symbols)
-        match = _BUDGET.fullmatch(str(text))
-        if match is None:
-            raise ConfigError(f"found {text!r}; {_EXPECTED}", where=str(self.path))
-        if match[3]:
-            return CallBudget(Fraction(match[3]), is_limit=True)
-        return CallBudget(exact(float(match[1])), Fraction(match[2] or 0))  # a third was written with 15 digits
+        try:
+            budget = Budget.of(text)
+        except BudgetError as error:
+            raise ConfigError(str(error), where=str(self.path)) from None
+        if budget.most is None:
+            what = f"found {text!r}, which adds to no number; write what was counted before it: N {budget}"
+            raise ConfigError(what, where=str(self.path))
+        return CommittedBudget(budget)
 
 
 # Where a count has grown: the symbols with more instructions than before, in one line.
@@ -182,14 +190,14 @@ _ROUNDING = 1e-3
 """Instructions: counts of symbols are rounded means of some hundred calls."""
 
 
-def where_it_grew(budget: CallBudget, after: Mapping[str, float]) -> Sequence[str]:
+def where_it_grew(budget: CommittedBudget, after: Mapping[str, float]) -> Sequence[str]:
     """Lines with the symbols that have grown where a budget is exceeded; with its largest ones if it has no symbols."""
     if budget.symbols is None:
         return [f"most are in {largest(after)}", "the budget is without symbols: --qemu-update-budgets writes them"]
     symbols = sum(budget.symbols.values())
-    if budget.is_limit or abs(symbols - float(budget.instructions)) <= _ROUNDING:
+    if budget.is_limit or abs(symbols - float(budget.figure)) <= _ROUNDING:
         return [grown(budget.symbols, after)]
-    edited = f"the budget was edited: its symbols add up to {symbols:.15g}, not to {decimal_text(budget.instructions)}"
+    edited = f"the budget was edited: its symbols add up to {symbols:.15g}, not to {decimal_text(budget.figure)}"
     return [f"{edited}; --qemu-update-budgets writes both", f"since its symbols: {grown(budget.symbols, after)}"]
 
 
@@ -307,7 +315,8 @@ def _symbols(guest: Guest, calls: Calls, measured: Measurement) -> Mapping[str, 
     return None
 
 
-_TICKS_PERCENT = 5
+_EXACT = Budget()
+_SOFT = Budget(more=5, percent=True)
 """Tolerance written for commands: timer ticks and earlier work in the guest change their count."""
 
 _LABEL_MAX = 80
@@ -338,7 +347,7 @@ class InstructionBudget:
     updates: bool
     properties: list[tuple[str, str]] = field(default_factory=list)
     """The test's properties in JUnit's XML: each count, its budget, the committed count, and the change."""
-    _counted: dict[tuple[str, str], CallBudget] = field(default_factory=dict)
+    _counted: dict[tuple[str, str], CommittedBudget] = field(default_factory=dict)
 
     def call(
         self, call: str, arguments: Sequence[object] = (), *, label: str | None = None, expect: str | int | None = None
@@ -377,7 +386,7 @@ class InstructionBudget:
         # some.
         runs = parse_runs(self.guest.succeed(["runbench", str(_RUNS), *argv], time_limit=_LIMIT).text, _RUNS)
         counted = CallInstructions(float(min(instructions for instructions, _, _ in runs)))
-        return self._held(label or shlex.join(argv)[:_LABEL_MAX], counted, _TICKS_PERCENT)
+        return self._held(label or shlex.join(argv)[:_LABEL_MAX], counted, _SOFT)
 
     def check(self, label: str, count: float) -> float:
         """Check any count against its budget, such as an overhead measured by ``probe_cost``."""
@@ -388,7 +397,7 @@ class InstructionBudget:
         for (label, machine), budget in self._counted.items():
             self.file.write(self.test, label, machine, budget)
 
-    def _held(self, label: str, counted: CallInstructions, percent: int = 0) -> float:
+    def _held(self, label: str, counted: CallInstructions, tolerance: Budget = _EXACT) -> float:
         count = exact(counted.instructions)
         machine = f"{self.kernel.spec.name} {self.kernel.release}, {self.guest.machine.cpu.name}"
         budget = self.file.find(self.test, label, machine)
@@ -397,8 +406,8 @@ class InstructionBudget:
             text = f"{self.test}: {label} measures a failure, {'; '.join(counted.failing)}"
             warnings.warn(f"{text}; if that is intended, set expect=...", BudgetWarning, stacklevel=3)
         if self.updates and (budget is None or not budget.is_limit):
-            allowed = percent if budget is None else budget.percent
-            self._counted[label, machine] = CallBudget(count, allowed, counted.symbols())
+            allowed = tolerance if budget is None else budget.budget
+            self._counted[label, machine] = CommittedBudget(replace(allowed, counted=count), counted.symbols())
         elif budget is None:
             budgeted_machines = self.file.machines(self.test, label)
             raise BudgetExceeded(
@@ -408,25 +417,25 @@ class InstructionBudget:
                 hint="--qemu-update-budgets writes it",
             )
         elif count > budget.most:
-            after, takes, more = counted.symbols(), decimal_text(count), decimal_text(count - budget.instructions)
+            after, takes, more = counted.symbols(), decimal_text(count), decimal_text(count - budget.figure)
             raise BudgetExceeded(
                 f"{label} takes {takes} instructions, {more} more than its budget, {budget}, on {machine}",
                 where=str(self.file.path),
                 detail=[] if after is None else where_it_grew(budget, after),
             )
-        elif budget.percent == 0 and not budget.is_limit and count < budget.instructions:
+        elif not budget.budget.more and not budget.is_limit and count < budget.figure:
             text = f"{self.test}: {label} takes {decimal_text(count)} of {budget} instructions on {machine}"
             warnings.warn(f"{text}; --qemu-update-budgets lowers the budget", BudgetWarning, stacklevel=3)
         return counted.instructions
 
 
-def _properties(label: str, count: Fraction, budget: CallBudget | None) -> Iterator[tuple[str, str]]:
+def _properties(label: str, count: Fraction, budget: CommittedBudget | None) -> Iterator[tuple[str, str]]:
     yield f"instructions[{label}]", decimal_text(count)
     if budget is not None:
         yield f"instructions_budget[{label}]", str(budget)
         if not budget.is_limit:
-            change = count - budget.instructions
-            yield f"instructions_before[{label}]", decimal_text(budget.instructions)
+            change = count - budget.figure
+            yield f"instructions_before[{label}]", decimal_text(budget.figure)
             yield f"instructions_change[{label}]", f"{'+' if change >= 0 else ''}{decimal_text(change)}"
 
 

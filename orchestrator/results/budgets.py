@@ -1,133 +1,33 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Budgets of cells, and the filters that select cells by their names."""
+"""Budgets: the most that a figure of a cell, or a count of a test, may be."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any
 
-from orchestrator.catalog.data import choices_sentence, nearest, unknown
-from orchestrator.errors import UsageError
-from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.catalog.data import choices_sentence
+from orchestrator.results.cell_filters import CellFilter, FilterError, names_of
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.exact import decimal_text, exact
-from orchestrator.results.parameters import AT
-
-KEYS = ("table", "cpu", "kernel", "point", "probe", "handler", "benchmark", "id")
-
-_ABOUT_COMMAS = (
-    "a cell must match all conditions separated by commas; to select more cells repeat the option: "
-    "--only A --only B; write '?' for a comma in a name"
-)
-
-NameOf = Callable[[str], str]
-"""A cell's value for each of ``KEYS``, or an empty text."""
-
-
-class FilterError(ValueError):
-    """An invalid filter; ``example`` is a valid one, ``hint`` one for ``--only``."""
-
-    def __init__(self, what: str, *, example: str = "", hint: str = "") -> None:
-        super().__init__(what)
-        self.example = example
-        self.hint = hint or (f"for example --only {example}" if example else "")
-
-
-@dataclass(frozen=True)
-class CellFilter:
-    """Terms that must all match: ``probe=djprobe,cpu=pentium4``; a bare pattern may match any key.
-
-    A term is a sequence of keys, one of which must match, and a pattern of file names (``*``, ``?``, ``[...]``).
-    """
-
-    text: str
-    terms: Sequence[tuple[Sequence[str], str]]
-
-    @classmethod
-    def of(cls, text: str) -> CellFilter:
-        """Parse a filter. Raises FilterError."""
-        terms: list[tuple[Sequence[str], str]] = []
-        for part in text.split(","):
-            key, equals, pattern = (piece.strip() for piece in part.partition("="))
-            if not equals:
-                key, pattern = "", key
-            if not pattern:
-                raise FilterError("expected PATTERN or KEY=PATTERN", example="probe=djprobe,cpu=pentium4")
-            if equals and "+" in key:  # a kernel with a parameter of its own
-                key, equals, pattern = "", "", part.strip()
-            if equals and key not in KEYS:
-                raise FilterError(unknown("key", key, KEYS), hint=_ABOUT_COMMAS if "," in text else "")
-            terms.append(((key,) if equals else KEYS, pattern))
-        return cls(text, terms)
-
-    @property
-    def remark(self) -> str:
-        """The hint for a filter of several terms that matches nothing."""
-        return _ABOUT_COMMAS if len(self.terms) > 1 else ""
-
-    def matches(self, name_of: NameOf) -> bool:
-        return all(any(fnmatchcase(name_of(key), pattern) for key in keys) for keys, pattern in self.terms)
-
-
-def names_of(cell: CellRecord) -> NameOf:
-    """A stored cell's values for the keys of filters."""
-    values = {key: str(getattr(cell, key) or "") for key in KEYS if key != "point"}
-    return {**values, "point": AT.of(cell) or ""}.__getitem__
-
-
-def only(cells: Iterable[CellRecord]) -> list[str]:
-    """Options of ``run`` that select exactly these cells; ``?`` stands for a comma, which would split the filter."""
-    return [word for cell in cells for word in ("--only", f"id={cell.id.replace(',', '?')}")]
-
 
 KEY = "budgets"
 """The key in an experiment."""
 
 _FIGURES = ("value", "overhead")
 _MOST = 1000
-_AMOUNT = r"[0-9]{1,15}(?:\.[0-9]{1,20})?"
-_ALLOWANCE = re.compile(rf"(?P<sign>\+|<= ?|)(?P<amount>{_AMOUNT}) ?(?P<percent>%?)")
-_EXPECTED = "expected +N or +N% to allow such an increase, or <=N to allow at most N, such as +5, +2.5% or <=300"
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """The allowed increase of a figure: ``amount`` in its unit or in percent."""
-
-    amount: Fraction | int
-    percent: bool
-
-    def of(self, before: float) -> Fraction | int:
-        """The allowed increase in the figure's unit; in percent of a figure that is not positive, 0."""
-        return max(Fraction(0), exact(before)) * self.amount / 100 if self.percent else self.amount
-
-    def __str__(self) -> str:
-        return f"+{decimal_text(self.amount)}{'%' if self.percent else ''}"
-
-
-@dataclass(frozen=True)
-class Limit:
-    """The largest allowed figure, in its unit."""
-
-    amount: Fraction | int
-
-    def of(self, before: float) -> Fraction:
-        """The allowed increase in the figure's unit; negative if it was above the limit."""
-        return self.amount - exact(before)
-
-    def __str__(self) -> str:
-        return f"<={decimal_text(self.amount)}"
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Limits of a cell's value and overhead; None is no limit."""
-
-    value: Allowance | Limit | None = None
-    overhead: Allowance | Limit | None = None
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,20})?"
+_BUDGET = re.compile(
+    rf"<= ?(?P<limit>{_NUMBER})|(?:(?P<counted>{_NUMBER}) )?\+(?P<more>{_NUMBER}) ?(?P<percent>%?)|(?P<alone>{_NUMBER})"
+)
+_PERCENT = re.compile(rf"(?P<sign>(?:<= ?)?)(?P<amount>{_NUMBER}) ?%")
+GRAMMAR = (
+    "expected +N or +N% to allow such an increase, <=N to allow at most N, or N +N% to allow an increase of a counted "
+    "N, such as +5, +2.5%, <=300 or 422 +2%"
+)
 
 
 class BudgetError(ValueError):
@@ -139,10 +39,89 @@ class BudgetError(ValueError):
 
 
 @dataclass(frozen=True)
+class Budget:
+    """The most that a figure may be: ``+5``, ``+2%``, ``<=300``, ``422``, ``422 +2%`` (docs/experiments.md).
+
+    ``more`` is the allowed increase, in the figure's unit or in ``percent``: of the ``counted`` figure, or without one
+    of the figure before. A ``limit`` stands alone.
+    """
+
+    more: Fraction | int = 0
+    percent: bool = False
+    counted: Fraction | int | None = None
+    limit: Fraction | int | None = None
+
+    @classmethod
+    def of(cls, content: object) -> Budget:
+        """Parse a budget. Raises BudgetError with a sentence that shows the grammar."""
+        text = str(content) if isinstance(content, int | float | str) and not isinstance(content, bool) else ""
+        match = _BUDGET.fullmatch(text)
+        if match is None:
+            raise BudgetError([((), _wrong(content, text))])
+        if match["limit"]:
+            return cls(limit=Fraction(match["limit"]))
+        counted = match["counted"] or match["alone"]
+        return cls(
+            more=Fraction(match["more"] or 0),
+            percent=bool(match["percent"]),
+            counted=None if counted is None else exact(float(counted)),  # a third is written with 15 digits
+        )
+
+    @property
+    def most(self) -> Fraction | int | None:
+        """The largest allowed figure; None if it depends on the figure before."""
+        if self.limit is not None or self.counted is None:
+            return self.limit
+        return self.counted + self._increase_of(self.counted)
+
+    def increase(self, before: float) -> Fraction | int:
+        """The increase that is allowed over a figure, in its unit; negative if the figure exceeds ``most``."""
+        return self._increase_of(exact(before)) if self.most is None else self.most - exact(before)
+
+    def _increase_of(self, figure: Fraction | int) -> Fraction | int:
+        return max(Fraction(0), Fraction(figure)) * self.more / 100 if self.percent else self.more
+
+    def times(self, factor: Fraction | int) -> Budget:
+        """The budget of so many times the figure. A percentage stays the same."""
+        return Budget(
+            more=self.more if self.percent else self.more * factor,
+            percent=self.percent,
+            counted=None if self.counted is None else self.counted * factor,
+            limit=None if self.limit is None else self.limit * factor,
+        )
+
+    def __str__(self) -> str:
+        if self.limit is not None:
+            return f"<={decimal_text(self.limit)}"
+        more = f"+{decimal_text(self.more)}{'%' if self.percent else ''}"
+        if self.counted is None:
+            return more
+        return f"{decimal_text(self.counted)} {more}" if self.more else decimal_text(self.counted)
+
+
+def _wrong(content: object, text: str) -> str:
+    percent = _PERCENT.fullmatch(text)
+    if percent is None:
+        return f"found {repr(content)[:80] if text else 'no number'}; {GRAMMAR}"
+    amount = percent["amount"]
+    if percent["sign"]:
+        return f"found {content!r}; a limit is in the figure's unit: <={amount}; {GRAMMAR}"
+    return f"found {content!r}; write '+{amount}%' to allow an increase of {amount} %, or '<=N' to allow at most N"
+
+
+@dataclass(frozen=True)
+class CellBudget:
+    """Budgets of a cell's value and overhead; None is no budget."""
+
+    value: Budget | None = None
+    overhead: Budget | None = None
+
+
+@dataclass(frozen=True)
 class Budgets:
     """Budgets by filters of cells; of several that match a cell, the last one counts."""
 
-    entries: Sequence[tuple[CellFilter, Budget]] = ()
+    entries: Sequence[tuple[CellFilter, CellBudget]] = ()
 
     @classmethod
     def of(cls, data: object) -> Budgets:
@@ -154,7 +133,7 @@ class Budgets:
         entries = []
         for text, content in data.items():
             try:
-                entries.append((CellFilter.of(str(text)), _budget(content)))
+                entries.append((CellFilter.of(str(text)), _cell_budget(content)))
             except FilterError as error:
                 example = f", such as {error.example}" if error.example else ""
                 problems.append(((str(text),), f"{error}{example}"))
@@ -164,7 +143,7 @@ class Budgets:
             raise BudgetError(problems)
         return cls(entries)
 
-    def of_cell(self, cell: CellRecord) -> Budget | None:
+    def of_cell(self, cell: CellRecord) -> CellBudget | None:
         names = names_of(cell)
         return next((budget for cell_filter, budget in reversed(self.entries) if cell_filter.matches(names)), None)
 
@@ -173,79 +152,31 @@ class Budgets:
         return {cell_filter.text: _plain(budget) for cell_filter, budget in self.entries}
 
 
-def _budget(content: object) -> Budget:
+def _cell_budget(content: object) -> CellBudget:
     if not isinstance(content, dict):
-        return Budget(value=_allowance(content, ()))
+        return CellBudget(value=_figure_budget(content, ()))
     wrong = [key for key in content if key not in _FIGURES]
     if wrong or not content:
         problems = [((str(key),), f"unknown key; {choices_sentence(str(key), _FIGURES)}") for key in wrong]
-        raise BudgetError(problems or [((), f"found nothing; {_EXPECTED}")])
-    return Budget(**{key: _allowance(text, (key,)) for key, text in content.items()})
+        raise BudgetError(problems or [((), f"found nothing; {GRAMMAR}")])
+    return CellBudget(**{key: _figure_budget(text, (key,)) for key, text in content.items()})
 
 
-def _allowance(content: object, path: tuple[str, ...]) -> Allowance | Limit:
-    text = str(content) if isinstance(content, int | float | str) and not isinstance(content, bool) else ""
-    match = _ALLOWANCE.fullmatch(text)
-    if match is None:
-        shown = repr(content)[:80] if text else "no number"
-        raise BudgetError([(path, f"found {shown}; {_EXPECTED}")])
-    amount, percent = match["amount"], match["percent"]
-    if not match["sign"]:
-        more = f"'+{amount}{percent}' to allow an increase of {amount}{' %' if percent else ''}"
-        most = "'<=N' to allow at most N in the cell's unit" if percent else f"'<={amount}' to allow at most {amount}"
-        raise BudgetError([(path, f"found {content!r}; write {most}, or {more}")])
-    if match["sign"] == "+":
-        return Allowance(Fraction(amount), bool(percent))
-    if percent:
-        raise BudgetError([(path, f"found {content!r}; a limit is in the cell's unit: <={amount}; {_EXPECTED}")])
-    return Limit(Fraction(amount))
+def _figure_budget(content: object, path: tuple[str, ...]) -> Budget:
+    """A budget, but no number alone: in earlier versions that was an increase."""
+    try:
+        budget = Budget.of(content)
+    except BudgetError as error:
+        raise BudgetError([(path, str(error))]) from None
+    if budget.counted is not None and not budget.more:
+        most = decimal_text(budget.counted)
+        what = f"found {content!r}; write '<={most}' to allow at most {most}"
+        raise BudgetError([(path, f"{what}, or '+{most}' to allow an increase of {most}")])
+    return budget
 
 
-def _plain(budget: Budget) -> str | Mapping[str, str]:
+def _plain(budget: CellBudget) -> str | Mapping[str, str]:
     if budget.value is not None and budget.overhead is None:
         return str(budget.value)
     both = {"value": budget.value, "overhead": budget.overhead}
-    return {key: str(allowance) for key, allowance in both.items() if allowance is not None}
-
-
-_SHOWN = 20
-_HINT = "CELL is a cell's id, parts of it such as kprobe, or a pattern: 'bpf-*'"
-_IS_FILTER = re.compile(r"[*?=\[,]")
-
-
-def cells_named(run: RunRecord, name: str) -> Sequence[CellRecord]:
-    """The cell with this id, the cells whose ids have all of its parts, or those that a filter matches.
-
-    Raises UsageError if there is none.
-    """
-    ids = [cell.id for cell in run.cells]
-    if _IS_FILTER.search(name) and not _with_parts(ids, name):
-        try:
-            cell_filter = CellFilter.of(name)
-        except FilterError as error:
-            raise UsageError(str(error), where=f"cell {name!r}", hint=error.hint) from None
-        if chosen := [cell for cell in run.cells if cell_filter.matches(names_of(cell))]:
-            return chosen
-    chosen_ids = set(ids_named(ids, name, f"run {run.run}"))
-    return [cell for cell in run.cells if cell.id in chosen_ids]
-
-
-def ids_named(ids: Sequence[str], name: str, where: str) -> Sequence[str]:
-    """The id ``name``, or the ids with all of its parts, which may be patterns.
-
-    Raises UsageError if there is none; ``where`` names the owner of the ids.
-    """
-    matches = _with_parts(ids, name)
-    if not matches:
-        guess = nearest(name, list(dict.fromkeys(part for id_ in ids for part in id_.split("/"))))
-        hint = f"did you mean '{guess}'?" if guess else _HINT
-        raise UsageError(f"{where} has no cell '{name}'", detail=["cells:", *ids[:_SHOWN]], hint=hint)
-    return matches
-
-
-def _with_parts(ids: Sequence[str], name: str) -> Sequence[str]:
-    if name in ids:
-        return [name]
-    patterns = name.split("/")
-    parts = {id_: id_.split("/") for id_ in ids}
-    return [id_ for id_ in ids if all(any(fnmatchcase(part, pattern) for part in parts[id_]) for pattern in patterns)]
+    return {key: str(figure_budget) for key, figure_budget in both.items() if figure_budget is not None}

@@ -20,7 +20,7 @@ from orchestrator.catalog.data import nearest
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import LabError, UsageError
 from orchestrator.plain_text import shown
-from orchestrator.results.budgets import ids_named
+from orchestrator.results.cell_filters import ids_named
 from orchestrator.results.contract import PER_CALL, PER_RUN, Clock, Interval, Number, Status, Unit
 from orchestrator.results.same_calls import PATHS as SAME_CALLS
 from orchestrator.results.store import Store, no_run_yet

@@ -19,7 +19,7 @@ from statistics import median
 from orchestrator.errors import LabError
 from orchestrator.plain_text import plain_line, without_sequences
 from orchestrator.program import command
-from orchestrator.results.budgets import only
+from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import FILE_NAME, BootProvenance, Origin, origin_of
 from orchestrator.results.runs import EXPERIMENT_FILE

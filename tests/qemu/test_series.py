@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
 def test_each_commit_is_a_row_and_none_is_measured_twice(tmp_path: Path) -> None:
     tree, command = make_repository(tmp_path / "probes"), CommandLine(tmp_path / "lab")
     series = ("series", f"{tree}@HEAD~5..HEAD~1", "--experiment", tree / "own.yaml")
-    finished = command.run(*series, "--at-most", "5", "--format", "json")
+    finished = command.run(*series, "--at-most", "+5", "--format", "json")
     assert finished.returncode == 1, finished.stderr  # one exceeds its budget, one does not build
     found = json.loads(finished.stdout)
     rows = {one["subject"]: {cell["id"].split("/")[-2]: cell for cell in one["cells"]} for one in found["commits"]}

@@ -22,9 +22,9 @@ from orchestrator.cost.request import (
     CostRequest,
     NamedCalls,
     allowed,
+    budget_of_hit,
     cost_kernel,
     experiment_text,
-    limit_of_hit,
 )
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.errors import UsageError
@@ -299,13 +299,38 @@ def test_what_a_hit_may_cost_is_allowed_as_often_as_a_call_hits(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.bpf.c").touch()
     lines = [finder(tmp_path).line(at(name)) for name in ("vfs_read", "only_by_rename")]
-    budgets = allowed(lines, limit_of_hit(at_most))
+    budgets = allowed(lines, budget_of_hit(at_most))
     entries = loaded(tmp_path, lines, ["debian-amd64"], budgets).budgets.plain()
     names = [f"probe=own.bpf.c.program-at_{name},kernel=debian-amd64" for name in ("vfs_read", "only_by_rename")]
     assert entries == {name: {"overhead": f"<={limit}"} for name, limit in zip(names, limits, strict=True)}
 
 
-@pytest.mark.parametrize("text", ["", "-1", "1e3", "inf", "nan", "300ns", "1/3", "+5", "1.", ".5", "1" * 10])
-def test_wrong_numbers_of_instructions_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="expected the instructions that a hit may take"):
-        limit_of_hit(text)
+@pytest.mark.parametrize("text", ["", "-1", "1e3", "inf", "nan", "300ns", "1/3", "5%", "1.", ".5"])
+def test_a_hit_without_a_valid_budget_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"expected \+N or|to allow an increase of"):
+        budget_of_hit(text)
+
+
+def test_a_limit_of_a_hit_is_bounded() -> None:
+    with pytest.raises(UsageError, match="the limit of a hit is below 10"):
+        budget_of_hit("1" * 10)
+
+
+@pytest.mark.parametrize(
+    ("at_most", "budget"),
+    [
+        ("<=300", "<=600"),
+        ("+5", "+10"),
+        ("+2.5%", "+2.5%"),
+        ("422 +2%", "844 +2%"),
+        ("422 +3", "844 +6"),
+        (7.5, "<=15"),
+    ],
+)
+def test_a_hits_budget_has_the_form_of_any_budget(
+    at_most: str | float, budget: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.bpf.c").touch()
+    line = finder(tmp_path).line(at("only_by_rename"))
+    assert list(allowed([line], budget_of_hit(at_most)).values()) == [{"overhead": budget}]

@@ -34,7 +34,7 @@ from orchestrator.profile.stored.profile_files import (
     plain_file,
     write_profile,
 )
-from orchestrator.results.budgets import cells_named
+from orchestrator.results.cell_filters import cells_named
 from orchestrator.results.contract import CellRecord
 
 SHA = "0" * 64

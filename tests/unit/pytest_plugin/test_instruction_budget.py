@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,14 +17,21 @@ from orchestrator.errors import ConfigError
 from orchestrator.profile.stored.cell_profile import CellProfile
 from orchestrator.pytest_plugin.instruction_budget import (
     BudgetFile,
-    CallBudget,
+    CommittedBudget,
     by_symbol,
     grown,
     largest,
     where_it_grew,
 )
+from orchestrator.results.budgets import Budget
 
 MACHINE = "debian-686 6.1.0-50-686, pentium4"
+
+
+def counted(
+    count: Fraction | int, percent: Fraction | int = 0, symbols: Mapping[str, float] | None = None
+) -> CommittedBudget:
+    return CommittedBudget(Budget(counted=count, more=percent, percent=bool(percent)), symbols)
 
 
 @pytest.fixture
@@ -35,30 +43,30 @@ def file(tmp_path: Path) -> BudgetFile:
 @pytest.mark.parametrize(
     "budget",
     [
-        CallBudget(422),
-        CallBudget(Fraction(5, 4)),
-        CallBudget(Fraction(1, 3)),
-        CallBudget(1048, 2),
-        CallBudget(Fraction(21, 2), Fraction(1, 2)),
-        CallBudget(369, 0, {"callbench": 13.0, "f [mine]": 356.0}),
-        CallBudget(Fraction(3, 2), 2, {"f.isra.0": 1.5}),
-        CallBudget(300, is_limit=True),
-        CallBudget(Fraction(601, 2), 0, {"f": 1.0}, is_limit=True),
+        counted(422),
+        counted(Fraction(5, 4)),
+        counted(Fraction(1, 3)),
+        counted(1048, 2),
+        counted(Fraction(21, 2), Fraction(1, 2)),
+        counted(369, 0, {"callbench": 13.0, "f [mine]": 356.0}),
+        counted(Fraction(3, 2), 2, {"f.isra.0": 1.5}),
+        CommittedBudget(Budget(limit=300)),
+        CommittedBudget(Budget(limit=Fraction(601, 2)), {"f": 1.0}),
     ],
 )
-def test_a_budget_is_read_as_it_was_written(file: BudgetFile, budget: CallBudget) -> None:
+def test_a_budget_is_read_as_it_was_written(file: BudgetFile, budget: CommittedBudget) -> None:
     assert file.find("test_one[a]", "call", MACHINE) is None
-    file.write("test_one[a]", "call", "another", CallBudget(1))
+    file.write("test_one[a]", "call", "another", counted(1))
     file.write("test_one[a]", "call", MACHINE, budget)
-    file.write("test_one[b]", "call", MACHINE, CallBudget(2))
+    file.write("test_one[b]", "call", MACHINE, counted(2))
     assert file.find("test_one[a]", "call", MACHINE) == budget
     assert set(file.machines("test_one[a]", "call")) == {"another", MACHINE}
     assert [path.name for path in file.path.parent.iterdir() if path.is_file()] == ["test_it.budgets.yaml"]
 
 
 def test_the_most_that_a_budget_allows() -> None:
-    assert CallBudget(1000).most == 1000
-    assert CallBudget(1000, 2).most == 1020
+    assert counted(1000).most == 1000
+    assert counted(1000, 2).most == 1020
 
 
 COUNTS = st.builds(Fraction, st.integers(0, 10**9), st.sampled_from([1, 3, 100, 700, 1000, 4096]))
@@ -72,7 +80,7 @@ def test_a_budget_allows_its_percentage_exactly(before: Fraction, percent: Fract
     """As its file has it."""
     with tempfile.TemporaryDirectory() as folder:
         file = BudgetFile(Path(folder) / "test_it.py", Cache(Path(folder) / "cache"))
-        file.write("test", "call", MACHINE, CallBudget(before, percent))
+        file.write("test", "call", MACHINE, counted(before, percent))
         budget = file.find("test", "call", MACHINE)
     assert budget is not None
     assert budget.most == before * (100 + percent) / 100
@@ -84,15 +92,21 @@ def test_a_budget_allows_its_percentage_exactly(before: Fraction, percent: Fract
         ("- 1", "has to have budgets by test, label and machine"),
         ("test: {call: 422}", "has to have budgets by test, label and machine"),
         ("test: [", "cannot be read: "),
-        ("test: {call: {machine: many}}", "found 'many'; a budget is the number that was counted, that with"),
-        ("test: {call: {machine: +1%}}", "found '\\+1%'; a budget is .* or <=N for a limit of your own"),
-        ("test: {call: {machine: <=300 +1%}}", "found '<=300 \\+1%'; a budget"),
-        ("test: {call: {machine: -1}}", "found -1; a budget"),
-        ("test: {call: {machine: 5 -2%}}", "found '5 -2%'; a budget"),
+        (
+            "test: {call: {machine: many}}",
+            "found 'many'; expected \\+N or .* or N \\+N% to allow",
+        ),
+        (
+            "test: {call: {machine: +1%}}",
+            "found '\\+1%', which adds to no number; write .*: N \\+1%",
+        ),
+        ("test: {call: {machine: <=300 +1%}}", "found '<=300 \\+1%'; expected"),
+        ("test: {call: {machine: -1}}", "found -1; expected"),
+        ("test: {call: {machine: 5 -2%}}", "found '5 -2%'; expected"),
         ("test: {call: {machine: {instructions: 5}}}", "found .*; a budget with symbols has"),
         ("test: {call: {machine: {instructions: 5, symbols: {f: many}}}}", "found .*; a budget with symbols has"),
         ("test: {call: {machine: {instructions: 5, symbols: [f]}}}", "found .*; a budget with symbols has"),
-        ("test: {call: {machine: {instructions: many, symbols: {f: 5}}}}", "found 'many'; a budget"),
+        ("test: {call: {machine: {instructions: many, symbols: {f: 5}}}}", "found 'many'; expected"),
         ("test: !!python/object/apply:os.getpid []", "cannot be read: "),
     ],
 )
@@ -114,7 +128,7 @@ def test_a_budget_that_is_there_twice_is_none(file: BudgetFile, text: str) -> No
 
 def test_each_symbol_is_a_line_in_the_order_of_the_names(file: BudgetFile) -> None:
     """What changes is what a difference of two commits shows."""
-    file.write("test", "call", MACHINE, CallBudget(8, 0, {"small": 1.0, "Large": 7.0}))
+    file.write("test", "call", MACHINE, counted(8, 0, {"small": 1.0, "Large": 7.0}))
     assert file.path.read_text().splitlines()[1:] == [
         "test:",
         "  call:",
@@ -144,12 +158,12 @@ def test_a_line_has_an_end() -> None:
 
 def test_a_budget_that_was_edited_is_not_blamed_on_symbols() -> None:
     after = {"f": 300.0, "g": 69.0}
-    assert where_it_grew(CallBudget(366, 0, {"f": 297.0, "g": 69.0}), after) == ["+3: f 3"]
-    assert where_it_grew(CallBudget(300, 0, after), after) == [
+    assert where_it_grew(counted(366, 0, {"f": 297.0, "g": 69.0}), after) == ["+3: f 3"]
+    assert where_it_grew(counted(300, 0, after), after) == [
         "the budget was edited: its symbols add up to 369, not to 300; --qemu-update-budgets writes both",
         "since its symbols: +0: no symbol differs",
     ]
-    assert where_it_grew(CallBudget(300), after)[0] == "most are in f 300, g 69"
+    assert where_it_grew(counted(300), after)[0] == "most are in f 300, g 69"
 
 
 def test_functions_of_one_name_are_taken_together() -> None:
