@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 from loaded_tables import calls_experiment
 
 from orchestrator.arch import ARCHITECTURES, HOST
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.guest_headers import guest_headers
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.cost.reaching import ReachedFunctions, call_table, reaching_system_call
 from orchestrator.errors import UsageError
@@ -34,10 +37,11 @@ def test_each_workload_is_in_the_table_and_each_call_has_one() -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_every_workload_compiles_without_a_warning(arch: str) -> None:
+def test_every_workload_compiles_without_a_warning(arch: str, tmp_path: Path) -> None:
     """They include the kernel's headers, which are there for both architectures."""
     flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffreestanding", ARCHITECTURES[arch].gcc_flag]
-    places = [f"-I{IMAGES / one}" for one in ("guest", "workload")] + [f"-idirafter/usr/include/{HOST.triplet}"]
+    folders = [IMAGES / "guest", IMAGES / "workload", guest_headers(BuildContext(Cache(tmp_path)))]
+    places = [*(f"-I{folder}" for folder in folders), f"-idirafter/usr/include/{HOST.triplet}"]
     files = sorted(map(str, FOLDER.glob("*.c")))
     done = subprocess.run(["gcc", *flags, *places, "-fsyntax-only", *files], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
