@@ -21,14 +21,14 @@ from orchestrator.paths import cache_dir
 def look_once(config: pytest.Config) -> None:
     """Remember the undamaged kernels of the user's cache until pytest ends."""
     kernels, changed = {cache_dir() / kind for kind in ("debian", "kernels", "kernel-source")}, digests.changed
-    undamaged: set[Path] = set()
+    undamaged: set[tuple[Path, str]] = set()
 
-    def changed_once(folder: Path, known: digests.Known | None = None) -> str | None:
-        if known is None and folder in undamaged and folder.is_dir():
+    def changed_once(folder: Path, known: digests.Known | None = None, *, unverified: str = "") -> str | None:
+        if known is None and (folder, unverified) in undamaged and folder.is_dir():
             return None
-        damage = changed(folder, known)
+        damage = changed(folder, known, unverified=unverified)
         if damage is None and folder.parent in kernels:
-            undamaged.add(folder)
+            undamaged.add((folder, unverified))
         return damage
 
     looking = patch.object(digests, "changed", changed_once)
