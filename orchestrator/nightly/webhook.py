@@ -14,7 +14,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
-from orchestrator import __version__
+from orchestrator.version import __version__
 from orchestrator.errors import HostError, UsageError
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
