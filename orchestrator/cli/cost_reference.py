@@ -22,8 +22,8 @@ from orchestrator.library.costs import cost_experiment, cost_lines
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.stored import compared_runs
 from orchestrator.paths import cache_dir, lab_dir, user_path
+from orchestrator.results.commits import Commit
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import Commit
 from orchestrator.results.runs import Run, find_run
 
 

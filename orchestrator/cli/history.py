@@ -21,7 +21,7 @@ from orchestrator.report.printed_history import PrintedHistories, PrintedHistory
 from orchestrator.report.text import print_sheets
 from orchestrator.results.history import Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
-from orchestrator.results.history_steps import RunOrigins, Steps, causes, steps_of
+from orchestrator.results.history_steps import RunProvenances, Steps, causes, steps_of
 from orchestrator.results.store import Store, no_run_yet
 
 _RECENT = 100
@@ -94,14 +94,14 @@ def _recently_changed(store: Store, quantity: Quantity, since: datetime | None) 
             refused = error
     if refused is not None:
         print(f"warning: {refused}", file=sys.stderr)
-    with_step = [steps for steps in steps_of_each if steps.found]
-    return sorted(with_step, key=lambda steps: steps.found[-1].after.started, reverse=True)
+    with_step = [steps for steps in steps_of_each if steps.ordered]
+    return sorted(with_step, key=lambda steps: steps.ordered[-1].after.started, reverse=True)
 
 
 def _explained(store: Store, steps: Steps, limit: int | None) -> Sequence[sheets.ExplainedStep]:
-    history_steps, metric, origins = steps.found, steps.history.metric, RunOrigins(store)
+    history_steps, metric, provenances = steps.ordered, steps.history.metric, RunProvenances(store)
     return [
-        sheets.ExplainedStep(step, causes(origins, step, metric))
+        sheets.ExplainedStep(step, causes(provenances, step, metric))
         for step in (history_steps[-limit:] if limit else history_steps)
     ]
 

@@ -39,7 +39,7 @@ from orchestrator.paths import data_dir, lab_dir, user_path
 from orchestrator.report.exports import render_junit, unmeasured_junit
 from orchestrator.results.contract import Reason
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.origin import origin_of
+from orchestrator.results.recorded_provenance import provenance_of
 from orchestrator.results.run_files import last_lines
 from orchestrator.results.runs import Run
 from orchestrator.results.store import RunEntry, Store
@@ -104,8 +104,8 @@ class NightlyReport:
         self._post(UnmeasuredNight.of(experiment, file, reason, os.uname().nodename))
 
     def send(self, result: NightlyResult) -> None:
-        origin = origin_of(result.run.directory)
-        mail = nightly_mail(result, origin, reports(), datetime.now(UTC))
+        provenance = provenance_of(result.run.directory)
+        mail = nightly_mail(result, provenance, reports(), datetime.now(UTC))
         path = result.run.directory / MAIL
         for file in (path, self.mail):
             self._write(file, mail)
@@ -113,7 +113,7 @@ class NightlyReport:
             consoles = last_lines(result.run.directory, [cell.id for cell in result.failed])
             wrong = {change.pair.first.id: change.exceeded for change in result.exceeded}
             wrong |= {"comparison": (comparison_sentence(result),)} if result.not_compared else {}
-            self._write(self.junit, render_junit(result.run.record, origin, consoles, wrong))
+            self._write(self.junit, render_junit(result.run.record, provenance, consoles, wrong))
         for line in (*summary_lines(result, reports()), f"report: {path}"):
             typer.echo(line)
         sys.stdout.flush()

@@ -32,7 +32,7 @@ from orchestrator.report.text import print_sheets, print_table, render_markdown,
 from orchestrator.results.contract import RunRecord, all_ok
 from orchestrator.results.contract import json_text as record_text
 from orchestrator.results.modelled import CpuPrices, ModelledRun, json_text
-from orchestrator.results.origin import origin_of
+from orchestrator.results.recorded_provenance import provenance_of
 from orchestrator.results.run_files import last_lines
 from orchestrator.results.runs import Run, find_run
 from orchestrator.results.store import LATEST, no_run_yet
@@ -139,7 +139,7 @@ def print_run(run: Run, form: Format, claims: ClaimsLayout = decided_claims, out
             typer.echo(record_text(record), nl=False)
         case Format.JUNIT:
             consoles = last_lines(run.directory, [cell.id for cell in record.cells if cell.status == "failed"])
-            typer.echo(render_junit(record, origin_of(run.directory), consoles), nl=False)
+            typer.echo(render_junit(record, provenance_of(run.directory), consoles), nl=False)
         case Format.BENCHER:
             typer.echo(render_bencher(record), nl=False)
         case Format.HTML:

@@ -33,7 +33,12 @@ from orchestrator.results import parameters
 from orchestrator.results.budgets import Budget, Budgets, CellBudget
 from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import MOST_COUNTED_RUNS, CellRecord
-from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
+from orchestrator.results.recorded_provenance import (
+    ProvenanceDifference,
+    RecordedProvenance,
+    host_differences,
+    provenance_differences,
+)
 from orchestrator.results.runs import EXPERIMENT_FILE, Run, frame
 
 if TYPE_CHECKING:
@@ -384,14 +389,14 @@ _NAMED_CELLS = 5
 class ComparedRuns:
     """Two runs, or one run twice, with the comparison of their cells.
 
-    ``origin`` has the differences in their provenance. ``again`` are the arguments of a command that measures both
+    ``differs`` has the differences in their provenance. ``again`` are the arguments of a command that measures both
     again; empty if running the experiment of ``after`` does.
     """
 
     before: Run
     after: Run
     comparison: Comparison
-    origin: Sequence[OriginDifference] = ()
+    differs: Sequence[ProvenanceDifference] = ()
     again: Sequence[str] = ()
 
     @property
@@ -435,11 +440,13 @@ class ComparedRuns:
         }
 
 
-def differing_origin(before: Origin, after: Origin, comparison: Comparison) -> Sequence[OriginDifference]:
+def differing_provenance(
+    before: RecordedProvenance, after: RecordedProvenance, comparison: Comparison
+) -> Sequence[ProvenanceDifference]:
     """The differences in the provenance of two runs, with those of the hosts if times were compared."""
     pairs = [(cell.pair.before, cell.pair.after) for cell in comparison.cells]
     cells = [(cell.id, other_cell.id) for cell, other_cell in pairs if cell is not None and other_cell is not None]
-    differences = list(origin_differences(before, after, cells))
+    differences = list(provenance_differences(before, after, cells))
     if any(cell.pair.first.clock == "wall" for cell in comparison.cells):
         differences += host_differences(before, after)
     return differences

@@ -158,9 +158,9 @@ def common_parts(compared: ComparedRuns) -> list[str]:
     return [f"all cells: {', '.join(common)}"] if common else []
 
 
-def origin_sentences(compared: ComparedRuns) -> list[str]:
+def provenance_sentences(compared: ComparedRuns) -> list[str]:
     """The differences in the provenance of the runs."""
-    return [f"different {difference.sentence}" for difference in compared.origin]
+    return [f"different {difference.sentence}" for difference in compared.differs]
 
 
 def remarks(compared: ComparedRuns) -> Iterator[str]:
@@ -221,7 +221,7 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     unchanged = _COUNTS.row("unchanged", compared.comparison.counts.get("unchanged", 0))
     return Sheet(
         title=experiments(compared),
-        facts=[summary(compared), *runs_sentence(compared), *origin_sentences(compared), *common_parts(compared)],
+        facts=[summary(compared), *runs_sentence(compared), *provenance_sentences(compared), *common_parts(compared)],
         grid=grid if listed else _COUNTS.grid([unchanged]),
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
         footnotes=footnotes,
@@ -318,7 +318,7 @@ def _rest(compared: ComparedRuns) -> Iterator[str]:
     runs = [f"run: `{before}`"] if before == after else [f"before: `{before}`", f"after: `{after}`"]
     cells = [escaped(sentence) for sentence in common_parts(compared)]
     yield "  \n".join([f"experiment {escaped(experiments(compared))}", *runs, *cells])
-    for sentences in (origin_sentences(compared), list(remarks(compared))):
+    for sentences in (provenance_sentences(compared), list(remarks(compared))):
         if sentences:
             yield paragraph(*sentences)
     unchanged = [cell for cell in compared.comparison.cells if cell.change == "unchanged"]
@@ -471,7 +471,7 @@ def comparison_page(compared: ComparedRuns) -> str:
         budget=budget_figure,
         any_scatters=any(difference_figures(part.change.value, "")[2] for part in changes),
         unchanged=_UNCHANGED.grid(unchanged) if unchanged else None,
-        origin=origin_sentences(compared),
+        provenance=provenance_sentences(compared),
         remarks=[*remarks(compared), *([NOT_DRAWN] if chart is not None and not drawable else [])],
         next=next_run(compared),
         runs={"Before and after": after} if before.run == after.run else {"Before": before, "After": after},

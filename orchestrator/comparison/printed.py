@@ -10,8 +10,8 @@ from orchestrator.comparison.comparison import BudgetedFigure, CellChange, CellP
 from orchestrator.comparison.verdicts import Difference, Figure
 from orchestrator.profile.stored.profile_difference import SymbolDifference
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, Unit
-from orchestrator.results.origin import OriginDifference
 from orchestrator.results.printed import Printed
+from orchestrator.results.recorded_provenance import ProvenanceDifference
 from orchestrator.results.runs import Run
 
 
@@ -160,7 +160,7 @@ class RefusedPair(Printed):
         return cls(before=pair.before and pair.before.id, after=pair.after and pair.after.id, reason=reason)
 
 
-class ProvenanceDifference(Printed):
+class PrintedDifference(Printed):
     """A difference between two runs besides their numbers."""
 
     what: str
@@ -173,7 +173,7 @@ class ProvenanceDifference(Printed):
     """Files or packages whose content differs, if known."""
 
     @classmethod
-    def of(cls, difference: OriginDifference) -> ProvenanceDifference:
+    def of(cls, difference: ProvenanceDifference) -> PrintedDifference:
         return cls(what=difference.what, before=difference.before, after=difference.after, detail=difference.detail)
 
 
@@ -196,7 +196,7 @@ class PrintedComparison(Printed):
     """All pairs, the largest change first."""
     not_compared: Sequence[RefusedPair]
     """Pairs that cannot be compared."""
-    differs: Sequence[ProvenanceDifference]
+    differs: Sequence[PrintedDifference]
     """Differences in the provenance of the runs."""
     next: str | None
     """The command that decides the undecided cells; None without such."""
@@ -214,6 +214,6 @@ class PrintedComparison(Printed):
             counts=comparison.counts,
             cells=[ChangedCell.of(cell, symbols.get(cell.pair.title, ())) for cell in comparison.cells],
             not_compared=[RefusedPair.of(pair, why) for pair, why in comparison.not_compared],
-            differs=[ProvenanceDifference.of(difference) for difference in compared.origin],
+            differs=[PrintedDifference.of(difference) for difference in compared.differs],
             next=next_run(compared),
         )

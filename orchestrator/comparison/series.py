@@ -35,8 +35,8 @@ from orchestrator.report.sheet import (
 )
 from orchestrator.report.text import ascii_text, made_with
 from orchestrator.results.budgets import Budgets
+from orchestrator.results.commits import Commit, SeriesCommit
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import Commit, SeriesCommit
 from orchestrator.results.runs import Run
 
 _SUBJECT = 50

@@ -21,7 +21,8 @@ from orchestrator.library.stored import RunCell, difference_of, shown_ids
 from orchestrator.paths import cache_dir
 from orchestrator.profile.code.compared_code import with_code
 from orchestrator.profile.stored.profile_difference import ProfileDifference
-from orchestrator.results.origin import Commit, Found, Measured
+from orchestrator.results.bisection_result import BisectionResult, Measured
+from orchestrator.results.commits import Commit
 from orchestrator.results.statistics import median_interval
 from orchestrator.run.bisection import Bisection, NotMeasured
 
@@ -30,7 +31,7 @@ from orchestrator.run.bisection import Bisection, NotMeasured
 class BisectedChange:
     """The commits at which a cell's cost may have changed, and by symbol what it executes differently since then."""
 
-    bisected: Found
+    bisected: BisectionResult
     differences: Sequence[ProfileDifference]
 
     @property

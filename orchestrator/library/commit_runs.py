@@ -27,7 +27,7 @@ from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.measured_commits import MeasuredCommits, is_lasting, request_of
 from orchestrator.library.measurer import Measurer
 from orchestrator.results.budgets import Budgets
-from orchestrator.results.origin import Commit
+from orchestrator.results.commits import Commit
 from orchestrator.results.runs import Run
 from orchestrator.run.bisection import NotMeasured
 from orchestrator.run.runner import PreparedPlan

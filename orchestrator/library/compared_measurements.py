@@ -27,7 +27,7 @@ from orchestrator.library.measurer import Measurer
 from orchestrator.library.stored import RunCell, compared_kernels, compared_runs
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import OriginDifference
+from orchestrator.results.recorded_provenance import ProvenanceDifference
 from orchestrator.results.runs import Run
 
 
@@ -106,6 +106,6 @@ def _at_commits(measurer: Measurer, request: ExperimentRequest, names: tuple[str
     first, second = (f"{commit.short} {commit.subject}" for commit in commits)
     return replace(
         compared,
-        origin=[OriginDifference("commit", first, second), *compared.origin],
+        differs=[ProvenanceDifference("commit", first, second), *compared.differs],
         again=["compare", "--config", str(request.file), *names, *request.options],
     )

@@ -12,7 +12,7 @@ from orchestrator.comparison.comparison import (
     CellPair,
     ComparedRuns,
     compare,
-    differing_origin,
+    differing_provenance,
     notes,
     pairs_by_id,
     pairs_by_kernel,
@@ -28,7 +28,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.cell_filters import CellFilter, FilterError, cells_named, names_of
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import Origin, origin_of
+from orchestrator.results.recorded_provenance import RecordedProvenance, provenance_of
 from orchestrator.results.runs import Run, UnknownRun, find_run, opened_store, stored_run
 from orchestrator.results.store import DEFAULT
 
@@ -154,8 +154,8 @@ def _compared(
         refused += [f"{cell.pair.title}: {cell.reason}" for cell in comparison.cells if cell.has_no_number]
         raise _nothing(before, after, selected, refused)
     same = before.record.run == after.record.run
-    origin = [] if same else differing_origin(_origin(before), _origin(after), comparison)
-    return ComparedRuns(before, after, comparison, origin)
+    differs = [] if same else differing_provenance(_provenance(before), _provenance(after), comparison)
+    return ComparedRuns(before, after, comparison, differs)
 
 
 def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPair]:
@@ -197,12 +197,12 @@ def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequen
     return UsageError(f"{what}: no two cells have the same id", detail=detail, hint=_NAME_CELLS)
 
 
-def _origin(run: Run) -> Origin:
+def _provenance(run: Run) -> RecordedProvenance:
     facts = None
     with opened_store() as store:
         if store is not None and any(entry.id == run.record.run for entry in store.runs()):
             facts = store.provenance(run.record.run)
-    return origin_of(run.directory, facts)
+    return provenance_of(run.directory, facts)
 
 
 _SHOWN_PAIRS = 20

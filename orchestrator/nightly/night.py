@@ -33,7 +33,7 @@ from orchestrator.report.text import ascii_text, summary
 from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.origin import Origin, kernel_versions
+from orchestrator.results.recorded_provenance import RecordedProvenance, kernel_versions
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
 
@@ -279,9 +279,9 @@ MOST_CELLS = 20
 _POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
 
 
-def nightly_mail(result: NightlyResult, origin: Origin, registry: ReportRegistry, now: datetime) -> str:
+def nightly_mail(result: NightlyResult, provenance: RecordedProvenance, registry: ReportRegistry, now: datetime) -> str:
     """The report as a mail without a recipient, for ``sendmail someone@example.org <FILE``."""
-    return _message(subject(result), "\n\n".join(_parts(result, origin, registry)), now)
+    return _message(subject(result), "\n\n".join(_parts(result, provenance, registry)), now)
 
 
 def unmeasured_mail(experiment: str, file: str, reason: str, now: datetime) -> str:
@@ -298,7 +298,7 @@ def _message(title: str, body: str, now: datetime) -> str:
     return message.as_string()
 
 
-def _parts(result: NightlyResult, origin: Origin, registry: ReportRegistry) -> Iterator[str]:
+def _parts(result: NightlyResult, provenance: RecordedProvenance, registry: ReportRegistry) -> Iterator[str]:
     yield "\n".join(_wrapped([f"{verdict(result)}.", *comparison_sentence(result).splitlines()], ""))
     if result.compared is not None and result.compared.comparison.changed:
         yield ascii_text([comparison_sheet(result.compared, MOST_CELLS)], _TABLE_WIDTH).strip("\n")
@@ -308,9 +308,9 @@ def _parts(result: NightlyResult, origin: Origin, registry: ReportRegistry) -> I
         "Failed": _wrapped(failed, "  "),
         "Summary": _wrapped(summary(result.run.record, registry), "  "),
         "Kernels": _indented(
-            [f"{name}: {version}" for name, version in kernel_versions(origin).items()] or ["unknown"]
+            [f"{name}: {version}" for name, version in kernel_versions(provenance).items()] or ["unknown"]
         ),
-        "Machines": _indented(_machines(result, origin)),
+        "Machines": _indented(_machines(result, provenance)),
         "Repeatability (A/A)": _indented(repeatability(result)),
         "Reproduce": _indented(reproducers(result)),
         "Accept": _indented(acceptance(result)),
@@ -334,12 +334,12 @@ def _wrapped(sentences: Iterable[str], indent: str) -> Iterator[str]:
         )
 
 
-def _machines(result: NightlyResult, origin: Origin) -> Iterator[str]:
+def _machines(result: NightlyResult, provenance: RecordedProvenance) -> Iterator[str]:
     machines = {(cell.cpu, cell.smp, cell.clock) for cell in result.run.record.cells}
     for cpu, smp, clock in sorted(machines):
         yield f"{cpu}, {smp} CPU{'s' if smp > 1 else ''}, clock {clock}"
-    if origin.sessions:
-        session = origin.sessions[-1]
+    if provenance.sessions:
+        session = provenance.sessions[-1]
         host = ", ".join(f"{name} {value}" for name, value in session.host.items())
         yield from (line for line in (session.qemu, session.compiler, session.guests, f"host: {host}") if line)
 

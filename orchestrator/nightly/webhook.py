@@ -14,8 +14,8 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
-from orchestrator.version import __version__
 from orchestrator.errors import HostError, UsageError
+from orchestrator.version import __version__
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which a later try may succeed (RFC 9110, section 15)."""

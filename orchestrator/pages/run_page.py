@@ -28,13 +28,13 @@ from orchestrator.report.kind import ReportRegistry, published_overhead, run_tab
 from orchestrator.report.sheet import NOTHING, Sheet, figure, listed
 from orchestrator.report.text import summary
 from orchestrator.results.contract import CellRecord, RunRecord, TextEvidence
-from orchestrator.results.origin import BootProvenance, Origin
+from orchestrator.results.recorded_provenance import BootProvenance, RecordedProvenance
 from orchestrator.results.run_files import (
     KeptFile,
     kept_file,
     module_folders,
     module_source,
-    provenance,
+    readable_provenance,
     repeat_command,
 )
 from orchestrator.results.runs import Run
@@ -124,7 +124,7 @@ _STARTED = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)\d\d-")
 _CLOCKS = {"instructions": "counted in instructions", "wall": "timed in nanoseconds of the guest's clock"}
 
 
-def run_sentences(run: RunRecord, made_with: Origin, unfinished: int) -> Iterator[str]:
+def run_sentences(run: RunRecord, made_with: RecordedProvenance, unfinished: int) -> Iterator[str]:
     """Sentences on what was measured, and with what outcome."""
     cells = run.cells
     if not cells:
@@ -189,7 +189,7 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
     Above ``LARGEST_PAGE`` bytes, consoles, C sources and flame graphs become files in ``folder``; without a folder they
     stay in the page. Raises LabError for a damaged profile.
     """
-    made_with = provenance(run.directory)
+    made_with = readable_provenance(run.directory)
     attachments: dict[str, AttachedFile] = {}
     remarks: list[str] = []
     tables = list(_tables(run, registry, remarks))

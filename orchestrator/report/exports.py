@@ -16,7 +16,7 @@ from orchestrator.errors import UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.report.sheet import csv_text
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
-from orchestrator.results.origin import Origin
+from orchestrator.results.recorded_provenance import RecordedProvenance
 from orchestrator.results.statistics import Interval, median_interval
 
 _NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidence, "reference": ReferenceValue}
@@ -81,9 +81,12 @@ def _row(cell: CellRecord) -> dict[str, str]:
 
 
 def render_junit(
-    run: RunRecord, origin: Origin, consoles: Mapping[str, str], exceeded: Mapping[str, Sequence[str]] | None = None
+    run: RunRecord,
+    provenance: RecordedProvenance,
+    consoles: Mapping[str, str],
+    exceeded: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
-    """``run`` with the provenance ``origin`` as one suite. Raises UsageError for a run without cells.
+    """``run`` with its provenance as one suite. Raises UsageError for a run without cells.
 
     ``consoles`` has the last console lines of failed cells, ``exceeded`` the sentences on exceeded budgets, both by
     cell id. Cells that exceed their budgets fail, even missing ones.
@@ -95,7 +98,7 @@ def render_junit(
     suite = TestSuite(run.experiment)
     with suppress(ValueError):  # a directory from another machine has the time in the id only
         suite.timestamp = datetime.strptime(run.run[: len("20261122-142920")], "%Y%m%d-%H%M%S").isoformat()
-    for name, value in _properties(run, origin):
+    for name, value in _properties(run, provenance):
         suite.add_property(name, value)
     for cell in run.cells:
         suite.append(_case(run, cell, consoles.get(cell.id), wrong.get(cell.id, ())))
@@ -119,13 +122,13 @@ def unmeasured_junit(experiment: str, reason: str) -> str:
     return f"{suite.tostring().decode()}\n"
 
 
-def _properties(run: RunRecord, origin: Origin) -> Iterator[tuple[str, str]]:
+def _properties(run: RunRecord, provenance: RecordedProvenance) -> Iterator[tuple[str, str]]:
     yield "run", run.run
     for name in ("orchestrator", "qemu", "compiler", "guests"):
-        if text := getattr(origin.session, name):
+        if text := getattr(provenance.session, name):
             yield name, text
-    yield from ((f"host.{name}", text) for name, text in origin.session.host.items())
-    for kernel in {boot.kernel.name: boot.kernel for boot in origin.boots}.values():
+    yield from ((f"host.{name}", text) for name, text in provenance.session.host.items())
+    for kernel in {boot.kernel.name: boot.kernel for boot in provenance.boots}.values():
         yield f"kernel.{kernel.name}", kernel.release
         yield from ((f"kernel.{kernel.name}.{package}", version) for package, version in kernel.packages.items())
 

@@ -25,10 +25,12 @@ from orchestrator.report.sheet import (
     signed_figure,
     unit_name,
 )
+from orchestrator.results.bisection_result import BisectionResult, Tried
+from orchestrator.results.commits import Commit
 from orchestrator.results.contract import Interval
 from orchestrator.results.history import History, HistoryPoint, Metric
 from orchestrator.results.history_steps import HistoryStep, Steps
-from orchestrator.results.origin import Commit, Found, OriginDifference, Tried
+from orchestrator.results.recorded_provenance import ProvenanceDifference
 
 EQUAL_PROVENANCE = "The provenance of both runs is equal, as far as it was recorded."
 _LINE = 80  # characters of a history's sparkline
@@ -42,7 +44,7 @@ class ExplainedStep:
     """A step with the differences in the provenance of its two runs."""
 
     step: HistoryStep
-    causes: Sequence[OriginDifference]
+    causes: Sequence[ProvenanceDifference]
 
     @property
     def command(self) -> str:
@@ -68,7 +70,7 @@ def history_sheets(steps: Steps, newest: Sequence[ExplainedStep], limit: int | N
     grid = columns.grid(
         columns.row(_day(explained.step.after), (mark, explained.step)) for mark, explained in enumerate(newest, 1)
     )
-    earlier = len(steps.found) - len(newest)
+    earlier = len(steps.ordered) - len(newest)
     if earlier > 0:
         how.append(f"{counted(earlier, 'earlier step')} not shown; --limit 0 lists all.")
     return [Sheet(title, head, grid, how, notes), Sheet("Runs, newest first", [], runs, [])]
@@ -117,7 +119,7 @@ def _newest(steps: Steps) -> str:
 
 def _of_last_step(text: Callable[[HistoryStep, str], str]) -> Callable[[Steps], str]:
     """A text of a history's last step and unit; a dash without a step."""
-    return lambda steps: text(steps.found[-1], steps.history.unit) if steps.found else NOTHING
+    return lambda steps: text(steps.ordered[-1], steps.history.unit) if steps.ordered else NOTHING
 
 
 def left_out(history: History) -> list[str]:
@@ -184,7 +186,7 @@ _OVERVIEW: Columns[Steps] = Columns(
     [
         Column("course", lambda steps: sparkline(_values(steps), _SHORT_LINE)),
         Column("newest", _newest),
-        Column("steps", lambda steps: str(len(steps.found))),
+        Column("steps", lambda steps: str(len(steps.ordered))),
         Column("last step", _of_last_step(lambda step, _: _day(step.after))),
         Column("change", _of_last_step(lambda step, unit: signed_figure(step.change, unit))),
     ],
@@ -219,7 +221,7 @@ def histories_csv(histories: Sequence[Steps]) -> str:
     """Histories as CSV with a row per run; ``step`` is the change at the run, or empty."""
     runs = []
     for steps in histories:
-        changes = {step.after.run: step.change for step in steps.found}
+        changes = {step.after.run: step.change for step in steps.ordered}
         runs += [_HistoryRun(steps.history.metric, point, changes.get(point.run)) for point in steps.history.points]
     return CSV.csv(runs)
 
@@ -227,7 +229,7 @@ def histories_csv(histories: Sequence[Steps]) -> str:
 _LONGEST = 60
 
 
-def bisection_sheet(bisection: Found) -> Sheet:
+def bisection_sheet(bisection: BisectionResult) -> Sheet:
     """The first bad commit, or its candidates, and the measured commits in order."""
     ends = [tried.measured for tried in bisection.tried[:2] if tried.measured is not None]
     good, bad = (measured.value for measured in ends)

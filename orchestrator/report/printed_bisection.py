@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.results.origin import Commit, Found, Tried
+from orchestrator.results.bisection_result import BisectionResult, Tried
+from orchestrator.results.commits import Commit
 from orchestrator.results.printed import Printed
 
 
@@ -60,7 +61,7 @@ class PrintedBisection(Printed):
     """What the cell executes differently at the commit, as ``profile A B --format json`` prints it."""
 
     @classmethod
-    def of(cls, found: Found, differences: Sequence[Mapping[str, Any]]) -> PrintedBisection:
+    def of(cls, found: BisectionResult, differences: Sequence[Mapping[str, Any]]) -> PrintedBisection:
         return cls(
             candidates=[NamedCommit.of(candidate) for candidate in found.candidates],
             tried=[TriedCommit.of(tried) for tried in found.tried],

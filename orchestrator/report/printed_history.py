@@ -9,8 +9,8 @@ from orchestrator.report.history_sheets import ExplainedStep
 from orchestrator.results.contract import Clock, Status, Unit
 from orchestrator.results.history import HistoryPoint, Quantity
 from orchestrator.results.history_steps import Steps
-from orchestrator.results.origin import OriginDifference
 from orchestrator.results.printed import Printed
+from orchestrator.results.recorded_provenance import ProvenanceDifference
 
 
 class Cause(Printed):
@@ -28,7 +28,7 @@ class Cause(Printed):
     """All of it, for people."""
 
     @classmethod
-    def of(cls, cause: OriginDifference) -> Cause:
+    def of(cls, cause: ProvenanceDifference) -> Cause:
         return cls(
             what=cause.what, before=cause.before, after=cause.after, detail=cause.detail, sentence=cause.sentence
         )

@@ -21,8 +21,8 @@ from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Ver
 from orchestrator.report.kind import ReportRegistry, run_tables
 from orchestrator.report.sheet import GAP, Footnote, Grid, Highlight, ProofList, Rank, Sheet, by_reason, shared_key
 from orchestrator.results.contract import RunRecord
-from orchestrator.results.origin import origin_of
 from orchestrator.results.parameters import IMPLIED_OPTIONS, USUAL_PARAMETERS
+from orchestrator.results.recorded_provenance import provenance_of
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 
 _LONG = 150
@@ -433,13 +433,13 @@ def details(summary: str, markdown: str) -> str:
 
 def made_with(*runs: Run) -> str:
     """The runs, their kernels, programs and experiments, in one line; what is unknown is left out."""
-    origins = [origin_of(run.directory) for run in runs]
+    provenances = [provenance_of(run.directory) for run in runs]
     kernels = dict.fromkeys(
-        f"{boot.kernel.name} {boot.kernel.release}".strip() for origin in origins for boot in origin.boots
+        f"{boot.kernel.name} {boot.kernel.release}".strip() for provenance in provenances for boot in provenance.boots
     )
     facts = [f"{'runs' if len(runs) > 1 else 'run'} {', '.join(run.record.run for run in runs)}", ", ".join(kernels)]
     for before, name in (("probe-lab ", "orchestrator"), ("", "qemu"), ("", "compiler")):
-        versions = dict.fromkeys(getattr(origin.session, name) for origin in origins)
+        versions = dict.fromkeys(getattr(provenance.session, name) for provenance in provenances)
         facts += [f"{before}{version}" for version in versions if version]
     files = [run.directory / EXPERIMENT_FILE for run in runs]
     digests = dict.fromkeys(sha256(file.read_bytes()).hexdigest()[:16] for file in files if file.is_file())

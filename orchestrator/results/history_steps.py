@@ -20,13 +20,13 @@ from statistics import NormalDist, fmean, mean, median
 from orchestrator.errors import HostError, LabError
 from orchestrator.plain_text import counted
 from orchestrator.results.history import History, HistoryPoint, Metric
-from orchestrator.results.origin import (
+from orchestrator.results.recorded_provenance import (
     UNREADABLE,
-    Origin,
-    OriginDifference,
+    ProvenanceDifference,
+    RecordedProvenance,
     host_differences,
-    origin_differences,
-    origin_of,
+    provenance_differences,
+    provenance_of,
 )
 from orchestrator.results.runs import EXPERIMENT_FILE
 from orchestrator.results.store import Store
@@ -181,7 +181,7 @@ class Steps:
     """A history with its steps, oldest first, and a sentence on the method."""
 
     history: History
-    found: Sequence[HistoryStep]
+    ordered: Sequence[HistoryStep]
     how: str
 
 
@@ -240,42 +240,42 @@ def _beyond_resolution(history: History) -> Iterator[int]:
 _KEPT = 16
 
 
-class RunOrigins:
-    """The provenance of a store's runs, with a cache; ``of`` raises as ``origin_of`` does.
+class RunProvenances:
+    """The provenance of a store's runs, with a cache; ``of`` raises as ``provenance_of`` does.
 
     The provenance of 10 000 cells has 3 MB, and the metrics of an experiment often have steps at the same runs.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.of = lru_cache(_KEPT)(lambda run: origin_of(store.entry(run).directory, store.provenance(run)))
+        self.of = lru_cache(_KEPT)(lambda run: provenance_of(store.entry(run).directory, store.provenance(run)))
 
 
-def causes(origins: RunOrigins, step: HistoryStep, metric: Metric) -> Sequence[OriginDifference]:
+def causes(provenances: RunProvenances, step: HistoryStep, metric: Metric) -> Sequence[ProvenanceDifference]:
     """The differences between the runs of a step, with the host's for the wall clock, or a note on unreadable ones.
 
     Other kernels and other cells' modules are left out, since they did not change this cell's cost.
     """
     before, after = step.before, step.after
-    changed = [OriginDifference("experiment", detail=(EXPERIMENT_FILE,))] if before.digest != after.digest else []
+    changed = [ProvenanceDifference("experiment", detail=(EXPERIMENT_FILE,))] if before.digest != after.digest else []
     try:
-        first, second = (_origin(origins, point, metric.cell) for point in (before, after))
+        first, second = (_provenance(provenances, point, metric.cell) for point in (before, after))
     except LabError as error:
-        return [*changed, OriginDifference(UNREADABLE, detail=(f"{error.where}: {error.what}",))]
+        return [*changed, ProvenanceDifference(UNREADABLE, detail=(f"{error.where}: {error.what}",))]
     host = host_differences(first, second) if after.clock == "wall" else []
-    return [*changed, *origin_differences(first, second), *host]
+    return [*changed, *provenance_differences(first, second), *host]
 
 
-def _origin(origins: RunOrigins, point: HistoryPoint, cell: str) -> Origin:
-    origin = origins.of(point.run)
+def _provenance(provenances: RunProvenances, point: HistoryPoint, cell: str) -> RecordedProvenance:
+    provenance = provenances.of(point.run)
     query = "SELECT json_extract(record, '$.kernel') AS kernel FROM cells WHERE run = ? AND id = ?"
-    kernel = origins.store.select(query, point.run, cell)[0]["kernel"]
+    kernel = provenances.store.select(query, point.run, cell)[0]["kernel"]
     boots = []
-    for boot in origin.boots:
+    for boot in provenance.boots:
         if boot.kernel.name == kernel:
             # Several modules of a cell are named CELL: MODULE.
             modules = {name: module for name, module in boot.modules.items() if f"{name}: ".startswith(f"{cell}: ")}
             inputs = {name: source for name, source in boot.inputs.items() if name == cell}
             boots.append(boot.model_copy(update={"modules": modules, "inputs": inputs}))
     # If no boot has the record's kernel, another version has written the file.
-    return origin.model_copy(update={"boots": tuple(boots)}) if boots else origin
+    return provenance.model_copy(update={"boots": tuple(boots)}) if boots else provenance

@@ -21,7 +21,7 @@ from orchestrator.plain_text import plain_line, without_sequences
 from orchestrator.program import command
 from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import FILE_NAME, BootProvenance, Origin, origin_of
+from orchestrator.results.recorded_provenance import FILE_NAME, BootProvenance, RecordedProvenance, provenance_of
 from orchestrator.results.runs import EXPERIMENT_FILE
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.steps import LOG_NAME
@@ -40,14 +40,16 @@ class KeptFile:
     left_out: int = 0
 
 
-def provenance(directory: Path) -> Origin:
+def readable_provenance(directory: Path) -> RecordedProvenance:
     """The run's provenance, empty if missing or damaged, without guests of unsafe names."""
     try:
-        origin = Origin() if _inside(directory, directory / FILE_NAME) is None else origin_of(directory)
+        recorded = (
+            RecordedProvenance() if _inside(directory, directory / FILE_NAME) is None else provenance_of(directory)
+        )
     except LabError:
-        return Origin()
-    named = [boot for boot in origin.boots if all(map(_PLAIN.fullmatch, boot.name.split("/")))]
-    return origin.model_copy(update={"boots": tuple(named)})
+        return RecordedProvenance()
+    named = [boot for boot in recorded.boots if all(map(_PLAIN.fullmatch, boot.name.split("/")))]
+    return recorded.model_copy(update={"boots": tuple(named)})
 
 
 def kept_file(directory: Path, path: str, most: int) -> KeptFile | None:

@@ -18,7 +18,7 @@ from orchestrator.guest.guest import Watch
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.plain_text import shown
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import origin_differences, origin_of
+from orchestrator.results.recorded_provenance import provenance_differences, provenance_of
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.run.benchmark_kind import BenchmarkKind, BootArtifacts, BootTask, Ready, Session
 from orchestrator.run.boot import prepare, run_boot
@@ -109,7 +109,7 @@ class Again:
             return record
         differing = [
             difference.sentence
-            for difference in origin_differences(origin_of(self.run.directory), origin_of(directory))
+            for difference in provenance_differences(provenance_of(self.run.directory), provenance_of(directory))
         ]
         was = f"{stored.value:.10g} in run {self.run.record.run}"
         raise LabError(

@@ -11,7 +11,8 @@ from orchestrator.artifacts.git_tree import GitTree, Revision, is_shallow, unsha
 from orchestrator.artifacts.submodules import SubmoduleError
 from orchestrator.errors import LabError, UsageError
 from orchestrator.program import PROGRAM
-from orchestrator.results.origin import Commit, Found, Measured, Tried
+from orchestrator.results.bisection_result import BisectionResult, Measured, Tried
+from orchestrator.results.commits import Commit
 
 # git 2.39 prints the word as it is, git 2.55 in quotes.
 _FIRST_BAD = re.compile(r"^# first '?bad'? commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
@@ -34,7 +35,7 @@ class Bisection:
     measure: Callable[[Commit], Measured]
     say: Callable[[str], None]
 
-    def between(self, good: Revision, bad: Revision) -> Found:
+    def between(self, good: Revision, bad: Revision) -> BisectionResult:
         """The first bad commit.
 
         Before anything is measured, raises UsageError if ``bad`` does not descend from ``good``, and LabError if an end
@@ -65,7 +66,7 @@ class Bisection:
                     value = attempt.measured.value
                     verdict = "bad" if abs(value - most) <= abs(value - least) else "good"
                 self._bisect(verdict)  # git judges BISECT_HEAD, the commit that was measured
-            return Found(candidates, tried)
+            return BisectionResult(candidates, tried)
         finally:
             self.tree.git("bisect", "reset", "HEAD")
 

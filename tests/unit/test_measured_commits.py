@@ -20,7 +20,7 @@ from orchestrator.library.commit_runs import CommitRuns
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.lab import Lab
 from orchestrator.library.measurer import Measurer
-from orchestrator.results.origin import Commit
+from orchestrator.results.commits import Commit
 from orchestrator.run.bisection import NotMeasured
 
 COMMIT = Commit("0" * 40, "change nothing", "A Person", "2026-11-22")

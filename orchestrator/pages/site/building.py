@@ -35,7 +35,7 @@ from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import NOTHING, figure, signed_figure
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.history import HistoryPoint, Metric, history, metrics
-from orchestrator.results.history_steps import RunOrigins, Steps, causes, steps_of
+from orchestrator.results.history_steps import RunProvenances, Steps, causes, steps_of
 from orchestrator.results.runs import Run
 from orchestrator.results.store import Baseline, RunEntry, Store, no_run_yet
 from orchestrator.version import __version__
@@ -326,7 +326,7 @@ def metric_page(steps: Steps, explained: Sequence[ExplainedStep], lacking: str, 
         lacking=lacking,
         steps=explained,
         most_causes=_MOST_STEP_CAUSES,
-        earlier_steps=len(steps.found) - len(explained),
+        earlier_steps=len(steps.ordered) - len(explained),
         begins={step.step.after.run: (number, step.step.change) for number, step in enumerate(explained, 1)},
         points=points[: -_MOST_METRIC_RUNS - 1 : -1],
         runs=len(points),
@@ -543,7 +543,7 @@ class _Build:
         }
         self._metrics = metrics(store, with_outcome=True)
         self._addresses = Addresses({run.id for run in self._shown}, set(self._metrics))
-        self._origins = RunOrigins(store)
+        self._provenances = RunProvenances(store)
         self._program = program_digest()
 
     def run(self, progress: Callable[[int, int], None]) -> SiteBuilt:
@@ -611,8 +611,8 @@ class _Build:
             steps = steps_of(metric_history)
         except HostError as error:
             steps, lacking = Steps(metric_history, [], ""), f"{error.what}: {error.hint}"
-        newest = steps.found[: -MOST_STEPS - 1 : -1]
-        explained = [ExplainedStep(step, causes(self._origins, step, metric)) for step in newest]
+        newest = steps.ordered[: -MOST_STEPS - 1 : -1]
+        explained = [ExplainedStep(step, causes(self._provenances, step, metric)) for step in newest]
         values = [metric_history.of(point) for point in metric_history.points]
         shown = (
             metric_history.points[-1].status
@@ -624,7 +624,7 @@ class _Build:
             course=sparkline(values, _POINTS),
             newest=shown,
             unit=metric_history.unit,
-            steps=len(steps.found),
+            steps=len(steps.ordered),
             last=explained[0] if explained else None,
             fitted=not lacking,
         )

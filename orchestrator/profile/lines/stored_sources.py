@@ -22,7 +22,7 @@ from orchestrator.profile.lines.kept_lines import kept_lines
 from orchestrator.profile.lines.line_source import LineSource
 from orchestrator.profile.stored.profile_files import load_profile
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import BootModule, BootProvenance, origin_of
+from orchestrator.results.recorded_provenance import BootModule, BootProvenance, provenance_of
 
 
 def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spec: Callable[[], KernelSpec]) -> Sources:
@@ -30,7 +30,7 @@ def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spe
 
     ``spec`` finds the kernel, whose tree may be gone or hold another one by now. Raises LabError if nothing has any.
     """
-    boot = next((provenance for provenance in origin_of(directory).boots if provenance.has(cell)), None)
+    boot = next((provenance for provenance in provenance_of(directory).boots if provenance.has(cell)), None)
     if boot is None:
         raise NoDebugInfoError(f"the run does not record what cell {cell.id} was measured on", where=str(directory))
     sources: dict[str | None, LineSource] = {}

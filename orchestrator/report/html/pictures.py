@@ -176,7 +176,7 @@ class Level:
 
 def levels(steps: Steps) -> Sequence[Level]:
     """The levels of a history between its steps."""
-    numbers, history_steps = steps.history.numbers, steps.found
+    numbers, history_steps = steps.history.numbers, steps.ordered
     if not numbers:
         return []
     begins = [_when(numbers[0][0]), *(_when(step.after) for step in history_steps)]

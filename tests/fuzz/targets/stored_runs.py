@@ -29,8 +29,14 @@ from orchestrator.report.exports import render_csv, render_junit
 from orchestrator.report.text import print_table, render_markdown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import metrics, recent_histories
-from orchestrator.results.origin import Origin, host_differences, kernel_versions, origin_differences, origin_of
-from orchestrator.results.run_files import last_lines, logged_durations, module_folders, provenance
+from orchestrator.results.recorded_provenance import (
+    RecordedProvenance,
+    host_differences,
+    kernel_versions,
+    provenance_differences,
+    provenance_of,
+)
+from orchestrator.results.run_files import last_lines, logged_durations, module_folders, readable_provenance
 from orchestrator.results.runs import RESULTS_FILE, RUN_FILE, find_run
 from orchestrator.results.store import FILE_NAME, Store
 from orchestrator.run.provenance import Provenance
@@ -65,7 +71,7 @@ def read_results(data: bytes) -> None:
     print_table(record, Console(file=io.StringIO(), width=100), reports(), all_claims)
     render_markdown(record, reports(), all_claims)
     render_csv(record)
-    render_junit(record, Origin(), {})
+    render_junit(record, RecordedProvenance(), {})
 
 
 def read_identity(data: bytes) -> None:
@@ -81,14 +87,14 @@ def read_provenance(data: bytes) -> None:
     directory = folder() / "made"
     directory.mkdir(exist_ok=True)
     (directory / "provenance.json").write_bytes(data)
-    for boot in provenance(directory).boots:
+    for boot in readable_provenance(directory).boots:
         list(module_folders(directory, boot, _record("0" * 64)))
     with suppress(LabError):
-        origin = origin_of(directory)
-        kernel_versions(origin)
-        for other_origin in (Origin(), origin):
-            origin_differences(origin, other_origin)
-            host_differences(other_origin, origin)
+        provenance = provenance_of(directory)
+        kernel_versions(provenance)
+        for other_provenance in (RecordedProvenance(), provenance):
+            provenance_differences(provenance, other_provenance)
+            host_differences(other_provenance, provenance)
     Provenance(directory).session(dict(_FACTS))
 
 

@@ -22,7 +22,7 @@ from report_text import check_golden
 from orchestrator.errors import UsageError
 from orchestrator.report.exports import render_bencher, render_csv, render_junit
 from orchestrator.results.contract import CellRecord, RunRecord
-from orchestrator.results.origin import Origin
+from orchestrator.results.recorded_provenance import RecordedProvenance
 
 
 def rows(record: RunRecord) -> list[dict[str, str]]:
@@ -110,7 +110,7 @@ ATTRIBUTES = {
 }
 
 
-ORIGIN = Origin.model_validate(
+PROVENANCE = RecordedProvenance.model_validate(
     {
         "sessions": [{"qemu": "QEMU 7.2.22", "compiler": "gcc 12.2.0", "host": {"cpus": 2}}],
         "boots": [
@@ -136,7 +136,7 @@ def violations(element: ElementTree.Element) -> list[str]:
 
 
 def cases(record: RunRecord) -> list[TestCase]:
-    suite = TestSuite.fromstring(render_junit(record, ORIGIN, {}))
+    suite = TestSuite.fromstring(render_junit(record, PROVENANCE, {}))
     return list(suite)
 
 
@@ -147,13 +147,13 @@ def figures(case: TestCase) -> dict[str, str]:
 
 
 def test_the_suite_has_the_runs_numbers_and_what_it_was_made_with() -> None:
-    suite = TestSuite.fromstring(render_junit(RUNS["with_failures"], ORIGIN, {}))
+    suite = TestSuite.fromstring(render_junit(RUNS["with_failures"], PROVENANCE, {}))
     assert (suite.name, suite.tests, suite.failures, suite.errors, suite.skipped) == ("quickstart", 4, 1, 0, 1)
     assert suite.timestamp == "2026-11-21T01:45:02"
     properties = {one.name: one.value for one in suite.properties()}
     assert properties["qemu"] == "QEMU 7.2.22"
     assert properties["kernel.debian-686.linux-image"] == "6.1.176-1"
-    assert "time=" not in render_junit(RUNS["with_failures"], ORIGIN, {})
+    assert "time=" not in render_junit(RUNS["with_failures"], PROVENANCE, {})
 
 
 def test_a_number_comes_with_its_evidence() -> None:
@@ -177,7 +177,7 @@ def test_a_cell_without_a_number_has_its_reason() -> None:
 
 def test_a_failure_has_what_its_guest_printed_last() -> None:
     record = run(cell("none"), failed("kprobe", "the proof is not complete"))
-    text = render_junit(record, ORIGIN, {record.cells[1].id: "[  1.2] a line\n[  1.3] <last>"})
+    text = render_junit(record, PROVENANCE, {record.cells[1].id: "[  1.2] a line\n[  1.3] <last>"})
     assert violations(ElementTree.fromstring(text)) == []
     first, second = TestSuite.fromstring(text)
     assert (first.system_err, second.system_err) == (None, "[  1.2] a line\n[  1.3] <last>")
@@ -185,19 +185,19 @@ def test_a_failure_has_what_its_guest_printed_last() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(RUNS) - {"empty"}))
 def test_it_is_as_the_schema_of_jenkins_wants_it(name: str) -> None:
-    assert violations(ElementTree.fromstring(render_junit(RUNS[name], Origin(), {}))) == []
+    assert violations(ElementTree.fromstring(render_junit(RUNS[name], RecordedProvenance(), {}))) == []
 
 
 @given(st.lists(cells(), min_size=1, max_size=4, unique_by=lambda drawn: drawn.id))
 def test_any_run_gives_a_document_with_every_cell(drawn: list[CellRecord]) -> None:
-    text = render_junit(run(*drawn), ORIGIN, {})
+    text = render_junit(run(*drawn), PROVENANCE, {})
     assert violations(ElementTree.fromstring(text)) == []
     assert [case.name for case in cases(run(*drawn))] == [one.id for one in drawn]
 
 
 def test_a_run_without_cells_is_refused() -> None:
     with pytest.raises(UsageError, match="has an outcome yet"):
-        render_junit(run(), ORIGIN, {})
+        render_junit(run(), PROVENANCE, {})
 
 
 # Bencher Metric Format: https://bencher.dev/docs/reference/bencher-metric-format

@@ -38,11 +38,11 @@ from orchestrator.nightly.printed_night import NightReport, UnmeasuredNight
 from orchestrator.nightly.webhook import Webhook
 from orchestrator.report.exports import render_junit, unmeasured_junit
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.origin import Origin
+from orchestrator.results.recorded_provenance import RecordedProvenance
 from orchestrator.results.runs import Run, find_run
 
 NOW = datetime(2026, 11, 22, 2, 40, tzinfo=UTC)
-ORIGIN = Origin.model_validate(
+PROVENANCE = RecordedProvenance.model_validate(
     {
         "sessions": [{"qemu": "QEMU 7.2.22", "compiler": "gcc 12.2.0", "guests": "Debian 12", "host": {"cpus": "2"}}],
         "boots": [{"kernel": {"name": "debian-686", "release": "6.1.0-50-686"}}],
@@ -76,7 +76,7 @@ def lines(night: NightlyResult) -> list[str]:
 
 
 def mail(night: NightlyResult) -> EmailMessage:
-    text = nightly_mail(night, ORIGIN, reports(), NOW)
+    text = nightly_mail(night, PROVENANCE, reports(), NOW)
     message = email.message_from_string(text, policy=email.policy.default)
     assert isinstance(message, EmailMessage)
     return message
@@ -197,7 +197,7 @@ def test_the_mail_is_one(bad: NightlyResult) -> None:
 
 
 def test_the_mail_is_as_expected(bad: NightlyResult) -> None:
-    text = nightly_mail(bad, ORIGIN, reports(), NOW)
+    text = nightly_mail(bad, PROVENANCE, reports(), NOW)
     for run, name in ((bad.run.record.run, "RUN"), (str(bad.run.directory), "DIRECTORY")):
         text = text.replace(run, name)
     assert bad.compared is not None
@@ -262,7 +262,7 @@ def test_a_large_night_is_told_in_bounds(make_night: MakeNight) -> None:
 
 def test_junit_fails_what_exceeds_its_budget(bad: NightlyResult) -> None:
     exceeded = {change.pair.first.id: change.exceeded for change in bad.exceeded}
-    suite = TestSuite.fromstring(render_junit(bad.run.record, ORIGIN, {}, exceeded))
+    suite = TestSuite.fromstring(render_junit(bad.run.record, PROVENANCE, {}, exceeded))
     assert (suite.tests, suite.failures, suite.errors) == (4, 3, 0)
     wrong = {case.name.split("/")[2]: case.result[0].type for case in suite if case.result}
     assert wrong == {"kprobe": "budget exceeded", "jprobe": "failed", "djprobe": "budget exceeded"}
@@ -274,7 +274,9 @@ def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(make_night: Mak
     night = make_night([cell("none"), cell("kprobe")], [cell("none"), without])
     assert not night.is_good
     suite = TestSuite.fromstring(
-        render_junit(night.run.record, ORIGIN, {}, {change.pair.first.id: change.exceeded for change in night.exceeded})
+        render_junit(
+            night.run.record, PROVENANCE, {}, {change.pair.first.id: change.exceeded for change in night.exceeded}
+        )
     )
     assert (suite.tests, suite.failures, suite.skipped) == (2, 1, 0)
     assert "no kprobes" in suite.tostring().decode()

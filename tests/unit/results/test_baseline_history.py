@@ -20,8 +20,8 @@ from orchestrator.errors import HostError
 from orchestrator.results import history_steps
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import Metric, history, recent_histories
-from orchestrator.results.history_steps import FEWEST_POINTS, RunOrigins, causes, noise_of, steps_of, steps_of_times
-from orchestrator.results.origin import FILE_NAME
+from orchestrator.results.history_steps import FEWEST_POINTS, RunProvenances, causes, noise_of, steps_of, steps_of_times
+from orchestrator.results.recorded_provenance import FILE_NAME
 from orchestrator.results.store import Store
 
 KERNEL = "lab-i386-up"
@@ -53,7 +53,7 @@ def changed(lab: Path, runs: Sequence[Sequence[CellRecord]]) -> list[tuple[float
         assert alone is not None
         (among,) = (one for one in recent_histories(store, 10) if one.metric == BASELINE)
     assert steps_of(among) == steps_of(alone)
-    return [(step.old, step.new) for step in steps_of(alone).found]
+    return [(step.old, step.new) for step in steps_of(alone).ordered]
 
 
 def test_a_change_within_what_a_further_boot_differs_by_is_none(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def sentences(lab: Path, *boots: list[dict[str, Any]]) -> list[str]:
             (store.entry(run).directory / FILE_NAME).write_text(json.dumps({"sessions": [], "boots": content}))
         found = history(store, metric)
         assert found is not None
-        (step,) = steps_of(found).found
-        return [cause.sentence for cause in causes(RunOrigins(store), step, metric)]
+        (step,) = steps_of(found).ordered
+        return [cause.sentence for cause in causes(RunProvenances(store), step, metric)]
 
 
 def test_another_cells_module_and_another_kernel_are_no_cause(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from orchestrator.results.history import (
     metrics_named,
     recent_histories,
 )
-from orchestrator.results.history_steps import RunOrigins, Steps, causes, steps_of
+from orchestrator.results.history_steps import RunProvenances, Steps, causes, steps_of
 from orchestrator.results.store import FILE_NAME, Store
 
 METRIC = Metric(EXPERIMENT, KPROBE)
@@ -40,7 +40,7 @@ def read(lab: Path, days: Sequence[CellRecord], quantity: Quantity = "value") ->
 
 
 def changes(steps: Steps) -> list[tuple[float, float, int]]:
-    return [(step.old, step.new, step.missing) for step in steps.found]
+    return [(step.old, step.new, step.missing) for step in steps.ordered]
 
 
 def test_each_run_is_a_point_and_each_change_of_a_count_a_step(tmp_path: Path) -> None:
@@ -128,11 +128,11 @@ def test_a_history_without_any_number_has_no_step(tmp_path: Path) -> None:
 def test_a_step_of_times_needs_runs_on_both_sides(tmp_path: Path) -> None:
     chance = random.Random(3)
     days = [timed(round(chance.gauss(1000 + 60 * (day >= 15), 8), 1)) for day in range(30)]
-    (step,) = steps_of(read(tmp_path / "long", days)).found
+    (step,) = steps_of(read(tmp_path / "long", days)).ordered
     assert step.change == pytest.approx(60, abs=10)
     assert step.after.started[:10] == "2026-03-16"
     short = steps_of(read(tmp_path / "short", days[10:21]))
-    assert (short.found, "11 runs with a number" in short.how) == ([], True)
+    assert (short.ordered, "11 runs with a number" in short.how) == ([], True)
 
 
 def test_a_whole_system_s_change_exceeds_what_its_repetitions_resolve(tmp_path: Path) -> None:
@@ -165,12 +165,12 @@ def test_what_changed_between_two_runs(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         found = history(store, METRIC)
         assert found is not None
-        (step,) = steps_of(found).found
-        assert [cause.sentence for cause in causes(RunOrigins(store), step, METRIC)] == [
+        (step,) = steps_of(found).ordered
+        assert [cause.sentence for cause in causes(RunProvenances(store), step, METRIC)] == [
             "kernel debian-686: 6.1 (6.1.176-1) -> 6.1 (6.1.178-1)"
         ]
         (tmp_path / "runs" / runs[2] / "provenance.json").write_text("{")
-        (cause,) = causes(RunOrigins(store), step, METRIC)
+        (cause,) = causes(RunProvenances(store), step, METRIC)
         assert "damaged" in cause.sentence
 
 

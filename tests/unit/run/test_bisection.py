@@ -16,7 +16,8 @@ from user_trees import git
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, Revision
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.results.origin import Commit, Found, Measured
+from orchestrator.results.bisection_result import BisectionResult, Measured
+from orchestrator.results.commits import Commit
 from orchestrator.run.bisection import Bisection, NotMeasured
 
 COMMITS = 9
@@ -40,7 +41,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[GitTree, list[str
 
 def bisected(
     history: tuple[GitTree, list[str]], cost: Callable[[int], Measured | None], ends: tuple[int, int] = (0, COMMITS - 1)
-) -> Found:
+) -> BisectionResult:
     """What is found where commit number N costs ``cost(N)``; it has no number where that is None."""
     tree, commits = history
 
@@ -161,7 +162,7 @@ def test_ends_that_a_shallow_clone_keeps_apart_are_refused_with_the_command_that
         measured.append(commit.hash)
         return Measured(float(commits.index(commit.hash) > 4))
 
-    def found() -> Found:
+    def found() -> BisectionResult:
         with GitTree.open(Cache(tmp_path / "cache"), tmp_path / "mine") as tree:
             return Bisection(tree, measure, lambda text: None).between(good, bad)
 

@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import LabError
-from orchestrator.results.origin import FILE_NAME, Origin, host_differences, origin_differences, origin_of
+from orchestrator.results.recorded_provenance import (
+    FILE_NAME,
+    RecordedProvenance,
+    host_differences,
+    provenance_differences,
+    provenance_of,
+)
 
 SESSION: dict[str, Any] = {
     "orchestrator": "0.1.0",
@@ -54,7 +60,9 @@ def changed(*path: str | int, to: Any) -> dict[str, Any]:
 
 
 def sentences(after: dict[str, Any], before: dict[str, Any] = RUN) -> list[str]:
-    differences = origin_differences(Origin.model_validate(before), Origin.model_validate(after))
+    differences = provenance_differences(
+        RecordedProvenance.model_validate(before), RecordedProvenance.model_validate(after)
+    )
     return [difference.sentence for difference in differences]
 
 
@@ -128,7 +136,9 @@ def test_lines_of_cells_with_two_ids_are_named() -> None:
     ones, others = (copy.deepcopy(WITH_OWN) for _ in range(2))
     ones["boots"][0]["inputs"] = {"a": {"probe": {"name": "bpftrace: kprobe:x { }", "key": "l1"}}}
     others["boots"][0]["inputs"] = {"b": {"probe": {"name": "bpftrace: kprobe:y { }", "key": "l2"}}}
-    differences = origin_differences(Origin.model_validate(ones), Origin.model_validate(others), [("a", "b")])
+    differences = provenance_differences(
+        RecordedProvenance.model_validate(ones), RecordedProvenance.model_validate(others), [("a", "b")]
+    )
     assert [difference.sentence for difference in differences] == [
         "probe: bpftrace: kprobe:x { } -> bpftrace: kprobe:y { }"
     ]
@@ -218,28 +228,28 @@ def test_an_image_names_its_packages() -> None:
 
 
 def test_the_host_is_apart() -> None:
-    moved = Origin.model_validate(changed("sessions", 0, "host", "cpus", to=8))
-    (difference,) = host_differences(Origin.model_validate(RUN), moved)
+    moved = RecordedProvenance.model_validate(changed("sessions", 0, "host", "cpus", to=8))
+    (difference,) = host_differences(RecordedProvenance.model_validate(RUN), moved)
     assert difference.sentence == "host's cpus: 2 -> 8"
 
 
 def test_unknown_provenance_is_no_difference(tmp_path: Path) -> None:
     assert sentences(RUN, {}) == []
     assert sentences({"sessions": [{}], "boots": []}) == []
-    assert origin_of(tmp_path) == Origin.model_validate({"sessions": [{}]})
+    assert provenance_of(tmp_path) == RecordedProvenance.model_validate({"sessions": [{}]})
 
 
 def test_the_file_comes_before_what_the_store_has(tmp_path: Path) -> None:
-    assert origin_of(tmp_path, SESSION).sessions[0].qemu == SESSION["qemu"]
+    assert provenance_of(tmp_path, SESSION).sessions[0].qemu == SESSION["qemu"]
     (tmp_path / FILE_NAME).write_text(json.dumps(changed("sessions", 0, "qemu", to="another")))
-    assert origin_of(tmp_path, SESSION).sessions[0].qemu == "another"
+    assert provenance_of(tmp_path, SESSION).sessions[0].qemu == "another"
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b'{"boots": 3}'])
 def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
     with pytest.raises(LabError, match=f"{FILE_NAME}: damaged"):
-        origin_of(tmp_path)
+        provenance_of(tmp_path)
 
 
 @given(st.text(max_size=2000))

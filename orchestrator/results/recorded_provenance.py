@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The provenance of runs, how that of two runs differs, and the result of a bisection.
+"""The recorded provenance of runs, and how that of two runs differs.
 
 Guests, programs and modules are compared by name if both runs have them: a different selection of cells is not a
 difference. Hosts are compared separately (``host_differences``), since they do not affect the exact clock.
@@ -124,7 +124,7 @@ class BootProvenance(_Part):
         return cell.id in self.keys or (cell.probe == "none" and self.name.endswith(f"-{cell.cpu}-{cell.kernel}"))
 
 
-class Origin(_Part):
+class RecordedProvenance(_Part):
     """The provenance of a run: the content of ``provenance.json``, as far as known."""
 
     sessions: tuple[_Session, ...] = ()
@@ -137,7 +137,7 @@ class Origin(_Part):
 
 
 @dataclass(frozen=True)
-class OriginDifference:
+class ProvenanceDifference:
     """A difference in the provenance of two runs.
 
     ``before`` and ``after`` are versions. If both are empty, only the content differs, in the files or packages of
@@ -161,32 +161,32 @@ class OriginDifference:
         return f"{self.what}: changed"
 
 
-def origin_of(directory: Path, facts: Mapping[str, Any] | None = None) -> Origin:
+def provenance_of(directory: Path, facts: Mapping[str, Any] | None = None) -> RecordedProvenance:
     """The provenance of the run in ``directory``; without its file that of the store (``facts``), or an empty one.
 
     Raises LabError for a damaged file, HostError for an unreadable one.
     """
     path = directory / FILE_NAME
     if not path.exists():
-        return Origin.model_validate({"sessions": [facts or {}]})
+        return RecordedProvenance.model_validate({"sessions": [facts or {}]})
     with storage_faults(path), path.open("rb") as file:
         content = file.read(_LARGEST_FILE + 1)
     try:
         if len(content) <= _LARGEST_FILE:
-            return Origin.model_validate_json(content)
+            return RecordedProvenance.model_validate_json(content)
     except ValidationError:
         pass
     raise LabError("damaged: not the provenance of a run", where=str(path))
 
 
-def kernel_versions(origin: Origin) -> Mapping[str, str]:
+def kernel_versions(provenance: RecordedProvenance) -> Mapping[str, str]:
     """The versions of the measured kernels, by name."""
-    return {boot.kernel.name: boot.kernel.version for boot in origin.boots}
+    return {boot.kernel.name: boot.kernel.version for boot in provenance.boots}
 
 
-def origin_differences(
-    before: Origin, after: Origin, pairs: Iterable[tuple[str, str]] | None = None
-) -> Sequence[OriginDifference]:
+def provenance_differences(
+    before: RecordedProvenance, after: RecordedProvenance, pairs: Iterable[tuple[str, str]] | None = None
+) -> Sequence[ProvenanceDifference]:
     """Differences that may affect numbers of any clock: sources, this program, QEMU, compiler, kernels, modules.
 
     Users' sources come first, of the compared ``pairs`` of cells, by default those of equal ids.
@@ -199,7 +199,7 @@ def origin_differences(
         ("release of guests' packages", first.guests, second.guests),
     ]
     # Earlier versions did not record all of them.
-    differences = [OriginDifference(what, old, new) for what, old, new in tools if old != new and old and new]
+    differences = [ProvenanceDifference(what, old, new) for what, old, new in tools if old != new and old and new]
     return [
         *_inputs(before, after, pairs),
         *_modules(before, after, same_tools=not differences),
@@ -209,60 +209,62 @@ def origin_differences(
     ]
 
 
-def host_differences(before: Origin, after: Origin) -> Sequence[OriginDifference]:
+def host_differences(before: RecordedProvenance, after: RecordedProvenance) -> Sequence[ProvenanceDifference]:
     """Differences between the hosts, which only affect the wall clock."""
     first, second = before.session.host, after.session.host
     return [
-        OriginDifference(f"host's {name}", first[name], second[name])
+        ProvenanceDifference(f"host's {name}", first[name], second[name])
         for name in first
         if name in second and first[name] != second[name]
     ]
 
 
 def _both(
-    before: Origin, after: Origin, name: Callable[[BootProvenance], str | None]
+    before: RecordedProvenance, after: RecordedProvenance, name: Callable[[BootProvenance], str | None]
 ) -> Iterator[tuple[str, BootProvenance, BootProvenance]]:
     """The first boots of both runs with the same ``name``, without boots that have none."""
-    first, second = ({name(boot): boot for boot in reversed(origin.boots)} for origin in (before, after))
+    first, second = ({name(boot): boot for boot in reversed(provenance.boots)} for provenance in (before, after))
     names = dict.fromkeys(map(name, before.boots))
     return ((key, first[key], second[key]) for key in names if key and key in second)
 
 
-def _kernels_and_images(before: Origin, after: Origin) -> Iterator[OriginDifference]:
+def _kernels_and_images(before: RecordedProvenance, after: RecordedProvenance) -> Iterator[ProvenanceDifference]:
     for name, first, second in _both(before, after, lambda boot: boot.kernel.name):
         kernel, other_kernel = first.kernel, second.kernel
         what = f"kernel {name}"
         if kernel.version != other_kernel.version:
-            yield OriginDifference(what, kernel.version, other_kernel.version)
+            yield ProvenanceDifference(what, kernel.version, other_kernel.version)
         elif kernel.packages != other_kernel.packages:
-            yield OriginDifference(what, detail=_differing(kernel.packages, other_kernel.packages))
+            yield ProvenanceDifference(what, detail=_differing(kernel.packages, other_kernel.packages))
         elif kernel.image_sha256 != other_kernel.image_sha256:
-            yield OriginDifference(what, detail=("its image",))
+            yield ProvenanceDifference(what, detail=("its image",))
         elif first.initramfs_sha256 != second.initramfs_sha256:
-            yield OriginDifference(f"programs in guests with kernel {name}")
+            yield ProvenanceDifference(f"programs in guests with kernel {name}")
     for name, first, second in _both(before, after, lambda boot: boot.image.name if boot.image else None):
         if first.image is not None and second.image is not None and first.image.key != second.image.key:
-            yield OriginDifference(f"image {name}", detail=_differing(first.image.packages, second.image.packages))
+            yield ProvenanceDifference(f"image {name}", detail=_differing(first.image.packages, second.image.packages))
 
 
-def _machines(before: Origin, after: Origin) -> Iterator[OriginDifference]:
+def _machines(before: RecordedProvenance, after: RecordedProvenance) -> Iterator[ProvenanceDifference]:
     for name, first, second in _both(before, after, lambda boot: boot.machine):
         options, other_options = _options(first.qemu), _options(second.qemu)
         for option, what in _QEMU_OPTIONS.items():
             if options.get(option) != other_options.get(option) and options and other_options:
-                yield OriginDifference(f"{what} of {name}", options.get(option, ""), other_options.get(option, ""))
+                yield ProvenanceDifference(f"{what} of {name}", options.get(option, ""), other_options.get(option, ""))
         changed = tuple(key for key in first.work if first.work[key] != second.work.get(key))
         if changed and first.work.get("name") == second.work.get("name"):
-            yield OriginDifference(f"work in {name}", detail=changed)
+            yield ProvenanceDifference(f"work in {name}", detail=changed)
 
 
-def _inputs(before: Origin, after: Origin, pairs: Iterable[tuple[str, str]] | None) -> Iterator[OriginDifference]:
+def _inputs(
+    before: RecordedProvenance, after: RecordedProvenance, pairs: Iterable[tuple[str, str]] | None
+) -> Iterator[ProvenanceDifference]:
     """The users' files and lines that differ between cells; earlier versions did not record them."""
     first, second = (
-        {cell: (boot, inputs) for boot in origin.boots for cell, inputs in boot.inputs.items()}
-        for origin in (before, after)
+        {cell: (boot, inputs) for boot in provenance.boots for cell, inputs in boot.inputs.items()}
+        for provenance in (before, after)
     )
-    renamed: dict[OriginDifference, None] = {}
+    renamed: dict[ProvenanceDifference, None] = {}
     changed: dict[str, dict[str, None]] = {}
     for cell, other_cell in [(cell, cell) for cell in first] if pairs is None else pairs:
         if cell not in first or other_cell not in second:
@@ -271,18 +273,20 @@ def _inputs(before: Origin, after: Origin, pairs: Iterable[tuple[str, str]] | No
         for role in inputs_of_cell.keys() & other_inputs.keys():
             input_, other_input = inputs_of_cell[role], other_inputs[role]
             if input_.name != other_input.name:
-                renamed[OriginDifference(role, input_.name, other_input.name)] = None
+                renamed[ProvenanceDifference(role, input_.name, other_input.name)] = None
             elif input_.key != other_input.key:
                 titles = _differing(boot.sources.get(input_.key, {}), other_boot.sources.get(other_input.key, {}))
                 changed.setdefault(f"{role} {input_.name}", {}).update(dict.fromkeys(titles))
-    yield from (OriginDifference(what, detail=tuple(titles)) for what, titles in changed.items())
+    yield from (ProvenanceDifference(what, detail=tuple(titles)) for what, titles in changed.items())
     yield from renamed
 
 
-def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[OriginDifference]:
+def _modules(
+    before: RecordedProvenance, after: RecordedProvenance, *, same_tools: bool
+) -> Iterator[ProvenanceDifference]:
     first, second = (
-        {cell: (boot, module) for boot in origin.boots for cell, module in boot.modules.items()}
-        for origin in (before, after)
+        {cell: (boot, module) for boot in provenance.boots for cell, module in boot.modules.items()}
+        for provenance in (before, after)
     )
     changes: dict[str, dict[str, None]] = {}
     for cell in [cell for cell in first if cell in second]:
@@ -299,7 +303,7 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
             changed = ["its sources"] if rebuilt else []
         if changed:
             changes.setdefault(f"module {module.name or f'of {_plain(cell)}'}", {}).update(dict.fromkeys(changed))
-    yield from (OriginDifference(what, detail=tuple(files)) for what, files in changes.items())
+    yield from (ProvenanceDifference(what, detail=tuple(files)) for what, files in changes.items())
 
 
 def _source_title(file: str, module: str) -> str:
@@ -320,67 +324,3 @@ def _options(command: Sequence[str]) -> Mapping[str, str]:
         for option, value in pairwise(command)
         if option in _QEMU_OPTIONS
     }
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The cost at a commit in ``unit``, and the half-width of its interval, 0 on the exact clock."""
-
-    value: float
-    scatter: float = 0.0
-    unit: str = "instructions"
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A commit with the first line of its message."""
-
-    hash: str
-    subject: str
-    author: str
-    date: str
-
-    @property
-    def short(self) -> str:
-        return self.hash[:12]
-
-
-@dataclass(frozen=True)
-class SeriesCommit:
-    """A commit with its author's address; ``reverts`` is the hash that its message names."""
-
-    commit: Commit
-    email: str = ""
-    is_merge: bool = False
-    reverts: str = ""
-
-    @property
-    def remark(self) -> str:
-        """What kind of commit it is; empty for a usual one."""
-        if self.is_merge:
-            return "merge of all that it brings"
-        return f"reverts {self.reverts[:12]}" if self.reverts else ""
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A commit of a bisection: its cost, or why it was skipped."""
-
-    commit: Commit
-    measured: Measured | None
-    why_skipped: str = ""
-
-
-@dataclass(frozen=True)
-class Found:
-    """The result of a bisection: one of the ``candidates``, oldest last; several if commits were skipped.
-
-    ``tried`` has the commits in the order of measurement, both ends first.
-    """
-
-    candidates: Sequence[Commit]
-    tried: Sequence[Tried]
-
-    @property
-    def skipped(self) -> Sequence[Tried]:
-        return [tried for tried in self.tried if tried.measured is None]
