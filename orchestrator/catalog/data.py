@@ -25,7 +25,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class CatalogEntry(BaseModel):
     """A catalogue entry: frozen, without unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 EntryT = TypeVar("EntryT", bound=CatalogEntry)

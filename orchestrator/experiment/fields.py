@@ -73,7 +73,7 @@ class ValidationContext:
 class Strict(BaseModel):
     """A part of an experiment file: frozen, without type conversion or unknown keys."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
 
 
 def validation_context(info: ValidationInfo) -> ValidationContext:

@@ -35,7 +35,7 @@ DEVICE = Path("/dev/kvm")
 class KvmSpeed(BaseModel):
     """Whether guests are fast on KVM, and the reason for this verdict."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     usable: bool
     reason: str

@@ -99,7 +99,7 @@ Interval = Annotated[tuple[Number, Number], AfterValidator(_ordered)]
 class Record(BaseModel):
     """A part of a result: frozen, without unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @classmethod
     def stored_in(cls, file: Path) -> Self:
