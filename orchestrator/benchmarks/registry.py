@@ -12,12 +12,12 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from orchestrator.report.kind import ReportRegistry
 from orchestrator.results.contract import RunRecord
 from orchestrator.results.modelled import ModelledCell
 
-if TYPE_CHECKING:  # guest code
+if TYPE_CHECKING:
     from orchestrator.experiment.table import KindRegistry
+    from orchestrator.report.kind import ReportRegistry
     from orchestrator.run.benchmark_kind import BenchmarkKind
 
 NAMES = ("calls", "attaching", "markers", "scaling", "system")
@@ -34,6 +34,8 @@ def kinds() -> KindRegistry[BenchmarkKind]:
 @cache
 def reports() -> ReportRegistry:
     """Every kind, as a report needs it."""
+    from orchestrator.report.kind import ReportRegistry  # tables and charts, which a measurement does not load
+
     return ReportRegistry([import_module(f"{__package__}.{name}.report").REPORT for name in NAMES], _ModelledTimes())
 
 

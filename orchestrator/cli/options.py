@@ -13,10 +13,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
-from rich.console import Console
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.cli.main import loaded as loaded
@@ -24,14 +23,14 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.program import PROGRAM
-from orchestrator.report.html.frame import Page, page_folder, write_page
-from orchestrator.report.sheet import Sheet
-from orchestrator.report.text import print_sheets, render_sheets
-from orchestrator.results.history import metrics as known_metrics
 from orchestrator.results.printed import Printed, json_schema
 from orchestrator.results.runs import opened_store as opened_store
 from orchestrator.results.store import Store
 from orchestrator.steps import step_echo
+
+if TYPE_CHECKING:  # what prints: a command loads it when it prints
+    from orchestrator.report.html.frame import Page
+    from orchestrator.report.sheet import Sheet
 
 R = TypeVar("R")
 
@@ -73,7 +72,7 @@ fleets = _words("fleet.state:known_fleets")
 lists = _words("library.listing:all_lists")
 runs = _stored(lambda store: ["latest", *store.baselines(), *(entry.id for entry in store.runs())])
 baselines = _stored(lambda store: store.baselines())
-metrics = _stored(known_metrics)
+metrics = _stored(lambda store: loaded("results.history:metrics")(store))
 
 Kernel = Annotated[str, typer.Option(help=f"Kernel name; see: {PROGRAM} list kernels.", autocompletion=kernels)]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each step and its duration on stderr.")]
@@ -188,6 +187,8 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 Form = StrEnum("Form", "TABLE MARKDOWN JSON")
+Format = StrEnum("Format", "TABLE MARKDOWN CSV JSON JUNIT BENCHER HTML")
+"""The forms of a run."""
 FormOption = Annotated[
     Form,
     typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs, complete."),
@@ -245,6 +246,10 @@ def check_writable(*files: Path | None) -> None:
 
 def print_profiles(title: str, form: Form, sheets: Iterable[Sheet], content: Iterable[Any] = ()) -> None:
     """Print the ``sheets``, under a ``title`` in Markdown; or ``content`` as a list in JSON. Only one is iterated."""
+    from rich.console import Console
+
+    from orchestrator.report.text import print_sheets, render_sheets
+
     match form:
         case Form.JSON:
             plain = (part.model_dump(mode="json") if isinstance(part, Printed) else part for part in content)
@@ -275,6 +280,8 @@ def show_page(make: Callable[[str | None], Page], out: Path | None, default: Pat
 
 def write_page_to(file: Path, make: Callable[[str | None], Page]) -> None:
     """Make and write a page. ``make`` gets the name of the folder for the page's large files."""
+    from orchestrator.report.html.frame import page_folder, write_page
+
     page = make(page_folder(file))
     write_page(page, file)
     print(f"page: {file}", file=sys.stderr)

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli import options
+from orchestrator.cli.options import Format
 from orchestrator.errors import UsageError
 from orchestrator.model.fit import calibrated
 from orchestrator.model.modelled_run import catalogue_prices, modelled_run, user_prices
@@ -38,7 +39,6 @@ from orchestrator.results.runs import Run, find_run
 from orchestrator.results.store import LATEST, no_run_yet
 
 ReportClock = StrEnum("ReportClock", "MEASURED MODELLED")
-Format = StrEnum("Format", "TABLE MARKDOWN CSV JSON JUNIT BENCHER HTML")
 
 
 def report(

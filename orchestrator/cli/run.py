@@ -20,20 +20,15 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.cli import in_the_tree, options
 from orchestrator.cli.console_lab import ConsoleLab
-from orchestrator.cli.options import write_page_to
-from orchestrator.cli.report import Format, print_run
+from orchestrator.cli.options import Format, write_page_to
 from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.machine import Machine, Wiring, qemu_command
 from orchestrator.library.needed_packages import check_packages
-from orchestrator.pages.run_page import run_page
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
-from orchestrator.report.exports import render_csv
-from orchestrator.report.html.frame import PAGE
-from orchestrator.report.kind import draw_charts
 from orchestrator.results.contract import RunRecord, all_ok, json_text
 from orchestrator.results.runs import Run, check_directory
 from orchestrator.run.boot import checked_cells
@@ -164,6 +159,12 @@ def _check_names(configs: Sequence[Path], experiments: Sequence[Experiment]) -> 
 
 def _show(measured: Sequence[Run], count: int, form: Format, *, charts: bool, html: bool) -> None:
     """Print the last run that was measured, of ``count``: in JSON all, if it is the last of several."""
+    # What prints is loaded when the first table is complete.
+    from orchestrator.cli.report import print_run
+    from orchestrator.pages.run_page import run_page
+    from orchestrator.report.exports import render_csv
+    from orchestrator.report.html.frame import PAGE
+
     run = measured[-1]
     if form is Format.JSON and count > 1:
         if len(measured) == count:
@@ -184,6 +185,8 @@ def _show(measured: Sequence[Run], count: int, form: Format, *, charts: bool, ht
 
 
 def _draw(run: Run) -> None:
+    from orchestrator.report.kind import draw_charts
+
     try:
         drawn = draw_charts(run.record, run.directory, reports())
     except HostError as error:  # the figures are already stored

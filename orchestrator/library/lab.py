@@ -8,23 +8,21 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
-from orchestrator.comparison.comparison import ComparedRuns
 from orchestrator.errors import UsageError
 from orchestrator.library.measurer import Measurer
-from orchestrator.library.stored import difference_of, load_comparison, stored_pairs
 from orchestrator.paths import lab_dir
-from orchestrator.profile.code.compared_code import with_code
-from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.results.runs import Run, find_run, opened_store
 from orchestrator.results.store import LATEST, RunEntry
 
 if TYPE_CHECKING:
+    from orchestrator.comparison.comparison import ComparedRuns
     from orchestrator.comparison.series import MeasuredSeries
     from orchestrator.library.bisected_change import BisectedChange
     from orchestrator.library.experiment_request import ExperimentRequest
     from orchestrator.library.function_probes import Disassembly
     from orchestrator.library.guests import GuestArguments
     from orchestrator.library.tested_guest import TestedGuest
+    from orchestrator.profile.stored.profile_difference import ProfileDifference
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,8 @@ class Lab(Measurer):
 
     def compare(self, *runs: str | Run, only: Sequence[str] = ()) -> ComparedRuns:
         """Compare two runs or cells (``RUN:CELL``), or one with the run before it. Raises UsageError."""
+        from orchestrator.library.stored import load_comparison
+
         names = [run if isinstance(run, str) else str(run.directory) for run in runs]
         if len(names) > 2:
             raise UsageError(f"found {len(names)} runs; expected one or two")
@@ -92,6 +92,9 @@ class Lab(Measurer):
 
         Raises UsageError for cells without profiles.
         """
+        from orchestrator.library.stored import difference_of, stored_pairs
+        from orchestrator.profile.code.compared_code import with_code
+
         return [with_code(difference_of(*pair)) for pair in stored_pairs(before, after)[0]]
 
     def disassembly(self, kernel: str, function: str, cpu: str | None = None) -> Disassembly:

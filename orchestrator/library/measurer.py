@@ -18,7 +18,6 @@ from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import Moved, built_experiment, load_experiment
 from orchestrator.experiment.plan import Plan, check_budgets, plan, select
-from orchestrator.fleet.target import quiet_logging, target
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.library.needed_packages import check_packages
 from orchestrator.paths import cache_dir, lab_dir
@@ -65,6 +64,8 @@ class Measurer:
         """Raise UsageError for a wrong number of guests or fleet, HostError for a fleet that does not answer."""
         self._check_jobs()
         if self.fleet is not None:
+            from orchestrator.fleet.target import target
+
             target(self.fleet)
 
     def _check_jobs(self) -> None:
@@ -190,6 +191,7 @@ class Measurer:
         if self.fleet is None:
             return local_executor(self.jobs or 1)
         from orchestrator.fleet.executor import fleet_executor  # loads Dask, of the extra "fleet"
+        from orchestrator.fleet.target import quiet_logging, target
 
         fleet = target(self.fleet)
         quiet_logging()

@@ -11,7 +11,6 @@ from orchestrator.artifacts.kernel_build import build_lists, is_built, merged
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import has_programs, is_one_liner, is_path, probe_kind, split_path
-from orchestrator.cost.request import cost_kernel
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.table import ProbedTable
 from orchestrator.paths import user_path
@@ -40,6 +39,8 @@ def check_cost_packages(context: BuildContext, names: Iterable[str], kernels: It
     """The same for what ``cost`` measures by name on kernels, which are got ready to find the calls."""
     if context.offline:
         return
+    from orchestrator.cost.request import cost_kernel  # loads what finds calls, which a run does not
+
     lists: dict[str, str] = {}
     for kernel in kernels:
         lists |= kernel_lists(context, cost_kernel(kernel))

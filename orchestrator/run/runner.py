@@ -25,7 +25,6 @@ from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_cpu_names
-from orchestrator.profile.lines.kept_lines import keep_lines
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import Durations, durations
@@ -393,6 +392,8 @@ class Runner:
 
     def _keep_lines(self, entry: RunEntry, artifacts: Mapping[Boot, BootArtifacts]) -> None:
         cells = [cell for cell in self.store.load_run(entry.id).cells if cell.profile is not None]
+        from orchestrator.profile.lines.kept_lines import keep_lines  # reads debug information
+
         kernels = {
             artifact.kernel.spec.name: artifact.kernel
             for artifact in artifacts.values()
