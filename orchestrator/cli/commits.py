@@ -52,8 +52,7 @@ def bisect(
     request = ExperimentRequest(config, overrides or (), kconfig=kconfig, make=make or ())
     change = ConsoleLab(offline=offline, verbose=verbose).bisect(request, good, bad, cell=cell)
     if form is options.Form.JSON:
-        differences = [difference.as_json() for difference in change.differences]
-        typer.echo(PrintedBisection.of(change.bisected, differences).json_text())
+        typer.echo(PrintedBisection.of(change.bisected, change.differences).json_text())
     else:
         by_symbol = (difference_sheet(difference, limit or None) for difference in change.differences)
         options.print_profiles("Bisection", form, [bisection_sheet(change.bisected), *by_symbol])

@@ -38,6 +38,7 @@ from orchestrator.profile.printed.flame_graph import flame_graph as flame_graph_
 from orchestrator.profile.printed.lcov import lcov_text
 from orchestrator.profile.printed.stack_formats import firefox_text, folded_text, pprof_bytes, speedscope_text
 from orchestrator.profile.stored.call_tree import call_tree
+from orchestrator.profile.stored.printed_profiles import PrintedDifference, PrintedFunction, PrintedProfile, PrintedTree
 from orchestrator.profile.stored.profile_difference import FunctionDifference, ProfileDifference, difference
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
@@ -68,6 +69,10 @@ def profile(
         ),
     ] = None,
     form: options.FormOption = options.Form.TABLE,
+    _schema: Annotated[
+        bool,
+        options.schema(lambda: list[PrintedProfile | PrintedTree | PrintedDifference | PrintedFunction]),
+    ] = False,
     limit: options.Limit = 20,
     tree: Annotated[bool, typer.Option("--tree", help="Print the tree of calls; needs a profile of stacks.")] = False,
     depth: options.Depth = 24,
@@ -218,9 +223,7 @@ def _print_profiles(
         typer.echo(annotated(profiles, function))
     elif cut is not None:
         trees = [(cell_profile, call_tree(cell_profile)) for cell_profile in profiles]
-        content = (
-            {"cell": cell_profile.cell, "calls": cell_profile.calls, **tree.as_json()} for cell_profile, tree in trees
-        )
+        content = (PrintedTree.of(cell_profile, tree) for cell_profile, tree in trees)
         options.print_profiles("Profiles", form, (profile_sheets.tree_sheet(tree, cut) for _, tree in trees), content)
     else:
         both = [(cell_profile, per_call(cell_profile)) for cell_profile in profiles]
@@ -232,8 +235,8 @@ def _print_profiles(
                 *profile_sheets.cache_sheets(cell_profile),
             )
         )
-        content = (cell_profile.as_json(classes) for cell_profile, classes in both)
-        options.print_profiles("Profiles", form, sheets, content)
+        printed = (PrintedProfile.of(cell_profile, classes) for cell_profile, classes in both)
+        options.print_profiles("Profiles", form, sheets, printed)
 
 
 def _profiled(run: str, cell: str | None) -> Sequence[RunCell]:
@@ -281,16 +284,14 @@ def _print_differences(
     """Print differences by symbol, of one ``symbol`` by instruction, or by source line if there is a ``context``."""
     if symbol is not None:
         functions = _functions([difference_of(*pair) for pair in pairs], symbol)
-        content = (profile_difference.as_json(function) for profile_difference, function in functions)
+        content = (PrintedFunction.of(*function) for function in functions)
         options.print_profiles(
             "Differences", form, (profile_sheets.function_sheet(*function) for function in functions), content
         )
         return
     compared = [with_code(difference_of(*pair)) if context is None else _by_line(context, pair) for pair in pairs]
     sheets = (profile_sheets.difference_sheet(profile_difference, limit) for profile_difference in compared)
-    options.print_profiles(
-        "Differences", form, sheets, (profile_difference.as_json() for profile_difference in compared)
-    )
+    options.print_profiles("Differences", form, sheets, map(PrintedDifference.of, compared))
 
 
 def _functions(

@@ -82,23 +82,6 @@ class JudgedBudget(Printed):
         return cls(figure=budgeted.figure, allowed=str(budgeted.budget), exceeded=budgeted.is_exceeded)
 
 
-class ChangedSymbol(Printed):
-    """A symbol whose instructions per call differ; None where it executes none."""
-
-    symbol: str
-    """Its name, with its module's."""
-    before: float | None
-    """Instructions per call before."""
-    after: float | None
-    """Instructions per call after."""
-    change: float
-    """How many more it executes."""
-
-    @classmethod
-    def of(cls, difference: SymbolDifference) -> ChangedSymbol:
-        return cls(symbol=difference.title, **difference.figures)
-
-
 class ChangedCell(Printed):
     """A pair of cells and its change."""
 
@@ -122,7 +105,7 @@ class ChangedCell(Printed):
     """Sentences on exceeded budgets; a cell that failed or is missing exceeds any."""
     unproved: str
     """Why nobody can tell whether it has grown; empty otherwise."""
-    symbols: Sequence[ChangedSymbol]
+    symbols: Sequence[SymbolDifference]
     """Symbols that differ, if both cells have a profile."""
 
     @classmethod
@@ -141,7 +124,7 @@ class ChangedCell(Printed):
             budgets=[JudgedBudget.of(budgeted) for budgeted in change.budgeted],
             exceeded=change.exceeded,
             unproved=change.unproved,
-            symbols=[ChangedSymbol.of(symbol) for symbol in symbols],
+            symbols=symbols,
         )
 
 

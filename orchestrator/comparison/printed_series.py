@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from orchestrator.comparison.comparison import CellChange, Change
-from orchestrator.comparison.printed import ChangedSymbol
 from orchestrator.comparison.series import MeasuredCommit, MeasuredSeries, SeriesStep
+from orchestrator.profile.stored.profile_difference import SymbolDifference
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, CellRecord, Clock, Status, Unit
 from orchestrator.results.printed import Printed
 
@@ -47,7 +47,7 @@ class SeriesCell(Printed):
     """Why this is the verdict, or why it cannot be compared."""
     of_base: ChangeToBase | None
     """The change to the base; None at the base."""
-    symbols: Sequence[ChangedSymbol]
+    symbols: Sequence[SymbolDifference]
     """Symbols that differ, if both commits have a profile."""
     exceeded: Sequence[str]
     """Sentences on exceeded budgets."""
@@ -68,7 +68,7 @@ class SeriesCell(Printed):
             verdict=change and change.change,
             why=measured.plain(refusal if change is None else change.reason) or None,
             of_base=of_base and ChangeToBase.of(of_base),
-            symbols=[] if symbols is None else [ChangedSymbol.of(symbol) for symbol in symbols.symbols],
+            symbols=[] if symbols is None else symbols.symbols,
             exceeded=[] if of_base is None else of_base.exceeded,
         )
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from orchestrator.comparison.comparison import CellChange, Change
-from orchestrator.comparison.printed import ChangedSymbol
 from orchestrator.nightly.night import (
     MOST_CELLS,
     NightlyResult,
@@ -16,6 +15,7 @@ from orchestrator.nightly.night import (
     status_counts,
     subject,
 )
+from orchestrator.profile.stored.profile_difference import SymbolDifference
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS
 from orchestrator.results.printed import Printed
 
@@ -29,7 +29,7 @@ class ExceededCell(Printed):
     """The verdict."""
     why: Sequence[str]
     """Sentences on exceeded budgets."""
-    symbol: ChangedSymbol | None
+    symbol: SymbolDifference | None
     """The symbol that changed most; None without profiles."""
 
 
@@ -94,7 +94,7 @@ def _exceeded(result: NightlyResult, change: CellChange) -> ExceededCell:
         cell=change.pair.title,
         change=change.change,
         why=change.exceeded,
-        symbol=symbol and ChangedSymbol.of(symbol),
+        symbol=symbol,
     )
 
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from orchestrator.profile.stored.printed_profiles import PrintedDifference
+from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.results.bisection_result import BisectionResult, Tried
 from orchestrator.results.commits import Commit
 from orchestrator.results.printed import Printed
@@ -57,13 +58,13 @@ class PrintedBisection(Printed):
     """The commit; several, newest first, if commits were skipped."""
     tried: Sequence[TriedCommit]
     """The commits in the order of measurement, both ends first."""
-    differences: Sequence[Mapping[str, Any]]
+    differences: Sequence[PrintedDifference]
     """What the cell executes differently at the commit, as ``profile A B --format json`` prints it."""
 
     @classmethod
-    def of(cls, found: BisectionResult, differences: Sequence[Mapping[str, Any]]) -> PrintedBisection:
+    def of(cls, found: BisectionResult, differences: Sequence[ProfileDifference]) -> PrintedBisection:
         return cls(
             candidates=[NamedCommit.of(candidate) for candidate in found.candidates],
             tried=[TriedCommit.of(tried) for tried in found.tried],
-            differences=differences,
+            differences=[PrintedDifference.of(difference) for difference in differences],
         )

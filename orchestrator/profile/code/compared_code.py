@@ -132,9 +132,9 @@ def _difference(before: _Executed | None, after: _Executed | None) -> Instructio
     executed = after or before
     assert executed is not None
     return InstructionDifference(
-        executed.code.text,
-        None if before is None else before.executed,
-        None if after is None else after.executed,
-        None if before is None else before.offset,
-        None if after is None else after.offset,
+        text=executed.code.text,
+        before=None if before is None else before.executed,
+        after=None if after is None else after.executed,
+        before_offset=None if before is None else before.offset,
+        after_offset=None if after is None else after.offset,
     )

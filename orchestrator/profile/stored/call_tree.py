@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from orchestrator.errors import LabError
 from orchestrator.profile.stored.cell_profile import CellProfile, FoldedStack, known_sum
@@ -28,17 +27,6 @@ class CallCost:
     total: Fraction
     called: Sequence[CallCost]
     entered: int | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """JSON with a list of calls, each after its caller; ``stack`` has names separated by semicolons."""
-
-        def calls(caller: CallCost, above: str) -> Iterator[dict[str, Any]]:
-            for cost in caller.called:
-                stack = f"{above}{cost.name}"
-                yield {"stack": stack, "instructions": float(cost.total), "own": float(cost.own)}
-                yield from calls(cost, f"{stack};")
-
-        return {"instructions": float(self.total), "tree": list(calls(self, ""))}
 
 
 def call_tree(profile: CellProfile) -> CallCost:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, InstanceOf, PlainSerializer, StringConstraints, model_validator
 
 from orchestrator.arch import Arch
 from orchestrator.catalog.cpus import CacheName
@@ -246,40 +246,6 @@ class CellProfile(Record):
     def per_call(self, count: int) -> Fraction:
         return Fraction(count, self.calls)
 
-    def as_json(self, classes: Mapping[str, Fraction]) -> dict[str, Any]:
-        """JSON as in docs/profiles.md: figures per call, by symbol, the largest first, and by class."""
-
-        def figure(count: int) -> float:
-            return float(self.per_call(count))
-
-        return {
-            "cell": self.cell,
-            "calls": self.calls,
-            "instructions": figure(self.executed),
-            "repetitions": figure(self.repetitions),
-            "symbols": [
-                {
-                    **symbol.model_dump(include={"name", "place", "module"}),
-                    "address": f"{symbol.address:#x}",
-                    "instructions": figure(symbol.executed),
-                    "repetitions": figure(symbol.repetitions),
-                    "misses": {kind: figure(n) for kind, n in symbol.missed._asdict().items()} if self.caches else {},
-                }
-                for symbol in self.symbols
-            ],
-            "classes": {name: float(value) for name, value in classes.items()},
-            "caches": [
-                {
-                    **cache.model_dump(include={"name", "size", "ways", "line"}),
-                    "accesses": figure(cache.accesses),
-                    "hits": figure(cache.hits),
-                    "misses": figure(cache.misses),
-                    "misses_again": figure(cache.repeated),
-                }
-                for cache in self.caches
-            ],
-        }
-
 
 _SUFFIXES = re.compile(r"(\.(isra|constprop|part|cold|lto_priv|localalias|llvm)(\.[0-9]+)*)+(?= \[|\+|$)")
 
@@ -296,6 +262,8 @@ def known_sum(counts: Iterable[int | None]) -> int | None:
 
 
 ZERO = Fraction(0)
+PerCall = Annotated[InstanceOf[Fraction], PlainSerializer(float, return_type=float)]
+"""An exact figure per call, printed as a number."""
 
 
 def instructions_per_call(symbols: Sequence[SymbolProfile], calls: int) -> Fraction | None:

@@ -7,9 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-from orchestrator.profile.stored.cell_profile import ZERO, CellProfile, SymbolProfile, instructions_per_call, stem
+from pydantic import computed_field
+
+from orchestrator.profile.stored.cell_profile import (
+    ZERO,
+    CellProfile,
+    PerCall,
+    SymbolProfile,
+    instructions_per_call,
+    stem,
+)
+from orchestrator.results.printed import Printed
 
 
 def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | None, str | None]]:
@@ -30,48 +39,50 @@ def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | 
     return pairs
 
 
-class _Change:
-    before: Fraction | None
-    after: Fraction | None
+class SymbolDifference(Printed):
+    """A symbol whose instructions per call differ; None where it executes none."""
+
+    symbol: str
+    """Its name, with its module's."""
+    before: PerCall | None
+    """Instructions per call before."""
+    after: PerCall | None
+    """Instructions per call after."""
 
     @property
-    def change(self) -> Fraction:
+    def title(self) -> str:
+        """The symbol's name, as of any symbol of a profile."""
+        return self.symbol
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def change(self) -> PerCall:
+        """How many more it executes."""
         return (self.after or ZERO) - (self.before or ZERO)
 
-    @property
-    def figures(self) -> dict[str, float | None]:
-        figures = {"before": self.before, "after": self.after, "change": self.change}
-        return {name: None if figure is None else float(figure) for name, figure in figures.items()}
 
+class InstructionDifference(Printed):
+    """An instruction of a function: its executions per call, and its offset in bytes from the function's start.
 
-@dataclass(frozen=True)
-class SymbolDifference(_Change):
-    """A symbol's instructions per call in two profiles; None in a profile without it."""
-
-    title: str
-    before: Fraction | None
-    after: Fraction | None
-
-    def as_json(self) -> dict[str, Any]:
-        return {"symbol": self.title, **self.figures}
-
-
-@dataclass(frozen=True)
-class InstructionDifference(_Change):
-    """An instruction of a function, its ``text`` with the names of jump targets, and its executions per call.
-
-    None stands for a profile that does not execute it. Offsets are in bytes from the function's start.
+    None stands for a profile that does not execute it.
     """
 
     text: str
-    before: Fraction | None
-    after: Fraction | None
+    """The instruction, with the names of jump targets."""
+    before: PerCall | None
+    """Executions per call before."""
+    after: PerCall | None
+    """Executions per call after."""
     before_offset: int | None
+    """Where it was."""
     after_offset: int | None
+    """Where it is."""
 
-    def as_json(self) -> dict[str, Any]:
-        offsets = {"before_offset": self.before_offset, "after_offset": self.after_offset}
-        return {"text": self.text, **self.figures, **offsets}
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def change(self) -> PerCall:
+        """How many more times it is executed."""
+        return (self.after or ZERO) - (self.before or ZERO)
 
 
 @dataclass(frozen=True)
@@ -81,10 +92,6 @@ class FunctionDifference:
     symbol: SymbolDifference
     instructions: Sequence[InstructionDifference]
     equal: int
-
-    def as_json(self) -> dict[str, Any]:
-        instructions = [instruction.as_json() for instruction in self.instructions]
-        return {"symbol": self.symbol.as_json(), "equal": self.equal, "instructions": instructions}
 
 
 @dataclass(frozen=True)
@@ -106,23 +113,6 @@ class ProfileDifference:
     @property
     def totals(self) -> tuple[Fraction, Fraction]:
         return self.before.per_call(self.before.executed), self.after.per_call(self.after.executed)
-
-    def as_json(self, function: FunctionDifference | None = None) -> dict[str, Any]:
-        """JSON as in docs/profiles.md: by symbol, or one function by instruction."""
-        before, after = self.totals
-        both = {
-            "before": {"cell": self.before.cell, "instructions": float(before)},
-            "after": {"cell": self.after.cell, "instructions": float(after)},
-        }
-        if function is not None:
-            return {**both, "notes": list(self.notes), **function.as_json()}
-        equal = {"equal": self.equal, "other_code": list(self.other_code), "notes": list(self.notes)}
-        return {
-            **both,
-            "change": float(after - before),
-            **equal,
-            "symbols": [symbol.as_json() for symbol in self.symbols],
-        }
 
 
 @dataclass(frozen=True)
@@ -149,16 +139,19 @@ def symbol_pairs(before: CellProfile, after: CellProfile) -> Sequence[SymbolPair
 
 def difference(before: CellProfile, after: CellProfile) -> ProfileDifference:
     """Compare two profiles by symbol names, so that code that only moved is equal."""
-    differences = [symbol_difference(pair, before.calls, after.calls) for pair in symbol_pairs(before, after)]
+    pairs = symbol_pairs(before, after)
+    differences = (symbol_difference(pair, before.calls, after.calls) for pair in pairs)
     differing = [symbol for symbol in differences if symbol.before != symbol.after]
     differing.sort(key=lambda symbol: (-abs(symbol.change), symbol.title))
-    return ProfileDifference(before, after, differing, len(differences) - len(differing))
+    return ProfileDifference(before, after, differing, len(pairs) - len(differing))
 
 
 def symbol_difference(pair: SymbolPair, calls_before: int, calls_after: int) -> SymbolDifference:
     """The difference of a symbol in profiles of so many calls."""
     return SymbolDifference(
-        pair.title, instructions_per_call(pair.before, calls_before), instructions_per_call(pair.after, calls_after)
+        symbol=pair.title,
+        before=instructions_per_call(pair.before, calls_before),
+        after=instructions_per_call(pair.after, calls_after),
     )
 
 

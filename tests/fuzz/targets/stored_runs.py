@@ -23,6 +23,7 @@ from orchestrator.nightly.night import NightlyMarker
 from orchestrator.profile.code.annotated_code import annotated
 from orchestrator.profile.code.instruction_classes import per_call
 from orchestrator.profile.stored.call_tree import call_tree
+from orchestrator.profile.stored.printed_profiles import PrintedProfile
 from orchestrator.profile.stored.profile_files import FOLDER, file_name, load_profile
 from orchestrator.report.claims import all_claims
 from orchestrator.report.exports import render_csv, render_junit
@@ -106,7 +107,7 @@ def read_profile(data: bytes) -> None:
     (directory / FOLDER / file_name(_CELL)).write_bytes(content)
     profile = load_profile(directory, _record(hashlib.sha256(content).hexdigest()))
     classes = per_call(profile)
-    profile.as_json(classes)
+    PrintedProfile.of(profile, classes).json_text()
     shown: Sequence[Callable[[], object]] = (
         lambda: call_tree(profile),
         *((lambda name=symbol.name: annotated([profile], name)) for symbol in profile.symbols[:10]),

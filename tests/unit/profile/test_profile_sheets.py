@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import json
 from fractions import Fraction
 from xml.etree import ElementTree
 
@@ -24,6 +25,7 @@ from orchestrator.profile.stored.cell_profile import (
     Misses,
     SymbolProfile,
 )
+from orchestrator.profile.stored.printed_profiles import PrintedDifference, PrintedProfile
 from orchestrator.profile.stored.profile_difference import difference
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets, render_sheets
@@ -78,7 +80,8 @@ def test_a_profile_shows_repetitions_apart() -> None:
     assert ["get_kprobe", "17", "3.1", "%", "-"] in lines
     assert ["all", "546.002", "100.0", "%", "512"] in lines
     assert ["without", "repetitions", "34.002", "6.2", "%", "-"] in lines
-    assert cell_profile.as_json({})["repetitions"] == cell_profile.as_json({})["symbols"][0]["repetitions"] == 512
+    printed_profile = PrintedProfile.of(cell_profile, {})
+    assert printed_profile.repetitions == printed_profile.symbols[0].repetitions == 512
 
 
 @pytest.mark.parametrize(
@@ -136,7 +139,7 @@ def test_markdown_has_the_same_rows() -> None:
 
 
 def test_json_has_numbers_per_call() -> None:
-    plain = AFTER.as_json({"traps": Fraction(2)})
+    plain = json.loads(PrintedProfile.of(AFTER, {"traps": Fraction(2)}).json_text())
     assert plain["instructions"] == 33.002
     assert plain["symbols"][0] == {
         "name": "get_kprobe",
@@ -147,7 +150,7 @@ def test_json_has_numbers_per_call() -> None:
         "repetitions": 0.0,
         "misses": {},
     }
-    found = difference(BEFORE, AFTER).as_json()
+    found = json.loads(PrintedDifference.of(difference(BEFORE, AFTER)).json_text())
     assert (found["change"], found["equal"]) == (18.002, 1)
     assert found["symbols"][0] == {"symbol": "get_kprobe", "before": None, "after": 17.0, "change": 17.0}
 
@@ -203,7 +206,7 @@ def test_caches_list_the_symbols_that_miss() -> None:
 
 
 def test_json_has_misses_where_caches_were_modelled() -> None:
-    found = cached().as_json({})
+    found = json.loads(PrintedProfile.of(cached(), {}).json_text())
     assert found["caches"][1] == {
         "name": "l1d",
         "size": 8192,
@@ -216,8 +219,9 @@ def test_json_has_misses_where_caches_were_modelled() -> None:
     }
     handler = found["symbols"][-1]
     assert handler["misses"] == {"l1i": 0, "l1d_loads": 2.0, "l1d_stores": 1.0, "l2": 2.0, "itlb": 0, "dtlb": 0}
-    assert AFTER.as_json({})["caches"] == []
-    assert AFTER.as_json({})["symbols"][0]["misses"] == {}
+    plain = PrintedProfile.of(AFTER, {})
+    assert not plain.caches
+    assert not plain.symbols[0].misses
 
 
 def test_callgrind_has_misses_as_events() -> None:

@@ -213,9 +213,9 @@ def test_a_difference_has_the_largest_change_first_and_counts_equal_ones() -> No
     )
     profile_difference = difference(before, after)
     assert list(profile_difference.symbols) == [
-        SymbolDifference("new [lab_kprobe]", None, Fraction(35)),
-        SymbolDifference("less", Fraction(9), Fraction(5)),
-        SymbolDifference("gone", Fraction(2), None),
+        SymbolDifference(symbol="new [lab_kprobe]", before=None, after=Fraction(35)),
+        SymbolDifference(symbol="less", before=Fraction(9), after=Fraction(5)),
+        SymbolDifference(symbol="gone", before=Fraction(2), after=None),
     ]
     assert [float(symbol_difference.change) for symbol_difference in profile_difference.symbols] == [35, -4, -2]
     assert profile_difference.equal == 1
