@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orchestrator.comparison.comparison import ComparedRuns as ComparedRuns
     from orchestrator.comparison.series import MeasuredSeries as MeasuredSeries
+    from orchestrator.cost.call_finder import NamedCalls as NamedCalls
+    from orchestrator.cost.request import CostRequest as CostRequest
     from orchestrator.errors import GuestError as GuestError
     from orchestrator.errors import LabError as LabError
     from orchestrator.errors import UsageError as UsageError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.library.experiment_request import ExperimentRequest as ExperimentRequest
     from orchestrator.library.function_probes import Disassembly as Disassembly
     from orchestrator.library.lab import Lab as Lab
+    from orchestrator.library.measured_costs import MeasuredCosts as MeasuredCosts
     from orchestrator.library.tested_guest import TestedGuest as TestedGuest
     from orchestrator.profile.stored.profile_difference import ProfileDifference as ProfileDifference
     from orchestrator.results.contract import CellRecord as CellRecord
@@ -34,6 +37,7 @@ _PLACES = {
     "BisectedChange": "library.bisected_change",
     "CellRecord": "results.contract",
     "ComparedRuns": "comparison.comparison",
+    "CostRequest": "cost.request",
     "Disassembly": "library.function_probes",
     "Experiment": "experiment.experiment",
     "ExperimentRequest": "library.experiment_request",
@@ -41,7 +45,9 @@ _PLACES = {
     "GuestError": "errors",
     "Lab": "library.lab",
     "LabError": "errors",
+    "MeasuredCosts": "library.measured_costs",
     "MeasuredSeries": "comparison.series",
+    "NamedCalls": "cost.call_finder",
     "Plan": "experiment.plan",
     "ProfileDifference": "profile.stored.profile_difference",
     "ProgressListener": "run.runner",

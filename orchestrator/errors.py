@@ -7,7 +7,7 @@ console's last lines), and what to do next. Expected failures never show a trace
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from orchestrator.plain_text import plain_text
 
@@ -30,8 +30,12 @@ class LabError(Exception):
 
     def rename(self, file: str, title: str) -> None:
         """Call a file that is not the user's by a ``title`` that tells him what it is."""
-        self.what, self.where, self.hint = (text.replace(file, title) for text in (self.what, self.where, self.hint))
-        self.detail = tuple(line.replace(file, title) for line in self.detail)
+        self.reword(lambda text: text.replace(file, title))
+
+    def reword(self, change: Callable[[str], str]) -> None:
+        """Change each part of the message."""
+        self.what, self.where, self.hint = change(self.what), change(self.where), change(self.hint)
+        self.detail = tuple(map(change, self.detail))
 
     def __str__(self) -> str:
         """The whole message: place and sentence, then the quoted lines, then the hint.

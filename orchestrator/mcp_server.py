@@ -41,10 +41,11 @@ from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.probes import is_one_liner, split_member, split_path
 from orchestrator.comparison.forms import render_comparison
 from orchestrator.comparison.series import series_sheets
-from orchestrator.cost.request import DEFAULT_CPU, DEFAULT_KERNEL, NamedCalls
+from orchestrator.cost.call_finder import NamedCalls
+from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL
+from orchestrator.cost.request import CostRequest
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.plan import Plan
-from orchestrator.library.costs import measured_costs
 from orchestrator.library.disassembly import disassembly
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.lab import Lab
@@ -288,8 +289,8 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
         def measured() -> str:
             names, on = [_subject(subject) for subject in subjects], [placed(name, inside) for name in kernels]
             calls = NamedCalls(call, None if workload is None else Path(inside(workload)), point, hits)
-            costs = measured_costs(own_lab, names, on, calls, at_most, cpu)
-            return render_sheets(f"run {costs.run.record.run}", [costs.sheet()])
+            costs = own_lab.cost(CostRequest(names, on, calls, cpu, at_most))
+            return own_lab.spoken(render_sheets(f"run {costs.run.record.run}", [costs.sheet()]))
 
         return await _measured(measurements, measured)
 

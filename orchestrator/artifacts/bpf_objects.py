@@ -75,6 +75,10 @@ def user_section(section: str) -> str | None:
     return None if match is None else match[1]
 
 
+class UnknownProgram(BuildError):
+    """A file of BPF programs lacks the program that somebody named."""
+
+
 @dataclass(frozen=True)
 class BpfObject:
     """A user's BPF object and its source, the loader, and the tool that queries the kernel about loaded programs.
@@ -89,9 +93,9 @@ class BpfObject:
     programs: Mapping[str, str]
 
     def chosen(self, kernel: Kernel, program: str | None) -> BpfObject:
-        """The object with this program alone, or all. Raises UnsupportedError, or BuildError for an unknown one."""
+        """The object with this program alone, or all. Raises UnsupportedError, UnknownProgram."""
         if program is not None and program not in self.programs:
-            raise BuildError(unknown("program", program, self.programs), where=self.source.file)
+            raise UnknownProgram(unknown("program", program, self.programs), where=self.source.file)
         chosen = {name: section for name, section in self.programs.items() if program in (None, name)}
         for section in chosen.values():
             if section.startswith(_ON_FPROBES) and kernel.config.get("CONFIG_FPROBE") != "y":

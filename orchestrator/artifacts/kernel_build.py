@@ -305,6 +305,13 @@ def build_lists(name: str, config: str) -> Mapping[str, str]:
     return lists
 
 
+def kernel_lists(context: BuildContext, spec: KernelSpec) -> Mapping[str, str]:
+    """The package lists that building a kernel needs; none for one that is built, or a package."""
+    if spec.source is None or is_built(context, spec):
+        return {}
+    return build_lists(spec.name, merged(spec))
+
+
 def is_built(context: BuildContext, spec: KernelSpec) -> bool:
     """Whether a lab kernel is in the cache."""
     try:

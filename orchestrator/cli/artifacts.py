@@ -19,7 +19,7 @@ from rich.console import Console
 from orchestrator.artifacts.cache import Artifact, BuildContext, Cache, check_folder, disk_usage
 from orchestrator.artifacts.cache_entries import ALL, Kind, Removal, cache_entries, remove, set_aside, verified
 from orchestrator.artifacts.images import cached_image, ready_image
-from orchestrator.artifacts.kernel_build import features
+from orchestrator.artifacts.kernel_build import features, kernel_lists
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource, Value, render_own, templates
 from orchestrator.artifacts.module_source import render as render_module
@@ -35,7 +35,6 @@ from orchestrator.catalog.probes import SUFFIXES, find_module, is_path, split_me
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.cli import options
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
-from orchestrator.library.needed_packages import kernel_lists
 from orchestrator.paths import cache_dir, user_path
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.program import PROGRAM, check_all_installed

@@ -45,6 +45,9 @@ class ConsoleLab(Lab):
 
     _prefix: ClassVar[str] = "--"
 
+    def spoken(self, text: str) -> str:
+        return text
+
     @contextmanager
     def building(self) -> Iterator[BuildContext]:
         with options.building(offline=self.offline, verbose=self.verbose) as context:

@@ -14,12 +14,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orchestrator.catalog.probes import (
-    is_module_folder,
-)
 from orchestrator.cli import in_the_tree, options
 from orchestrator.cli.console_lab import ConsoleLab
-from orchestrator.cli.cost_reference import AtCommit, check_reference, stored_or_measured
+from orchestrator.cost.call_finder import NamedCalls
+from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL
 from orchestrator.cost.costs import (
     cost_comment,
     cost_csv,
@@ -27,24 +25,14 @@ from orchestrator.cost.costs import (
     explained,
     veristat_csv,
 )
-from orchestrator.cost.reference import ReferenceLines, by_lines, check_calls, partner
-from orchestrator.cost.request import (
-    DEFAULT_CPU,
-    DEFAULT_KERNEL,
-    CostRequest,
-    NamedCalls,
-    allowed,
-    budget_of_hit,
-)
+from orchestrator.cost.request import CostRequest
 from orchestrator.errors import LabError, UsageError
+from orchestrator.experiment.file import BUILT
 from orchestrator.experiment.source import read_budgets
-from orchestrator.files import ScratchFolder
-from orchestrator.library.costs import MeasuredCosts, cost_experiment, cost_kernels, cost_lines, judged
+from orchestrator.library.measured_costs import MeasuredCosts
 from orchestrator.paths import user_path
 from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets, render_sheets
-from orchestrator.results.budgets import Budget
-from orchestrator.results.runs import Run
 
 CostForm = StrEnum("CostForm", "TABLE MARKDOWN JSON CSV VERISTAT GITHUB")
 _SYMBOLS = 8
@@ -111,80 +99,43 @@ def cost(
     options.check_one({"--at-most": at_most is not None, "--budget": budget is not None})
     if hits != 1 and workload is None:
         raise UsageError("is of calls of your own only", where="--hits", hint="name them: --workload FILE.c")
-    of_hit = _budget_of_hit(at_most, against)
-    measurer = ConsoleLab(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
-    measurer.check()
-    given = NamedCalls(call, None if workload is None else user_path(str(workload)), point, hits)
     of_tree = in_the_tree.tree_kernel(tree, on, "--kernels")
-    kernels = cost_kernels([of_tree or DEFAULT_KERNEL] if on is None else on.split(","), cpu)
-    given_budgets = {} if budget is None else read_budgets(budget).plain()
-    place = None if against is None else user_path(against)
-    reference_file = against if place is not None and (place.is_file() or is_module_folder(place)) else None
-    if against is not None and reference_file is None:
-        check_reference(against, names)  # before anything is built
-    with options.building(offline=offline, verbose=verbose) as context:
-        lines, missed = cost_lines(
-            context, [*names, *([reference_file] if reference_file else [])], kernels, cpu, given
-        )
-        before: list[CostRequest] = []
-    for error in missed:
-        options.say(f"not measured: {error}")
-    if reference_file is not None:
-        before = [line for line in lines if line.subject.source == reference_file]
-        lines = [line for line in lines if line.subject.source != reference_file]
-        if not lines:
-            raise UsageError(
-                f"{reference_file} would be compared with itself", where="--against", hint="name another file"
-            )
-    growth = _GROWTH if against is not None and budget is None else {}
-    budgets = {**growth, **given_budgets} if of_hit is None else allowed([*lines, *before], of_hit)
-    text = cost_experiment(names, [*before, *lines], kernels, cpu, budgets)
-    for line in lines:
-        check_calls(line, partner(line, lines, before))
-    with _written(text, budget) as file:
-        experiment = measurer.load(file)
+    request = CostRequest(
+        names,
+        [of_tree or DEFAULT_KERNEL] if on is None else on.split(","),
+        NamedCalls(call, None if workload is None else user_path(str(workload)), point, hits),
+        cpu,
+        at_most,
+        {} if budget is None else read_budgets(budget).plain(),
+        against,
+    )
+    lab = ConsoleLab(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
+    with _named_by_the_user(budget):
         if print_only:
+            text = lab.cost_experiment(request)
             typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
             return
-        old = None
-        if against is not None and reference_file is None:
-            request = AtCommit(names, kernels, cpu, given, measurer, file.with_name("reference.yaml"))
-            old = stored_or_measured(against, request)
-        after = measurer.measured(experiment, measurer.planned(experiment))
-    of_file = ReferenceLines.of_file(reference_file, before, missed)
-    reference = None if reference_file is None else by_lines(reference_file, after, lines, of_file, after)
-    if old is not None:
-        reference = old.reference(lines, after)
-    measured = MeasuredCosts(judged(lines, after, reference), missed, after, reference)
-    _print(form, measured, after if reference is None or reference.run is None else reference.run)
+        measured = lab.cost(request)
+    _print(form, measured)
     raise typer.Exit(0 if measured.passes else 1)
 
 
-def _budget_of_hit(at_most: str | None, against: str | None) -> Budget | None:
-    budget = None if at_most is None else budget_of_hit(at_most)
-    if budget is not None and budget.most is None and against is None:
-        hint = "name what came before: --against REV|FILE|RUN; or write a limit: --at-most 300"
-        raise UsageError(f"{budget} adds to what a hit took before", where="--at-most", hint=hint)
-    return budget
-
-
 @contextmanager
-def _written(text: str, budget: Path | None) -> Iterator[Path]:
-    """The experiment in a file of its own, which errors do not name: the user has written the ``budget`` at most."""
-    with ScratchFolder("orchestrator-cost-") as folder:
-        file = folder / "cost.yaml"
-        file.write_text(text)
-        try:
-            yield file
-        except LabError as error:
-            error.rename(str(file), "the experiment of --print")
+def _named_by_the_user(budget: Path | None) -> Iterator[None]:
+    """Errors of the experiment name what the user has written: a file of budgets at most."""
+    try:
+        yield
+    except LabError as error:
+        if error.where == BUILT:
+            error.where = "the experiment of --print"
             if budget is not None and error.what.startswith(_OF_BUDGET):
                 error.where, error.what = str(budget), error.what.removeprefix(_OF_BUDGET)
-            raise
+        raise
 
 
-def _print(form: CostForm, measured: MeasuredCosts, before: Run) -> None:
-    costs, after, name = measured.costs, measured.run, measured.run.record.experiment
+def _print(form: CostForm, measured: MeasuredCosts) -> None:
+    costs, before, after = measured.costs, measured.before, measured.run
+    name = after.record.experiment
     match form:
         case CostForm.JSON:
             typer.echo(cost_json(after.record, costs, measured.missing, measured.reference), nl=False)

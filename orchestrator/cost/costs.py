@@ -16,13 +16,14 @@ from typing import Any
 from orchestrator.benchmarks.calls.call_programs import is_of_failed_calls
 from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.comparison.comparison import CellChange, Comparison
+from orchestrator.comparison.comparison import CellChange, CellPair, Comparison, compare
 from orchestrator.cost.in_options import in_options
+from orchestrator.cost.line import CostLine
 from orchestrator.cost.own_functions import OwnFunction, own_functions
 from orchestrator.cost.reference import Reference
-from orchestrator.cost.request import CostRequest
 from orchestrator.cost.subjects import Subject
 from orchestrator.errors import LabError
+from orchestrator.experiment.source import stored_budgets
 from orchestrator.plain_text import counted, shown
 from orchestrator.probes.user_bpf_attachment import is_not_loaded
 from orchestrator.profile.printed.profile_sheets import difference_sheet
@@ -178,7 +179,7 @@ _OF_PROGRAMS: Mapping[str, tuple[str, CountParameter]] = {
 
 
 def costs_in(
-    lines: Sequence[CostRequest], record: RunRecord, changes: Comparison, reference: Reference | None = None
+    lines: Sequence[CostLine], record: RunRecord, changes: Comparison, reference: Reference | None = None
 ) -> Sequence[Cost]:
     """The costs of the lines in a run, in their order and that of the kernels; equal titles of two files together."""
     times = reports().times(record)
@@ -194,8 +195,7 @@ def costs_in(
             refused.get(cell.id) or ("" if reference is None else reference.unknown(cell) or _doubt(changed, cell)),
         )
         for line in lines
-        for cell in record.cells
-        if line.has(cell)
+        for cell in line.records(record)
     ]
     titles = list(dict.fromkeys(cost.subject.title for cost in rows))
     return sorted(rows, key=lambda cost: titles.index(cost.subject.title))
@@ -455,3 +455,14 @@ def _baseline(cell: CellRecord, record: RunRecord) -> CellRecord | None:
 
     baselines = (known for known in record.cells if known.probe == BASELINE)
     return next((baseline for baseline in baselines if place(baseline) == place(cell)), None)
+
+
+def judged(lines: Sequence[CostLine], after: Run, reference: Reference | None = None) -> Sequence[Cost]:
+    """The costs beside their budgets, and each beside that of the reference."""
+    partners: Mapping[str, CellRecord] = {} if reference is None else reference.before
+    cells = after.record.cells
+    before = cells if reference is None or reference.run is None else reference.run.record.cells
+    pairs = [CellPair(partners.get(cell.id), cell) for line in lines for cell in line.records(after.record)]
+    budgets = stored_budgets(after.directory)
+    measured = costs_in(lines, after.record, compare(pairs, budgets, before, cells), reference)
+    return with_own_functions(measured, after, is_judged=reference is not None or bool(budgets.plain()))

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from orchestrator.cost.request import CostRequest
+from orchestrator.cost.line import CostLine
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.cost.unreached import UnreachedSubject
 from orchestrator.errors import UsageError
@@ -56,10 +56,10 @@ class Reference:
         return self.new.get(cell.id, "")
 
 
-def by_ids(run: Run, lines: Sequence[CostRequest], after: Run) -> Reference:
+def by_ids(run: Run, lines: Sequence[CostLine], after: Run) -> Reference:
     """A stored run, whose cells have equal ids."""
     name, cells = run.record.run, {cell.id: cell for cell in run.record.cells}
-    measured = [cell for line in lines for cell in after.record.cells if line.has(cell)]
+    measured = [cell for line in lines for cell in line.records(after.record)]
     missing = [cell.id for cell in measured if cell.id not in cells]
     if run.unfinished and missing:
         return Reference(name, run, cells, trouble=run.unfinished_sentence)
@@ -73,33 +73,31 @@ def by_ids(run: Run, lines: Sequence[CostRequest], after: Run) -> Reference:
 class ReferenceLines:
     """The ``lines`` of a reference, the files it is ``lacking``, and what it has and no call hits: ``missed``."""
 
-    lines: Sequence[CostRequest] = ()
+    lines: Sequence[CostLine] = ()
     lacking: Sequence[str] = ()
     missed: Sequence[UnreachedSubject] = ()
 
     @classmethod
-    def of_file(
-        cls, file: str | None, lines: Sequence[CostRequest], missed: Sequence[UnreachedSubject]
-    ) -> ReferenceLines:
+    def of_file(cls, file: str | None, lines: Sequence[CostLine], missed: Sequence[UnreachedSubject]) -> ReferenceLines:
         """A file's lines, measured with others in one run, which has ``missed`` those of other files, too."""
         return cls(lines, missed=[error for error in missed if error.subject.source == file])
 
 
-def by_lines(title: str, run: Run, lines: Sequence[CostRequest], before: ReferenceLines, after: Run) -> Reference:
+def by_lines(title: str, run: Run, lines: Sequence[CostLine], before: ReferenceLines, after: Run) -> Reference:
     """The lines ``before``, measured in ``run``."""
     cells: dict[str, CellRecord] = {}
     new: dict[str, str] = {}
     unmeasured: dict[str, str] = {}
     renamed: dict[str, None] = {}
     kept: set[Subject] = set()
-    now = _on_each_kernel(lines)
-    unreached = [(CostRequest(error.subject, None, {}, (error.kernel,)), error.what) for error in before.missed]
-    then = [*_on_each_kernel(before.lines), *(line for line, _ in unreached)]
+    now = [each for line in lines for each in line.on_each_kernel()]
+    unreached = [(CostLine(error.subject, None, {}, (error.kernel,)), error.what) for error in before.missed]
+    then = [*(each for line in before.lines for each in line.on_each_kernel()), *(line for line, _ in unreached)]
     for line in now:
         old = partner(line, now, then)
         why = next((what for missing, what in unreached if missing is old), "")
-        for cell in (cell for cell in after.record.cells if line.has(cell)):
-            measured = None if old is None else next(filter(old.has, run.record.cells), None)
+        for cell in line.records(after.record):
+            measured = None if old is None else next(iter(old.records(run.record)), None)
             if old is not None and not why and not _is_kept(line, old, (cell, measured)):
                 old = None
             if old is None:
@@ -123,12 +121,7 @@ def by_lines(title: str, run: Run, lines: Sequence[CostRequest], before: Referen
     return Reference(title, run, cells, new, unmeasured, gone=[*renamed, *gone])
 
 
-def _on_each_kernel(lines: Sequence[CostRequest]) -> list[CostRequest]:
-    """A line for each kernel: a subject may be hit by other calls on another."""
-    return [replace(line, kernels=(kernel,)) for line in lines for kernel in line.kernels]
-
-
-def _is_kept(line: CostRequest, old: CostRequest, both: tuple[CellRecord, CellRecord | None]) -> bool:
+def _is_kept(line: CostLine, old: CostLine, both: tuple[CellRecord, CellRecord | None]) -> bool:
     """Whether a partner is the same program: one of another name in the file has the same calls and the same size."""
     if line.subject.name == old.subject.name:
         return True
@@ -141,7 +134,7 @@ def _is_kept(line: CostRequest, old: CostRequest, both: tuple[CellRecord, CellRe
     return all(now == before for now, before in sizes if None not in (now, before))
 
 
-def partner(line: CostRequest, lines: Sequence[CostRequest], before: Sequence[CostRequest]) -> CostRequest | None:
+def partner(line: CostLine, lines: Sequence[CostLine], before: Sequence[CostLine]) -> CostLine | None:
     """The line of ``before`` with the same name, or the only one that is gone, if the line is the only new one there.
 
     It is of the same file, unless ``before`` is of another file altogether. A renamed program is at the same place.
@@ -169,7 +162,7 @@ def _section(subject: Subject) -> tuple[AttachPlace, str]:
     return subject.place, subject.mechanism
 
 
-def check_calls(line: CostRequest, other_request: CostRequest | None) -> None:
+def check_calls(line: CostLine, other_request: CostLine | None) -> None:
     """Raise UsageError for two lines that are hit by different calls."""
     if other_request is not None and _comparable(line, other_request) is None:
         pair = " and ".join(f"{request.subject.title} of {request.subject.source}" for request in (line, other_request))
@@ -177,7 +170,7 @@ def check_calls(line: CostRequest, other_request: CostRequest | None) -> None:
         raise UsageError(f"{pair} are hit by different calls", hint=hint)
 
 
-def _comparable(line: CostRequest, other_request: CostRequest | None) -> CostRequest | None:
+def _comparable(line: CostLine, other_request: CostLine | None) -> CostLine | None:
     """The other line, if the same calls hit both."""
     return (
         None
@@ -186,7 +179,7 @@ def _comparable(line: CostRequest, other_request: CostRequest | None) -> CostReq
     )
 
 
-def _why_new(title: str, line: CostRequest, before: Sequence[CostRequest], lacking: Sequence[str]) -> str:
+def _why_new(title: str, line: CostLine, before: Sequence[CostLine], lacking: Sequence[str]) -> str:
     subject = line.subject
     if subject.source in lacking:
         return f"{title} has no {subject.source}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from orchestrator.artifacts.bpf_objects import bpf_object, user_section
+from orchestrator.artifacts.bpf_objects import UnknownProgram, bpf_object, user_section
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT
@@ -37,7 +37,7 @@ from orchestrator.catalog.probes import (
     split_path,
     with_path,
 )
-from orchestrator.errors import ConfigError, UsageError
+from orchestrator.errors import BuildError, ConfigError, LabError, UsageError
 from orchestrator.paths import user_path
 from orchestrator.program import PROGRAM as CALLED
 
@@ -230,10 +230,21 @@ def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subje
     return programs
 
 
+class NoSuchSubject(BuildError):
+    """What somebody named by ``text`` is a program that its file does not have."""
+
+    def __init__(self, text: str, cause: LabError) -> None:
+        super().__init__(cause.what, where=cause.where, detail=cause.detail, hint=cause.hint)
+        self.text = text
+
+
 def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, parameters: str) -> Iterator[Subject]:
     parameter = probe_kind(with_path(str(file), parameters)).parameters.get(ONE_PROGRAM)
     own_object = bpf_object(context, kernel, file)
-    programs = own_object.programs if parameter is None else own_object.chosen(kernel, parameter).programs
+    try:
+        programs = own_object.programs if parameter is None else own_object.chosen(kernel, parameter).programs
+    except UnknownProgram as error:
+        raise NoSuchSubject(text, error) from None
     for name, section in programs.items():
         place = place_of_section(section)
         if place is None:  # it may be called by another (a tail call)

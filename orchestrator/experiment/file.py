@@ -227,12 +227,16 @@ def load_experiment(
     return _checked(data, origins, str(path), kinds, qemu_cpu_names)
 
 
-_BUILT = "the experiment"
+BUILT = "the experiment"
+"""The place of an error in an experiment that is no file."""
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def built_experiment(
-    content: Mapping[str, Any], kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None = None
+    content: Mapping[str, Any],
+    kinds: KindRegistry[TableKind],
+    qemu_cpu_names: QemuCpuNames | None = None,
+    moved: Moved = str,
 ) -> Experiment:
     """An experiment of a program: ``content`` is what a file would have; relative paths are from the current folder.
 
@@ -244,13 +248,13 @@ def built_experiment(
         text = _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"expected text, numbers, lists and mappings: {error}", where=_BUILT) from None
+        raise ConfigError(f"expected text, numbers, lists and mappings: {error}", where=BUILT) from None
     if size > MAX_BYTES:
-        raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=_BUILT)
-    source = parse(text, lambda line: _BUILT)
-    origins = DataOrigins(dict.fromkeys(source.lines, _BUILT))
-    _make_absolute(source.data, origins, Path.cwd(), {key for kind in kinds for key in kind.paths}, str)
-    return _checked(source.data, origins, _BUILT, kinds, qemu_cpu_names)
+        raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=BUILT)
+    source = parse(text, lambda line: BUILT)
+    origins = DataOrigins(dict.fromkeys(source.lines, BUILT))
+    _make_absolute(source.data, origins, Path.cwd(), {key for kind in kinds for key in kind.paths}, moved)
+    return _checked(source.data, origins, BUILT, kinds, qemu_cpu_names)
 
 
 def _checked(

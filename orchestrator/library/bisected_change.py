@@ -116,4 +116,4 @@ class BisectedCell:
         shown = shown_ids([cell.id for cell in matching or cells])
         what = f"{option}: {len(matching) or 'no'} cells match" + ("" if self.name is None else f" '{self.name}'")
         hint = f"name one of them: {option} {shown[0]}" if shown else "the experiment has no cell"
-        raise UsageError(what, where=str(self.runs.request.file), detail=shown, hint=hint)
+        raise UsageError(what, where=self.runs.request.title, detail=shown, hint=hint)

@@ -22,8 +22,8 @@ from orchestrator.experiment.experiment import (
     with_symbols,
 )
 from orchestrator.experiment.plan import Plan, select
-from orchestrator.experiment.source import kernels_override, names_kernels
-from orchestrator.library.experiment_request import ExperimentRequest
+from orchestrator.experiment.source import kernels_override
+from orchestrator.library.experiment_request import BuiltRequest, ExperimentRequest
 from orchestrator.library.measured_commits import MeasuredCommits, is_lasting, request_of
 from orchestrator.library.measurer import Measurer
 from orchestrator.results.budgets import Budgets
@@ -46,7 +46,7 @@ class CommitRuns:
     """
 
     tree: GitTree
-    request: ExperimentRequest
+    request: ExperimentRequest | BuiltRequest
     build: TreeBuild
     measurer: Measurer
     suffix: str
@@ -162,10 +162,10 @@ class CommitRuns:
             return at_commit
 
         overrides = self.request.overrides
-        if is_kernel and not names_kernels(self.request.file, overrides):
+        if is_kernel and not self.request.names_kernels():
             overrides = (kernels_override(str(self.tree.top)), *overrides)
         try:
-            experiment = self.measurer.load(self.request.file, overrides, place)
+            experiment = self.request.load(self.measurer, overrides, place)
         except ConfigError as error:
             raise self._with_user_paths(error) from None
         kernels = {kernel: None for table in experiment.tables for kernel in table.table.all_kernels}
@@ -175,7 +175,7 @@ class CommitRuns:
         elif not moved:
             what = f"the experiment names nothing in {self.tree.top}, so all commits would cost the same"
             hint = "name a kernel, a module or a workload by its path in the tree"
-            raise UsageError(what, where=str(self.request.file), hint=hint)
+            raise UsageError(what, where=self.request.title, hint=hint)
         self.is_on_tree = is_kernel and all(
             kernel_spec(kernel).tree == self.tree.folder
             for table in experiment.tables

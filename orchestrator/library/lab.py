@@ -17,10 +17,12 @@ from orchestrator.results.store import LATEST, RunEntry
 if TYPE_CHECKING:
     from orchestrator.comparison.comparison import ComparedRuns
     from orchestrator.comparison.series import MeasuredSeries
+    from orchestrator.cost.request import CostRequest
     from orchestrator.library.bisected_change import BisectedChange
     from orchestrator.library.experiment_request import ExperimentRequest
     from orchestrator.library.function_probes import Disassembly
     from orchestrator.library.guests import GuestArguments
+    from orchestrator.library.measured_costs import MeasuredCosts
     from orchestrator.library.tested_guest import TestedGuest
     from orchestrator.profile.stored.profile_difference import ProfileDifference
 
@@ -55,6 +57,24 @@ class Lab(Measurer):
         from orchestrator.library.compared_measurements import measured_and_compared  # loads what builds kernels
 
         return measured_and_compared(self, experiment, (before, after))
+
+    def cost(self, request: CostRequest) -> MeasuredCosts:
+        """Measure what a hit of programs, one-liners, modules or mechanisms costs (docs/cost.md).
+
+        Costs above what the request allows are ``exceeded``. Raises UsageError if no call reaches any of them.
+        """
+        from orchestrator.library.measured_costs import cost_plan, measured_costs  # loads what compiles programs
+
+        with self.speaking():
+            return measured_costs(self, cost_plan(self, request))
+
+    def cost_experiment(self, request: CostRequest) -> str:
+        """The experiment that ``cost`` measures, as the text of a file. Raises as it does."""
+        from orchestrator.cost.cost_experiment import experiment_text
+        from orchestrator.library.measured_costs import cost_plan
+
+        with self.speaking():
+            return experiment_text(cost_plan(self, request).content)
 
     def bisect(self, experiment: ExperimentRequest, good: str, bad: str, *, cell: str | None = None) -> BisectedChange:
         """Find the first commit at which a cell costs as much as at ``bad``; both are commits ``TREE@REV``.

@@ -110,7 +110,7 @@ class _OpenedSeries:
 
     @cached_property
     def _series(self) -> str:
-        return series_of(self.runs.request.file, self.runs.request.overrides, self.request.only, self.runs.build)
+        return series_of(self.request.file, self.request.overrides, self.request.only, self.runs.build)
 
     def _measured(self, commit: SeriesCommit, run: Run | str) -> MeasuredCommit:
         if isinstance(run, str):

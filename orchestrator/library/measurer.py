@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel
-from orchestrator.errors import HostError, UsageError
+from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import Moved, built_experiment, load_experiment
 from orchestrator.experiment.plan import Plan, check_budgets, plan, select
@@ -35,6 +36,11 @@ from orchestrator.run.runner import (
     local_executor,
     resolve_in_guests,
 )
+
+_OPTION = re.compile(
+    r"--(against|at-most|budget|call|cell|cpu|hits|kconfig|kernels|make|point|workload)\b( (?=[\w./<\"']))?"
+)
+"""An option that is an argument of the library, too, and the blank before its value."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,19 @@ class Measurer:
         """An argument's name as the caller writes it: ``at_most``, or ``--at-most`` on the command line."""
         return f"{self._prefix}{name.replace('_', '-')}" if self._prefix else name
 
+    def spoken(self, text: str) -> str:
+        """A text whose options are arguments as the caller writes them: ``call=CALL`` in place of ``--call CALL``."""
+        return _OPTION.sub(lambda match: match[1].replace("-", "_") + ("=" if match[2] else ""), text)
+
+    @contextmanager
+    def speaking(self) -> Iterator[None]:
+        """Errors of the block name arguments as the caller writes them."""
+        try:
+            yield
+        except LabError as error:
+            error.reword(self.spoken)
+            raise
+
     def check(self) -> None:
         """Raise UsageError for a wrong number of guests or fleet, HostError for a fleet that does not answer."""
         self._check_jobs()
@@ -83,9 +102,9 @@ class Measurer:
         """
         return load_experiment(Path(file), kinds(), overrides, qemu_cpu_names, moved)
 
-    def build(self, content: Mapping[str, Any]) -> Experiment:
+    def build(self, content: Mapping[str, Any], moved: Moved = str) -> Experiment:
         """An experiment of the keys of a file (docs/reference/experiment-file.md). Raises ConfigError."""
-        return built_experiment(content, kinds(), qemu_cpu_names)
+        return built_experiment(content, kinds(), qemu_cpu_names, moved)
 
     def resolved(self, experiment: Experiment) -> Experiment:
         """The experiment with the points that only a guest knows, from the cache if possible."""

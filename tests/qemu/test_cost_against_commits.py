@@ -69,6 +69,8 @@ def test_what_a_commit_adds_is_new_and_a_base_without_a_number_is_no_pass(tree: 
         "fresh": (None, f"main has no {tree}/fresh.bpf.c"),
     }
     assert found["verdict"] == "3 costs measured, none exceeds what is allowed; 2 new."
+    alone = held(command, tree, f"{tree}/watch.bpf.c program=also", "--against", "main", status=0)
+    assert [cost["new"] for cost in alone["costs"]] == [f"main has no also of {tree}/watch.bpf.c"]
     # The base does not build: what is there is measured all the same.
     subject = f"{tree / 'watch.bpf.c'} program=on_read"
     unknown = held(command, tree, subject, "--against", "broken", status=1)

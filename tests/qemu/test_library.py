@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from command_line import PATIENCE, QUICKSTART
 from documentation import ROOT, blocks
 from nbclient import NotebookClient
-from probe_repository import make_repository
+from probe_repository import KERNEL, make_repository
 
 pytestmark = pytest.mark.qemu
 
@@ -26,6 +27,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.kernels(KERNEL)
 def test_the_page_s_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "library.md"
     program = "\n".join(block.text for block in blocks(page) if block.language == "python")
@@ -47,6 +49,7 @@ def test_the_page_s_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "probe: none, kprobe" in printed
     assert "do one thing []\ndo ten things ['pentium4/lab-i386-up/own.c.j2" in printed
     assert "do ten things ['kprobe_func" in printed
+    assert re.search(r"^kprobe \d+\.0 [\[(].*allowed", printed, re.MULTILINE)
 
 
 def test_the_notebook_shows_a_table_and_a_chart() -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from called_commands import orchestrator, refusal
 from host_toolchain import a_kernel
 
+from orchestrator.cost.call_finder import NamedCalls
 from orchestrator.cost.reaching import ReachedFunctions
+from orchestrator.cost.request import CostRequest
+from orchestrator.errors import LabError
+from orchestrator.library.lab import Lab
 
 REACHED = ReachedFunctions(calls={"getppid": {"__x64_sys_getppid": 1}, "read_zero": {"vfs_read": 1}})
 
@@ -19,8 +24,8 @@ REACHED = ReachedFunctions(calls={"getppid": {"__x64_sys_getppid": 1}, "read_zer
 @pytest.fixture(autouse=True)
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A lab of its own, a kernel that is not built, and what calls are known to enter on it."""
-    monkeypatch.setattr("orchestrator.library.costs.ready_kernel", lambda _, spec: a_kernel(spec.name))
-    monkeypatch.setattr("orchestrator.cost.request.reached_functions", lambda *_: REACHED)
+    monkeypatch.setattr("orchestrator.cost.request.ready_kernel", lambda _, spec: a_kernel(spec.name))
+    monkeypatch.setattr("orchestrator.cost.call_finder.reached_functions", lambda *_: REACHED)
     for name in ("lab", "cache"):
         monkeypatch.setenv(f"ORCHESTRATOR_{name.upper()}", str(tmp_path / name))
     (tmp_path / "here").mkdir()
@@ -112,8 +117,27 @@ def test_a_reference_that_is_nothing_is_said_before_a_kernel_is_ready(
     def ready(*_: object) -> object:
         raise AssertionError("something was prepared")
 
-    monkeypatch.setattr("orchestrator.cli.cost.cost_lines", ready)
+    monkeypatch.setattr("orchestrator.cost.request.ready_kernel", ready)
     Path("own.c").touch()
     assert "'nothing' is neither a file, nor a run" in refusal(
         "cost", "own.c", "--call", "read", "--against", "nothing"
     )
+
+
+@pytest.mark.parametrize(
+    ("request_of", "said"),
+    [
+        ({"at_most": -1.0}, "at_most: found '-1.0'; expected the instructions that a hit may take"),
+        ({"at_most": float("nan")}, "hint: for example at_most=300"),
+        ({"calls": NamedCalls(call="raed")}, "call: unknown call 'raed'"),
+        ({"kernels": [" "]}, "kernels: names no kernel\nhint: for example kernels=6.1,7.3"),
+        ({}, "name a call that does: call=CALL, or workload=FILE.c"),
+        ({"against": "nothing"}, "against: 'nothing' is neither a file, nor a run, nor a commit"),
+    ],
+)
+def test_a_program_is_told_of_its_arguments_and_not_of_options(request_of: dict[str, Any], said: str) -> None:
+    Path("own.c").touch()
+    with pytest.raises(LabError) as refused:
+        Lab(offline=True).cost(CostRequest(["own.c"], **request_of))
+    assert said in str(refused.value)
+    assert "--" not in str(refused.value)

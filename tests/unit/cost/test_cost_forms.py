@@ -14,8 +14,8 @@ from record_builders import cell, failed, run
 
 from orchestrator.comparison.comparison import CellPair, compare
 from orchestrator.cost.costs import Cost, cost_comment, costs_in, explained, veristat_csv
+from orchestrator.cost.line import CostLine
 from orchestrator.cost.reference import check_calls, partner
-from orchestrator.cost.request import CostRequest
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.errors import UsageError
 from orchestrator.results.budgets import Budgets
@@ -25,9 +25,11 @@ from orchestrator.results.runs import Run
 CALL: Mapping[str, object] = {"name": "workload", "file": "/read.c"}
 
 
-def line(name: str, file: str = "own.bpf.c", call: Mapping[str, object] = CALL) -> CostRequest:
+def line(name: str, file: str = "own.bpf.c", call: Mapping[str, object] = CALL) -> CostLine:
     row = f"/{file} program={name}" if name else f"/{file}"
-    return CostRequest(Subject(row, file, AttachPlace("vfs_read"), name), "vfs_read", call, kernels=("debian-686",))
+    probe = f"{file}.program-{name}" if name else file
+    cells = {"debian-686": f"pentium4/debian-686/{probe}/noop"}
+    return CostLine(Subject(row, file, AttachPlace("vfs_read"), name), "vfs_read", call, ("debian-686",), cells=cells)
 
 
 def without(name: str, reason: str) -> CellRecord:

@@ -14,8 +14,9 @@ import pytest
 from record_builders import cell, evidence, failed, run
 
 from orchestrator.comparison.comparison import CellPair, compare
+from orchestrator.cost.cost_machine import cost_kernel
 from orchestrator.cost.costs import Cost, cost_comment, cost_csv, cost_json, cost_sheet, costs_in, verdict, veristat_csv
-from orchestrator.cost.request import CostRequest
+from orchestrator.cost.line import CostLine
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
@@ -26,16 +27,17 @@ SIZES = {"bpf_verified": 36, "bpf_instructions": 37, "bpf_machine_code_bytes": 1
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> CostRequest:
+def line(tmp_path: Path) -> CostLine:
     """A program of a BPF file."""
     return program(tmp_path, "on_read")
 
 
-def program(folder: Path, name: str, file: str = "own.bpf.c") -> CostRequest:
+def program(folder: Path, name: str, file: str = "own.bpf.c") -> CostLine:
     (folder / file).touch()
     place = AttachPlace("vfs_read")
     subject = Subject(f"{folder / file} program={name}", file, place, name, "bpf-kprobe")
-    return CostRequest(subject, "vfs_read", {"name": "workload", "file": "/read.c"}, kernels=KERNELS)
+    cells = {kernel: f"xeon-e5410/{cost_kernel(kernel).name}/{file}.program-{name}/noop" for kernel in KERNELS}
+    return CostLine(subject, "vfs_read", {"name": "workload", "file": "/read.c"}, KERNELS, cells=cells)
 
 
 def measured(overhead: float, /, name: str = "own.bpf.c.program-on_read", hits: int = 1, **changes: Any) -> CellRecord:
@@ -63,7 +65,7 @@ def without_number(status: str, reason: str, kernel: str = "debian-amd64") -> Ce
 
 
 def found(
-    lines: Sequence[CostRequest], cells: Sequence[CellRecord], budgets: Mapping[str, object] | None = None
+    lines: Sequence[CostLine], cells: Sequence[CellRecord], budgets: Mapping[str, object] | None = None
 ) -> Sequence[Cost]:
     """The costs of a run's cells beside their budgets."""
     pairs = [CellPair(None, one) for one in cells]
@@ -79,7 +81,7 @@ def shown(some: Sequence[Cost]) -> list[list[str]]:
 # --- figures --------------------------------------------------------------------------------------
 
 
-def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: CostRequest) -> None:
+def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: CostLine) -> None:
     (cost,) = found([line], [measured(596)])
     assert (cost.hit, cost.hits, cost.mechanism, cost.exceeded, cost.allowed) == (596, 1000, "bpf-kprobe", (), "")
     assert cost.plain() == {
@@ -109,7 +111,7 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Cost
     }
 
 
-def test_what_a_call_adds_is_divided_among_its_hits(line: CostRequest) -> None:
+def test_what_a_call_adds_is_divided_among_its_hits(line: CostLine) -> None:
     (cost,) = found([line], [measured(1200, hits=3, interval=[1170, 1230])], {"*": {"overhead": "<=900"}})
     assert (cost.hit, cost.hits, cost.plain()["interval"]) == (400, 3000, [390, 410])
     assert cost.allowed == "<=300"
@@ -119,9 +121,9 @@ def test_what_a_call_adds_is_divided_among_its_hits(line: CostRequest) -> None:
 def test_costs_are_in_the_order_of_lines_and_kernels(tmp_path: Path) -> None:
     lines = [program(tmp_path, name) for name in ("on_read", "on_open")]
     cells = [
-        measured(1, name="own.bpf.c.program-on_open", id="a"),
-        measured(2, kernel="debian-amd64", id="b"),
-        measured(3, kernel="debian-amd64@6.12", id="c"),
+        measured(1, name="own.bpf.c.program-on_open"),
+        measured(2, kernel="debian-amd64"),
+        measured(3, kernel="debian-amd64@6.12"),
         cell("none", id="d"),
     ]
     assert [(cost.subject.name, cost.hit) for cost in found(lines, cells)] == [
@@ -134,7 +136,7 @@ def test_costs_are_in_the_order_of_lines_and_kernels(tmp_path: Path) -> None:
 # --- forms ----------------------------------------------------------------------------------------
 
 
-def test_the_table_has_only_columns_with_something_in_them(line: CostRequest) -> None:
+def test_the_table_has_only_columns_with_something_in_them(line: CostLine) -> None:
     assert shown(found([line], [measured(596)])) == [
         ["", "a hit", "mechanism", "hits", "verified", "size", "stack"],
         ["on_read", "596", "bpf-kprobe", "1000", "36", "37", "24"],
@@ -142,13 +144,13 @@ def test_the_table_has_only_columns_with_something_in_them(line: CostRequest) ->
     assert shown(found([line], [measured(596, parameters={})]))[0] == ["", "a hit", "mechanism", "hits"]
 
 
-def test_several_kernels_are_rows_below_a_program(line: CostRequest) -> None:
+def test_several_kernels_are_rows_below_a_program(line: CostLine) -> None:
     cells = [measured(596), measured(610, kernel="debian-amd64@6.12")]
     titles = [(row[0], row[1]) for row in shown(found([line], cells))]
     assert titles == [("", "a hit"), ("on_read", ""), ("debian-amd64", "596"), ("debian-amd64@6.12", "610")]
 
 
-def test_what_failed_or_is_unsupported_says_why_once(line: CostRequest) -> None:
+def test_what_failed_or_is_unsupported_says_why_once(line: CostLine) -> None:
     cells = [
         without_number("failed", "the verifier refuses it"),
         without_number("unsupported", "it needs fprobes", "debian-amd64@6.12"),
@@ -161,7 +163,7 @@ def test_what_failed_or_is_unsupported_says_why_once(line: CostRequest) -> None:
     assert verdict(some) == "❌ 2 of 3 costs could not be proved."
 
 
-def test_what_was_done_with_maps_is_a_footnote_of_the_row(line: CostRequest) -> None:
+def test_what_was_done_with_maps_is_a_footnote_of_the_row(line: CostLine) -> None:
     said = "reads has 10240 entries by the lab: the source gives no max_entries"
     both = found(
         [line],
@@ -177,7 +179,7 @@ def test_what_was_done_with_maps_is_a_footnote_of_the_row(line: CostRequest) -> 
     assert [row["notes"] for row in csv.DictReader(io.StringIO(cost_csv(both)))] == [said, ""]
 
 
-def test_a_cost_beyond_its_budget_is_told(line: CostRequest) -> None:
+def test_a_cost_beyond_its_budget_is_told(line: CostLine) -> None:
     some = found([line], [measured(596)], {"*": {"overhead": "<=400"}})
     assert some[0].exceeded == ("overhead 596 instructions, allowed <=400",)
     sheet = cost_sheet("cost-own", some)
@@ -187,7 +189,7 @@ def test_a_cost_beyond_its_budget_is_told(line: CostRequest) -> None:
     assert not found([line], [measured(400)], {"*": {"overhead": "<=400"}})[0].exceeded
 
 
-def test_an_overhead_without_a_verdict_is_no_cost(line: CostRequest) -> None:
+def test_an_overhead_without_a_verdict_is_no_cost(line: CostLine) -> None:
     why = "no verdict: the overhead lies between -64 and -12 instructions"
     undecided = measured(-16, interval=(-64.0, -12.0), verdict="none", notes=(why,))
     some = found([line], [undecided])
@@ -196,7 +198,7 @@ def test_an_overhead_without_a_verdict_is_no_cost(line: CostRequest) -> None:
     assert verdict(some).startswith("❌ 1 of 1 cost")
 
 
-def test_the_verdict_counts_what_was_measured(line: CostRequest) -> None:
+def test_the_verdict_counts_what_was_measured(line: CostLine) -> None:
     lacking = without_number("unsupported", "it needs fprobes", "debian-amd64@6.12")
     assert verdict(found([line], [measured(596)])) == "✅ 1 cost measured, none exceeds what is allowed."
     some = found([line], [measured(596), lacking])
@@ -204,7 +206,7 @@ def test_the_verdict_counts_what_was_measured(line: CostRequest) -> None:
     assert verdict(found([line], [lacking])) == "❌ No cost could be measured."
 
 
-def test_json_and_csv_have_the_same_figures(line: CostRequest) -> None:
+def test_json_and_csv_have_the_same_figures(line: CostLine) -> None:
     cells = [measured(596), without_number("failed", 'said "no", twice', "debian-amd64@7.3")]
     some = found([line], cells, {"*": {"overhead": "<=400"}})
     as_json = json.loads(cost_json(run(*cells), some))
@@ -218,7 +220,7 @@ def test_json_and_csv_have_the_same_figures(line: CostRequest) -> None:
     assert list(rows[0]) == list(some[0].plain())
 
 
-def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: CostRequest) -> None:
+def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: CostLine) -> None:
     own_cell = measured(596)
     assert veristat_csv(found([line], [own_cell])).splitlines() == [
         "file_name,prog_name,verdict,total_insns,prog_size,prog_size_jited,stack_depth",
@@ -240,20 +242,18 @@ def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: Cost
         ("hit 0 times by 1000 calls", []),
     ],
 )
-def test_veristat_s_failure_is_of_a_program_that_did_not_load(
-    line: CostRequest, reason: str, verdicts: list[str]
-) -> None:
+def test_veristat_s_failure_is_of_a_program_that_did_not_load(line: CostLine, reason: str, verdicts: list[str]) -> None:
     rows = csv.DictReader(io.StringIO(veristat_csv(found([line], [without_number("failed", reason)]))))
     assert [row["verdict"] for row in rows] == verdicts
 
 
-def test_veristat_s_program_was_loaded_on_kernels_that_count_no_verified_instructions(line: CostRequest) -> None:
+def test_veristat_s_program_was_loaded_on_kernels_that_count_no_verified_instructions(line: CostLine) -> None:
     """Before Linux 5.16, commit aba64c7da983."""
     own_cell = measured(596, parameters={name: size for name, size in SIZES.items() if name != "bpf_verified"})
     assert veristat_csv(found([line], [own_cell])).splitlines()[1] == "own.bpf.c,on_read,success,0,37,190,24"
 
 
-def test_a_comment_can_be_found_again_and_has_verdict_table_and_reasons(line: CostRequest, tmp_path: Path) -> None:
+def test_a_comment_can_be_found_again_and_has_verdict_table_and_reasons(line: CostLine, tmp_path: Path) -> None:
     cells = [measured(596), without_number("failed", "the verifier <refuses> it", "debian-amd64@7.3")]
     own_run = Run(run(*cells), tmp_path)
     lines = cost_comment("cost-own", found([line], cells), (), own_run, own_run).splitlines()

@@ -10,7 +10,8 @@ import yaml
 from called_commands import orchestrator, refusal
 from host_toolchain import a_kernel
 
-from orchestrator.cost.request import CostRequest, check_names
+from orchestrator.cost.cost_experiment import check_names
+from orchestrator.cost.line import CostLine
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.errors import UsageError
 
@@ -18,7 +19,7 @@ from orchestrator.errors import UsageError
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, in a lab of its own."""
-    monkeypatch.setattr("orchestrator.library.costs.ready_kernel", lambda _, spec: a_kernel(spec.name))
+    monkeypatch.setattr("orchestrator.cost.request.ready_kernel", lambda _, spec: a_kernel(spec.name))
     for name in ("lab", "cache"):
         monkeypatch.setenv(f"ORCHESTRATOR_{name.upper()}", str(tmp_path / name))
     monkeypatch.chdir(tmp_path)
@@ -42,7 +43,7 @@ def test_two_files_of_one_name_are_refused(here: Path) -> None:
         (here / folder / "own.bpf.c").touch()
         row = f"{here / folder / 'own.bpf.c'} program=on_hit"
         lines.append(
-            CostRequest(
+            CostLine(
                 Subject(row, f"{folder}/own.bpf.c", AttachPlace(function), "on_hit"),
                 function,
                 {"name": function},

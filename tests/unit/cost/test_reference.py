@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from record_builders import cell, evidence, failed, run
 
-from orchestrator.cost.costs import Cost, cost_comment, cost_json, cost_sheet, problem, verdict
+from orchestrator.cost.cost_machine import cost_kernel
+from orchestrator.cost.costs import Cost, cost_comment, cost_json, cost_sheet, judged, problem, verdict
+from orchestrator.cost.line import CostLine
 from orchestrator.cost.reference import Reference, ReferenceLines, by_ids, by_lines
-from orchestrator.cost.request import CostRequest, cost_kernel
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.cost.unreached import UnreachedSubject
 from orchestrator.errors import UsageError
-from orchestrator.library.costs import judged
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 
@@ -32,9 +32,10 @@ def files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.catalog.probes.existing_file", lambda name, _: Path(name))
 
 
-def line(name: str, file: str = "own.bpf.c", **call: Any) -> CostRequest:
+def line(name: str, file: str = "own.bpf.c", **call: Any) -> CostLine:
     subject = Subject(f"/{file} program={name}", file, AttachPlace("vfs_read"), name)
-    return CostRequest(subject, "vfs_read", {**CALL, **call}, kernels=("debian-686",))
+    cells = {"debian-686": f"a/debian-686/{file}.program-{name}/noop"}
+    return CostLine(subject, "vfs_read", {**CALL, **call}, ("debian-686",), cells=cells)
 
 
 def measured(name: str, overhead: float = 100.0, file: str = "own.bpf.c", **changes: Any) -> CellRecord:
@@ -63,8 +64,8 @@ def stored(folder: Path, *cells: CellRecord, unfinished: int = 0) -> Run:
 def against(
     tmp_path: Path,
     before: Sequence[CellRecord],
-    lines: Sequence[CostRequest],
-    lines_before: Sequence[CostRequest],
+    lines: Sequence[CostLine],
+    lines_before: Sequence[CostLine],
     *now: CellRecord,
     missed: Sequence[UnreachedSubject] = (),
 ) -> tuple[Sequence[Cost], Reference]:
@@ -155,7 +156,7 @@ def test_a_program_of_another_size_is_new_and_not_renamed(tmp_path: Path, size: 
     assert reference.gone == ["main has opens of own.bpf.c, which is gone."]
 
 
-def elsewhere(request: CostRequest) -> CostRequest:
+def elsewhere(request: CostLine) -> CostLine:
     """The line with its program at another place, which the same calls pass."""
     return replace(request, subject=replace(request.subject, place=AttachPlace("ksys_read")))
 
@@ -170,7 +171,7 @@ def elsewhere(request: CostRequest) -> CostRequest:
     ],
 )
 def test_a_program_at_another_place_or_among_several_is_new(
-    tmp_path: Path, now: Sequence[CostRequest], before: Sequence[CostRequest]
+    tmp_path: Path, now: Sequence[CostLine], before: Sequence[CostLine]
 ) -> None:
     cells = [[sized(request.subject.name, 9) for request in lines] for lines in (before, now)]
     costs, reference = against(tmp_path, cells[0], now, before, *cells[1])
@@ -179,7 +180,7 @@ def test_a_program_at_another_place_or_among_several_is_new(
     assert reference.gone == [f"main has {name} of own.bpf.c, which is gone." for name in gone]
 
 
-def missed(request: CostRequest, what: str) -> UnreachedSubject:
+def missed(request: CostLine, what: str) -> UnreachedSubject:
     kernel = cost_kernel(request.kernels[0])
     return UnreachedSubject(request.subject, kernel, UsageError(what, where=request.subject.title))
 
@@ -198,7 +199,8 @@ def test_what_no_call_hits_at_the_reference_is_unknown_and_not_new(tmp_path: Pat
 
 def test_what_no_call_hits_on_one_kernel_is_unknown_there_alone(tmp_path: Path) -> None:
     kernels = ("debian-686", "debian-amd64")
-    lines = [replace(line("on_read"), kernels=kernels)]
+    ids = {kernels[0]: line("on_read").cells[kernels[0]], kernels[1]: "a/debian-amd64/own/noop"}
+    lines = [replace(line("on_read"), kernels=kernels, cells=ids)]
     error = missed(replace(lines[0], kernels=kernels[1:]), "no known call enters it")
     now = [measured("on_read"), measured("on_read")]
     now[1] = now[1].model_copy(update={"kernel": "debian-amd64", "id": "a/debian-amd64/own/noop"})

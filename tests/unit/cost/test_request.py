@@ -14,18 +14,11 @@ from host_toolchain import a_kernel
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.benchmarks.registry import kinds
+from orchestrator.cost.call_finder import CallFinder, NamedCalls
+from orchestrator.cost.cost_experiment import allowed, budget_of_hit, experiment_content, experiment_text, planned_lines
+from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL, cost_kernel
+from orchestrator.cost.line import CostLine
 from orchestrator.cost.reaching import ReachedFunctions
-from orchestrator.cost.request import (
-    DEFAULT_CPU,
-    DEFAULT_KERNEL,
-    CallFinder,
-    CostRequest,
-    NamedCalls,
-    allowed,
-    budget_of_hit,
-    cost_kernel,
-    experiment_text,
-)
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.errors import UsageError
 from orchestrator.experiment.experiment import Experiment
@@ -62,7 +55,7 @@ MODULE = Subject("./own.c", "own.c", AttachPlace())
 MECHANISM = Subject("kprobe", "kprobe", AttachPlace("vfs_read"))
 
 
-def made(line: CostRequest) -> str:
+def made(line: CostLine) -> str:
     """The call, or the file with its name alone."""
     return str(line.benchmark.get("call") or Path(str(line.benchmark["file"])).name)
 
@@ -210,19 +203,22 @@ def test_a_version_of_linux_is_debians_kernel() -> None:
 
 
 def loaded(
-    folder: Path, lines: Sequence[CostRequest], kernels: Sequence[str], budgets: Mapping[str, object]
+    folder: Path, lines: Sequence[CostLine], kernels: Sequence[str], budgets: Mapping[str, object]
 ) -> Experiment:
     for name in ("own.bpf.c", "own.c"):
         (folder / name).touch()
-    (folder / "cost.yaml").write_text(experiment_text("cost-own", lines, kernels, DEFAULT_CPU, budgets))
+    (folder / "cost.yaml").write_text(
+        experiment_text(experiment_content(lines, "cost-own", kernels, DEFAULT_CPU, budgets))
+    )
     return load_experiment(folder / "cost.yaml", kinds())
 
 
-def test_subjects_at_one_point_with_one_call_share_a_table(tmp_path: Path) -> None:
+def test_subjects_at_one_point_with_one_call_share_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     one_liner = Subject(ONE, "reads.bt", AttachPlace("vfs_read"))
     call_finder = finder(tmp_path)
     lines = [call_finder.line(subject) for subject in (at("vfs_read"), at("do_sys_openat2"), MECHANISM, one_liner)]
-    written = yaml.safe_load(experiment_text("cost-own", lines, ["debian-amd64"], DEFAULT_CPU, {}))
+    written = yaml.safe_load(experiment_text(experiment_content(lines, "cost-own", ["debian-amd64"], DEFAULT_CPU, {})))
     assert "budgets" not in written
     assert {name: table["probes"] for name, table in written["tables"].items()} == {
         "vfs-read": ["none", "./own.bpf.c program=at_vfs_read", "kprobe"],
@@ -234,6 +230,10 @@ def test_subjects_at_one_point_with_one_call_share_a_table(tmp_path: Path) -> No
     newer, *other_requests = lines  # the first one is reached on the newer kernel alone
     placed = [replace(newer, kernels=kernels[1:]), *(replace(request, kernels=kernels) for request in other_requests)]
     cells = plan(loaded(tmp_path, placed, kernels, {})).cells
+    ids = [line.cells for line in planned_lines(placed, plan(loaded(tmp_path, placed, kernels, {})))]
+    assert [list(of_line) for of_line in ids] == [list(line.kernels) for line in placed]
+    assert ids[2]["debian-amd64"].split("/")[:3] == ["vfs-read-2", "xeon-e5410+512M", "debian-amd64"]
+    assert len({cell for of_line in ids for cell in of_line.values()}) == 7
     assert [cell.probe for cell in cells if cell.kernel == "debian-amd64"].count("none") == 3
     assert [cell.probe for cell in cells if cell.kernel == "debian-amd64@6.12"] == [
         "none",
@@ -261,7 +261,7 @@ def test_a_module_needs_no_point_for_a_workload_of_the_users(tmp_path: Path) -> 
 def test_a_line_that_prints_has_the_newer_bpftrace(tmp_path: Path) -> None:
     printing = Subject('bpftrace: kprobe:vfs_read { printf("a"); }', "reads.bt", AttachPlace("vfs_read"))
     lines = [finder(tmp_path).line(subject) for subject in (Subject(ONE, "a.bt", AttachPlace("vfs_read")), printing)]
-    written = yaml.safe_load(experiment_text("cost-own", lines, ["debian-amd64"], DEFAULT_CPU, {}))
+    written = yaml.safe_load(experiment_text(experiment_content(lines, "cost-own", ["debian-amd64"], DEFAULT_CPU, {})))
     assert {name: table["image"] for name, table in written["tables"].items()} == {
         "vfs-read-bpftrace": "debian-amd64-bpftrace",
         "vfs-read-bpftrace-13": "debian-amd64-bpftrace-13",
@@ -270,7 +270,7 @@ def test_a_line_that_prints_has_the_newer_bpftrace(tmp_path: Path) -> None:
 
 def test_one_table_is_written_without_a_name(tmp_path: Path) -> None:
     line = finder(tmp_path, call="read").line(MODULE)
-    written = yaml.safe_load(experiment_text("cost-own", [line], ["debian-amd64"], DEFAULT_CPU, {}))
+    written = yaml.safe_load(experiment_text(experiment_content([line], "cost-own", ["debian-amd64"], DEFAULT_CPU, {})))
     assert list(written) == ["name", "kernels", "machines", "profile", "points", "probes", "benchmark"]
 
 
@@ -279,7 +279,7 @@ def test_tables_with_one_point_and_different_calls_have_different_names(tmp_path
         finder(tmp_path, call=call, point="f:g").line(subject)
         for call, subject in (("getppid", MODULE), ("read", MECHANISM))
     ]
-    written = yaml.safe_load(experiment_text("cost-own", lines, ["debian-amd64"], DEFAULT_CPU, {}))
+    written = yaml.safe_load(experiment_text(experiment_content(lines, "cost-own", ["debian-amd64"], DEFAULT_CPU, {})))
     assert list(written["tables"]) == ["f-g-1", "f-g-2"]
 
 

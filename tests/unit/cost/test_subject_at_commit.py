@@ -11,7 +11,7 @@ from user_trees import git
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree
-from orchestrator.cli.subjects_at_commits import SubjectAtCommit, subject_of_today
+from orchestrator.cost.subject_at_commit import SubjectAtCommit, subject_of_today
 from orchestrator.cost.subjects import AttachPlace, Subject
 
 

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The calls that reach a subject on one kernel: those that the user names, or known ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from pydantic_core import PydanticCustomError
+
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.compiler import compiled_workload
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.call_programs import Calls, user_function
+from orchestrator.catalog.data import existing_file, unknown
+from orchestrator.catalog.probes import (
+    CALL_PREFIX,
+    probe_in_catalogue,
+)
+from orchestrator.catalog.system_calls import system_calls
+from orchestrator.catalog.user_files import find_workload
+from orchestrator.cost.cost_machine import cost_machine
+from orchestrator.cost.event_hits import event_hits, is_event
+from orchestrator.cost.existing_places import is_pattern, lacking
+from orchestrator.cost.line import CostLine
+from orchestrator.cost.reaching import (
+    FoundCall,
+    ReachedFunctions,
+    call_table,
+    known_call,
+    made_by,
+    reached_functions,
+    reaching_system_call,
+)
+from orchestrator.cost.subjects import ANY_FUNCTION, AttachPlace, Subject
+from orchestrator.errors import UsageError
+from orchestrator.experiment.fields import point
+from orchestrator.probes.point import Point
+from orchestrator.program import PROGRAM
+
+_CALLS = {"calls": 1000, "repeats": 2}
+
+
+@dataclass(frozen=True)
+class NamedCalls:
+    """The calls that the user named: one of the table or a system call, or a ``workload``, and a ``point``.
+
+    A call of the user's passes the point ``hits`` times. Raises UsageError for what does not go together.
+    """
+
+    call: str | None = None
+    workload: Path | None = None
+    point: str | None = None
+    hits: int = 1
+
+    def __post_init__(self) -> None:
+        if self.call is not None and self.workload is not None:
+            raise UsageError("call and workload exclude each other", hint="name one of them")
+        if self.hits != 1 and self.workload is None:
+            raise UsageError("is of calls of your own only", where="hits", hint="name them: workload")
+
+    def check(self) -> None:
+        """Raises UsageError for a call that is not known, a file that is no workload, and what is no point."""
+        names = [*call_table(), *system_calls()]
+        if self.call is not None and self.call not in names and reaching_system_call(self.call) is None:
+            raise UsageError(unknown("call", self.call, names), where="--call", hint=f"all calls: {PROGRAM} list calls")
+        if self.workload is not None:
+            find_workload(str(existing_file(str(self.workload), (".c",))))
+        if self.point is not None:
+            try:
+                point(self.point)
+            except PydanticCustomError as error:
+                raise UsageError(error.message(), where="--point") from None
+
+
+@dataclass
+class CallFinder:
+    """Finds the calls that reach subjects on one kernel; a guest is asked where a function is to be found."""
+
+    context: BuildContext
+    kernel: Kernel
+    cpu: str
+    given: NamedCalls
+
+    def line(self, subject: Subject) -> CostLine:
+        """Raises UsageError for a subject that no known call reaches, and that the user names none for."""
+        place = self._place(subject)
+        if self.given.workload is not None:
+            return self._by_workload(subject, place, self.given.workload)
+        if self.given.call is not None:
+            return self._by_call(subject, place, self.given.call)
+        if place.function is not None and ":" not in place.function:
+            entered = known_call(place.function) or self._reached.call(place.function)
+            if entered is None:
+                raise self._unreached(place.function, "no known call enters it")
+            return self._line(subject, entered.function, entered.benchmark)
+        if place.system_call is None:
+            what = f"which call hits {place.event} is not known" if place.event else "which call hits it is not known"
+            hint = f"name a call that does: --call CALL, or --workload FILE.c; all calls: {PROGRAM} list calls"
+            raise UsageError(what, where=subject.title, hint=hint)
+        call = reaching_system_call(place.system_call)
+        if call is None:
+            with_zeros = f"make it with zeros as arguments: --call {place.system_call}, or "
+            named = with_zeros if place.system_call in system_calls() else ""
+            hint = f"{named}write a workload that makes it: --workload FILE.c"
+            raise UsageError(f"no known call makes the system call {place.system_call}", where=subject.title, hint=hint)
+        return self._line(subject, self._wrapper(call.function), call.benchmark)
+
+    def _place(self, subject: Subject) -> AttachPlace:
+        """Where the subject, or the user, says that it is. Raises UsageError for a place that the kernel lacks."""
+        place = subject.place
+        if place.wrong:
+            raise UsageError(place.wrong, where=subject.title)
+        lacks = lacking(self.kernel, place)
+        if lacks is not None:
+            raise UsageError(lacks, where=subject.title)
+        if place.is_in_program and (self.given.workload is None or ":" not in (self.given.point or "")):
+            hint = "name the program's source and its function: --workload FILE.c --point program:FUNCTION"
+            raise UsageError("it is in the program that makes the calls", where=subject.title, hint=hint)
+        names_calls = self.given.call is not None or self.given.workload is not None
+        if self.given.point is not None:  # an offset does not decide which calls enter the function
+            return self._given_point
+        if names_calls and probe_in_catalogue(subject.row) is not None:
+            return AttachPlace(event=place.event)  # a mechanism is anywhere
+        return place
+
+    @cached_property
+    def _given_point(self) -> AttachPlace:
+        """The point that the user names. Raises UsageError for one that the kernel lacks."""
+        assert self.given.point is not None
+        named = Point.of(self.given.point)
+        place = AttachPlace(function=self.given.point if named.file else named.symbol, offset=named.offset)
+        lacks = lacking(self.kernel, place)
+        if lacks is not None:
+            hint = "of a module without a probe its own functions are measured: leave out --point"
+            raise UsageError(lacks, where="--point", hint=hint if self.given.workload is not None else "")
+        return place
+
+    def _by_workload(self, subject: Subject, place: AttachPlace, file: Path) -> CostLine:
+        at = place.function or (self._wrapper(place.system_call) if place.system_call else None)
+        is_anywhere = at is None and subject.is_module
+        if is_anywhere:
+            at = ANY_FUNCTION
+        if at is None:
+            hint = "name a function that each call enters once: --point FUNCTION"
+            raise UsageError("where the calls hit it is not known", where=subject.title, hint=hint)
+        if is_pattern(at):
+            hint = "name the one that the calls enter: --point FUNCTION"
+            raise UsageError(f"{at} stands for several functions", where=subject.title, hint=hint)
+        given = self.given.hits
+        if given == 1 and place.event is not None and is_event(place.event):
+            program = compiled_workload(self.context, self.kernel.spec.arch, file)
+            given = self._event_hits(place.event, user_function(program.file, calls=1), file.name)
+        hits = {} if given == 1 else {"hits": given}
+        line = self._line(subject, at, {"name": "workload", "file": str(file), **hits})
+        return replace(line, is_anywhere=is_anywhere)
+
+    def _by_call(self, subject: Subject, place: AttachPlace, name: str) -> CostLine:
+        known = reaching_system_call(name)
+        made = call_table().get(name) or (None if known is None else known.call)
+        if made is None:
+            point = place.function or self._wrapper(place.system_call or name)
+            return self._line(subject, point, {"name": "syscall", "call": name})
+        if place.function is not None and ":" not in place.function:
+            entered = known_call(place.function)
+            if entered is None or entered.name != made.name:
+                its = self._reached.calls.get(made.name, {})
+                entered = ReachedFunctions(calls={made.name: its}).call(place.function)
+            if entered is None:
+                raise self._unreached(place.function, f"the call {made.name} does not enter it")
+            return self._line(subject, entered.function, entered.benchmark)
+        event = next((called for called in (place.system_call or name, name) if called in made.events), made.events[0])
+        hits = 1 if place.function else made.events.count(event)
+        # A call of one system call passes the tracepoints of all system calls once.
+        is_known = not is_event(place.event or "") or (place.system_call is not None and made.call is not None)
+        program = None if is_known else made_by(self.context, self.kernel.spec.arch, made)
+        if place.event is not None and program is not None:
+            hits = self._event_hits(place.event, program, name)
+        call = FoundCall(made, event, hits)
+        return self._line(subject, place.function or self._wrapper(event), call.benchmark)
+
+    def _event_hits(self, event: str, calls: Calls, name: str) -> int:
+        return event_hits(self.context, self.kernel, cost_machine(self.cpu), event, calls).per_call(event, name)
+
+    def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object]) -> CostLine:
+        amounts = {key: amount for key, amount in _CALLS.items() if key not in benchmark}
+        return CostLine(subject, self.given.point or point, {**benchmark, **amounts}, (self.kernel.spec.argument,))
+
+    def _unreached(self, function: str, why: str) -> UsageError:
+        alike = self._reached.nearest(function)
+        named = f"known calls enter {', '.join(alike)}; or " if alike else ""
+        return UsageError(why, where=function, hint=f"{named}name calls of yours: --workload FILE.c")
+
+    def _wrapper(self, system_call: str) -> str:
+        return CALL_PREFIX[self.kernel.spec.arch] + system_call
+
+    @cached_property
+    def _reached(self) -> ReachedFunctions:
+        return reached_functions(self.context, self.kernel, cost_machine(self.cpu))
