@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.errors import LabError
+from orchestrator.errors import LabError, UsageError
 
 
 def sha256_of(path: Path) -> str:
@@ -278,3 +278,17 @@ def _write_record(target: BinaryIO, inode: int, entry: Entry) -> None:
 
 def _padding(size: int) -> bytes:
     return b"\0" * (-size % 4)
+
+
+def check_writable(*files: Path | None) -> None:
+    """Raise UsageError for files that cannot be written."""
+    for file in files:
+        if file is None:
+            continue
+        folder = file.absolute().parent
+        if file.is_dir():
+            raise UsageError("expected a file to write, and this is a folder", where=str(file))
+        if not folder.is_dir():
+            raise UsageError("this folder does not exist", where=str(folder))
+        if not os.access(file if file.exists() else folder, os.W_OK):
+            raise UsageError("no permission to write it", where=str(file))

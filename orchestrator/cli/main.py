@@ -75,7 +75,7 @@ def _with_lone_command(words: list[str]) -> list[str]:
     alone = _listed().get(words[0], {}).get("alone") if words else None
     if alone is None or any(not word.startswith("-") or word in ("-h", "--help") for word in words[1:2]):
         return words
-    is_called = len(words) > 1 or loaded("cli.in_the_tree:tree_around")() is not None
+    is_called = len(words) > 1 or loaded("library.tree_experiments:tree_around")() is not None
     return [words[0], alone, *words[1:]] if is_called else words
 
 

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import inspect
 import json
-import os
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -20,6 +19,7 @@ import typer
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.cli.main import loaded as loaded
 from orchestrator.errors import LabError, UsageError
+from orchestrator.files import check_writable as check_writable
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.program import PROGRAM
@@ -228,20 +228,6 @@ def check_one(given: Mapping[str, bool]) -> None:
     together = [option for option, is_given in given.items() if is_given]
     if len(together) > 1:
         raise UsageError(f"{' and '.join(together)} exclude each other", hint="name one of them")
-
-
-def check_writable(*files: Path | None) -> None:
-    """Raise UsageError for files that cannot be written."""
-    for file in files:
-        if file is None:
-            continue
-        folder = file.absolute().parent
-        if file.is_dir():
-            raise UsageError("expected a file to write, and this is a folder", where=str(file))
-        if not folder.is_dir():
-            raise UsageError("this folder does not exist", where=str(folder))
-        if not os.access(file if file.exists() else folder, os.W_OK):
-            raise UsageError("no permission to write it", where=str(file))
 
 
 def print_profiles(title: str, form: Form, sheets: Iterable[Sheet], content: Iterable[Any] = ()) -> None:

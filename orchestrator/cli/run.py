@@ -18,7 +18,7 @@ from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
-from orchestrator.cli import in_the_tree, options
+from orchestrator.cli import options
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cli.options import Format, write_page_to
 from orchestrator.errors import HostError, UsageError
@@ -26,6 +26,7 @@ from orchestrator.experiment.experiment import Experiment, unprofiled, with_prof
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.machine import Machine, Wiring, qemu_command
 from orchestrator.library.needed_packages import check_packages
+from orchestrator.library.tree_experiments import experiments as experiments_of_tree
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
@@ -81,7 +82,7 @@ def run(
 
     In a kernel's tree, a file that names no kernel is measured on the tree's. Exits with 1 if a cell failed.
     """
-    files = in_the_tree.experiments(configs or [], overrides or [], tree)
+    files = experiments_of_tree(ConsoleLab(), configs or [], overrides or [], tree)
     configs = [config for config, _ in files]
     _check_form(form, configs)
     # Check all files before the first one runs.

@@ -127,7 +127,7 @@ def test_a_reference_that_is_nothing_is_said_before_a_kernel_is_ready(
 @pytest.mark.parametrize(
     ("request_of", "said"),
     [
-        ({"at_most": -1.0}, "at_most: found '-1.0'; expected the instructions that a hit may take"),
+        ({"at_most": -1.0}, "at_most: found '-1.0'; expected +N or +N%"),
         ({"at_most": float("nan")}, "hint: for example at_most=300"),
         ({"calls": NamedCalls(call="raed")}, "call: unknown call 'raed'"),
         ({"kernels": [" "]}, "kernels: names no kernel\nhint: for example kernels=6.1,7.3"),

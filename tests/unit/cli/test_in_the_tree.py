@@ -14,8 +14,10 @@ from user_trees import build_tree, kernel_source
 
 from orchestrator.artifacts import own_kernel_build
 from orchestrator.cli import in_the_tree
-from orchestrator.cli.in_the_tree import experiments, tree_around, tree_kernel
+from orchestrator.cli.console_lab import ConsoleLab
+from orchestrator.cli.in_the_tree import tree_kernel
 from orchestrator.errors import ConfigError, HostError, UsageError
+from orchestrator.library.tree_experiments import experiments, tree_around
 from orchestrator.program import PROGRAM
 
 pytestmark = pytest.mark.usefixtures("lab")
@@ -236,7 +238,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 def test_without_a_file_all_mechanisms_are_measured(built: Path) -> None:
-    ((config, overrides),) = experiments([], ["handlers=[noop]"], None)
+    ((config, overrides),) = experiments(ConsoleLab(), [], ["handlers=[noop]"], None)
     assert config.name == "today.yaml"
     name, kernels, own = overrides
     assert name.startswith("name=today-own-linux-")
@@ -247,7 +249,7 @@ def test_a_file_that_names_no_kernel_gets_the_tree_s(built: Path, mine: Path, tm
     other_path, tables = tmp_path / "other.yaml", tmp_path / "tables.yaml"
     other_path.write_text(f"{PLAIN}kernels: [debian-686]\n")
     tables.write_text("name: x\ntables:\n  one: {kernels: [debian-686]}\n")
-    pairs = experiments([mine, other_path, tables], ["charts=true"], None)
+    pairs = experiments(ConsoleLab(), [mine, other_path, tables], ["charts=true"], None)
     on_it = [f'kernels=["{built}"]', "charts=true"]
     assert list(pairs) == [(mine, on_it), (other_path, ["charts=true"]), (tables, ["charts=true"])]
 
@@ -255,19 +257,19 @@ def test_a_file_that_names_no_kernel_gets_the_tree_s(built: Path, mine: Path, tm
 @pytest.mark.parametrize("key", ["kernels", "kernel_for.kprobe", "tables.one.kernels.0"])
 def test_kernels_that_are_set_stay(built: Path, mine: Path, key: str, capsys: pytest.CaptureFixture[str]) -> None:
     overrides = [f"{key}=debian-686"]
-    assert list(experiments([mine], overrides, None)) == [(mine, overrides)]
+    assert list(experiments(ConsoleLab(), [mine], overrides, None)) == [(mine, overrides)]
     assert capsys.readouterr().err == ""
     with pytest.raises(UsageError, match="names kernels of its own"):
-        experiments([mine], overrides, built)
+        experiments(ConsoleLab(), [mine], overrides, built)
     with pytest.raises(UsageError, match=r"CONFIG\.\.\. is missing"):
-        experiments([], overrides, None)
+        experiments(ConsoleLab(), [], overrides, None)
 
 
 def test_outside_a_tree_files_are_as_they_were(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert list(experiments([mine], (), None)) == [(mine, ())]
+    assert list(experiments(ConsoleLab(), [mine], (), None)) == [(mine, ())]
     with pytest.raises(UsageError, match=r"CONFIG\.\.\. is missing"):
-        experiments([], (), None)
+        experiments(ConsoleLab(), [], (), None)
 
 
 def test_a_missing_file_is_said_as_ever(built: Path) -> None:

@@ -12,10 +12,10 @@ from stored_profiles import store_run
 from typer.testing import CliRunner
 from user_trees import build_tree, kernel_source
 
-from orchestrator.cli import nightly
 from orchestrator.cli.main import app
 from orchestrator.errors import BuildError, HostError
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.library import nightly_run as nightly
 from orchestrator.nightly.night import nightly_lock
 from orchestrator.results.runs import find_run
 

@@ -23,8 +23,8 @@ from stored_profiles import profile, store_run
 from stored_profiles import record as profile_record
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.cli.nightly import NightlyReport
 from orchestrator.errors import HostError
+from orchestrator.library.nightly_report import NightlyReport
 from orchestrator.library.stored import load_comparison
 from orchestrator.nightly.night import (
     NightlyResult,
@@ -284,7 +284,7 @@ def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(make_night: Mak
 
 def test_junit_fails_a_night_that_was_not_compared(make_night: MakeNight, tmp_path: Path) -> None:
     night = replace(make_night([cell("none")], [cell("none")]), compared=None, not_compared="scipy is missing")
-    NightlyReport(None, tmp_path / "junit.xml", None).send(night)
+    NightlyReport(None, tmp_path / "junit.xml", None).write(night)
     suite = TestSuite.fromstring((tmp_path / "junit.xml").read_text())
     assert (suite.tests, suite.failures) == (2, 1)
     assert "scipy is missing" in suite.tostring().decode()
@@ -308,8 +308,9 @@ class SilentWebhook:
         raise HostError("posting to the webhook at example.invalid failed: no answer")
 
 
-def test_a_webhook_that_does_not_answer_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = NightlyReport(tmp_path / "mail", None, cast(Webhook, SilentWebhook()))
+def test_a_webhook_that_does_not_answer_is_a_warning(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    report = NightlyReport(tmp_path / "mail", None, cast(Webhook, SilentWebhook()), warnings.append)
     report.unmeasured("nightly", FILE, HostError("there is no mirror"))
     assert "there is no mirror" in (tmp_path / "mail").read_text()
-    assert capsys.readouterr().err == "warning: posting to the webhook at example.invalid failed: no answer\n"
+    assert warnings == ["warning: posting to the webhook at example.invalid failed: no answer"]
