@@ -48,8 +48,18 @@ class WithExamples(TyperCommand):
         is_in_a_group = ctx.parent is not None and ctx.parent.parent is not None
         name = f"{ctx.parent.info_name} {ctx.info_name}" if is_in_a_group else str(ctx.info_name)
         lines = [f"{PROGRAM} {example}" for example in examples()[name]]
-        self.epilog = "\n\n".join(["Examples:", *lines])  # typer joins lines unless a blank one is between them
+        self.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])  # after \b lines are kept
         super().format_help(ctx, formatter)
+
+
+class WithSummaries(TyperGroup):
+    """A group whose help has the whole first sentence of each command, and not as much of it as fits into a line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, command.get_short_help_str(limit=300)) for name, command in self.commands.items()]
+            )
 
 
 TypersError: Any = typer.BadParameter.__base__
@@ -88,7 +98,9 @@ class _Loaded(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
             description = _listed()[name]
-            app = typer.Typer(help=description["summary"], no_args_is_help=True)
+            app = typer.Typer(
+                cls=WithSummaries, help=description["summary"], no_args_is_help=True, rich_markup_mode=None
+            )
             kind = loaded(f"cli.{description['class']}") if "class" in description else WithExamples
             calls = {name: description["calls"]} if "calls" in description else description["commands"]
             for word, function in calls.items():
@@ -111,7 +123,7 @@ def loaded(source: str) -> Any:
     return getattr(importlib.import_module(f"orchestrator.{module}"), name)
 
 
-class Commands(TyperGroup):
+class Commands(WithSummaries):
     """All commands. A wrong command line ends the program with one sentence and status 2, not with typer's box."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -119,7 +131,7 @@ class Commands(TyperGroup):
         self.commands: Any = _Loaded()  # typer only reads it
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        TyperGroup.format_help(self._with_summaries(), ctx, formatter)
+        WithSummaries.format_help(self._with_summaries(), ctx, formatter)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         return TyperGroup.shell_complete(self._with_summaries(), ctx, incomplete)
@@ -311,7 +323,8 @@ app = typer.Typer(
     else None,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # rich takes half of the time of --help, for a frame
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 

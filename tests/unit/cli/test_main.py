@@ -39,8 +39,9 @@ COMMANDS = dict(all_commands(ROOT))
 
 @pytest.mark.parametrize("name", ROOT.commands)
 def test_the_list_of_commands_has_the_first_line_of_each_one_s_help(name: str) -> None:
-    printed = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "300"}).stdout.split())
-    assert f"│ {name} {ROOT.commands[name].help.partition(chr(10))[0]} │" in printed
+    printed = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "300"}).stdout.splitlines()
+    line = f"{name} {ROOT.commands[name].help.partition(chr(10))[0]}"
+    assert line in [" ".join(text.split()) for text in printed]
 
 
 def test_each_command_has_two_examples() -> None:
