@@ -21,26 +21,19 @@
 // signal: what ended the process that attaches, where memory is short. Where attaching fails there is no while and no
 // detach.
 #include "attaching.h"
+#include "clock.h"
 #include "commands.h"
 #include "kernel_text.h"
 #include "lists.h"
 #include "region_clock.h"
 #include "starving.h"
 
-enum { CLOCK_MONOTONIC = 1, WARM_UP = 100, CALLS = 50, LOOKED_AT = 5, SETTLES = 100, LINE = 512 };
+enum { CALLS = 50, LOOKED_AT = 5, SETTLES = 100, LINE = 512 };
 enum { BATCHES = 5, MOST_BATCHES = 20 };
 
 static int starves;
 
 // --- figures -----------------------------------------------------------------------------------------
-
-static uint64_t clock_now(void)
-{
-	int64_t now[2] = {0, 0};
-
-	sys2(SYS_clock_gettime, CLOCK_MONOTONIC, now);
-	return (uint64_t)now[0] * 1000000000u + (uint64_t)now[1];
-}
 
 struct calls {
 	uint64_t ticks, hits;
@@ -177,9 +170,9 @@ static void measure(const char *name, uint32_t count)
 	print(1, "\n");
 	say("attach to ", name);
 	ticks = begin_region();
-	clock = clock_now();
+	clock = read_clock();
 	error = starves ? starve(attach, count, &signal) : attach(count);
-	clock = clock_now() - clock;
+	clock = read_clock() - clock;
 	ticks = end_region() - ticks;
 	__asm__ volatile(REGION_MARK(REGION_KEEP));
 	begin_line("attach", name);
@@ -205,9 +198,9 @@ static void measure(const char *name, uint32_t count)
 		print(1, "\n");
 		say("detach from ", name);
 		ticks = begin_region();
-		clock = clock_now();
+		clock = read_clock();
 		error = detach();
-		clock = clock_now() - clock;
+		clock = read_clock() - clock;
 		ticks = end_region() - ticks;
 		__asm__ volatile(REGION_MARK(REGION_KEEP));
 		begin_line("detach", name);
@@ -266,9 +259,7 @@ int program(int argc, char **argv, char **environment)
 	put_number(put(line, " target="), mechanism->list ? functions.all[0].address : (unsigned long)places, 16);
 	print(1, line);
 	print(1, "\n");
-	__asm__ volatile(REGION_MARK(REGION_ARM));
-	for (int i = 0; i < WARM_UP; i++)
-		clock_now();
+	arm_counting();
 	warm_up();
 	for (int i = 4; i < argc; i++) {
 		const uint32_t count = number(argv[i]);

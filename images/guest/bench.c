@@ -37,138 +37,29 @@
 //   results untimed ...                                           with -c; of all system calls
 //   live HEX                                                      with -l, at last
 #include "bench.h"
+#include "clock.h"
+#include "disturbance.h"
+#include "failure.h"
 #include "mapping.h"
+#include "process.h"
 #include "region_clock.h"
 #include "results.h"
+#include "turns.h"
 
-enum { CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, RUSAGE_SELF = 0 };
-enum { ATTEMPTS = 200, EMPTY_BATCHES = 16, WARM_UP_CALLS = 100, SECONDS_MODE_BATCH = 1000 };
-// Two readings of the TSC in a row lie a few instructions apart; a tick's handler takes ten thousand.
-enum { TICK_GAP = 2000 };
-// No tick for so many TSC units means that there is none to wait for (10 ms ticks, 5 GHz).
-enum { TICK_WAIT = 100 * 1000 * 1000 };
-
+enum { EMPTY_BATCHES = 16, SECONDS_MODE_BATCH = 1000, MOST_SINGLE = 8192 };
 // Nanoseconds, half of what the kernel gives the youngest key; and _IO('R', 0x07) of the kernel's <linux/random.h>.
 enum { RANDOM_KEY_LIFE = 500 * 1000 * 1000, RNDRESEEDCRNG = 0x5207 };
 
-enum { NOBODY = -1 };
-enum { MOST_SINGLE = 8192, OWN_ATTEMPTS = 3 };
-
-static int statistics;
 static int is_marked, is_single;
-// Whether calls fault, or let other tasks run, themselves.
-static int is_faulting, is_switching;
 static long warming_calls;
 // Of a sample's calls, in TSC units. Behind all other data, which stays in the lines of caches that it had, and no mapping
 // of its own, which the kernel would merge with those of calls.
 uint32_t bench_costs[MOST_SINGLE] __attribute__((common));
-static const char *program_name = "bench";
-
-void fail(const char *what, const char *about)
-{
-	print(2, program_name);
-	print(2, ": ");
-	print(2, what);
-	print(2, about);
-	print(2, "\n");
-	exit_program(2);
-}
-
-// When a second is new, gettimeofday itself takes a longer way: every call carries nanoseconds over into seconds, until
-// a tick does it for all. Ticks account for time in whole tick lengths, so the first one in a second may not be enough.
-struct disturbance {
-	uint64_t interrupts;
-	long faults, switches;
-	int64_t second, nanosecond;
-};
-
-// Nanoseconds: two ticks of the slowest usual kind (100 a second) and some more.
-enum { NEW_SECOND = 25 * 1000 * 1000 };
 
 struct timing {
 	uint64_t tsc, ns;
 	long result;	// the last call's
 };
-
-static uint64_t read_tsc(void)
-{
-	uint32_t low, high;
-
-	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
-	return (uint64_t)high << 32 | low;
-}
-
-static uint64_t read_clock(void)
-{
-	int64_t now[2] = {0, 0};
-
-	sys2(SYS_clock_gettime64, CLOCK_MONOTONIC, now);
-	return (uint64_t)now[0] * 1000000000u + (uint64_t)now[1];
-}
-
-// The total of the "intr" line counts every interrupt of every kind, the local timer's included.
-static uint64_t count_interrupts(void)
-{
-	static char text[16384];
-	uint64_t total = 0;
-	long size;
-
-	sys3(SYS_lseek, statistics, 0, 0);
-	size = sys3(SYS_read, statistics, text, sizeof(text));
-	for (long i = 0; i + 6 < size; i++) {
-		if (text[i] != '\n' || text[i + 1] != 'i' || text[i + 2] != 'n')
-			continue;
-		for (i += 6; i < size && text[i] >= '0' && text[i] <= '9'; i++)
-			total = total * 10 + (uint64_t)(text[i] - '0');
-		return total;
-	}
-	fail("/proc/stat has no line of interrupts", "");
-}
-
-static struct disturbance look_around(void)
-{
-	long usage[18 + 16];
-	struct disturbance now;
-	int64_t time[2] = {0, 0};
-
-	sys2(SYS_clock_gettime64, CLOCK_REALTIME, time);
-	now.second = time[0];
-	now.nanosecond = time[1];
-	now.interrupts = count_interrupts();
-	sys2(SYS_getrusage, RUSAGE_SELF, usage);
-	now.faults = usage[8] + usage[9];
-	now.switches = usage[16] + usage[17];
-	return now;
-}
-
-// What happens in each call, again and again, is the calls' own; memory that is new to them is touched once.
-static int disturbs(long times, long calls, int attempt, int *is_own)
-{
-	if (attempt >= OWN_ATTEMPTS && calls && times >= calls)
-		*is_own = 1;
-	return times && !*is_own;
-}
-
-static int is_same(const struct disturbance *before, const struct disturbance *after, long calls, int attempt)
-{
-	int faults = disturbs(after->faults - before->faults, calls, attempt, &is_faulting);
-	int switches = disturbs(after->switches - before->switches, calls, attempt, &is_switching);
-
-	return after->interrupts == before->interrupts && !faults && !switches && after->second == before->second &&
-	       before->nanosecond > NEW_SECOND;
-}
-
-static void wait_for_tick(void)
-{
-	uint64_t start = read_tsc(), last = start, now;
-
-	do {
-		now = read_tsc();
-		if (now - last > TICK_GAP)
-			return;
-		last = now;
-	} while (now - start < TICK_WAIT);
-}
 
 // A call that draws a random number, as one that fetches a slab does, makes the kernel's generator a new key where the
 // last one is old: on Linux 6.1 once a minute, in a young guest once a second (crng_has_old_seed()). So it gets one
@@ -235,10 +126,10 @@ static struct timing clean_batch(const struct bench *bench, long calls, uint32_t
 		// for a tick takes as long as ten million instructions (100 a second), twice as long while QEMU counts.
 		if ((calls > 1 && !is_marked) || attempt)
 			wait_for_tick();
-		before = look_around();
+		before = count_disturbances();
 		result = time_batch(bench, calls, each);
-		after = look_around();
-		if (is_same(&before, &after, calls + warming_calls, attempt)) {
+		after = count_disturbances();
+		if (is_undisturbed(&before, &after, calls + warming_calls, attempt)) {
 			if (is_last)
 				__asm__ volatile(REGION_MARK(REGION_KEEP));
 			else
@@ -249,27 +140,6 @@ static struct timing clean_batch(const struct bench *bench, long calls, uint32_t
 	}
 	fail("no batch without an interrupt, a page fault or another task in 200 attempts: ",
 	     "the calls take too long for the time between two ticks, or sleep, or touch new memory");
-}
-
-void print_field(const char *name, uint64_t value)
-{
-	print(1, name);
-	print_number(1, value);
-}
-
-void print_word(const char *name, unsigned long value)
-{
-	char digits[2 * sizeof(value) + 1];
-	char *first = digits + sizeof(digits) - 1;
-
-	*first = 0;
-	do {
-		*--first = "0123456789abcdef"[value % 16];
-		value /= 16;
-	} while (value);
-	print(1, name);
-	print(1, "0x");
-	print(1, first);
 }
 
 // One by one, so that each result is seen. Returns the last one.
@@ -373,150 +243,6 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 	print_results("untimed", &untimed);
 }
 
-enum { MOST_CPUS = 16, LINE = 64, WARMING_TURNS = 20, SETTLING_TURNS = 100, FEWER_TURNS = 5, NO_MORE = -1 };
-// Far more turns than the others need when the first one has ended its batch.
-enum { LONG_WAIT = 100000 };
-enum { PR_SET_PDEATHSIG = 1, SIGKILL = 9, WNOHANG = 1 };
-
-// What the processes of several CPUs share, each in a line of its own.
-struct turn {
-	volatile long batch __attribute__((aligned(LINE)));
-};
-
-static struct {
-	struct turn begun, ended[MOST_CPUS];
-	volatile long calls;	// of the batch that has begun
-} *turns;
-
-// In QEMU's single thread of all CPUs the next one goes on after this instruction, and an idle one is passed over.
-static void end_turn(void)
-{
-	__asm__ volatile("pause");
-}
-
-static void settle(void)
-{
-	for (int i = 0; i < SETTLING_TURNS; i++)
-		end_turn();
-}
-
-static void make_calls(const struct bench *bench, long calls)
-{
-	for (long i = 0; i < calls; i++) {
-		bench->check(bench->loop(1));
-		end_turn();
-	}
-}
-
-static uint64_t count_turns(const struct bench *bench, long calls)
-{
-	uint64_t start;
-
-	make_calls(bench, WARMING_TURNS);
-	start = begin_region();
-	make_calls(bench, calls);
-	return end_region() - start;
-}
-
-static void stay_on(unsigned int cpu)
-{
-	unsigned long mask = 1ul << cpu;
-
-	if (sys3(SYS_sched_setaffinity, 0, sizeof(mask), &mask) < 0)
-		fail("this guest has too few CPUs", "");
-}
-
-static void follow_leader(const struct bench *bench, unsigned int cpu) __attribute__((noreturn));
-static void follow_leader(const struct bench *bench, unsigned int cpu)
-{
-	sys2(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
-	stay_on(cpu);
-	for (long batch = 0;; turns->ended[cpu].batch = batch) {
-		while (turns->begun.batch == batch)
-			end_turn();
-		batch = turns->begun.batch;
-		if (batch == NO_MORE)
-			sys1(SYS_exit_group, 0);	// without what the leader had printed
-		count_turns(bench, turns->calls);
-	}
-}
-
-// A process that fails says why, and never ends its batch.
-static void wait_for_follower(long cpu, long batch)
-{
-	for (long turn = 1; turns->ended[cpu].batch != batch; turn++) {
-		end_turn();
-		if (turn % LONG_WAIT == 0 && sys4(SYS_wait4, -1, NULL, WNOHANG, NULL) > 0)
-			fail("the process on another CPU has ended", "");
-	}
-}
-
-static uint64_t lead_batch(const struct bench *bench, long cpus, long calls)
-{
-	const long batch = turns->begun.batch + 1;
-	uint64_t taken;
-
-	turns->calls = calls;
-	__asm__ volatile(REGION_MARK(REGION_ARM));
-	turns->begun.batch = batch;
-	taken = count_turns(bench, calls);
-	for (long cpu = 1; cpu < cpus; cpu++)
-		wait_for_follower(cpu, batch);
-	return taken;
-}
-
-static void run_batch(const struct bench *bench, long cpus, long calls)
-{
-	for (long disturbed = 0; disturbed < ATTEMPTS; disturbed++) {
-		struct disturbance before, after;
-		uint64_t taken;
-
-		if (disturbed)
-			wait_for_tick();
-		// The others have their tick's interrupt behind them as well.
-		settle();
-		before = look_around();
-		taken = lead_batch(bench, cpus, calls);
-		after = look_around();
-		if (!is_same(&before, &after, calls, (int)disturbed))
-			continue;
-		__asm__ volatile(REGION_MARK(REGION_KEEP));
-		print_field("turns calls=", (uint64_t)calls);
-		print_field(" tsc=", taken);
-		print_field(" disturbed=", (uint64_t)disturbed);
-		print(1, "\n");
-		return;
-	}
-	fail("no batch without an interrupt, a page fault or another task in 200 attempts: ",
-	     "the calls of all CPUs take too long for the time between two ticks, or sleep, or touch new memory");
-}
-
-static void run_turns(const struct bench *bench, long cpus, long calls, long repeats)
-{
-	turns = map_memory(-1, sizeof(*turns), 0, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
-	if (is_error(turns))
-		fail("no memory to share", "");
-	if (cpus > MOST_CPUS)
-		fail("too many CPUs", "");
-	bench->check(bench->loop(WARM_UP_CALLS));
-	stay_on(0);
-	for (long cpu = 1; cpu < cpus; cpu++) {
-		long pid = sys0(SYS_fork);
-
-		if (pid == 0)
-			follow_leader(bench, (unsigned int)cpu);
-		if (pid < 0)
-			fail("cannot start a process for each CPU", "");
-	}
-	lead_batch(bench, cpus, calls);
-	run_batch(bench, cpus, calls / FEWER_TURNS);
-	for (long i = 0; i < repeats; i++)
-		run_batch(bench, cpus, calls);
-	turns->begun.batch = NO_MORE;
-	for (long cpu = 1; cpu < cpus; cpu++)
-		sys4(SYS_wait4, -1, NULL, 0, NULL);
-}
-
 static void run_seconds(const struct bench *bench, long seconds, long repeats)
 {
 	for (long i = 0; i < repeats; i++) {
@@ -536,31 +262,15 @@ static void run_seconds(const struct bench *bench, long seconds, long repeats)
 	}
 }
 
-// To a file that exists: a parameter of a module.
-static void tell(const char *file, int pid)
-{
-	int fd = file ? (int)sys3(SYS_open, file, O_WRONLY, 0) : -1;
-
-	if (!file)
-		return;
-	if (fd < 0)
-		fail("cannot open ", file);
-	if (pid == NOBODY)
-		print(fd, "-1");
-	else
-		print_number(fd, (uint64_t)pid);
-	sys1(SYS_close, fd);
-}
-
 static void run_calls(const struct bench *bench, long calls, const char *file)
 {
 	uint64_t pid = (uint64_t)sys0(SYS_getpid);
 	struct results untimed = {0};
 	long result;
 
-	tell(file, (int)pid);
+	tell_process(file, (int)pid);
 	result = note_calls(bench, calls, &untimed);
-	tell(file, NOBODY);
+	tell_process(file, NOBODY);
 	bench->check(result);
 	print_field("called calls=", (uint64_t)calls);
 	print_field(" pid=", pid);
@@ -599,7 +309,6 @@ int run_bench(struct bench *bench, int argc, char **argv)
 	const char *file = NULL;
 	char *live = NULL;
 
-	program_name = bench->name;
 	// What the calls return must not change how many system calls the program makes besides them.
 	hold_output();
 	for (int i = 1; i < argc; i += 2) {
@@ -644,9 +353,7 @@ int run_bench(struct bench *bench, int argc, char **argv)
 		wanted.untimed = wanted.calls;
 	if ((wanted.calls > 0) + (seconds > 0) + (counted >= 0) != 1)
 		fail("give one of -n CALLS, -c CALLS and -s SECONDS", "");
-	statistics = (int)sys3(SYS_open, "/proc/stat", O_RDONLY, 0);
-	if (statistics < 0)
-		fail("cannot open /proc/stat", "");
+	open_statistics();
 	bench->prepare();
 	print(1, "entry ");
 	print(1, bench->entry);

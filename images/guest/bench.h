@@ -5,8 +5,10 @@
 
 #include "runtime.h"
 
+// Calls before the first batch.
+enum { WARM_UP_CALLS = 100 };
+
 struct bench {
-	const char *name;	// the program's
 	const char *entry;	// the way a call goes
 	const long *number;	// the system call's, as its loop loads it; NULL where no system call is timed
 	// Makes so many calls in exactly as many equal rounds and a constant; returns what the last one returned.
@@ -23,11 +25,5 @@ struct bench {
 
 // Does what the options ask for. Returns the program's exit status.
 int run_bench(struct bench *bench, int argc, char **argv);
-
-void fail(const char *what, const char *about) __attribute__((noreturn));
-// NAME31
-void print_field(const char *name, uint64_t value);
-// NAME0x1f
-void print_word(const char *name, unsigned long value);
 
 #endif

@@ -8,6 +8,9 @@
 //
 // "called" ends with number=N arguments=0x..,0x..,0x..,0x..,0x..,0x..: what every call passed
 #include "bench.h"
+#include "failure.h"
+
+const char program_name[] = "callbench";
 
 enum { AT_SYSINFO = 32, ENOSYS = 38, BUFFER_SPACE = 1 << 17, ARGUMENTS = 6 };
 
@@ -218,7 +221,6 @@ static void print_called(void)
 }
 
 static struct bench bench = {
-	.name = "callbench",
 	.number = &call.number,
 	.check = check,
 	.take_option = take_option,

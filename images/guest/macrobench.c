@@ -11,13 +11,16 @@
 //   run real=T user=T system=T minor=FAULTS major=FAULTS switches=N tsc=TICKS
 // TICKS of the TSC are between two marks around the run (region.h), and include both readings of the clock.
 // Exit status: 0, 2 for bad usage, 1 (and no line) where the program did not end with status 0.
+#include "clock.h"
+#include "failure.h"
+#include "process.h"
 #include "region_clock.h"
 #include "runtime.h"
 
-enum { CLOCK_MONOTONIC = 1, CANNOT_EXECUTE = 127, ARGUMENTS_MAX = 1024, TEXT_MAX = 128 * 1024, PATH_MAX = 4096 };
+enum { ARGUMENTS_MAX = 1024, TEXT_MAX = 128 * 1024, PATH_MAX = 4096 };
 enum { O_APPEND = 02000 };
-// Readings of the clock until QEMU's plugin surely counts.
-enum { WARM_UP_READINGS = 100 };
+
+const char program_name[] = "macrobench";
 
 struct usage {
 	long user[2], system[2];
@@ -38,31 +41,6 @@ static const char *const folders[] = {
 };
 static char text[TEXT_MAX + 1];
 static char *arguments[ARGUMENTS_MAX + 1];
-
-static void fail(const char *what, const char *about) __attribute__((noreturn));
-static void fail(const char *what, const char *about)
-{
-	print(2, "macrobench: ");
-	print(2, what);
-	print(2, about);
-	print(2, "\n");
-	exit_program(2);
-}
-
-static uint64_t read_clock(void)
-{
-	int64_t now[2] = {0, 0};
-
-	sys2(SYS_clock_gettime64, CLOCK_MONOTONIC, now);
-	return (uint64_t)now[0] * 1000000000u + (uint64_t)now[1];
-}
-
-static void arm_counting(void)
-{
-	__asm__ volatile(REGION_MARK(REGION_ARM));
-	for (int i = 0; i < WARM_UP_READINGS; i++)
-		read_clock();
-}
 
 static uint64_t nanoseconds(const long time[2])
 {
@@ -145,20 +123,6 @@ static void become(const struct job *job)
 	exit_program(CANNOT_EXECUTE);
 }
 
-static void print_status(int status)
-{
-	print(2, "macrobench: the program ");
-	print(2, status & 0x7f ? "was ended by signal " : "ended with status ");
-	print_number(2, (uint64_t)(status & 0x7f ? status & 0x7f : status >> 8 & 0xff));
-	print(2, "\n");
-}
-
-static void print_figure(const char *name, uint64_t value)
-{
-	print(1, name);
-	print_number(1, value);
-}
-
 static struct job understand(int argc, char **argv)
 {
 	struct job job = {NULL, NULL, NULL, NULL, 0};
@@ -208,19 +172,19 @@ int program(int argc, char **argv, char **environment)
 	clock = read_clock() - clock;
 	tsc = end_region() - tsc;
 	if (status) {
-		print_status(status);
+		print_wait_status(status);
 		return 1;
 	}
 	__asm__ volatile(REGION_MARK(REGION_KEEP));
 	if (job.counts_once)
 		__asm__ volatile(REGION_MARK(REGION_DISARM));
-	print_figure("run real=", clock);
-	print_figure(" user=", nanoseconds(usage.user));
-	print_figure(" system=", nanoseconds(usage.system));
-	print_figure(" minor=", (uint64_t)usage.minor);
-	print_figure(" major=", (uint64_t)usage.major);
-	print_figure(" switches=", (uint64_t)(usage.voluntary + usage.involuntary));
-	print_figure(" tsc=", tsc);
+	print_field("run real=", clock);
+	print_field(" user=", nanoseconds(usage.user));
+	print_field(" system=", nanoseconds(usage.system));
+	print_field(" minor=", (uint64_t)usage.minor);
+	print_field(" major=", (uint64_t)usage.major);
+	print_field(" switches=", (uint64_t)(usage.voluntary + usage.involuntary));
+	print_field(" tsc=", tsc);
 	print(1, "\n");
 	return 0;
 }

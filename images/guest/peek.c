@@ -11,20 +11,13 @@
 //   process HEX
 //   file HEX
 // Exit status: 0, 2 for bad usage and where the program cannot be started or read.
+#include "failure.h"
 #include "mapping.h"
 
 enum { TRACEME = 0, PEEKTEXT = 1, POKETEXT = 4, CONT = 7, SIGKILL = 9, SIGTRAP = 5, LARGEST = 64 };
 enum { AT_NULL = 0, AT_ENTRY = 9, BREAKPOINT = 0xcc, NAME_BYTES = 32, TEXT_BYTES = 1 << 16 };
 
-static void fail(const char *what, const char *about) __attribute__((noreturn));
-static void fail(const char *what, const char *about)
-{
-	print(2, "peek: ");
-	print(2, what);
-	print(2, about);
-	print(2, "\n");
-	exit_program(2);
-}
+const char program_name[] = "peek";
 
 // It is stopped behind execve: its file is mapped, and the kernel has put its uprobes there.
 static long start(char **argv, char **environment)

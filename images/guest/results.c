@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // See results.h.
 #include "results.h"
-#include "bench.h"
 
 // The kernel returns a failure as a negative errno, and no success has such a value (IS_ERR_VALUE(), linux/err.h).
 enum { MAX_ERRNO = 4095 };

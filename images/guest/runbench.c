@@ -9,12 +9,15 @@
 // The program's standard output is thrown away. Output, one line each:
 //   run I tsc=T ns=N pid=P
 // Exit status: 0, 2 for bad usage, 1 where the program did not end with status 0.
+#include "clock.h"
+#include "failure.h"
+#include "process.h"
 #include "region_clock.h"
 #include "runtime.h"
 
-enum { CLOCK_MONOTONIC = 1, CANNOT_EXECUTE = 127, NOBODY = -1, RUNS_MAX = 1000 };
-// Readings of the clock until QEMU's plugin surely counts.
-enum { WARM_UP_READINGS = 100 };
+enum { RUNS_MAX = 1000 };
+
+const char program_name[] = "runbench";
 
 struct figure {
 	uint64_t tsc, clock;
@@ -23,47 +26,6 @@ struct figure {
 
 static struct figure figures[RUNS_MAX];
 
-static void fail(const char *what, const char *about) __attribute__((noreturn));
-static void fail(const char *what, const char *about)
-{
-	print(2, "runbench: ");
-	print(2, what);
-	print(2, about);
-	print(2, "\n");
-	exit_program(2);
-}
-
-static uint64_t read_clock(void)
-{
-	int64_t now[2] = {0, 0};
-
-	sys2(SYS_clock_gettime64, CLOCK_MONOTONIC, now);
-	return (uint64_t)now[0] * 1000000000u + (uint64_t)now[1];
-}
-
-static void arm_counting(void)
-{
-	__asm__ volatile(REGION_MARK(REGION_ARM));
-	for (int i = 0; i < WARM_UP_READINGS; i++)
-		read_clock();
-}
-
-static void tell(const char *file, int pid)
-{
-	int fd;
-
-	if (!file)
-		return;
-	fd = (int)sys3(SYS_open, file, O_WRONLY, 0);
-	if (fd < 0)
-		fail("cannot open ", file);
-	if (pid == NOBODY)
-		print(fd, "-1");
-	else
-		print_number(fd, (uint64_t)pid);
-	sys1(SYS_close, fd);
-}
-
 static void become(const char *file, char **argv, char **environment) __attribute__((noreturn));
 static void become(const char *file, char **argv, char **environment)
 {
@@ -71,20 +33,12 @@ static void become(const char *file, char **argv, char **environment)
 
 	sys2(SYS_dup2, nowhere, 1);
 	if (file)
-		tell(file, (int)sys0(SYS_getpid));
+		tell_process(file, (int)sys0(SYS_getpid));
 	sys3(SYS_execve, argv[0], argv, environment);
 	print(2, "runbench: cannot execute ");
 	print(2, argv[0]);
 	print(2, "\n");
 	exit_program(CANNOT_EXECUTE);
-}
-
-static void print_status(int status)
-{
-	print(2, "runbench: the program ");
-	print(2, status & 0x7f ? "was ended by signal " : "ended with status ");
-	print_number(2, (uint64_t)(status & 0x7f ? status & 0x7f : status >> 8 & 0xff));
-	print(2, "\n");
 }
 
 int program(int argc, char **argv, char **environment)
@@ -120,9 +74,9 @@ int program(int argc, char **argv, char **environment)
 			;
 		tsc = end_region() - tsc;
 		clock = read_clock() - clock;
-		tell(file, NOBODY);
+		tell_process(file, NOBODY);
 		if (status) {
-			print_status(status);
+			print_wait_status(status);
 			return 1;
 		}
 		if (runs - i <= kept)

@@ -230,3 +230,24 @@ int is_error(const void *address)
 {
 	return (unsigned long)address >= -4095UL;
 }
+
+void print_field(const char *name, uint64_t value)
+{
+	print(1, name);
+	print_number(1, value);
+}
+
+void print_word(const char *name, unsigned long value)
+{
+	char digits[2 * sizeof(value) + 1];
+	char *first = digits + sizeof(digits) - 1;
+
+	*first = 0;
+	do {
+		*--first = "0123456789abcdef"[value % 16];
+		value /= 16;
+	} while (value);
+	print(1, name);
+	print(1, "0x");
+	print(1, first);
+}

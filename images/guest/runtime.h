@@ -172,6 +172,10 @@ void print(int fd, const char *text);
  * @value: the number
  */
 void print_number(int fd, uint64_t value);
+// Prints "NAME31" to 1.
+void print_field(const char *name, uint64_t value);
+// Prints "NAME0x1f" to 1.
+void print_word(const char *name, unsigned long value);
 // From here on what is printed to 1 is written at the end, or when so much of it is held: as few system calls as can be.
 enum { HELD_BYTES = 16384 };
 void hold_output(void);

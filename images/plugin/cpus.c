@@ -4,7 +4,7 @@
 //   -plugin file=cpus.so,out=FILE
 //
 // It is for QEMU's single thread of several CPUs (thread=single) under -icount, which executes them in turns. A program
-// (images/guest/bench.c) says by marks (images/guest/region.h) what to count: the leader's REGION_ARM forgets everything
+// (images/guest/turns.c) says by marks (images/guest/region.h) what to count: the leader's REGION_ARM forgets everything
 // and follows all lines from then on, REGION_BEGIN and REGION_END bound what a CPU executes that counts, and the leader's
 // REGION_KEEP writes to FILE
 //

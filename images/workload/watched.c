@@ -2,6 +2,7 @@
 // See watched.h.
 #include "watched.h"
 #include "bench.h"
+#include "failure.h"
 #include "results.h"
 
 enum { TRACEME = 0, PEEKDATA = 2, CONT = 7, SYSCALL = 24, SETOPTIONS = 0x4200, GET_SYSCALL_INFO = 0x420e };

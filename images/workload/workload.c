@@ -2,9 +2,12 @@
 // Times a function of the user's own; options and output as in bench.c. With -o CALLS it tells instead what the system
 // calls of the function return, as in watched.h.
 #include "bench.h"
+#include "failure.h"
 #include "watched.h"
 #include "workload.h"
 #include "workload_loop.h"
+
+const char program_name[] = "workload";
 
 __attribute__((weak)) void workload_setup(void)
 {
@@ -29,7 +32,6 @@ static void print_nothing(void)
 int program(int argc, char **argv, char **environment)
 {
 	struct bench bench = {
-		.name = "workload",
 		.entry = "function",
 		.loop = call_again_and_again,
 		.check = check,

@@ -61,7 +61,7 @@ _WARMING_CALLS = 3
 accessed since its last use: one call makes that equal for level 1, two for level 2, three for a call that alternates
 between two paths."""
 _WARM_UP_CALLS = 100
-"""Calls of a process before its timed ones, as in ``bench.c``."""
+"""Calls of a process before its timed ones, as in ``turns.c``."""
 _MOST_ALONE = 100_000
 """Most calls of the process that finds the first one that fails, which takes seconds. A cell may time 100 million."""
 _WATCHED_CALLS = 100
@@ -85,7 +85,7 @@ _SINGLE_TOLL = 30
 MOST_TURNS = 50
 """Most calls that each CPU makes in turns: those of eight CPUs, of 5000 instructions each, fit between two ticks."""
 _FEWER_TURNS = 5
-"""The first batch has a fifth of a sample's calls (``bench.c``): less it, the others are without their fixed cost."""
+"""The first batch has a fifth of a sample's calls (``turns.c``): less it, the others are without their fixed cost."""
 _SHARE_OF_A_TICK = 0.6
 """Largest fraction of a tick's period that a batch fills; it begins shortly after a tick."""
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What else happens in the guest while calls are timed: interrupts, page faults, other tasks, a new second.
+#ifndef DISTURBANCE_H
+#define DISTURBANCE_H
+
+#include <stdint.h>
+
+// Batches that may be disturbed, one after the other, before the program fails.
+enum { ATTEMPTS = 200 };
+
+// When a second is new, gettimeofday itself takes a longer way: every call carries nanoseconds over into seconds, until
+// a tick does it for all. Ticks account for time in whole tick lengths, so the first one in a second may not be enough.
+struct disturbance {
+	uint64_t interrupts;
+	long faults, switches;
+	int64_t second, nanosecond;
+};
+
+// To be called once, before the others.
+void open_statistics(void);
+// What has happened until now.
+struct disturbance count_disturbances(void);
+// Whether nothing has happened between two looks but what each of the calls does itself. It is told after some attempts:
+// memory that is new to calls is touched once, and what happens in each call again and again is the calls' own.
+int is_undisturbed(const struct disturbance *before, const struct disturbance *after, long calls, int attempt);
+// Returns right after a timer's tick, or some time later where there is none.
+void wait_for_tick(void);
+
+#endif
