@@ -49,7 +49,7 @@ enum handler {
  * @select_handler: sends hits to one of the handlers; touches nothing else
  * @traces_stacks: whether the module has HANDLER_STACK; false where this is not set
  *
- * The module's main file defines "const struct report report" with the first three.
+ * The module's main file defines "const struct report report" with the first three, by PROBE_REPORT().
  * Handlers run with preemption off. A negative errno of select_handler(), which the writer
  * of the parameter gets, leaves the handler before: -EOPNOTSUPP where the module has none
  * of that kind. It may be called before the module's init function, not once its exit
@@ -87,6 +87,58 @@ static __always_inline void count_hit(void)
 		this_cpu_inc(report_hits);
 	else
 		this_cpu_inc(report_others);
+}
+
+/**
+ * HANDLERS() - initialise an array that has an element for each handler
+ * @noop: the handler that does nothing
+ * @count: the one that counts
+ * @record: the one that records an event
+ * @stack: the one that records the stack
+ */
+#define HANDLERS(noop, count, record, stack)					\
+{										\
+	[HANDLER_NOOP] = noop,							\
+	[HANDLER_COUNT] = count,						\
+	[HANDLER_RECORD] = record,						\
+	[HANDLER_STACK] = stack,						\
+}
+
+/**
+ * SELECT_HANDLER() - define select_handler() for a probe that calls its handler by a pointer
+ * @pointer: such as kp.pre_handler
+ * @...: the handlers, as for HANDLERS()
+ */
+#define SELECT_HANDLER(pointer, ...)						\
+static int select_handler(enum handler handler)					\
+{										\
+	static const typeof(pointer) handlers[] = HANDLERS(__VA_ARGS__);	\
+										\
+	WRITE_ONCE(pointer, handlers[handler]);					\
+	return 0;								\
+}
+
+/**
+ * PROBE_REPORT() - define "report"
+ * @place: where the probe is, an unsigned long; evaluated while the module is in use only
+ * @not_run: hits for which the kernel could not run the handler; likewise
+ * @...: the other members of "report": .select_handler, .traces_stacks
+ */
+#define PROBE_REPORT(place, not_run, ...)					\
+static unsigned long address(void)						\
+{										\
+	return place;								\
+}										\
+										\
+static unsigned long missed(void)						\
+{										\
+	return not_run;								\
+}										\
+										\
+const struct report report = {							\
+	.address = address,							\
+	.missed = missed,							\
+	__VA_ARGS__								\
 }
 
 /**

@@ -61,7 +61,7 @@ _WARMING_CALLS = 3
 accessed since its last use: one call makes that equal for level 1, two for level 2, three for a call that alternates
 between two paths."""
 _WARM_UP_CALLS = 100
-"""Calls of a process before its timed ones, as in ``turns.c``."""
+"""Calls of a process before its timed ones, as in ``bench.h``."""
 _MOST_ALONE = 100_000
 """Most calls of the process that finds the first one that fails, which takes seconds. A cell may time 100 million."""
 _WATCHED_CALLS = 100
