@@ -30,11 +30,11 @@ FOLDERS = {
 _WORD = re.compile(r"\$\{(\w+)\}")
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class CaseGuest(_Strict):
+class CaseGuest(Strict):
     """A guest on the instruction clock."""
 
     kernel: str
@@ -44,7 +44,7 @@ class CaseGuest(_Strict):
     nightly: str | None = Field(default=None, description="why cases on this guest are not of every day")
 
 
-class Texts(_Strict):
+class Texts(Strict):
     """Texts that must be in a sentence, or an expression that its beginning must match."""
 
     contains: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Texts(_Strict):
         return lacking if self.matches is None or re.match(self.matches, text) else [*lacking, self.matches]
 
 
-class ExpectedCell(_Strict):
+class ExpectedCell(Strict):
     """What a cell gives: a proved number with these fields of its record, or a reason for none."""
 
     ok: Mapping[str, JsonValue] | None = None
@@ -86,7 +86,7 @@ class ExpectedCell(_Strict):
         return "ok" if self.ok is not None else "failed" if self.failed is not None else "unsupported"
 
 
-class Case(_Strict):
+class Case(Strict):
     """A table of calls in one guest; cells are named by PROBE/HANDLER[/POINT], with ``*`` for any text."""
 
     name: str
@@ -99,7 +99,7 @@ class Case(_Strict):
     equal: tuple[tuple[str, ...], ...] = ()
 
 
-class CaseFile(_Strict):
+class CaseFile(Strict):
     """The cases of one subject, and the guests on which each is tried that names none."""
 
     about: str
@@ -108,7 +108,7 @@ class CaseFile(_Strict):
     cases: tuple[Case, ...]
 
 
-class TriedCase(_Strict):
+class TriedCase(Strict):
     """A case on one guest, with its words in place."""
 
     file: str
@@ -117,7 +117,7 @@ class TriedCase(_Strict):
 
     def described(self, folders: Mapping[str, str]) -> Mapping[str, object]:
         """The table of the experiment."""
-        benchmark = _in_place(self.case.table, {**self.guest.words, **folders})
+        benchmark = in_place(self.case.table, {**self.guest.words, **folders})
         assert isinstance(benchmark, Mapping)
         image = {} if self.guest.image is None else {"image": self.guest.image}
         return {"kernels": [self.guest.kernel], "machines": [{"cpu": self.guest.cpu}], **image, **benchmark}
@@ -127,19 +127,19 @@ class TriedCase(_Strict):
         words = {**self.guest.words, **folders}
         return {
             _WORD.sub(lambda match: words[match[1]], cell): ExpectedCell.model_validate(
-                _in_place(expected.model_dump(exclude_unset=True), words)
+                in_place(expected.model_dump(exclude_unset=True), words)
             )
             for cell, expected in self.case.cells.items()
         }
 
 
-def _in_place(value: object, words: Mapping[str, str]) -> object:
+def in_place(value: object, words: Mapping[str, str]) -> object:
     """A value in which ``${NAME}`` is replaced."""
     if isinstance(value, str):
         return _WORD.sub(lambda match: words[match[1]], value)
     if isinstance(value, Mapping):
-        return {key: _in_place(each, words) for key, each in value.items()}
-    return [_in_place(each, words) for each in value] if isinstance(value, list | tuple) else value
+        return {key: in_place(each, words) for key, each in value.items()}
+    return [in_place(each, words) for each in value] if isinstance(value, list | tuple) else value
 
 
 def tried_cases() -> Iterator[object]:

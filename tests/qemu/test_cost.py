@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,7 @@ from command_line import CommandLine
 from documentation import ROOT, write_files
 from needed_images import needed_image
 
-from orchestrator.catalog.bpftrace_text import needs_newer
-from orchestrator.catalog.probes import IMAGE, NEWER_IMAGE
+from orchestrator.catalog.probes import IMAGE
 from orchestrator.results.contract import RunRecord
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -162,25 +161,6 @@ def test_a_script_a_module_and_a_mechanism_have_a_cost(request: pytest.FixtureRe
     assert module["instructions"] > mechanism["instructions"]  # it has two kprobes
 
 
-@pytest.mark.nightly("a guest with bpftrace for each line: two minutes")
-@pytest.mark.parametrize(
-    ("line", "mechanism"),
-    [
-        ("tracepoint:syscalls:sys_enter_execve { join(args->argv); }", "bpf-tracepoint"),
-        ('kprobe:"vfs_read" { printf("%s\\n", comm); }', "bpf-kprobe"),
-        ("/* kprobe:vfs_open { */ fentry:vfs_read { @ = count(); }", "bpf-fentry"),
-        ("tracepoint:syscalls:sys_enter_getpp* { @ = count(); }", "bpf-tracepoint"),
-    ],
-)
-def test_a_line_of_bpftrace_has_a_cost(
-    line: str, mechanism: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    needed_image(request.config, NEWER_IMAGE if needs_newer(line) else IMAGE)
-    (measured,) = costs(CommandLine(tmp_path), f"bpftrace: {line}")
-    assert (measured["status"], measured["mechanism"], measured["hits"]) == ("ok", mechanism, 1000)
-    assert measured["instructions"] > 100
-
-
 @pytest.mark.nightly("a guest for each program that the kernel refuses: a minute")
 def test_a_program_that_the_kernel_refuses_says_why(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)
@@ -201,63 +181,6 @@ def test_a_program_that_the_kernel_refuses_says_why(tmp_path: Path) -> None:
     assert "BTF" in typeless["reason"]
     assert runs(command) == 2
     assert command.qemus() == []
-
-
-TYPOS = {
-    "fentyr/vfs_read": "libbpf has no section fentyr/vfs_read; did you mean fentry/vfs_read?",
-    "kprobe.multi/vfs_raed*": "it has no function vfs_raed* of its own; did you mean vfs_read",
-    "lsm/file_opn": "it has no function bpf_lsm_file_opn of its own; did you mean bpf_lsm_file_open",
-    "tp/syscalls/sys_enter_raed": "it has no system call raed; did you mean read?",
-    "ksyscall/reed": "it has no system call reed; did you mean read?",
-    "tp/shced/sched_switch": "it has no tracepoint shced:sched_switch of its own; did you mean sched:sched_switch?",
-    "tp/syscalls/sys_entr_read": "did you mean syscalls:sys_enter_read?",
-    "tp/sched_switch": "names no event: it is tp/SYSTEM/NAME",
-    "raw_tp/sched_swich": "it has no tracepoint sched_swich of its own; did you mean sched_switch?",
-    "tp_btf/sched_switch": "which call hits sched_switch is not known",
-    "kprobe/__x64_sys_read+0x3": "__x64_sys_read+0x3 is inside the instruction at +0x0",
-    "fentry": "no program of it is attached",
-}
-"""Sections that are wrong, or that no known call reaches, and what is said of them."""
-
-
-def test_a_misspelt_section_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
-    command = CommandLine(tmp_path / "lab")
-    license_ = 'char LICENSE[] __attribute__((section("license"))) = "GPL"; '
-    for number, (section, said) in enumerate(TYPOS.items()):
-        file = tmp_path / f"typo{number}.bpf.o"
-        code = f'{license_}__attribute__((section("{section}"))) int prog(void *c) {{ return 0; }}'
-        argv = ["clang", "-O2", "-target", "bpf", "-c", "-x", "c", "-o", str(file), "-"]
-        subprocess.run(argv, input=code, text=True, check=True)
-        done = command.run("cost", file)
-        assert (done.returncode, done.stdout) == (2, ""), done.stderr
-        assert said in done.stderr
-    assert runs(command) == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("bpftrace: kporbe:vfs_read { @ = 1; }",), "bpftrace has no probe kporbe; did you mean kprobe?"),
-        (("bpftrace: kprobe:vfs_raed { @ = 1; }",), "it has no function vfs_raed of its own; did you mean vfs_read"),
-        (("bpftrace: t:syscalls:sys_enter_opne { @ = 1; }",), "it has no system call opne; did you mean open?"),
-        (("bpftrace: t:sched:sched_swich { @ = 1; }",), "did you mean sched:sched_switch?"),
-        (("kprobe", "--point", "vfs_raed"), "--point: it has no function vfs_raed of its own; did you mean vfs_read"),
-        (("kprobe", "--call", "raed"), "error: --call: unknown call 'raed'; "),
-        (("kprobe", "--budget", "costs.yaml"), "costs.yaml: probe=kprob: no cell matches; did you mean 'kprobe'?"),
-        (("kprobe", "--kernels", "debian-amd46"), "did you mean 'debian-amd64'?"),
-        (("kprobe", "--workload", "gone.c"), "gone.c'; this file does not exist"),
-    ],
-)
-def test_a_misspelt_word_is_refused_with_the_nearest_name(
-    words: Sequence[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "costs.yaml").write_text("probe=kprob: +5\n")
-    command = CommandLine(tmp_path / "lab")
-    done = command.run("cost", *words)
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert said in done.stderr
-    assert runs(command) == 0
 
 
 def test_a_wrong_file_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
