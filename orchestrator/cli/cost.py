@@ -17,14 +17,10 @@ from rich.console import Console
 from orchestrator.cli import in_the_tree, options
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cost.call_finder import NamedCalls
+from orchestrator.cost.cost_forms import cost_comment, cost_csv, veristat_csv
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL
-from orchestrator.cost.costs import (
-    cost_comment,
-    cost_csv,
-    cost_json,
-    explained,
-    veristat_csv,
-)
+from orchestrator.cost.costs import explained
+from orchestrator.cost.printed_costs import PrintedCosts
 from orchestrator.cost.request import CostRequest
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.file import BUILT
@@ -83,6 +79,7 @@ def cost(
         CostForm,
         typer.Option("--format", help="veristat: its columns, as CSV; github: for a comment of a pull request."),
     ] = CostForm.TABLE,
+    _schema: Annotated[bool, options.schema(lambda: PrintedCosts)] = False,
     print_only: Annotated[
         bool, typer.Option("--print", help="Print the experiment that measures it, and stop.")
     ] = False,
@@ -138,7 +135,7 @@ def _print(form: CostForm, measured: MeasuredCosts) -> None:
     name = after.record.experiment
     match form:
         case CostForm.JSON:
-            typer.echo(cost_json(after.record, costs, measured.missing, measured.reference), nl=False)
+            typer.echo(PrintedCosts.of(after.record, costs, measured.missing, measured.reference).json_text())
         case CostForm.CSV:
             typer.echo(cost_csv(costs), nl=False)
         case CostForm.VERISTAT:

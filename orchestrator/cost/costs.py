@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The costs that a run has measured, a hit of each subject on each kernel, and their output formats."""
+"""The costs that a run has measured, a hit of each subject on each kernel, and whether they pass."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import groupby
-from operator import attrgetter
-from pathlib import Path
-from typing import Any
 
 from orchestrator.benchmarks.calls.call_programs import is_of_failed_calls
 from orchestrator.benchmarks.registry import reports
@@ -24,32 +19,22 @@ from orchestrator.cost.reference import Reference
 from orchestrator.cost.subjects import Subject
 from orchestrator.errors import LabError
 from orchestrator.experiment.source import stored_budgets
-from orchestrator.plain_text import counted, shown
-from orchestrator.probes.user_bpf_attachment import is_not_loaded
-from orchestrator.profile.printed.profile_sheets import difference_sheet
+from orchestrator.plain_text import counted
 from orchestrator.profile.stored.profile_difference import ProfileDifference, difference
 from orchestrator.profile.stored.profile_files import load_pair, load_profile
-from orchestrator.program import command
-from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_text, figure, signed_figure, used_columns
-from orchestrator.report.text import details, github_comment, grid_table, made_with, markdown_footnote, paragraph
-from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, CellRecord, RunRecord
+from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.exact import exact
 from orchestrator.results.modelled import ModelledCell
 from orchestrator.results.parameters import (
     ABOUT_MAPS,
     AT,
     ATTACHED,
-    BPF_INSTRUCTIONS,
-    BPF_MACHINE_CODE,
-    BPF_STACK,
-    BPF_VERIFIED,
     ENTERED,
     LISTED,
-    CountParameter,
 )
 from orchestrator.results.runs import Run
 
-_NO_VERDICT = "no verdict"
+NO_VERDICT = "no verdict"
 """The beginning of the note on an overhead that may as well be none (``varying_figures``)."""
 
 
@@ -111,7 +96,7 @@ class Cost:
     def reason(self) -> str | None:
         """Why it has no number, in the words of the command."""
         if self.cell.verdict == "none":
-            return next((note for note in self.cell.notes if note.startswith(_NO_VERDICT)), _NO_VERDICT)
+            return next((note for note in self.cell.notes if note.startswith(NO_VERDICT)), NO_VERDICT)
         if self.no_baseline:
             return f"the calls without it were not measured: {in_options(self.no_baseline)}"
         return None if self.cell.reason is None else in_options(self.cell.reason)
@@ -140,42 +125,6 @@ class Cost:
     def notes(self) -> Sequence[str]:
         """What was done with a BPF program's maps, and what its hits do with them."""
         return [said for parameter in ABOUT_MAPS if (said := parameter.of(self.cell))]
-
-    def plain(self) -> Mapping[str, Any]:
-        """The cost for programs."""
-        band = None if self.time is None else self.time.interval
-        low, high = (None, None) if band is None else (end / self.of_call for end in band)
-        return {
-            "subject": self.subject.source,
-            "program": self.subject.name or None,
-            "kernel": self.cell.kernel,
-            "cell": self.cell.id,
-            "status": self.cell.status,
-            "reason": self.reason,
-            "instructions": self.hit,
-            "interval": [end / self.of_call for end in self.cell.interval] if self.cell.interval else None,
-            "change": self.difference,
-            "mechanism": self.mechanism or None,
-            "hits": self.hits,
-            "hits_per_call": None if self.hits is None else self.of_call,
-            "nanoseconds": self.nanoseconds,
-            "nanoseconds_from": low,
-            "nanoseconds_to": high,
-            **{key: parameter.of(self.cell) for key, (_, parameter) in _OF_PROGRAMS.items()},
-            "exceeded": list(self.exceeded),
-            "notes": list(self.notes),
-            "new": self.new or None,
-            "unknown": self.unknown or None,
-        }
-
-
-_OF_PROGRAMS: Mapping[str, tuple[str, CountParameter]] = {
-    "verified": ("total_insns", BPF_VERIFIED),
-    "program_instructions": ("prog_size", BPF_INSTRUCTIONS),
-    "machine_code_bytes": ("prog_size_jited", BPF_MACHINE_CODE),
-    "stack_bytes": ("stack_depth", BPF_STACK),
-}
-"""Figures of BPF programs, with the names of veristat's columns."""
 
 
 def costs_in(
@@ -240,172 +189,6 @@ def _own_costs(cost: Cost, run: Run) -> Sequence[Cost]:
         return []
     functions = own_functions(load_profile(run.directory, cost.cell), proved)
     return [replace(cost, own_function=function, time=None) for function in functions]
-
-
-_HEADINGS = ("a hit", "change", "allowed", "nsec", "mechanism", "hits", "verified", "size", "stack")
-_ALWAYS = 1
-_SYMBOLS = 10
-_GONE = 10
-
-
-def cost_sheet(name: str, costs: Sequence[Cost], missed: Sequence[str] = (), gone: Sequence[str] = ()) -> Sheet:
-    """A row for each program and kernel; without a number, its status, and the reason as a footnote.
-
-    ``missed`` are sentences on what has no row, ``gone`` on what the reference alone has.
-    """
-    several = len({cost.cell.kernel for cost in costs}) > 1
-    reasons = {cost.reason: True for cost in costs if cost.reason}
-    remarks = reasons | {note: False for cost in costs for note in cost.notes}
-    rows = list(_rows(costs, list(remarks)))
-    headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
-    first = costs[0].cell
-    release = "" if several else f", kernel {first.kernel}"
-    return Sheet(
-        title=name,
-        facts=[f"{first.cpu}, {first.smp} CPU{release}"],
-        grid=Grid(headings, [narrowed], narrowest=24),
-        sentences=[*missed, *_sentences(costs, headings), *shown(gone, _GONE)],
-        footnotes=[Footnote(number, *remark) for number, remark in enumerate(remarks.items(), start=1)],
-    )
-
-
-def _rows(costs: Sequence[Cost], remarks: Sequence[str]) -> Iterator[Row]:
-    """A row for each subject; with several kernels or files a heading, and a row for each of them below."""
-    of_place = [of for of in (_file, _kernel) if len({of(cost) for cost in costs}) > 1]
-    for title, group in groupby(costs, key=lambda cost: cost.subject.title):
-        if of_place:
-            yield Row(title, [""] * len(_HEADINGS))
-        for cost in group:
-            style = "red" if cost.is_wrong else ""
-            label = ", ".join(of(cost) for of in of_place) or title
-            yield Row(label, _figures(cost, remarks), style, 2 if of_place else 0)
-
-
-_kernel: Callable[[Cost], str] = attrgetter("cell.kernel")
-
-
-def _file(cost: Cost) -> str:
-    return Path(cost.subject.source).name if cost.subject.name else ""
-
-
-def _figures(cost: Cost, remarks: Sequence[str]) -> list[str]:
-    noted = [cost.reason] if cost.hit is None and cost.reason else cost.notes
-    marks = "".join(f" [{remarks.index(text) + 1}]" for text in noted)
-    if cost.hit is None:
-        status = "failed" if cost.no_baseline else cost.cell.status
-        outcome = status if cost.cell.verdict is None else _NO_VERDICT
-        return [f"{outcome}{marks}", *[""] * (len(_HEADINGS) - 1)]
-    unit = cost.cell.unit
-    programs = [parameter.of(cost.cell) for parameter in (BPF_VERIFIED, BPF_INSTRUCTIONS, BPF_STACK)]
-    return [
-        f"{figure(cost.hit, unit)}{marks}",
-        _change(cost),
-        cost.allowed,
-        "" if cost.nanoseconds is None else f"{cost.nanoseconds:.0f}",
-        cost.mechanism,
-        NOTHING if cost.hits is None else str(cost.hits),
-        *("" if count is None else str(count) for count in programs),
-    ]
-
-
-def _change(cost: Cost) -> str:
-    if cost.unknown:
-        return "unknown"
-    if cost.difference is None:
-        return "new" if cost.new else ""
-    return signed_figure(cost.difference, cost.cell.unit)
-
-
-_EXPLANATIONS = {
-    "nsec": "nsec: of a hit, computed from the counts and the CPU's price list, not measured; its band: --format json.",
-    "verified": "verified: instructions that the verifier walked; size: BPF instructions; stack: bytes.",
-}
-
-
-def _sentences(costs: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
-    yield "A hit: instructions that it adds to the calls, handler and all; counted, not timed."
-    yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
-    for cost in costs:
-        if cost.own_function is not None:
-            where = f"{cost.subject.title} on {cost.cell.kernel}"
-            entered = cost.own_function.name
-            yield f"{where}: calls fail without the module; a hit is what {entered}() executes with all it calls."
-    for cost in costs:
-        if cost.of_call > 1 and cost.cell.overhead is not None:
-            paid = figure(cost.cell.overhead, cost.cell.unit)
-            yield f"{cost.subject.title} on {cost.cell.kernel}: {cost.of_call} hits of a call, which pays {paid}."
-    for cost in costs:
-        if cost.exceeded and cost.hit is not None:
-            of_call = f" of a call with {cost.of_call} hits" if cost.of_call > 1 else ""
-            yield f"{cost.subject.title} on {cost.cell.kernel}{of_call}: {'; '.join(cost.exceeded)}."
-    unknown = (
-        f"{cost.subject.title} on {cost.cell.kernel} is not compared: {cost.unknown}" for cost in costs if cost.unknown
-    )
-    new = (f"{cost.subject.title} is new: {cost.new}" for cost in costs if cost.new)
-    yield from (
-        sentence if sentence.endswith((".", "?")) else f"{sentence}." for sentence in dict.fromkeys([*unknown, *new])
-    )
-
-
-def cost_json(
-    record: RunRecord, costs: Sequence[Cost], missed: Sequence[str] = (), reference: Reference | None = None
-) -> str:
-    """The costs as JSON, with the run's id and the verdict on all of them."""
-    whole = {
-        "contract": CONTRACT_OF_COMPARISONS,
-        "run": record.run,
-        "costs": [cost.plain() for cost in costs],
-        "passes": not problem(costs, missed),
-        "verdict": verdict(costs, missed).partition(" ")[2],
-        "against": None if reference is None else reference.title,
-        "gone": [] if reference is None else list(reference.gone),
-    }
-    return json.dumps(whole, indent=2) + "\n"
-
-
-def cost_csv(costs: Sequence[Cost]) -> str:
-    """A line for each cost."""
-    rows = [dict(cost.plain()) for cost in costs]
-    for row in rows:
-        row["interval"] = " ".join(map(str, row["interval"] or ()))
-        row["exceeded"], row["notes"] = "; ".join(row["exceeded"]), "; ".join(row["notes"])
-    return csv_text(list(rows[0]), rows)
-
-
-def veristat_csv(costs: Sequence[Cost]) -> str:
-    """The columns that veristat of the kernel's BPF selftests reads (``veristat -C``), of BPF programs alone.
-
-    ``file_name`` has the kernel behind the file's name, if there are several. What is unknown is 0, as veristat reads
-    nothing but numbers. A program whose cell has failed although the kernel may have loaded it has no line.
-    """
-    several = len({cost.cell.kernel for cost in costs}) > 1
-    rows = [
-        {
-            "file_name": Path(cost.subject.source).name + (f"@{cost.cell.kernel}" if several else ""),
-            "prog_name": cost.subject.name or cost.subject.probe,
-            "verdict": "success" if cost.cell.status == "ok" else "failure",
-            **{name: parameter.of(cost.cell) or 0 for name, parameter in _OF_PROGRAMS.values()},
-        }
-        for cost in costs
-        if cost.subject.name or BPF_INSTRUCTIONS.of(cost.cell) is not None
-        if cost.cell.status == "ok" or is_not_loaded(cost.cell.reason or "")
-    ]
-    return csv_text(["file_name", "prog_name", "verdict", *dict(_OF_PROGRAMS.values())], rows).replace("\r\n", "\n")
-
-
-def cost_comment(
-    name: str, costs: Sequence[Cost], missed: Sequence[str], before: Run, after: Run, gone: Sequence[str] = ()
-) -> str:
-    """The costs as a comment of a pull request, with the change of each by symbol."""
-    sheet = cost_sheet(name, costs, missed, gone)
-    parts = [grid_table(sheet.grid), *map(markdown_footnote, sheet.footnotes)]
-    for cost, symbols in explained(costs, before, after):
-        by_symbol = difference_sheet(symbols, _SYMBOLS)
-        parts.append(details(f"{cost.subject.title} on {cost.cell.kernel}, by symbol", grid_table(by_symbol.grid)))
-    made = made_with(*{run.record.run: run for run in (before, after)}.values())
-    return github_comment(
-        name, verdict(costs, missed), [*parts, paragraph(*sheet.sentences)], made, command("report", after.record.run)
-    )
 
 
 def problem(costs: Sequence[Cost], missed: Sequence[str] = ()) -> str:

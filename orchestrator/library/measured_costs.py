@@ -9,8 +9,9 @@ from typing import Any
 
 from orchestrator.catalog.probes import is_module_folder
 from orchestrator.cost.cost_experiment import check_names, experiment_content, planned_lines
+from orchestrator.cost.cost_forms import cost_sheet
 from orchestrator.cost.cost_machine import cost_kernels
-from orchestrator.cost.costs import Cost, cost_sheet, judged, problem
+from orchestrator.cost.costs import Cost, judged, problem
 from orchestrator.cost.line import CostLine
 from orchestrator.cost.reference import Reference, ReferenceLines, by_lines, check_calls, partner
 from orchestrator.cost.request import CostRequest

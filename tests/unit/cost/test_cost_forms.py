@@ -13,7 +13,8 @@ import pytest
 from record_builders import cell, failed, run
 
 from orchestrator.comparison.comparison import CellPair, compare
-from orchestrator.cost.costs import Cost, cost_comment, costs_in, explained, veristat_csv
+from orchestrator.cost.cost_forms import cost_comment, veristat_csv
+from orchestrator.cost.costs import Cost, costs_in, explained
 from orchestrator.cost.line import CostLine
 from orchestrator.cost.reference import check_calls, partner
 from orchestrator.cost.subjects import AttachPlace, Subject

@@ -14,9 +14,11 @@ import pytest
 from record_builders import cell, evidence, failed, run
 
 from orchestrator.comparison.comparison import CellPair, compare
+from orchestrator.cost.cost_forms import cost_comment, cost_csv, cost_sheet, veristat_csv
 from orchestrator.cost.cost_machine import cost_kernel
-from orchestrator.cost.costs import Cost, cost_comment, cost_csv, cost_json, cost_sheet, costs_in, verdict, veristat_csv
+from orchestrator.cost.costs import Cost, costs_in, verdict
 from orchestrator.cost.line import CostLine
+from orchestrator.cost.printed_costs import PrintedCost, PrintedCosts
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
@@ -84,7 +86,7 @@ def shown(some: Sequence[Cost]) -> list[list[str]]:
 def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: CostLine) -> None:
     (cost,) = found([line], [measured(596)])
     assert (cost.hit, cost.hits, cost.mechanism, cost.exceeded, cost.allowed) == (596, 1000, "bpf-kprobe", (), "")
-    assert cost.plain() == {
+    assert PrintedCost.of(cost).model_dump() == {
         "subject": "own.bpf.c",
         "program": "on_read",
         "kernel": "debian-amd64",
@@ -113,7 +115,7 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Cost
 
 def test_what_a_call_adds_is_divided_among_its_hits(line: CostLine) -> None:
     (cost,) = found([line], [measured(1200, hits=3, interval=[1170, 1230])], {"*": {"overhead": "<=900"}})
-    assert (cost.hit, cost.hits, cost.plain()["interval"]) == (400, 3000, [390, 410])
+    assert (cost.hit, cost.hits, PrintedCost.of(cost).model_dump()["interval"]) == (400, 3000, [390, 410])
     assert cost.allowed == "<=300"
     assert cost.exceeded
 
@@ -175,7 +177,7 @@ def test_what_was_done_with_maps_is_a_footnote_of_the_row(line: CostLine) -> Non
     assert [row[1] for row in shown(both)[2:]] == ["149 [2]", "failed [1]"]
     notes = [(note.mark, note.text, note.failure) for note in cost_sheet("cost-own", both).footnotes]
     assert notes == [(1, "it failed", True), (2, said, False)]
-    assert [cost.plain()["notes"] for cost in both] == [[said], []]
+    assert [PrintedCost.of(cost).model_dump()["notes"] for cost in both] == [[said], []]
     assert [row["notes"] for row in csv.DictReader(io.StringIO(cost_csv(both)))] == [said, ""]
 
 
@@ -193,7 +195,7 @@ def test_an_overhead_without_a_verdict_is_no_cost(line: CostLine) -> None:
     why = "no verdict: the overhead lies between -64 and -12 instructions"
     undecided = measured(-16, interval=(-64.0, -12.0), verdict="none", notes=(why,))
     some = found([line], [undecided])
-    assert (some[0].hit, some[0].reason, some[0].plain()["instructions"]) == (None, why, None)
+    assert (some[0].hit, some[0].reason, PrintedCost.of(some[0]).model_dump()["instructions"]) == (None, why, None)
     assert shown(some)[1][1] == "no verdict [1]"
     assert verdict(some).startswith("❌ 1 of 1 cost")
 
@@ -209,15 +211,15 @@ def test_the_verdict_counts_what_was_measured(line: CostLine) -> None:
 def test_json_and_csv_have_the_same_figures(line: CostLine) -> None:
     cells = [measured(596), without_number("failed", 'said "no", twice', "debian-amd64@7.3")]
     some = found([line], cells, {"*": {"overhead": "<=400"}})
-    as_json = json.loads(cost_json(run(*cells), some))
-    assert as_json["costs"] == [cost.plain() for cost in some]
+    as_json = json.loads(PrintedCosts.of(run(*cells), some).json_text())
+    assert as_json["costs"] == [PrintedCost.of(cost).model_dump() for cost in some]
     assert as_json["run"] == run(*cells).run
     rows = list(csv.DictReader(io.StringIO(cost_csv(some))))
     assert [row["instructions"] for row in rows] == ["596.0", ""]
     assert rows[0]["interval"] == "596.0 596.0"
     assert rows[0]["exceeded"] == "overhead 596 instructions, allowed <=400"
     assert rows[1]["reason"] == 'said "no", twice'
-    assert list(rows[0]) == list(some[0].plain())
+    assert list(rows[0]) == list(PrintedCost.of(some[0]).model_dump())
 
 
 def test_veristat_has_its_columns_and_the_kernel_if_there_are_several(line: CostLine) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from record_builders import cell, evidence, failed, run
 
-from orchestrator.cost.costs import Cost, cost_sheet, problem, with_own_functions
+from orchestrator.cost.cost_forms import cost_sheet
+from orchestrator.cost.costs import Cost, problem, with_own_functions
 from orchestrator.cost.own_functions import OwnFunction, own_functions
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.profile.stored.cell_profile import CellProfile, FoldedStack, InstructionCount, SymbolProfile

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from record_builders import cell, evidence, failed, run
 
+from orchestrator.cost.cost_forms import cost_comment, cost_sheet
 from orchestrator.cost.cost_machine import cost_kernel
-from orchestrator.cost.costs import Cost, cost_comment, cost_json, cost_sheet, judged, problem, verdict
+from orchestrator.cost.costs import Cost, judged, problem, verdict
 from orchestrator.cost.line import CostLine
+from orchestrator.cost.printed_costs import PrintedCosts
 from orchestrator.cost.reference import Reference, ReferenceLines, by_ids, by_lines
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.cost.unreached import UnreachedSubject
@@ -94,7 +96,7 @@ def test_what_had_no_number_or_another_is_no_pass_in_any_form(tmp_path: Path, be
     after = stored(tmp_path / "after", *now)
     assert problem(costs) == "1 of 2 costs could not be compared."
     assert f"on_read on debian-686 is not compared: {said}" in sentences(costs, reference)
-    whole = json.loads(cost_json(after.record, costs, (), reference))
+    whole = json.loads(PrintedCosts.of(after.record, costs, (), reference).json_text())
     assert (whole["passes"], whole["verdict"]) == (False, "1 of 2 costs could not be compared.")
     assert whole["costs"][0]["unknown"] in said + "."
     comment = cost_comment("cost-own", costs, (), after, after, reference.gone)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Costs as a table, as CSV, as veristat's columns, and as a comment of a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+from orchestrator.cost.costs import NO_VERDICT, Cost, explained, verdict
+from orchestrator.cost.printed_costs import PrintedCost
+from orchestrator.plain_text import shown
+from orchestrator.probes.user_bpf_attachment import is_not_loaded
+from orchestrator.profile.printed.profile_sheets import difference_sheet
+from orchestrator.program import command
+from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_text, figure, signed_figure, used_columns
+from orchestrator.report.text import details, github_comment, grid_table, made_with, markdown_footnote, paragraph
+from orchestrator.results.parameters import (
+    BPF_INSTRUCTIONS,
+    BPF_MACHINE_CODE,
+    BPF_STACK,
+    BPF_VERIFIED,
+    CountParameter,
+)
+from orchestrator.results.runs import Run
+
+_OF_VERISTAT: Mapping[str, CountParameter] = {
+    "total_insns": BPF_VERIFIED,
+    "prog_size": BPF_INSTRUCTIONS,
+    "prog_size_jited": BPF_MACHINE_CODE,
+    "stack_depth": BPF_STACK,
+}
+"""Figures of BPF programs by the names of veristat's columns."""
+
+
+_HEADINGS = ("a hit", "change", "allowed", "nsec", "mechanism", "hits", "verified", "size", "stack")
+_ALWAYS = 1
+_SYMBOLS = 10
+_GONE = 10
+
+
+def cost_sheet(name: str, costs: Sequence[Cost], missed: Sequence[str] = (), gone: Sequence[str] = ()) -> Sheet:
+    """A row for each program and kernel; without a number, its status, and the reason as a footnote.
+
+    ``missed`` are sentences on what has no row, ``gone`` on what the reference alone has.
+    """
+    several = len({cost.cell.kernel for cost in costs}) > 1
+    reasons = {cost.reason: True for cost in costs if cost.reason}
+    remarks = reasons | {note: False for cost in costs for note in cost.notes}
+    rows = list(_rows(costs, list(remarks)))
+    headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
+    first = costs[0].cell
+    release = "" if several else f", kernel {first.kernel}"
+    return Sheet(
+        title=name,
+        facts=[f"{first.cpu}, {first.smp} CPU{release}"],
+        grid=Grid(headings, [narrowed], narrowest=24),
+        sentences=[*missed, *_sentences(costs, headings), *shown(gone, _GONE)],
+        footnotes=[Footnote(number, *remark) for number, remark in enumerate(remarks.items(), start=1)],
+    )
+
+
+def _rows(costs: Sequence[Cost], remarks: Sequence[str]) -> Iterator[Row]:
+    """A row for each subject; with several kernels or files a heading, and a row for each of them below."""
+    of_place = [of for of in (_file, _kernel) if len({of(cost) for cost in costs}) > 1]
+    for title, group in groupby(costs, key=lambda cost: cost.subject.title):
+        if of_place:
+            yield Row(title, [""] * len(_HEADINGS))
+        for cost in group:
+            style = "red" if cost.is_wrong else ""
+            label = ", ".join(of(cost) for of in of_place) or title
+            yield Row(label, _figures(cost, remarks), style, 2 if of_place else 0)
+
+
+_kernel: Callable[[Cost], str] = attrgetter("cell.kernel")
+
+
+def _file(cost: Cost) -> str:
+    return Path(cost.subject.source).name if cost.subject.name else ""
+
+
+def _figures(cost: Cost, remarks: Sequence[str]) -> list[str]:
+    noted = [cost.reason] if cost.hit is None and cost.reason else cost.notes
+    marks = "".join(f" [{remarks.index(text) + 1}]" for text in noted)
+    if cost.hit is None:
+        status = "failed" if cost.no_baseline else cost.cell.status
+        outcome = status if cost.cell.verdict is None else NO_VERDICT
+        return [f"{outcome}{marks}", *[""] * (len(_HEADINGS) - 1)]
+    unit = cost.cell.unit
+    programs = [parameter.of(cost.cell) for parameter in (BPF_VERIFIED, BPF_INSTRUCTIONS, BPF_STACK)]
+    return [
+        f"{figure(cost.hit, unit)}{marks}",
+        _change(cost),
+        cost.allowed,
+        "" if cost.nanoseconds is None else f"{cost.nanoseconds:.0f}",
+        cost.mechanism,
+        NOTHING if cost.hits is None else str(cost.hits),
+        *("" if count is None else str(count) for count in programs),
+    ]
+
+
+def _change(cost: Cost) -> str:
+    if cost.unknown:
+        return "unknown"
+    if cost.difference is None:
+        return "new" if cost.new else ""
+    return signed_figure(cost.difference, cost.cell.unit)
+
+
+_EXPLANATIONS = {
+    "nsec": "nsec: of a hit, computed from the counts and the CPU's price list, not measured; its band: --format json.",
+    "verified": "verified: instructions that the verifier walked; size: BPF instructions; stack: bytes.",
+}
+
+
+def _sentences(costs: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
+    yield "A hit: instructions that it adds to the calls, handler and all; counted, not timed."
+    yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
+    for cost in costs:
+        if cost.own_function is not None:
+            where = f"{cost.subject.title} on {cost.cell.kernel}"
+            entered = cost.own_function.name
+            yield f"{where}: calls fail without the module; a hit is what {entered}() executes with all it calls."
+    for cost in costs:
+        if cost.of_call > 1 and cost.cell.overhead is not None:
+            paid = figure(cost.cell.overhead, cost.cell.unit)
+            yield f"{cost.subject.title} on {cost.cell.kernel}: {cost.of_call} hits of a call, which pays {paid}."
+    for cost in costs:
+        if cost.exceeded and cost.hit is not None:
+            of_call = f" of a call with {cost.of_call} hits" if cost.of_call > 1 else ""
+            yield f"{cost.subject.title} on {cost.cell.kernel}{of_call}: {'; '.join(cost.exceeded)}."
+    unknown = (
+        f"{cost.subject.title} on {cost.cell.kernel} is not compared: {cost.unknown}" for cost in costs if cost.unknown
+    )
+    new = (f"{cost.subject.title} is new: {cost.new}" for cost in costs if cost.new)
+    yield from (
+        sentence if sentence.endswith((".", "?")) else f"{sentence}." for sentence in dict.fromkeys([*unknown, *new])
+    )
+
+
+def cost_csv(costs: Sequence[Cost]) -> str:
+    """A line for each cost."""
+    rows = [PrintedCost.of(cost).model_dump() for cost in costs]
+    for row in rows:
+        row["interval"] = " ".join(map(str, row["interval"] or ()))
+        row["exceeded"], row["notes"] = "; ".join(row["exceeded"]), "; ".join(row["notes"])
+    return csv_text(list(rows[0]), rows)
+
+
+def veristat_csv(costs: Sequence[Cost]) -> str:
+    """The columns that veristat of the kernel's BPF selftests reads (``veristat -C``), of BPF programs alone.
+
+    ``file_name`` has the kernel behind the file's name, if there are several. What is unknown is 0, as veristat reads
+    nothing but numbers. A program whose cell has failed although the kernel may have loaded it has no line.
+    """
+    several = len({cost.cell.kernel for cost in costs}) > 1
+    rows = [
+        {
+            "file_name": Path(cost.subject.source).name + (f"@{cost.cell.kernel}" if several else ""),
+            "prog_name": cost.subject.name or cost.subject.probe,
+            "verdict": "success" if cost.cell.status == "ok" else "failure",
+            **{name: parameter.of(cost.cell) or 0 for name, parameter in _OF_VERISTAT.items()},
+        }
+        for cost in costs
+        if cost.subject.name or BPF_INSTRUCTIONS.of(cost.cell) is not None
+        if cost.cell.status == "ok" or is_not_loaded(cost.cell.reason or "")
+    ]
+    return csv_text(["file_name", "prog_name", "verdict", *_OF_VERISTAT], rows).replace("\r\n", "\n")
+
+
+def cost_comment(
+    name: str, costs: Sequence[Cost], missed: Sequence[str], before: Run, after: Run, gone: Sequence[str] = ()
+) -> str:
+    """The costs as a comment of a pull request, with the change of each by symbol."""
+    sheet = cost_sheet(name, costs, missed, gone)
+    parts = [grid_table(sheet.grid), *map(markdown_footnote, sheet.footnotes)]
+    for cost, symbols in explained(costs, before, after):
+        by_symbol = difference_sheet(symbols, _SYMBOLS)
+        parts.append(details(f"{cost.subject.title} on {cost.cell.kernel}, by symbol", grid_table(by_symbol.grid)))
+    made = made_with(*{run.record.run: run for run in (before, after)}.values())
+    return github_comment(
+        name, verdict(costs, missed), [*parts, paragraph(*sheet.sentences)], made, command("report", after.record.run)
+    )
