@@ -63,6 +63,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run, stored_run
 from orchestrator.results.store import LATEST
 from orchestrator.run.runner import ProgressListener, TimeLeft
+from orchestrator.utf8 import use_utf8
 from orchestrator.version import __version__
 
 P = ParamSpec("P")
@@ -340,6 +341,7 @@ def _offer_commits(measures: Offer, measurements: Measurements, lab: Lab) -> Non
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve one client on stdin and stdout until it goes, or a signal comes: a measurement ends as by Ctrl-C."""
+    use_utf8()
     parser = argparse.ArgumentParser(prog=f"{PROGRAM} mcp" if CHECKOUT_SCRIPT else "orchestrator-mcp")
     text = "also offer run, cost, bisect and series, which start guests, build modules and fetch what is missing"
     parser.add_argument("--allow-run", action="store_true", help=text)

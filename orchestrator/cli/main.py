@@ -26,6 +26,7 @@ from orchestrator.errors import HostError, Interrupted, LabError, UsageError
 from orchestrator.files import found_no_room, full_one, room_left, temporary_folder
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
+from orchestrator.utf8 import use_utf8
 from orchestrator.version import __version__
 
 
@@ -359,6 +360,7 @@ def main() -> None:
     """Run the command line."""
     gc.set_threshold(_YOUNG_OBJECTS)
     _open_closed_streams()
+    use_utf8()
     stop_on_signals()
     # A shell completes a command by its name, not by its path.
     is_completed = {"--install-completion", "--show-completion"} & set(sys.argv[1:])
