@@ -91,6 +91,17 @@ def no_build(folder: Path) -> None:
     raise AssertionError(f"{folder} is built although it is there")
 
 
+def test_a_cache_behind_a_link_has_the_same_artifacts(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("disk/cache")
+    (tmp_path / "disk").mkdir()
+    made = Cache(tmp_path / "disk/cache").obtain("things", INPUTS, "a thing", builder(tmp_path))
+    linked = Cache(tmp_path / "link")
+    assert linked.obtain("things", INPUTS, "a thing", no_build).key == made.key
+    (artifact,) = linked.artifacts()
+    assert linked.is_sound(artifact)
+    assert [place for place, _ in linked.contents("things")] == [artifact.path]
+
+
 def test_a_cached_artifact_is_not_built_again(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     assert cache.get("things", INPUTS) is None

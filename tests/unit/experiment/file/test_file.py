@@ -50,6 +50,20 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
     return load_text
 
 
+def test_paths_of_an_experiment_behind_a_link_are_relative_to_the_link_s_folder(tmp_path: Path) -> None:
+    """As a compiler finds a linked source's headers: one experiment serves the modules of many folders."""
+    for name in ("shared", "mine"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "shared/x.yaml").write_text(MINIMAL.replace("- kprobe", "- ./probe.c"), encoding="utf-8")
+    (tmp_path / "mine/x.yaml").symlink_to("../shared/x.yaml")
+    (tmp_path / "mine/real.c").write_text("/* a module */")
+    (tmp_path / "mine/probe.c").symlink_to("real.c")
+    table = only_table(load_experiment(tmp_path / "mine/x.yaml", kinds()), CallsTable)
+    assert table.probes == (str(tmp_path / "mine/probe.c"),)
+    with pytest.raises(ConfigError, match=r"shared/probe\.c'; this file does not exist"):
+        load_experiment(tmp_path / "shared/x.yaml", kinds())
+
+
 def test_the_quickstart_is_the_promised_experiment() -> None:
     experiment = load_experiment(data_dir("configs") / "quickstart.yaml", kinds())
     table = only_table(experiment, CallsTable)
