@@ -15,16 +15,12 @@ from rich.console import Console
 from orchestrator.artifacts.git_tree import is_revision
 from orchestrator.cli import options
 from orchestrator.comparison.comparison import ComparedRuns
-from orchestrator.comparison.forms import (
-    comparison_comment,
-    comparison_page,
-    comparison_sheet,
-    render_comparison,
-)
+from orchestrator.comparison.comparison_sheet import comparison_comment, comparison_sheet, render_comparison
 from orchestrator.comparison.printed import PrintedComparison
 from orchestrator.errors import UsageError
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.stored import compared_kernels, load_comparison
+from orchestrator.pages.comparison_page import comparison_page
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 from orchestrator.report.html.frame import COMPARISON_PAGE, Page

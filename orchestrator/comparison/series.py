@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from orchestrator.comparison.comparison import CellChange, ComparedRuns, Comparison, compare, pairs_by_id
-from orchestrator.comparison.forms import value_or_status
+from orchestrator.comparison.comparison_sheet import value_or_status
 from orchestrator.comparison.verdicts import is_exact
 from orchestrator.plain_text import counted, cut
 from orchestrator.profile.printed.profile_sheets import CHANGES, change_figures, first_and_rest, others

@@ -19,8 +19,8 @@ from typing import Literal
 from filelock import FileLock, Timeout
 
 from orchestrator.comparison.comparison import CellChange, ComparedRuns
-from orchestrator.comparison.forms import CellNames, comparison_sheet, difference_figures
-from orchestrator.comparison.forms import summary as comparison_summary
+from orchestrator.comparison.comparison_sheet import CellNames, comparison_sheet, difference_figures
+from orchestrator.comparison.comparison_sheet import summary as comparison_summary
 from orchestrator.comparison.verdicts import is_exact, resolution
 from orchestrator.errors import UsageError
 from orchestrator.files import write_whole

@@ -17,8 +17,8 @@ from record_builders import cell, failed
 from stored_profiles import profile, record, store_run
 
 from orchestrator.comparison.comparison import ComparedRuns
-from orchestrator.comparison.forms import MOST_ROWS, comparison_chart, comparison_page
 from orchestrator.library.stored import load_comparison
+from orchestrator.pages.comparison_page import MOST_ROWS, comparison_chart, comparison_page
 from orchestrator.report.chart import IntervalChart
 from orchestrator.report.html import pictures
 from orchestrator.results.contract import CellRecord

@@ -22,8 +22,8 @@ from stored_profiles import profile, record, stacked, store_run
 from test_html_page import HOSTILE, kept_run
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.comparison.forms import comparison_page
 from orchestrator.library.stored import load_comparison
+from orchestrator.pages.comparison_page import comparison_page
 from orchestrator.pages.run_page import run_page
 from orchestrator.paths import cache_dir
 from orchestrator.results.runs import Run

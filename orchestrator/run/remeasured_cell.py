@@ -33,7 +33,7 @@ BOOT = "boot1"
 
 
 @dataclass(frozen=True)
-class Again:
+class RemeasuredCell:
     """A cell of a stored run that is ready to be measured again, alone."""
 
     context: BuildContext
@@ -51,7 +51,7 @@ class Again:
         run: Run,
         stored: CellRecord,
         parts: Sequence[ProfilePart] = (),
-    ) -> Again:
+    ) -> RemeasuredCell:
         """Prepare a cell by its run's experiment, with more ``parts`` of a profile.
 
         Raises UsageError where the run has no experiment, or the experiment no longer has the cell.

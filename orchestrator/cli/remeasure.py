@@ -26,8 +26,8 @@ from orchestrator.profile.stored.timeline import Timeline
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import PER_CALL, CellRecord
 from orchestrator.results.faults import storage_faults
-from orchestrator.run.again import BOOT, Again
 from orchestrator.run.debugging import Debugging, PlaceStop, StopPlace, check_gdb
+from orchestrator.run.remeasured_cell import BOOT, RemeasuredCell
 
 _ENTRY = re.compile(r"([\w.$]+)(?::([1-9]\d{0,8}))?", re.ASCII)
 _QUOTED = 80
@@ -64,12 +64,14 @@ def debug(
     if place.symbol is None and place.number > most:
         raise UsageError(f"a call of {stored.id} has {most:g} instructions, not {place.number}")
     with options.building(offline=offline, verbose=verbose) as context, ScratchFolder("orchestrator-debug-") as folder:
-        again = Again.of(context, kinds(), named.run, stored)
-        debugging = Debugging(context, again.artifacts.kernel, again.modules, lambda text: _say(text, cell, place))
+        remeasured = RemeasuredCell.of(context, kinds(), named.run, stored)
+        debugging = Debugging(
+            context, remeasured.artifacts.kernel, remeasured.modules, lambda text: _say(text, cell, place)
+        )
         usual = int(most) if most == min(stored.samples) else None
         stop = PlaceStop(debugging, place, calls_before_timed, math.ceil(_LONGER * most), usual)
         try:
-            record = again.measure(folder, stop.watch)
+            record = remeasured.measure(folder, stop.watch)
         except LabError as error:
             raise stop.error or error from None
         if stop.error is not None:
@@ -159,7 +161,7 @@ def _check(run_cell: RunCell) -> None:
 
 def _measured(context: BuildContext, cell: RunCell) -> Timeline:
     with ScratchFolder("orchestrator-timeline-") as folder:
-        Again.of(context, kinds(), cell.run, cell.cell, ("order",)).measure(folder)
+        RemeasuredCell.of(context, kinds(), cell.run, cell.cell, ("order",)).measure(folder)
         measured = Timeline.stored_in(file_beside(folder / BOOT / FOLDER / file_name(cell.cell.id)))
     if measured.instructions != cell.cell.value:
         calls = f"this call takes {measured.instructions} instructions, and the cell's value is {cell.cell.value:.10g}"
