@@ -39,7 +39,7 @@ from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.probes import is_one_liner, split_member, split_path
-from orchestrator.comparison.forms import render_comparison
+from orchestrator.comparison.comparison_sheet import render_comparison
 from orchestrator.comparison.series import series_sheets
 from orchestrator.cost.call_finder import NamedCalls
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL
@@ -184,7 +184,7 @@ def _list(what: Word | None = None, limit: Limit = 100) -> str:
         return json.dumps([*lists])
     if what not in lists:
         raise UsageError(unknown("list", what, lists))
-    every = [dict(zip(lists[what].columns, row, strict=True)) for row in lists[what].rows()]
+    every = [row.model_dump(mode="json") for row in lists[what].objects()]
     while True:
         rows = every[:limit]
         text = json.dumps({"rows": rows, "left_out": len(every) - len(rows)}, default=datetime.isoformat)

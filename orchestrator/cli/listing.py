@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
@@ -15,7 +14,8 @@ from orchestrator.catalog.data import unknown
 from orchestrator.cli import options
 from orchestrator.doctor import examine, exit_status, render
 from orchestrator.errors import UsageError
-from orchestrator.library.listing import all_lists
+from orchestrator.library.listing import all_lists, listed_rows
+from orchestrator.results.printed import json_texts
 
 _MORE = {
     "cpus": "... and any CPU model of QEMU, by QEMU's name",
@@ -31,6 +31,7 @@ def show(
         str | None, typer.Argument(help="What to list; default: the names of all lists.", autocompletion=options.lists)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: an array of objects.")] = False,
+    _schema: Annotated[bool, options.schema(listed_rows)] = False,
 ) -> None:
     """List names for experiments, runs, baselines, or published tables."""
     lists = all_lists()
@@ -41,8 +42,7 @@ def show(
         raise UsageError(unknown("list", what, lists))
     names, rows = lists[what].columns, lists[what].rows()
     if as_json:
-        objects = [dict(zip(names, row, strict=True)) for row in rows]
-        typer.echo(json.dumps(objects, default=datetime.isoformat, indent=1))
+        typer.echo(json_texts(lists[what].objects(), indent=1))
         return
     options.print_columns([name.replace("_", " ") for name in names], ([_text(value) for value in row] for row in rows))
     if what in _MORE:

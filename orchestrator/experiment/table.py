@@ -30,6 +30,7 @@ from orchestrator.guest.machine import ChannelKind
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Clock
 from orchestrator.results.parameters import CHANNEL, IMAGE
+from orchestrator.results.printed import Printed
 
 DEFAULT_REPEATS: dict[Clock, int] = {"instructions": 4, "wall": 12}
 """Default numbers of samples.
@@ -318,10 +319,18 @@ class BenchmarkEntry:
 
 @dataclass(frozen=True)
 class Listing:
-    """A list for ``orchestrator list``: column names, and rows of as many values."""
+    """A list for ``orchestrator list``: the model of a row, and rows with a value for each of its keys."""
 
-    columns: Sequence[str]
+    row: type[Printed]
     rows: Callable[[], Iterable[Sequence[object]]]
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return tuple(self.row.model_fields)
+
+    def objects(self) -> Sequence[Printed]:
+        """The rows for programs."""
+        return [self.row(**dict(zip(self.columns, values, strict=True))) for values in self.rows()]
 
 
 class TableKind(ABC):

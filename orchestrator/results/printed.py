@@ -15,13 +15,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, get_args
+from datetime import datetime
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, PlainSerializer, TypeAdapter
 
 from orchestrator.results.contract import Record
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+IsoTime = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str, when_used="json")]
+"""A time, printed as ISO 8601 with its difference to UTC: ``+00:00``."""
 
 
 class Printed(BaseModel):

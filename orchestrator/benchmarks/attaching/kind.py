@@ -34,6 +34,7 @@ from orchestrator.profile.counted.counts import Region
 from orchestrator.profile.counted.timed_work import CountedWork
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
+from orchestrator.results.printed import Printed
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Ready, Session
 from orchestrator.run.boot import identity, kernel_facts, without_number
 from orchestrator.run.guests import CLOCKSOURCE
@@ -406,6 +407,17 @@ class AttachTask:
 AttachCell = Cell[AttachTask]
 
 
+class ListedMechanism(Printed):
+    """A mechanism that attaches to many functions."""
+
+    name: str
+    """Its name in experiments."""
+    what: str
+    """The mechanism in words."""
+    needs: str
+    """The kernel's options that it needs."""
+
+
 class AttachingKind(BenchmarkKind):
     """Attaching and detaching; one guest measures all counts of a mechanism."""
 
@@ -422,7 +434,7 @@ class AttachingKind(BenchmarkKind):
         rows = [
             (row_name(name), mechanism.title, ", ".join(mechanism.needs)) for name, mechanism in mechanisms().items()
         ]
-        return {BENCHMARK: Listing(("name", "what", "needs"), lambda: rows)}
+        return {BENCHMARK: Listing(ListedMechanism, lambda: rows)}
 
     def cells(self, name: str | None, table: AttachTable) -> Generator[AttachCell, None, None]:
         benchmark = table.benchmark

@@ -40,10 +40,22 @@ from orchestrator.paths import cache_dir
 from orchestrator.probes.place_answers import PlaceAnswers
 from orchestrator.probes.point import Point
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.printed import Printed
 from orchestrator.run.benchmark_kind import ArtifactSource, BenchmarkKind, BootArtifacts, Prepared, Session
 from orchestrator.run.boot import ReadyGuest, changed, measure_in_one_guest
 from orchestrator.run.machines import machine_of
 from orchestrator.steps import step
+
+
+class ListedCapability(Printed):
+    """A capability of a kind of probe."""
+
+    name: str
+    """Its name in experiments."""
+    ability: str
+    """The capability in words."""
+    granted: str
+    """``yes`` or ``no``: whether the mechanism has it."""
 
 
 class CallsKind(BenchmarkKind):
@@ -65,7 +77,7 @@ class CallsKind(BenchmarkKind):
     def lists(self) -> Mapping[str, Listing]:
         known = capability_grants().items()
         rows = [(name, capability.title, "yes" if grant.grants else "no") for name, (_, capability, grant) in known]
-        return {"capabilities": Listing(("name", "ability", "granted"), lambda: rows)}
+        return {"capabilities": Listing(ListedCapability, lambda: rows)}
 
     def cells(self, name: str | None, table: CallsTable) -> Iterator[CallCell]:
         return call_cells(name, table)

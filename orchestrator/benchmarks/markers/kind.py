@@ -33,6 +33,7 @@ from orchestrator.profile.counted.counter import Counter, stored
 from orchestrator.profile.stored.cell_profile import CellProfile
 from orchestrator.results.contract import PER_LOOP, CellRecord, Evidence, valid_result
 from orchestrator.results.parameters import ROUNDS
+from orchestrator.results.printed import Printed
 from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
 from orchestrator.run.boot import ReadyGuest, changed, identity, kernel_facts, measure_in_one_guest
@@ -328,6 +329,17 @@ class MarkersTable(RowsTable):
         return PREFIX
 
 
+class ListedMarker(Printed):
+    """A row of the benchmark of markers."""
+
+    name: str
+    """Its name in experiments."""
+    loop: str
+    """The loop's body."""
+    rounds: int
+    """Rounds of a sample."""
+
+
 class MarkersKind(BenchmarkKind):
     """Loops with markers, one row a cell."""
 
@@ -342,7 +354,7 @@ class MarkersKind(BenchmarkKind):
 
     def lists(self) -> Mapping[str, Listing]:
         rows = [(f"{PREFIX}{name}", row.title, row.rounds) for name, row in marker_benchmarks().rows.items()]
-        return {"markers": Listing(("name", "loop", "rounds"), lambda: rows)}
+        return {"markers": Listing(ListedMarker, lambda: rows)}
 
     def cells(self, name: str | None, table: MarkersTable) -> Generator[MarkerCell, None, None]:
         for place, rows in table.places(name):

@@ -45,6 +45,7 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.counted.counter import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.results.parameters import CACHE_BYTES, HASH_BITS, KPROBE_CACHE, PROBES, SEED
+from orchestrator.results.printed import Printed
 from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
 from orchestrator.run.boot import identity, kernel_facts
@@ -287,6 +288,17 @@ class ScalingTable(RowsTable):
 _NEEDED = ("CONFIG_KPROBES", "CONFIG_DEBUG_FS", "CONFIG_KALLSYMS")
 
 
+class ListedScalingRow(Printed):
+    """A row of the benchmarks of many probes."""
+
+    name: str
+    """Its name in experiments."""
+    what: str
+    """The measured work."""
+    each: str
+    """The unit of the work, such as a probe."""
+
+
 class ScalingKind(BenchmarkKind):
     """Many probes; one guest measures all rows of one size."""
 
@@ -302,7 +314,7 @@ class ScalingKind(BenchmarkKind):
     def lists(self) -> Mapping[str, Listing]:
         known = {row: scaling_row(row) for row in self.rows()}
         rows = [(name, row.title, row.each) for name, row in known.items() if row is not None]
-        return {"kpcache": Listing(("name", "what", "each"), lambda: rows)}
+        return {"kpcache": Listing(ListedScalingRow, lambda: rows)}
 
     def cells(self, name: str | None, table: ScalingTable) -> Generator[ScalingCell, None, None]:
         benchmark = table.benchmark

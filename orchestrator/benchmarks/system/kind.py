@@ -45,6 +45,7 @@ from orchestrator.experiment.table import (
 )
 from orchestrator.results import parameters
 from orchestrator.results.contract import PER_RUN, UNITS, CellRecord, ReferenceValue
+from orchestrator.results.printed import Printed
 from orchestrator.results.statistics import Resolution
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
 from orchestrator.run.boot import changed
@@ -282,6 +283,32 @@ def _published(reference: str | None, kernel: str, task: SystemTask) -> Referenc
     return ReferenceValue(table=table.name, value=row.real, overhead=overhead, unit=table.unit)
 
 
+class ListedScope(Printed):
+    """A part of a kernel to compile."""
+
+    name: str
+    """Its name in experiments."""
+    what_is_built: str
+    """The part in words."""
+    guest_seconds_a_warm_run: int
+    """Seconds of a run with a warm cache, by the guest's clock."""
+
+
+class ListedEvent(Printed):
+    """A standard event of a recorder."""
+
+    name: str
+    """Its name in experiments."""
+    event: str
+    """The event in words."""
+    group: str
+    """Its group."""
+    marker: str
+    """The marker that records it."""
+    functions: Sequence[str]
+    """The functions whose probes record it."""
+
+
 class SystemKind(BenchmarkKind):
     """Workloads of whole systems, one cell a boot."""
 
@@ -298,8 +325,8 @@ class SystemKind(BenchmarkKind):
             (event.name, event.title, event.group, event.marker, event.functions or of_system_calls) for event in known
         ]
         return {
-            "scopes": Listing(("name", "what_is_built", "guest_seconds_a_warm_run"), lambda: scopes),
-            "events": Listing(("name", "event", "group", "marker", "functions"), lambda: events),
+            "scopes": Listing(ListedScope, lambda: scopes),
+            "events": Listing(ListedEvent, lambda: events),
         }
 
     def cells(self, name: str | None, table: SystemTable) -> Iterator[SystemCell]:
