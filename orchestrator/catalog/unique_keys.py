@@ -12,15 +12,26 @@ class DuplicateKeyError(yaml.MarkedYAMLError):
     """A mapping has a key twice."""
 
 
+class MappingKeys:
+    """The keys of one mapping, and their lines."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, int] = {}
+
+    def add(self, key: str, line: int, mark: yaml.Mark | None = None) -> None:
+        """Note a key and its line. Raises DuplicateKeyError, with the ``mark``, if the mapping has it."""
+        if key in self._lines:
+            problem = f"duplicate key {key!r}, first in line {self._lines[key]}"
+            raise DuplicateKeyError(problem=problem, problem_mark=mark)
+        self._lines[key] = line
+
+
 class _UniqueKeyLoader(yaml.SafeLoader):
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        lines: dict[str, int] = {}
+        keys = MappingKeys()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                if key.value in lines:
-                    problem = f"duplicate key {key.value!r}, first in line {lines[key.value]}"
-                    raise DuplicateKeyError(problem=problem, problem_mark=key.start_mark)
-                lines[key.value] = key.start_mark.line + 1
+                keys.add(key.value, key.start_mark.line + 1, key.start_mark)
         super().flatten_mapping(node)
 
 

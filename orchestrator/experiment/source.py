@@ -22,6 +22,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from orchestrator.catalog.data import CatalogEntry, nearest, read
+from orchestrator.catalog.unique_keys import DuplicateKeyError, MappingKeys
 from orchestrator.errors import ConfigError
 from orchestrator.results.budgets import KEY, BudgetError, Budgets
 from orchestrator.results.faults import storage_faults
@@ -271,7 +272,7 @@ class _Builder:
 
     def _entries(self, events: Iterator[yaml.Event], path: KeyPath) -> dict[str, Data]:
         entries: dict[str, Data] = {}
-        lines: dict[str, int] = {}
+        keys = MappingKeys()
         for event in _inside(events):
             line = self._line
             if not isinstance(event, yaml.ScalarEvent):
@@ -280,9 +281,10 @@ class _Builder:
             key = str(self._checked(event.value, line))
             if key == "<<" and event.implicit[0]:
                 raise self._error("merge keys (<<) are not allowed", line, "write the values out")
-            if key in lines:
-                raise self._error(f"duplicate key {key!r}, first in line {lines[key]}", line)
-            lines[key] = line
+            try:
+                keys.add(key, line)
+            except DuplicateKeyError as error:
+                raise self._error(str(error.problem), line) from None
             entries[key] = self._part(next(events), events, (*path, key), line)
         return entries
 
