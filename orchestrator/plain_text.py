@@ -40,8 +40,12 @@ def _visible(text: str) -> str:
 
 
 def cut(text: str, most: int, end: str = " ...") -> str:
-    """Shorten a text to ``most`` characters, ``end`` included."""
-    return text if len(text) <= most else text[: most - len(end)] + end
+    """Shorten a text to at most ``most`` characters, ``end`` included: after a word, if one ends in the last third."""
+    if len(text) <= most:
+        return text
+    room = most - len(end)
+    space = text.rfind(" ", 2 * room // 3, room + 1)
+    return text[: room if space < 0 else space].rstrip(" ,;:") + end
 
 
 def counted(count: int, noun: str) -> str:

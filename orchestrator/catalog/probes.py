@@ -19,6 +19,7 @@ from orchestrator.catalog.data import CatalogEntry, existing_file, named, read, 
 from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
+from orchestrator.plain_text import cut
 
 _NUMBERS = re.compile(r"\d+(?:\.\d+)+")
 
@@ -133,9 +134,12 @@ def attach_points_of(text: str) -> Sequence[AttachPoint]:
 
 
 def shortened(text: str) -> str:
-    """The one-liner in a table's column: its beginning and its end."""
+    """The one-liner in a table's column: its beginning and its end, both whole words where these are short."""
     line = f"{PREFIX} {text}"
-    return line if len(line) <= _COLUMN else f"{line[: _COLUMN - _END - 5]} ... {line[-_END:]}"
+    if len(line) <= _COLUMN:
+        return line
+    end = line[-_END:]
+    return f"{cut(line, _COLUMN - _END - 1)} {end[end.find(' ', 0, _END // 2) + 1 :]}"
 
 
 def one_liner_name(text: str) -> str:

@@ -13,6 +13,7 @@ from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.source import read_source
 from orchestrator.guest.kernel_tests import ftracetest_results, kunit_results, program_results
 from orchestrator.ktap.results import TestRun, judged
+from orchestrator.plain_text import cut
 
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
@@ -55,8 +56,7 @@ def _is_reason(reason: object) -> TypeGuard[str]:
 
 
 def _quoted(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} ..."
+    return cut(repr(value), _QUOTED)
 
 
 TIME_LIMIT = 600.0

@@ -6,6 +6,8 @@ from __future__ import annotations
 from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from orchestrator.cli import one_guest
@@ -65,9 +67,21 @@ def test_long_lists_show_their_first_entries() -> None:
     assert shown([], 2) == []
 
 
-def test_a_long_text_is_cut() -> None:
+def test_a_long_text_is_cut_after_a_word() -> None:
     assert cut("abcdef", 6) == "abcdef"
     assert cut("abcdefg", 6) == "ab ..."
+    assert cut("the kernel refuses it", 18) == "the kernel ..."
+    assert cut("the kernel, refused", 15) == "the kernel ..."
+    assert cut("the kernel refuses it", 14) == "the kernel ..."
+    assert cut("the longwordwithoutend", 18) == "the longwordwi ..."  # no word ends near
+
+
+@given(st.text(), st.integers(4, 50))
+def test_a_cut_text_is_no_longer_than_wanted(text: str, most: int) -> None:
+    short = cut(text, most)
+    assert len(short) <= most
+    assert short == text if len(text) <= most else short.endswith(" ...")
+    assert cut(short, most) == short
 
 
 # Is a guest's memory spelled alike in an experiment, in a mark and on the command line?

@@ -386,8 +386,8 @@ def test_one_liners_cell_is_compared_with_the_baseline(tmp_path: Path) -> None:
     ("text", "column"),
     [
         (COUNTING, f"bpftrace: {COUNTING}"),
-        (WITH_SLASHES, "bpftrace: kretprobe:vfs_read /retval >= ... , retval / 2); }"),
-        (f"kprobe:vfs_read {{ @{'x' * 40} = 1; }}", "bpftrace: kprobe:vfs_read { @xxxxxxxxxx ... xxxxxxxxx = 1; }"),
+        (WITH_SLASHES, "bpftrace: kretprobe:vfs_read /retval >= ... retval / 2); }"),
+        (f"kprobe:vfs_read {{ @{'x' * 40} = 1; }}", "bpftrace: kprobe:vfs_read { ... xxxxxxxxx = 1; }"),
     ],
 )
 def test_one_liners_column_is_headed_by_the_line(tmp_path: Path, text: str, column: str) -> None:
