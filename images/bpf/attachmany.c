@@ -16,10 +16,9 @@
 //   while COUNT: listed=N changed=BYTES slab=KIB vmalloc=KIB percpu=KIB calls=N hits=N regions=N ticks=T before=HEX live=HEX
 //   detach COUNT: error=ERRNO ns=T ticks=T
 //   after COUNT: listed=N changed=BYTES slab=KIB vmalloc=KIB percpu=KIB
-// ticks in while: of as many calls as in bare, with these hits. regions: where the mechanism counts no hits, so many
-// regions of calls are kept between attach's and detach's, in turns of CALLS and of twice as many.
-// signal: what ended the process that attaches, where memory is short. Where attaching fails there is no while and no
-// detach.
+// ticks in while: of as many calls as in bare, with these hits. regions: if the mechanism counts no hits, the number of
+// regions of calls that are kept between attach's and detach's, alternately of CALLS calls and of twice as many.
+// signal: what ended the attaching process, if memory is short. If attaching fails, there is no while and no detach.
 #include "attaching.h"
 #include "clock.h"
 #include "commands.h"
@@ -39,7 +38,7 @@ struct calls {
 	uint64_t ticks, hits;
 };
 
-// The least of some batches, as a timer's tick may be in one: of CALLS calls, without what a batch and reading cost.
+// The minimum of some batches of CALLS calls, since one may include a timer tick; less what an empty batch costs.
 // What else the kernel does meanwhile hits some of many functions too: with 1,000 events on Linux 7.3 five batches had 52
 // hits in 50 calls. So there are more batches until each call has as many hits as the others.
 static struct calls measure_calls(int counts, int keeps)
@@ -89,7 +88,7 @@ struct memory {
 	uint64_t slab, vmalloc, percpu;
 };
 
-// What the kernel holds, some of its time later.
+// The kernel's memory, after a while.
 static struct memory memory_soon(void)
 {
 	static const long a_while[2] = {0, 300000000};
@@ -99,7 +98,7 @@ static struct memory memory_soon(void)
 	return (struct memory){memory_kib("Slab:"), memory_kib("VmallocUsed:"), memory_kib("Percpu:")};
 }
 
-// Once no more is freed of what the kernel frees later: trampolines wait for one grace period after the other.
+// Waits until the kernel has freed what it frees later: trampolines wait for several grace periods.
 static void print_memory(void)
 {
 	struct memory now = memory_soon(), before;
@@ -119,7 +118,7 @@ static void print_bytes(const char *name, const char *text)
 	const unsigned char *at = (const unsigned char *)text;
 	char digits[2 * LOOKED_AT + 1];
 
-	// The place may be behind an endbr.
+	// The probed place may follow an endbr.
 	for (int i = 0; i < LOOKED_AT; i++) {
 		digits[2 * i] = "0123456789abcdef"[at[i] >> 4];
 		digits[2 * i + 1] = "0123456789abcdef"[at[i] & 15];
@@ -131,7 +130,7 @@ static void print_bytes(const char *name, const char *text)
 	print(1, digits);
 }
 
-// Where the target's text changes: its first byte that is another one now, of the first sixteen.
+// The first of the target's first sixteen bytes that has changed.
 static size_t target_at(void)
 {
 	const size_t size = functions.text_end - functions.text_start;
@@ -144,7 +143,7 @@ static size_t target_at(void)
 
 // --- one number of functions -------------------------------------------------------------------------
 
-// On the console, as steps.sh: how far this is.
+// Reports progress on the console, as steps.sh does.
 static void say(const char *what, const char *name)
 {
 	char line[LINE];
@@ -216,7 +215,7 @@ static void measure(const char *name, uint32_t count)
 	print(1, "\n");
 }
 
-// Once, with the target alone: what the first user of a mechanism alone costs is not of the functions.
+// Attach to the target once before measuring: the first user of a mechanism pays its one-time cost.
 static void warm_up(void)
 {
 	const int was_wrong = wrong_name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// A user's BPF programs, loaded and attached by libbpf as their sections say, and pinned so that they outlive this one.
+// Loads a user's BPF programs by libbpf, attaches them as their sections say, and pins them: they outlive this process.
 //
 //   bpfload attach FOLDER OBJECT [NAME] [at FILE OFFSET SEMAPHORE SYMBOL]
 //                                          makes FOLDER/NAME/program and FOLDER/NAME/link-NUMBER of each program, or of the
@@ -34,7 +34,7 @@ enum { LOG_STATS = 4, STATS_SIZE = 4096 };	// BPF_LOG_STATS of include/linux/bpf
 // print_verification_stats() of kernel/bpf/verifier.c: "stack depth 16+8", on Linux 7.3 "stack depth max 32"
 #define STACK_DEPTH "stack depth "
 #define OF_ALL "max "
-// Of one program: lines and functions, and bytes of a file's path and a line's text.
+// Limits for one program: lines and functions, and bytes of a file's path and a line's text.
 enum { MOST_LINES = 1 << 14, MOST_FUNCTIONS = 256, LONGEST_PATH = 1000, LONGEST_TEXT = 200 };
 enum { LONGEST_PROVIDER = 128 };	// of a static probe point
 
@@ -49,7 +49,7 @@ static int fail(const char *what, const char *about, long error)
 	return 1;
 }
 
-// The place in a program of user space, for sections that name none.
+// The place in a user-space program, for sections that do not name one.
 struct place {
 	const char *file, *symbol;
 	size_t offset, semaphore;
@@ -169,7 +169,7 @@ static void complete_type(struct bpf_program *program)
 	}
 }
 
-// Where the verifier says how many instructions it walked and how much stack the program takes.
+// Buffer for the verifier's log: how many instructions it walked, and how much stack the program takes.
 static void keep_statistics(struct bpf_program *program)
 {
 	char *log = calloc(1, STATS_SIZE);
@@ -187,7 +187,7 @@ static void unpin_maps(struct bpf_object *object)
 		bpf_map__set_pin_path(map, NULL);
 }
 
-// Of how many entries a map must be that has none; 0 where the kernel wants none, or libbpf sets it.
+// The size to give to a map that has none; 0 if the kernel needs none, or libbpf sets it.
 static __u32 usual_entries(enum bpf_map_type type)
 {
 	switch (type) {
@@ -212,7 +212,7 @@ static int is_sized_by_loader(const struct bpf_map *map)
 	return !bpf_map__is_internal(map) && bpf_map__max_entries(map) == 0 && usual_entries(bpf_map__type(map));
 }
 
-// Sizes the maps that a tool's own loader would size, and says which.
+// Sets the sizes of maps that a tool's own loader would set, and prints which.
 static void size_maps(struct bpf_object *object)
 {
 	struct bpf_map *map;
@@ -254,7 +254,7 @@ static int has_programs_in_maps(struct bpf_object *object)
 // them is refused, the named one is loaded alone. NULL where that is refused, too.
 static struct bpf_object *loaded(const char *file, const char *name, const char *folder)
 {
-	// Maps that ask to be pinned by their names go with the rest.
+	// Maps that ask to be pinned by name are handled like the others.
 	LIBBPF_OPTS(bpf_object_open_opts, options, .pin_root_path = folder);
 	int error = 0;
 
@@ -363,7 +363,7 @@ static void show_lines_of(int fd)
 	btf__free(names);
 }
 
-// Of all programs: an attached one may call others (tail calls).
+// Lines of all programs: an attached one may call others (tail calls).
 static int show_lines(void)
 {
 	for (__u32 id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
@@ -376,7 +376,7 @@ static int show_lines(void)
 	return 0;
 }
 
-// Whether the section names no place, or this one.
+// Whether the section names this place or none.
 static int is_at(const char *section, const struct place *place)
 {
 	const char *path = strchr(section, '/'), *colon = strrchr(section, ':');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// A BPF program at a place of the kernel's, pinned below a folder of the BPF file system so that it outlives this one.
+// Attaches a BPF program to a place in the kernel, and pins it below a folder of the BPF file system to outlive this one.
 //
 //   bpfprobe attach FOLDER PROGRAM TYPE ATTACH_TYPE LINK FLAGS CONTEXT TARGET OFFSET SEMAPHORE
 //                               makes FOLDER/program, FOLDER/link, and its maps
@@ -21,7 +21,7 @@
 //                               map_trial.h says
 //   bpfprobe hold FOLDER        has the link open until it is killed
 //
-// Of what other programs have loaded:
+// For programs that others have loaded:
 //   bpfprobe attached PID       what a process has attached, as attached.h says
 //   bpfprobe pin FOLDER ID      pins a program as FOLDER/program
 //   bpfprobe gone ID...         returns when the kernel has none of these programs any more
@@ -248,7 +248,7 @@ static int load(const struct place *place, const struct instruction *instruction
 			.type = place->type, .count = count, .instructions = (unsigned long)instructions,
 			.license = (unsigned long)"GPL", .log_level = 1, .log_size = LOG_SIZE,
 			.log = (unsigned long)verifier_words, .name = "lab",
-			// A link to many functions names them itself.
+			// A link to many functions has their names.
 			.attach_type = place->attach_type,
 			.btf_id = is_linked(place, "functions") ? 0 : place->function.id,
 		},
@@ -362,7 +362,7 @@ static int show_hits(const char *folder)
 struct ring {
 	volatile unsigned long *consumed;
 	const volatile unsigned long *produced;
-	const char *data;	// twice, one behind the other, so that no event is broken
+	const char *data;	// mapped twice in a row, so that no event is split
 };
 
 static struct ring ring_of(const char *folder)
@@ -418,7 +418,7 @@ static int empty(const char *folder)
 	int map = pinned(folder, "counts");
 	struct ring ring;
 
-	// What is pinned opens by bpf(2) alone; only a ring that is not there gives this error.
+	// Pinned objects are opened by bpf(2) only; this error means that there is no ring.
 	if (sys3(SYS_open, path_in(folder, "ring"), O_RDONLY, 0) != -E_NOENT) {
 		ring = ring_of(folder);
 		*ring.consumed = *ring.produced;

@@ -14,7 +14,7 @@ struct header {
 	uint32_t size, types, types_size, strings, strings_size;
 };
 
-// Its own words; kinds have more behind them.
+// The header that all kinds have in common; most have data after it.
 struct type {
 	uint32_t name, info, other;
 };
@@ -51,7 +51,7 @@ static size_t size_of(const struct type *type)
 	}
 }
 
-// The type with a number, counted from 1; NULL behind the last.
+// The type with this number, counted from 1; NULL after the last.
 static const struct type *type_at(const struct header *header, uint32_t wanted)
 {
 	const char *at = (const char *)header + header->size + header->types, *end = at + header->types_size;
@@ -64,7 +64,7 @@ static const struct type *type_at(const struct header *header, uint32_t wanted)
 	return NULL;
 }
 
-// Whether a name is these two, one behind the other.
+// Whether a name consists of these two parts.
 static int is_joined(const char *name, const char *first, const char *second)
 {
 	for (; *first; first++, name++)
@@ -167,7 +167,7 @@ long list_types(struct btf_types *types)
 		return (long)header;
 	at = (const char *)header + header->size + header->types;
 	end = at + header->types_size;
-	// A type takes its three words at least.
+	// A type has at least the three words of its header.
 	all = map_memory(-1, (header->types_size / sizeof(struct type) + 1) * sizeof(*all), 0, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS);
 	if (is_error(all))
@@ -186,7 +186,7 @@ const char *function_name(const struct btf_types *types, uint32_t id)
 	return kind(type) == FUNC ? (const char *)header + header->size + header->strings + type->name : NULL;
 }
 
-// The type behind qualifiers and other names; NULL for void, and for a number that there is not.
+// The type without qualifiers and typedefs; NULL for void, and for an unknown number.
 static const struct type *plain(const struct btf_types *types, uint32_t id)
 {
 	while (id && id < types->count) {

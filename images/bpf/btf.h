@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Which number has a function in the kernel's own type information, how many arguments, and which name has a number?
+// The kernel's type information: a function's number and arguments by its name, and a name by its number.
 #ifndef BTF_H
 #define BTF_H
 
@@ -18,7 +18,7 @@ long find_tracepoint(const char *name, struct btf_function *found);
 // Writes the name of a function; an error like those of find_function, EINVAL for the number of something else.
 long name_function(uint32_t id, char *to, size_t room);
 
-// All types of the kernel, by their numbers.
+// All types of the kernel, by number.
 struct btf_types {
 	const void *header;
 	const void *const *all;
@@ -27,7 +27,7 @@ struct btf_types {
 
 // Returns a negative errno.
 long list_types(struct btf_types *types);
-// NULL for the number of something else than a function.
+// NULL if the number is not a function's.
 const char *function_name(const struct btf_types *types, uint32_t id);
 // Whether BPF's trampolines take a function with these types: as btf_distill_func_proto() of kernel/bpf/btf.c.
 int takes_trampoline(const struct btf_types *types, uint32_t id, uint32_t most, uint32_t largest, uint32_t result);

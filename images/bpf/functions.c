@@ -9,7 +9,7 @@ enum { TABLE = 1 << 20, MOST = 1 << 18 };
 // MAX_BPF_FUNC_ARGS, btf_distill_func_proto(); before Linux 6.6 x86 takes what is in registers alone (473e3150e30a).
 enum { MOST_ARGUMENTS = 12, MOST_IN_REGISTERS = 6, LARGEST_ARGUMENT = 16, LARGEST_RESULT = 8 };
 
-// A name of the kernel's list of symbols, and what is known of it.
+// A name in the kernel's list of symbols, with what is known about it.
 struct name {
 	const char *text;
 	unsigned long address;
@@ -18,7 +18,7 @@ struct name {
 
 static struct name *names;
 
-// What BPF never attaches to: btf_id_deny of kernel/bpf/verifier.c; of the rest what does not return, noreturn_deny.
+// Functions that BPF never attaches to: btf_id_deny of kernel/bpf/verifier.c, and noreturn_deny, which do not return.
 static const char *const denied[] = {
 	"migrate_disable", "migrate_enable", "___migrate_enable", "__rcu_read_lock", "__rcu_read_unlock",
 	"rcu_read_unlock_strict", "preempt_count_add", "preempt_count_sub",
@@ -137,7 +137,7 @@ static long read_types(int returns)
 	return 0;
 }
 
-// Marks what tasks sleep in, and by what this program reads that. Older tasks have smaller numbers.
+// Marks the functions that tasks sleep in, and those by which this program reads them. Older tasks have smaller numbers.
 static void read_stacks(void)
 {
 	static char stack[1 << 14];

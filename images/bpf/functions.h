@@ -12,7 +12,7 @@ struct function {
 	uint32_t id;		// in the kernel's own type information, 0 for none that a trampoline takes
 };
 
-// What a mechanism asks of a function.
+// What a mechanism requires of a function.
 enum demand { ANY = 0, NOT_IN_BLACKLIST = 1, TYPED = 2, RETURNS = 4, UNIQUE = 8, ON_NO_STACK = 16 };
 
 struct functions {

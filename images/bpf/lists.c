@@ -9,7 +9,7 @@ void *room_for(size_t size)
 	return map_memory(-1, size, 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
 }
 
-// Into the room of ROOM bytes that is given.
+// Reads into a buffer of ROOM bytes.
 static char *read_into(char *text, const char *path)
 {
 	long size = is_error(text) ? (long)text : file_content(path, text, ROOM);
@@ -27,7 +27,7 @@ char *read_list(const char *path)
 	return read_into(room_for(ROOM), path);
 }
 
-// For what is read again and again.
+// A buffer for what is read repeatedly.
 static char *read_again(const char *path)
 {
 	static char *text;
@@ -58,7 +58,7 @@ unsigned long next_hexadecimal(char **at)
 	return value;
 }
 
-// The same of decimal digits.
+// The same for decimal digits.
 static long decimal(const char *at)
 {
 	long value = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Lists of the kernel, which are files of text.
+// Reading the kernel's lists, which are text files.
 #ifndef LISTS_H
 #define LISTS_H
 

@@ -12,9 +12,9 @@
 
 enum { EXEC = 1, KILL, PUT, GET, PING, DATA = 16, HELLO = 32, STDOUT, STDERR, EXIT, OK, ERROR };
 enum { PROTOCOL = 1, PAYLOAD_MAX = 64 * 1024, ARGUMENTS_MAX = 1024 };
-// The most that a pipe can be made to hold (/proc/sys/fs/pipe-max-size); by itself it holds 64 KiB.
+// The largest capacity that a pipe can be given (/proc/sys/fs/pipe-max-size); the default is 64 KiB.
 enum { PIPE_MAX = 1024 * 1024 };
-// Where the initramfs's programs are for a guest that has entered an image.
+// Where a guest that has entered an image has the initramfs's programs.
 #define OWN_PROGRAMS "/run/orchestrator/bin"
 enum { SIGKILL = 9, SIGPIPE = 13, SIGCHLD = 17, SIG_BLOCK = 0, SIG_UNBLOCK = 1, WNOHANG = 1 };
 enum { POLLIN = 1, POLLERR = 8, POLLHUP = 16 };
@@ -181,7 +181,7 @@ static long start_command(struct command *command)
 	return command->pid;
 }
 
-// One read's worth; false at the end of the stream.
+// Passes on what one read returns; false at the end of the stream.
 static int forward(int fd, uint32_t type, uint32_t request)
 {
 	long n = sys3(SYS_read, fd, sent.payload, PAYLOAD_MAX);
@@ -283,7 +283,7 @@ static void put_file(void)
 	finish(request, error);
 }
 
-// Whether the host has given a request up.
+// Whether the host has abandoned a request.
 static int is_killed(uint32_t request)
 {
 	struct pollfd asked = {port, POLLIN, 0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What one call costs, whatever it is that a program calls; the options and the output that such programs share.
+// Measures what a call costs: the options and the output that callbench and workloads share.
 //
 //   -n CALLS [-b BATCH] [-r REPEATS] [-u UNTIMED] [-m MARKED [-w WARMING]] [-k SINGLY]
 //       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch of several begins right after
@@ -78,7 +78,7 @@ static void renew_random_key(void)
 	renewed = now;
 }
 
-// One function for all, so that an empty batch takes what calls take besides themselves: one by one or not.
+// One function for all batches: an empty batch takes as many instructions as a full one takes besides its calls.
 static uint64_t __attribute__((noinline)) time_calls(const struct bench *bench, long calls, long *result)
 {
 	uint64_t start = begin_region();
@@ -113,8 +113,8 @@ static struct timing time_batch(const struct bench *bench, long calls, uint32_t 
 	return taken;
 }
 
-// One batch that nothing fell into; counts those that something did. If it is not the last one of a sample, QEMU keeps
-// what it has counted for the last one.
+// Repeats a batch until it is undisturbed, and counts the disturbed ones. If it is not the last of a sample, QEMU adds
+// its counts to those of the last one.
 static struct timing clean_batch(const struct bench *bench, long calls, uint32_t *each, int is_last, long *disturbed)
 {
 	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -142,7 +142,7 @@ static struct timing clean_batch(const struct bench *bench, long calls, uint32_t
 	     "the calls take too long for the time between two ticks, or sleep, or touch new memory");
 }
 
-// One by one, so that each result is seen. Returns the last one.
+// Makes calls one by one, to note each result. Returns the last one.
 static long note_calls(const struct bench *bench, long calls, struct results *results)
 {
 	long result = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What a program says of the calls that it wants timed; see bench.c.
+// The description of the calls that a program has timed; see bench.c.
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -9,17 +9,17 @@
 enum { WARM_UP_CALLS = 100 };
 
 struct bench {
-	const char *entry;	// the way a call goes
-	const long *number;	// the system call's, as its loop loads it; NULL where no system call is timed
-	// Makes so many calls in exactly as many equal rounds and a constant; returns what the last one returned.
+	const char *entry;	// how the call enters the kernel
+	const long *number;	// the system call's number, as its loop loads it; NULL if no system call is timed
+	// Makes the calls, in as many equal rounds and a constant number of instructions; returns the last one's result.
 	long (*loop)(long calls);
-	// Fails where a call that returned this did not do what is to be measured.
+	// Ends the program if a call with this result did not do what is to be measured.
 	void (*check)(long result);
-	// Whether it is an option of the program's own.
+	// Takes one of the program's own options; returns 0 for any other option.
 	int (*take_option)(const char *option, const char *value);
 	// After all options, before the first call.
 	void (*prepare)(void);
-	// What else to tell of the calls, each with a blank before it.
+	// Prints further fields of the calls, each after a blank.
 	void (*print_called)(void);
 };
 

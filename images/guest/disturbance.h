@@ -20,8 +20,8 @@ struct disturbance {
 void open_statistics(void);
 // What has happened until now.
 struct disturbance count_disturbances(void);
-// Whether nothing has happened between two looks but what each of the calls does itself. It is told after some attempts:
-// memory that is new to calls is touched once, and what happens in each call again and again is the calls' own.
+// Whether nothing has happened in between but what each of the calls does itself: after some attempts, a fault or a task
+// switch in each call counts as the calls' own. Before that, calls may touch memory that is new to them, once.
 int is_undisturbed(const struct disturbance *before, const struct disturbance *after, long calls, int attempt);
 // Returns right after a timer's tick, or some time later where there is none.
 void wait_for_tick(void);

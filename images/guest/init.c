@@ -25,7 +25,7 @@ static void load_module(const char *path)
 	long fd = sys3(SYS_open, path, O_RDONLY | O_CLOEXEC, 0);
 	long error = fd < 0 ? fd : sys3(SYS_finit_module, fd, "", 0);
 
-	// A module that is already there (built in, or loaded by another's dependency) does the same service.
+	// A module that is already there, built in or loaded as a dependency, is no error.
 	if (error < 0 && error != -E_EXIST)
 		complain("cannot load ", path, error);
 	if (fd >= 0)

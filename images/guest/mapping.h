@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Where a process executes what a file has, and which bytes are there?
+// Where does a process execute the code of a file, and which bytes are there?
 #ifndef MAPPING_H
 #define MAPPING_H
 
 #include "runtime.h"
 
-// The address at which what a file has at the offset is executed; 0 where nowhere. MAPS is the text of /proc/PID/maps,
-// whose lines this ends.
+// Returns the address at which a file's offset is mapped as code; 0 if it is not. MAPS is the text of /proc/PID/maps,
+// whose line breaks become zero bytes.
 unsigned long find_mapping(char *maps, const char *file, unsigned long offset);
 
-// NAMEHEX and a new line.
+// Prints NAME, the bytes in hex, and a new line.
 void print_hex(const char *name, const unsigned char *bytes, long size);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What a program has at an address when it is started, and what its file has there: a uprobe is in the first alone.
+// Prints the bytes at an address of a started program and those of its file: a uprobe changes only the former.
 //
 //   peek -a ADDRESS OFFSET SIZE PROGRAM [ARGUMENT...]
 //       ADDRESS is the process', OFFSET the file's, both decimal. The process ends before it executes an instruction.
@@ -19,7 +19,7 @@ enum { AT_NULL = 0, AT_ENTRY = 9, BREAKPOINT = 0xcc, NAME_BYTES = 32, TEXT_BYTES
 
 const char program_name[] = "peek";
 
-// It is stopped behind execve: its file is mapped, and the kernel has put its uprobes there.
+// Starts the program and stops it after execve: its file is mapped, and the kernel has inserted its uprobes.
 static long start(char **argv, char **environment)
 {
 	int status = 0;
@@ -59,7 +59,7 @@ static size_t append(char *text, size_t at, const char *more)
 	return at + text_length(more);
 }
 
-// As much of a file of /proc/PID as there is room for. Returns its size.
+// Reads a file of /proc/PID, as far as the buffer holds it. Returns the bytes read.
 static long read_of_process(long pid, const char *file, char *text)
 {
 	char name[NAME_BYTES], digits[21];
@@ -77,7 +77,7 @@ static long read_of_process(long pid, const char *file, char *text)
 	return size;
 }
 
-// To the program's first instruction, by a breakpoint in this process: the loader has mapped all libraries then.
+// Runs to the program's first instruction, by a breakpoint: the loader has mapped all libraries by then.
 static void run_to_entry(long pid, const char *program)
 {
 	static long auxiliary[TEXT_BYTES / sizeof(long)];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Marks by which a program tells QEMU's counting plugin (images/plugin) where it reads its clock.
+// Marks that tell QEMU's counting plugin (images/plugin) where a program reads its clock.
 //
 // A mark is a nop of eight bytes that reads no memory: nopl 0x4b5000NN(%eax,%eax,1). In front of the first rdtsc and
 // behind the second, none of them is timed. Without the plugin they do nothing; it finds them in any program, in user

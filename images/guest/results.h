@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What calls returned: how many failed, the last value, and the first different values with their calls.
+// The results of calls: how many failed, the last value, and the first distinct values with their numbers of calls.
 #ifndef RESULTS_H
 #define RESULTS_H
 
@@ -9,7 +9,7 @@ enum { KEPT_VALUES = 8 };
 
 struct results {
 	long observed, failed;
-	long before_failure;	// calls before the first one that failed; all where none did
+	long before_failure;	// calls before the first failure; all if none failed
 	long other;		// calls with values that are not kept
 	unsigned long last;
 	int kept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What the guest's programs need instead of a C library: system calls, strings, numbers as text.
+// The guest programs' replacement of a C library: system calls, strings, numbers as text.
 // Freestanding, so that a 64-bit host builds 32-bit programs without a 32-bit C library.
 #ifndef RUNTIME_H
 #define RUNTIME_H
@@ -13,7 +13,7 @@
 #define SYS_clock_gettime64 SYS_clock_gettime
 #endif
 
-// The words of the kernel's <linux/fcntl.h> and <linux/mman.h>, which may be included as well, before or behind this.
+// The constants of the kernel's <linux/fcntl.h> and <linux/mman.h>, which may be included as well, before or after this.
 #ifndef O_RDONLY
 #define O_RDONLY	00000000
 #define O_WRONLY	00000001
@@ -60,7 +60,7 @@ long syscall5(long number, long a, long b, long c, long d, long e);
  */
 #define sys6(n, a, b, c, d, e, f) syscall6(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
-// In each program that needs it: the others keep their places in memory.
+// Inlined into the programs that need it: the code of the others stays at the same addresses.
 static inline long syscall6(long number, long a, long b, long c, long d, long e, long f)
 {
 	long result;
@@ -176,7 +176,7 @@ void print_number(int fd, uint64_t value);
 void print_field(const char *name, uint64_t value);
 // Prints "NAME0x1f" to 1.
 void print_word(const char *name, unsigned long value);
-// From here on what is printed to 1 is written at the end, or when so much of it is held: as few system calls as can be.
+// Buffer what is printed to 1 until the program ends or the buffer is full, which saves system calls.
 enum { HELD_BYTES = 16384 };
 void hold_output(void);
 /**

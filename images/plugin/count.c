@@ -52,8 +52,8 @@ enum { SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, BLOCK_SLOTS = 2 * BLOCKS, VCPUS = 
 enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, ADDRESS = 17, MARK_SIZE = 8, PAGE = 4096, LANDMARKS_SIZE = 1 << 22 };
 // Instructions after which translations that jump to each other have made good what they cost: 0.1 s.
 enum { WORTH_TRANSLATING = 1 << 22 };
-enum { ORDER = 1 << 18 };	// most blocks of a region in their order
-enum { ALL = RECORDS };		// counts the executions of all instructions, where landmarks are followed
+enum { ORDER = 1 << 18 };	// most blocks of a region that are listed in their order
+enum { ALL = RECORDS };		// index of the counter of all executed instructions, with landmarks
 
 struct instruction {
 	uint64_t address;
@@ -89,13 +89,13 @@ static struct counts counted[RECORDS], before[RECORDS];
 static struct counts region[RECORDS], kept[RECORDS];	// the last one, and the sum of those that are to be written
 static struct block blocks[BLOCKS];
 static struct passed order[ORDER];
-static size_t used_order;			// more than there is room for where some are missing
+static size_t used_order;			// larger than the array if some are missing
 static const struct block *previous[VCPUS];
-static uint32_t block_slots[BLOCK_SLOTS];	// as slots
+static uint32_t block_slots[BLOCK_SLOTS];	// like slots
 static uint32_t used, used_blocks, in_region;
 static bool armed, apart, classed, detailed, stacked, ordered, landmarked, cached, copies_data, is_counting, is_modelling,
 	is_open, has_region, has_failed;
-static uint64_t together, seen, seen_together;	// what has been counted on a stack
+static uint64_t together, seen, seen_together;	// counted on stacks until now
 static uint64_t executed_apart;			// since the counting was armed
 static uint32_t together_index = RECORDS;
 static const char *failure;

@@ -12,7 +12,7 @@
 
 enum { CPUS = 16, LINE_SIZE = 64 };
 
-// All caches are empty, and nothing has been accessed.
+// Empties all caches, and forgets all accesses.
 void forget_lines(void);
 // A CPU accesses memory. In a window its accesses count. Returns how many lines move; false in is_room if one is not known
 // for want of room.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// How many different instructions there is room for.
+// The largest number of distinct instructions.
 #ifndef RECORDS_H
 #define RECORDS_H
 

@@ -41,7 +41,7 @@ static struct {
 	enum landmark landmark;
 } landmarks[LANDMARKS];		// by address
 static size_t used_landmarks;
-static struct task tasks[TASKS]; // those that wait; an id of 0 is free
+static struct task tasks[TASKS]; // waiting tasks; an id of 0 is free
 static uint64_t switch_start, stored, next_task, pending;
 static bool is_switching, is_dying, is_entering;
 
@@ -122,7 +122,7 @@ static void enter(uint64_t target, uint64_t behind, bool is_trap)
 	depth++;
 }
 
-// To the frame that waits for this address, above the last trap.
+// Unwinds to the frame that waits for this address, above the last trap.
 static void leave(uint64_t to)
 {
 	for (size_t at = depth; at > 0 && !stack[at - 1].is_trap; at--) {
@@ -279,7 +279,7 @@ static void switch_task(void)
 	is_dying = false;
 }
 
-// What entered the kernel is known now.
+// Names what entered the kernel, which is known now.
 static void settle(void)
 {
 	if (pending && depth)
@@ -298,7 +298,7 @@ void count_landmark(uint64_t address, uint64_t in_kernel, uint64_t in_user)
 		add_count(0, 0, in_user);
 }
 
-// A system call's function is in front of what entered the kernel for it.
+// A system call's function precedes what entered the kernel for it.
 static void name_call(uint64_t call)
 {
 	uint32_t node = child(0, call);

@@ -28,7 +28,7 @@ enum landmark find_landmark(uint64_t address, uint64_t *function);
 bool is_in_switch(uint64_t address);
 // It accessed memory there: the last store before the first load is of the task that is left.
 void see_switch(uint64_t address, bool is_store);
-// As follow(), below, where programs are not followed but it is known whether one ran in between.
+// As follow() below, if programs are not followed but it is known whether one ran in between.
 void follow_landmark(enum ending ending, uint64_t behind, uint64_t next, enum landmark landmark, bool from_user);
 // Instructions of the kernel's function at the address, and of programs before it or behind it.
 void count_landmark(uint64_t address, uint64_t in_kernel, uint64_t in_user);
@@ -55,7 +55,7 @@ void keep_stacks(void);
 void forget_kept_stacks(void);
 typedef void stack_line(uint64_t count, uint64_t address, const uint64_t *frames, size_t depth);
 void list_stacks(stack_line *line);
-// There was not room for all.
+// Whether there was no room for some of them.
 bool stacks_are_full(void);
 
 #endif

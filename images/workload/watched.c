@@ -56,7 +56,7 @@ static void be_watched(long calls, void (*prepare)(void), long (*loop)(long call
 		sys1(SYS_exit_group, 0);
 }
 
-// The process is stopped; the signal that stopped it. Where it has ended, -1, less the signal that ended it.
+// Waits until the process stops. Returns the stopping signal; -1 less the fatal signal if it has ended.
 static int wait_for_stop(long pid)
 {
 	int status = 0;
