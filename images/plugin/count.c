@@ -41,6 +41,8 @@
 #include "caches.h"
 #include "classes.h"
 #include "host.h"
+#include "marks.h"
+#include "output.h"
 #include "physical.h"
 #include "qemu_plugin.h"
 #include "records.h"
@@ -49,7 +51,7 @@
 #include "translations.h"
 
 enum { SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, BLOCK_SLOTS = 2 * BLOCKS, VCPUS = 256, LONGEST = 15 };
-enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, ADDRESS = 17, MARK_SIZE = 8, PAGE = 4096, LANDMARKS_SIZE = 1 << 22 };
+enum { LINE = 160, ADDRESS = 17, PAGE = 4096, LANDMARKS_SIZE = 1 << 22 };
 // Instructions after which translations that jump to each other have made good what they cost: 0.1 s.
 enum { WORTH_TRANSLATING = 1 << 22 };
 enum { ORDER = 1 << 18 };	// most blocks of a region that are listed in their order
@@ -93,56 +95,11 @@ static size_t used_order;			// larger than the array if some are missing
 static const struct block *previous[VCPUS];
 static uint32_t block_slots[BLOCK_SLOTS];	// like slots
 static uint32_t used, used_blocks, in_region;
-static bool armed, apart, classed, detailed, stacked, ordered, landmarked, cached, copies_data, is_counting, is_modelling,
-	is_open, has_region, has_failed;
+static bool armed, apart, classed, detailed, stacked, ordered, landmarked, cached, is_counting, is_modelling, is_open,
+	has_region;
 static uint64_t together, seen, seen_together;	// counted on stacks until now
 static uint64_t executed_apart;			// since the counting was armed
 static uint32_t together_index = RECORDS;
-static const char *failure;
-static int output = -1;
-static size_t written;
-static char buffer[1 << 16];
-static size_t buffered;
-
-static void flush(void)
-{
-	for (size_t done = 0; done < buffered;) {
-		long size = write(output, buffer + done, buffered - done);
-
-		if (size <= 0) {
-			has_failed = true;
-			break;
-		}
-		done += (size_t)size;
-	}
-	buffered = 0;
-}
-
-static void put(const char *line, size_t size)
-{
-	if (buffered + size > sizeof(buffer))
-		flush();
-	memcpy(buffer + buffered, line, size);
-	buffered += size;
-	written += size;
-}
-
-static void write_error(void)
-{
-	char line[LINE];
-
-	put(line, (size_t)snprintf(line, sizeof(line), "error %s\n", failure));
-	flush();
-}
-
-static void report_error(const char *reason)
-{
-	if (has_failed)
-		return;
-	failure = reason;
-	has_failed = true;
-	write_error();
-}
 
 static uint32_t index_of(const struct instruction *wanted)
 {
@@ -176,22 +133,7 @@ static void read_instruction(const struct qemu_plugin_insn *insn, struct instruc
 	read->address = qemu_plugin_insn_vaddr(insn);
 	read->host = qemu_plugin_insn_haddr(insn);
 	read->size = size < LONGEST ? (uint8_t)size : LONGEST;
-	if (copies_data)
-		qemu_plugin_insn_data_3(insn, read->bytes, read->size);
-	else
-		memcpy(read->bytes, qemu_plugin_insn_data_1(insn), read->size);
-}
-
-static long mark_in(const struct instruction *read)
-{
-	uint32_t words[2];
-
-	if (read->size != MARK_SIZE)
-		return 0;
-	memcpy(words, read->bytes, sizeof(words));
-	if (words[0] != REGION_OPCODE || (words[1] & ~0xffu) != REGION_MAGIC)
-		return 0;
-	return words[1] & 0xff;
+	read_bytes(insn, read->bytes, read->size);
 }
 
 static uint64_t executions(uint32_t index)
@@ -309,9 +251,9 @@ static void put_stack(uint64_t count, uint64_t address, const uint64_t *frames, 
 {
 	char line[LINE];
 
-	if (has_failed)
+	if (output_has_failed())
 		return;
-	if (written + LINE + depth * ADDRESS > OUTPUT_LIMIT)
+	if (!has_output_room(LINE + depth * ADDRESS))
 		return report_error("more than 64 MiB of stacks");
 	put(line, (size_t)snprintf(line, sizeof(line), "stack %lu %lx", (unsigned long)count, (unsigned long)address));
 	for (size_t i = 0; i < depth; i++)
@@ -323,7 +265,7 @@ static void put_order(void)
 {
 	char line[LINE];
 
-	if (used_order > ORDER || written + used_order * LINE > OUTPUT_LIMIT)
+	if (used_order > ORDER || !has_output_room(used_order * LINE))
 		return report_error("more blocks in their order than there is room for");
 	for (size_t i = 0; i < used_order; i++) {
 		const struct passed *one = order + i;
@@ -338,12 +280,12 @@ static void write_classes(void)
 {
 	char line[LINE];
 
-	if (written + (CLASSES + 1) * LINE > OUTPUT_LIMIT)
+	if (!has_output_room((CLASSES + 1) * LINE))
 		return report_error("more than 64 MiB of counts");
 	put("classes\n", 8);
 	for (int i = 0; i < CLASSES; i++)
 		put(line, (size_t)snprintf(line, sizeof(line), "class %lu %s\n", (unsigned long)kept[i].executed, class_names[i]));
-	flush();
+	flush_output();
 }
 
 static void chain_translations(void)
@@ -388,7 +330,7 @@ static void write_kept(void)
 		total += kept[i].executed;
 		entries += kept[i].executed != 0;
 	}
-	if (written + (entries + 1) * LINE * (cached ? 2 : 1) > OUTPUT_LIMIT)
+	if (!has_output_room((entries + 1) * LINE * (cached ? 2 : 1)))
 		return report_error("more than 64 MiB of counts");
 	put(line, (size_t)snprintf(line, sizeof(line), "region %lu %lu\n", (unsigned long)total, (unsigned long)entries));
 	for (uint32_t i = 0; i < in_region; i++)
@@ -402,7 +344,7 @@ static void write_kept(void)
 		list_stacks(put_stack);
 	if (ordered)
 		put_order();
-	flush();
+	flush_output();
 	executed_apart += total;
 	if (apart && executed_apart > WORTH_TRANSLATING)
 		chain_translations();
@@ -411,14 +353,14 @@ static void write_kept(void)
 static void pass_mark(unsigned int vcpu, void *mark)
 {
 	(void)vcpu;
-	if (has_failed && failure && (long)mark == REGION_ARM)
-		write_error();	// the lab may have cut it off with what it has read
-	if (has_failed)
+	if ((long)mark == REGION_ARM)
+		repeat_error();
+	if (output_has_failed())
 		return;
 	switch ((long)mark) {
 	case REGION_ARM:
 	case REGION_DISARM:
-		written = (size_t)lseek(output, 0, SEEK_END); // less where the lab has cut off what it has read
+		measure_output();
 		is_open = has_region = false;
 		is_counting = (long)mark == REGION_ARM;
 		forget_kept();
@@ -459,7 +401,7 @@ static void pass_mark(unsigned int vcpu, void *mark)
 		if (!is_counting)
 			break;
 		add_region();
-		if (!has_failed)
+		if (!output_has_failed())
 			write_kept();
 		forget_kept();
 		break;
@@ -636,7 +578,7 @@ static void look_for_classes(struct qemu_plugin_tb *tb)
 		long mark;
 
 		read_instruction(insn, &read);
-		mark = mark_in(&read);
+		mark = mark_in(read.bytes, read.size);
 		if (mark)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, pass_mark, QEMU_PLUGIN_CB_NO_REGS, (void *)mark);
 		found = mark ? PLAIN : class_of(read.bytes, read.size);
@@ -660,7 +602,7 @@ static void look_at_translation(struct qemu_plugin_tb *tb)
 		if (!armed && qemu_plugin_insn_size(insn) != MARK_SIZE)
 			continue;
 		read_instruction(insn, &read);
-		mark = mark_in(&read);
+		mark = mark_in(read.bytes, read.size);
 		if (mark && (armed || mark == REGION_ARM))
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, pass_mark, QEMU_PLUGIN_CB_NO_REGS, (void *)mark);
 		if (!armed || mark)
@@ -693,9 +635,11 @@ static bool find_landmarks(const char *path)
 
 EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
+	bool is_writable = false;
+
 	for (int i = 0; i < argc; i++) {
 		if (!strncmp(argv[i], "out=", 4))
-			output = open(argv[i] + 4, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+			is_writable = open_output(argv[i] + 4);
 		else if (!strcmp(argv[i], "classes=on"))
 			classed = true;
 		else if (!strcmp(argv[i], "detail=on"))
@@ -713,14 +657,13 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 		else
 			return 1;
 	}
-	if (output < 0 || (cached && !has_caches()) || (classed && (detailed || stacked)) || (ordered && landmarked))
+	if (!is_writable || (cached && !has_caches()) || (classed && (detailed || stacked)) || (ordered && landmarked))
 		return 1;
 	used = classed ? CLASSES : 0;
 	// Whole systems, which have programs counted together, execute much.
 	apart = &qemu_loglevel && !detailed && !together;
-	copies_data = info->version.cur >= 3;
 	if (qemu_plugin_scoreboard_new)
 		board.score = qemu_plugin_scoreboard_new((RECORDS + 1) * sizeof(uint64_t));
-	look_at_translations(id, look_at_translation);
+	look_at_translations(id, info, look_at_translation);
 	return 0;
 }

@@ -97,13 +97,12 @@ static bool map_table(const char *path)
 
 EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	(void)info;
 	for (int i = 0; i < argc; i++)
 		if (!(!strncmp(argv[i], "code=", 5) ? add_range(argv[i] + 5) :
 		      !strncmp(argv[i], "out=", 4) && map_table(argv[i] + 4)))
 			return 1;
 	if (!table)
 		return 1;
-	look_at_translations(id, look_at_translation);
+	look_at_translations(id, info, look_at_translation);
 	return 0;
 }

@@ -20,12 +20,14 @@
 #include "executing.h"
 #include "host.h"
 #include "lines.h"
-#include "qemu_plugin.h"
+#include "marks.h"
+#include "output.h"
 #include "physical.h"
+#include "qemu_plugin.h"
 #include "region.h"
 #include "translations.h"
 
-enum { MARK_SIZE = 8, TEXT = 96, PLACES = 1 << 12, PAGE = 4096 };
+enum { TEXT = 96, PLACES = 1 << 12, PAGE = 4096 };
 
 struct cpu {
 	uint64_t instructions, moved;
@@ -36,24 +38,11 @@ struct place {
 	uint64_t address, count;
 };
 
-static int output = -1;
 static struct cpu cpus[CPUS];
 static struct place places[PLACES];	// by their addresses; count 0 is free
 static uint64_t all;
 static unsigned int leader, open_cpus;
-static bool is_armed, follows, has_room, copies_data;
-
-static void put(const char *text, size_t size)
-{
-	while (size) {
-		long done = write(output, text, size);
-
-		if (done <= 0)
-			return;
-		text += done;
-		size -= (size_t)done;
-	}
-}
+static bool is_armed, follows, has_room;
 
 static void put_line(const char *format, uint64_t one, uint64_t two, uint64_t three, uint64_t four)
 {
@@ -63,12 +52,8 @@ static void put_line(const char *format, uint64_t one, uint64_t two, uint64_t th
 				   (unsigned long)four));
 }
 
-static void keep(void)
+static void put_counts(void)
 {
-	if (!has_room)
-		return put("error more lines than there is room for\n", 40);
-	if (!tells_cpus())
-		return put("error QEMU shows no gs_base\n", 28);
 	put_line("cpus %lu %lu\n", all, contended_lines(), 0, 0);
 	for (unsigned int i = 0; i < CPUS; i++)
 		if (cpus[i].instructions)
@@ -76,6 +61,17 @@ static void keep(void)
 	for (uint32_t i = 0; i < PLACES; i++)
 		if (places[i].count)
 			put_line("moved %lx %lu\n", places[i].address, places[i].count, 0, 0);
+}
+
+static void keep(void)
+{
+	if (!has_room)
+		put("error more lines than there is room for\n", 40);
+	else if (!tells_cpus())
+		put("error QEMU shows no gs_base\n", 28);
+	else
+		put_counts();
+	flush_output();
 }
 
 static void follow_anew(void)
@@ -184,17 +180,14 @@ static void access_memory(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_
 		access_page(number, info, address + left, size - left, (uint64_t)from);
 }
 
-static long mark_in(const struct qemu_plugin_insn *insn)
+static long mark_at(const struct qemu_plugin_insn *insn)
 {
-	uint32_t words[2];
+	uint8_t bytes[MARK_SIZE];
 
 	if (qemu_plugin_insn_size(insn) != MARK_SIZE)
 		return 0;
-	if (copies_data)
-		qemu_plugin_insn_data_3(insn, words, sizeof(words));
-	else
-		memcpy(words, qemu_plugin_insn_data_1(insn), sizeof(words));
-	return words[0] == REGION_OPCODE && (words[1] & ~0xffu) == REGION_MAGIC ? words[1] & 0xff : 0;
+	read_bytes(insn, bytes, sizeof(bytes));
+	return mark_in(bytes, sizeof(bytes));
 }
 
 static void look_at_translation(struct qemu_plugin_tb *tb)
@@ -203,7 +196,7 @@ static void look_at_translation(struct qemu_plugin_tb *tb)
 
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		long mark = mark_in(insn);
+		long mark = mark_at(insn);
 
 		if (mark) {
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, pass_mark, QEMU_PLUGIN_CB_NO_REGS, (void *)mark);
@@ -220,14 +213,15 @@ static void look_at_translation(struct qemu_plugin_tb *tb)
 
 EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	copies_data = info->version.cur >= 3;
+	bool is_writable = false;
+
 	for (int i = 0; i < argc; i++)
 		if (!strncmp(argv[i], "out=", 4))
-			output = open(argv[i] + 4, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+			is_writable = open_output(argv[i] + 4);
 		else
 			return 1;
-	if (output < 0)
+	if (!is_writable)
 		return 1;
-	look_at_translations(id, look_at_translation);
+	look_at_translations(id, info, look_at_translation);
 	return 0;
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
+// See translations.h.
 #include "translations.h"
+#include "host.h"
 
 EXPORTED int qemu_plugin_version = 1;
 
 static qemu_plugin_id_t self;
 static translation_look *look_at;
+static bool copies_data;
 
 // QEMU compares the version when it has loaded the file and before it calls any of it.
 static __attribute__((constructor)) void choose_version(void)
@@ -35,14 +38,23 @@ static void begin_7(void *data)
 	qemu_plugin_register_vcpu_tb_trans_cb_7(self, translated_7, data);
 }
 
-void look_at_translations(qemu_plugin_id_t id, translation_look *look)
+void look_at_translations(qemu_plugin_id_t id, const qemu_info_t *info, translation_look *look)
 {
+	copies_data = info->version.cur >= 3;
 	self = id;
 	look_at = look;
 	if (qemu_plugin_version >= 7)
 		begin_7(NULL);
 	else
 		begin_1(id);
+}
+
+void read_bytes(const struct qemu_plugin_insn *insn, void *bytes, size_t size)
+{
+	if (copies_data)
+		qemu_plugin_insn_data_3(insn, bytes, size);
+	else
+		memcpy(bytes, qemu_plugin_insn_data_1(insn), size);
 }
 
 void translate_anew(void)
