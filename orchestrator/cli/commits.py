@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -13,17 +13,14 @@ import typer
 from orchestrator.cli import options
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.comparison.printed_series import PrintedSeries
-from orchestrator.comparison.series import (
-    MeasuredSeries,
-    cover_letter,
-    mail,
-    series_sheets,
-)
+from orchestrator.comparison.series_forms import SeriesView
 from orchestrator.library.experiment_request import ExperimentRequest
+from orchestrator.library.formats import Format, Formats
 from orchestrator.library.measured_series import UnmeasuredSeries
 from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.report.history_sheets import bisection_sheet
 from orchestrator.report.printed_bisection import PrintedBisection
+from orchestrator.report.sheet_forms import SheetsView
 
 
 def bisect(
@@ -38,7 +35,7 @@ def bisect(
     overrides: options.Overrides = None,
     kconfig: options.KernelConfig = None,
     make: options.MakeVariables = None,
-    form: options.FormOption = options.Form.TABLE,
+    form: options.SheetFormat = options.SHEETS.default,
     _schema: Annotated[bool, options.schema(lambda: PrintedBisection)] = False,
     limit: options.Limit = 20,
     offline: options.Offline = False,
@@ -51,15 +48,14 @@ def bisect(
     """
     request = ExperimentRequest(config, overrides or (), kconfig=kconfig, make=make or ())
     change = ConsoleLab(offline=offline, verbose=verbose).bisect(request, good, bad, cell=cell)
-    if form is options.Form.JSON:
-        typer.echo(PrintedBisection.of(change.bisected, change.differences).json_text())
-    else:
-        by_symbol = (difference_sheet(difference, limit or None) for difference in change.differences)
-        options.print_profiles("Bisection", form, [bisection_sheet(change.bisected), *by_symbol])
+    by_symbol = (difference_sheet(difference, limit or None) for difference in change.differences)
+    sheets = chain([bisection_sheet(change.bisected)], by_symbol)
+    for_programs = PrintedBisection.of(change.bisected, change.differences).json_text
+    form.write("sheets", SheetsView("Bisection", sheets, for_programs), options.StandardOutput())
     raise typer.Exit(0 if change.is_decided else 1)
 
 
-SeriesForm = StrEnum("SeriesForm", "TABLE MARKDOWN COVER MAIL JSON")
+SERIES = Formats("series")
 
 
 def series_command(
@@ -80,13 +76,7 @@ def series_command(
             help="Exit with 1 if a cell exceeds this budget, beside BASE: +5, +1% or <=300.",
         ),
     ] = None,
-    form: Annotated[
-        SeriesForm,
-        typer.Option(
-            "--format",
-            help="table, markdown; cover: for a cover letter; mail: to the author of what regressed; json.",
-        ),
-    ] = SeriesForm.TABLE,
+    form: Annotated[Format, options.format_option(SERIES)] = SERIES.default,
     _schema: Annotated[bool, options.schema(lambda: PrintedSeries)] = False,
     stored: Annotated[
         bool, typer.Option("--stored", help="Print what the same command has measured; build and measure nothing.")
@@ -108,25 +98,8 @@ def series_command(
     except UnmeasuredSeries as error:
         error.hint = "leave out --stored to measure it"
         raise
-    _print_series(measured, form, limit)
-    if form is SeriesForm.TABLE:
-        forms = ", ".join(series_form for series_form in SeriesForm if series_form is not SeriesForm.TABLE)
+    form.write("series", SeriesView(measured, limit or None), options.StandardOutput())
+    if form.name == SERIES.default.name:
+        forms = ", ".join(SERIES.names[1:])
         print(f"\nother forms, from what is measured now: add --stored --format FORM, of {forms}", file=sys.stderr)
     raise typer.Exit(1 if measured.is_wrong else 0)
-
-
-def _print_series(measured: MeasuredSeries, form: SeriesForm, limit: int) -> None:
-    match form:
-        case SeriesForm.JSON:
-            typer.echo(PrintedSeries.of(measured).json_text())
-        case SeriesForm.COVER:
-            typer.echo(cover_letter(measured))
-        case SeriesForm.MAIL:
-            text = mail(measured)
-            if text is None:
-                print("no cell regressed with a commit of the series: there is nothing to write", file=sys.stderr)
-            else:
-                typer.echo(text)
-        case _:
-            shown = options.Form.MARKDOWN if form is SeriesForm.MARKDOWN else options.Form.TABLE
-            options.print_profiles("Series", shown, series_sheets(measured, limit or None))

@@ -5,30 +5,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from orchestrator.artifacts.git_tree import is_revision
 from orchestrator.cli import options
-from orchestrator.comparison.comparison import ComparedRuns
-from orchestrator.comparison.comparison_sheet import comparison_comment, comparison_sheet, render_comparison
+from orchestrator.comparison.comparison_forms import ComparisonView
 from orchestrator.comparison.printed import PrintedComparison
 from orchestrator.errors import UsageError
 from orchestrator.library.experiment_request import ExperimentRequest
+from orchestrator.library.formats import Format, Formats
 from orchestrator.library.stored import compared_kernels, load_comparison
-from orchestrator.pages.comparison_page import comparison_page
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
-from orchestrator.report.html.frame import COMPARISON_PAGE, Page
-from orchestrator.report.text import print_sheets
 from orchestrator.results.runs import find_run
 from orchestrator.results.store import LATEST, Store, check_baseline_name, unknown_baseline
 
-ComparisonForm = StrEnum("ComparisonForm", "TABLE MARKDOWN GITHUB JSON HTML")
+COMPARISON = Formats("comparison")
 
 
 def compare(
@@ -41,14 +36,7 @@ def compare(
             autocompletion=options.runs,
         ),
     ] = None,
-    form: Annotated[
-        ComparisonForm,
-        typer.Option(
-            "--format",
-            help="table: for people; markdown: the same for GitHub; github: a comment of a pull request that replaces "
-            "itself; json: for programs; html: a page with everything.",
-        ),
-    ] = ComparisonForm.TABLE,
+    form: Annotated[Format, options.format_option(COMPARISON)] = COMPARISON.default,
     _schema: Annotated[bool, options.schema(lambda: PrintedComparison)] = False,
     only: options.Only = None,
     limit: Annotated[
@@ -100,7 +88,7 @@ def compare(
         _remove(remove_baseline, given)
         return
     if out is not None:
-        if form is not ComparisonForm.HTML:
+        if not form.is_page:
             hint = f"--format {form} >FILE, or --format html"
             raise UsageError(f"{form} goes to stdout", where="--out", hint=hint)
         options.check_page_file(out)
@@ -122,7 +110,7 @@ def compare(
                 print(f"note: {what}", file=sys.stderr)
         else:
             compared = compared_kernels(find_run(given[0] if given else LATEST, lab_dir()), kernels, only or [])
-    _print(compared, form, limit or None, out)
+    form.write("comparison", ComparisonView(compared, limit or None), options.StandardOutput(out))
     raise typer.Exit(0 if compared.passes else 1)
 
 
@@ -141,22 +129,6 @@ def _check_number(names: Sequence[str], most: int) -> None:
     if len(names) > most:
         count = "a run" if len(names) == 1 else f"{len(names)} runs"
         raise UsageError(f"found {count}; expected {f'at most {most}' if most else 'none'}")
-
-
-def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out: Path | None) -> None:
-    match form:
-        case ComparisonForm.HTML:
-            options.show_page(
-                lambda _: Page(comparison_page(compared)), out, compared.after.directory / COMPARISON_PAGE
-            )
-        case ComparisonForm.JSON:
-            typer.echo(PrintedComparison.of(compared).model_dump_json(indent=2))
-        case ComparisonForm.MARKDOWN:
-            typer.echo(render_comparison(compared, limit), nl=False)
-        case ComparisonForm.GITHUB:
-            typer.echo(comparison_comment(compared, limit), nl=False)
-        case ComparisonForm.TABLE:
-            print_sheets([comparison_sheet(compared, limit)], Console())
 
 
 def _set(name: str, runs: Sequence[str]) -> None:

@@ -6,32 +6,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from orchestrator.cli import in_the_tree, options
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cost.call_finder import NamedCalls
-from orchestrator.cost.cost_forms import cost_comment, cost_csv, veristat_csv
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL
-from orchestrator.cost.costs import explained
 from orchestrator.cost.printed_costs import PrintedCosts
 from orchestrator.cost.request import CostRequest
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.file import BUILT
 from orchestrator.experiment.source import read_budgets
-from orchestrator.library.measured_costs import MeasuredCosts
+from orchestrator.library.formats import Format, Formats
 from orchestrator.paths import user_path
-from orchestrator.profile.printed.profile_sheets import difference_sheet
-from orchestrator.report.text import print_sheets, render_sheets
 
-CostForm = StrEnum("CostForm", "TABLE MARKDOWN JSON CSV VERISTAT GITHUB")
-_SYMBOLS = 8
+COSTS = Formats("costs")
 _OF_BUDGET = "budgets."
 """How an error of an experiment begins that is about its budgets."""
 _GROWTH: Mapping[str, object] = {"*": {"overhead": "+0"}}
@@ -75,10 +67,7 @@ def cost(
             metavar="REV|FILE|RUN", help="Exit with 1 if a hit takes more than at this commit, or in this run."
         ),
     ] = None,
-    form: Annotated[
-        CostForm,
-        typer.Option("--format", help="veristat: its columns, as CSV; github: for a comment of a pull request."),
-    ] = CostForm.TABLE,
+    form: Annotated[Format, options.format_option(COSTS)] = COSTS.default,
     _schema: Annotated[bool, options.schema(lambda: PrintedCosts)] = False,
     print_only: Annotated[
         bool, typer.Option("--print", help="Print the experiment that measures it, and stop.")
@@ -113,7 +102,7 @@ def cost(
             typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
             return
         measured = lab.cost(request)
-    _print(form, measured)
+    form.write("costs", measured, options.StandardOutput())
     raise typer.Exit(0 if measured.passes else 1)
 
 
@@ -128,27 +117,3 @@ def _named_by_the_user(budget: Path | None) -> Iterator[None]:
             if budget is not None and error.what.startswith(_OF_BUDGET):
                 error.where, error.what = str(budget), error.what.removeprefix(_OF_BUDGET)
         raise
-
-
-def _print(form: CostForm, measured: MeasuredCosts) -> None:
-    costs, before, after = measured.costs, measured.before, measured.run
-    name = after.record.experiment
-    match form:
-        case CostForm.JSON:
-            typer.echo(PrintedCosts.of(after.record, costs, measured.missing, measured.reference).json_text())
-        case CostForm.CSV:
-            typer.echo(cost_csv(costs), nl=False)
-        case CostForm.VERISTAT:
-            typer.echo(veristat_csv(costs), nl=False)
-        case CostForm.GITHUB:
-            comment = cost_comment(name, costs, measured.missing, before, after, measured.gone)
-            typer.echo(comment, nl=False)
-        case _:
-            sheets = [measured.sheet()]
-            for cost, symbols in explained(costs, before, after):
-                title = f"{cost.subject.title} on {cost.cell.kernel}, by symbol"
-                sheets.append(replace(difference_sheet(symbols, _SYMBOLS), title=title))
-            if form is CostForm.MARKDOWN:
-                typer.echo(render_sheets(name, sheets), nl=False)
-            else:
-                print_sheets(sheets, Console())

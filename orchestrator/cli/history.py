@@ -6,19 +6,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from orchestrator.cli import options
 from orchestrator.errors import HostError, UsageError
+from orchestrator.library.formats import Format, Formats
 from orchestrator.paths import lab_dir
-from orchestrator.program import PROGRAM
-from orchestrator.report import history_sheets as sheets
-from orchestrator.report.printed_history import PrintedHistories, PrintedHistory
-from orchestrator.report.text import print_sheets
+from orchestrator.report.history_forms import HistoriesView
+from orchestrator.report.history_sheets import ExplainedStep
+from orchestrator.report.printed_history import PrintedHistories
 from orchestrator.results.history import Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
 from orchestrator.results.history_steps import RunProvenances, Steps, causes, steps_of
@@ -28,7 +27,7 @@ _RECENT = 100
 """Runs in which recent changes are looked for."""
 
 
-Form = StrEnum("Form", "TABLE JSON CSV")
+HISTORIES = Formats("histories")
 
 
 def history(
@@ -47,9 +46,7 @@ def history(
         datetime | None, typer.Option(metavar="DATE", help="Only runs since a day: 2026-11-01.", formats=["%Y-%m-%d"])
     ] = None,
     overhead: Annotated[bool, typer.Option("--overhead", help="Show the overhead instead of the value.")] = False,
-    form: Annotated[
-        Form, typer.Option("--format", help="table: for people; json: for programs, complete; csv: a row per run.")
-    ] = Form.TABLE,
+    form: Annotated[Format, options.format_option(HISTORIES)] = HISTORIES.default,
     _schema: Annotated[bool, options.schema(lambda: PrintedHistories)] = False,
 ) -> None:
     """Print the cost of a cell from run to run.
@@ -62,14 +59,13 @@ def history(
         if store is None:
             raise no_run_yet(lab_dir())
         if metric is None:
-            _print(store, _recently_changed(store, quantity, since), form, f"Changed in the newest {_RECENT} runs")
-            return
-        steps_of_each = _matching(store, metric, quantity, since)
-        if len(steps_of_each) == 1 and form is Form.TABLE:
-            newest = _explained(store, steps_of_each[0], limit or None)[::-1]
-            print_sheets(sheets.history_sheets(steps_of_each[0], newest, limit or None), Console())
+            title, histories = f"Changed in the newest {_RECENT} runs", _recently_changed(store, quantity, since)
         else:
-            _print(store, steps_of_each, form, metric)
+            title, histories = metric, _matching(store, metric, quantity, since)
+        is_alone = metric is not None and len(histories) == 1
+        explained = partial(_explained, store)
+        printed = HistoriesView(title, histories, explained, _RECENT, alone=is_alone, limit=limit or None)
+        form.write("histories", printed, options.StandardOutput())
 
 
 def _matching(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[Steps]:
@@ -98,26 +94,12 @@ def _recently_changed(store: Store, quantity: Quantity, since: datetime | None) 
     return sorted(with_step, key=lambda steps: steps.ordered[-1].after.started, reverse=True)
 
 
-def _explained(store: Store, steps: Steps, limit: int | None) -> Sequence[sheets.ExplainedStep]:
+def _explained(store: Store, steps: Steps, limit: int | None) -> Sequence[ExplainedStep]:
     history_steps, metric, provenances = steps.ordered, steps.history.metric, RunProvenances(store)
     return [
-        sheets.ExplainedStep(step, causes(provenances, step, metric))
+        ExplainedStep(step, causes(provenances, step, metric))
         for step in (history_steps[-limit:] if limit else history_steps)
     ]
-
-
-def _print(store: Store, histories: Sequence[Steps], form: Form, title: str) -> None:
-    if form is Form.JSON:
-        listed = [PrintedHistory.of(steps, _explained(store, steps, None)) for steps in histories]
-        typer.echo(PrintedHistories(histories=listed).json_text(indent=1))
-    elif form is Form.CSV:
-        typer.echo(sheets.histories_csv(histories), nl=False)
-    elif not histories:
-        typer.echo(f"No cell has changed in the newest {_RECENT} runs.")
-    else:
-        example = sheets.in_one_line(f"{PROGRAM} history {histories[0].history.metric}")
-        sentences = [f"For the steps, causes and runs of the first one: {example}"]
-        print_sheets([sheets.overview_sheet(title, histories, sentences)], Console())
 
 
 def _moment(since: datetime | None) -> str:

@@ -7,7 +7,6 @@ import copy
 import errno
 import functools
 import gc
-import importlib
 import os
 import signal
 import sys
@@ -24,6 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from orchestrator.errors import HostError, Interrupted, LabError, UsageError
 from orchestrator.files import found_no_room, full_one, room_left, temporary_folder
+from orchestrator.loading import loaded
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
 from orchestrator.utf8 import use_utf8
@@ -116,12 +116,6 @@ class _Loaded(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(_listed())
-
-
-def loaded(source: str) -> Any:
-    """``MODULE:NAME`` of the package, imported now."""
-    module, _, name = source.partition(":")
-    return getattr(importlib.import_module(f"orchestrator.{module}"), name)
 
 
 class Commands(WithSummaries):

@@ -10,25 +10,29 @@ import json
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.cli.main import loaded as loaded
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import check_writable as check_writable
+from orchestrator.library.formats import Format, Formats
+from orchestrator.loading import loaded as loaded
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.program import PROGRAM
+from orchestrator.report.output import Output
+from orchestrator.results.faults import storage_faults
 from orchestrator.results.printed import Printed, json_schema
 from orchestrator.results.runs import opened_store as opened_store
 from orchestrator.results.store import Store
 from orchestrator.steps import step_echo
 
 if TYPE_CHECKING:  # what prints: a command loads it when it prints
+    from rich.console import Console
+
     from orchestrator.report.html.frame import Page
     from orchestrator.report.sheet import Sheet
 
@@ -186,13 +190,31 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
-Form = StrEnum("Form", "TABLE MARKDOWN JSON")
-Format = StrEnum("Format", "TABLE MARKDOWN CSV JSON JUNIT BENCHER HTML")
-"""The forms of a run."""
-FormOption = Annotated[
-    Form,
-    typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs, complete."),
-]
+def format_option(formats: Formats, help_: str | None = None) -> Any:
+    """The option ``--format`` of a command whose result has these formats."""
+
+    def parsed(value: str | Format) -> Format:
+        chosen = value if isinstance(value, Format) else formats.named(value)
+        if chosen is None:
+            from orchestrator.catalog.data import choices_sentence  # loads pydantic, which --help does without
+
+            raise typer.BadParameter(f"found {plain_line(str(value))!r}; {choices_sentence(str(value), formats.names)}")
+        return chosen
+
+    def completed(incomplete: str) -> list[str]:
+        return [name for name in formats.names if name.startswith(incomplete)]
+
+    return typer.Option(
+        "--format",
+        parser=parsed,
+        metavar=f"<{'|'.join(formats.names)}>",
+        help=help_ or formats.help,
+        autocompletion=completed,
+    )
+
+
+SHEETS = Formats("sheets")
+SheetFormat = Annotated[Format, format_option(SHEETS)]
 SCHEMA_HELP = "Print the JSON schema of what is printed for programs, and stop."
 
 
@@ -230,20 +252,15 @@ def check_one(given: Mapping[str, bool]) -> None:
         raise UsageError(f"{' and '.join(together)} exclude each other", hint="name one of them")
 
 
-def print_profiles(title: str, form: Form, sheets: Iterable[Sheet], content: Iterable[Any] = ()) -> None:
+def print_profiles(title: str, form: Format, sheets: Iterable[Sheet], content: Iterable[Any] = ()) -> None:
     """Print the ``sheets``, under a ``title`` in Markdown; or ``content`` as a list in JSON. Only one is iterated."""
-    from rich.console import Console
 
-    from orchestrator.report.text import print_sheets, render_sheets
+    def for_programs() -> str:
+        plain = (part.model_dump(mode="json") if isinstance(part, Printed) else part for part in content)
+        return json.dumps(list(plain), indent=2)
 
-    match form:
-        case Form.JSON:
-            plain = (part.model_dump(mode="json") if isinstance(part, Printed) else part for part in content)
-            typer.echo(json.dumps(list(plain), indent=2))
-        case Form.MARKDOWN:
-            typer.echo(render_sheets(title, list(sheets)), nl=False)
-        case Form.TABLE:
-            print_sheets(list(sheets), Console())
+    view = loaded("report.sheet_forms:SheetsView")(title, sheets, for_programs)
+    form.write("sheets", view, StandardOutput())
 
 
 def check_page_file(file: Path) -> None:
@@ -253,15 +270,33 @@ def check_page_file(file: Path) -> None:
         raise UsageError("a page can only replace a regular file", where=str(file), hint="leave out --out")
 
 
-def show_page(make: Callable[[str | None], Page], out: Path | None, default: Path) -> None:
-    """Write a page to ``out``, else to stdout, or to the file ``default`` if stdout is a terminal.
+class StandardOutput(Output):
+    """The output of a command: the file ``out``, else stdout; a page has a file of its own if stdout is a terminal."""
 
-    ``make`` is as in ``write_page_to``; on stdout it gets None.
-    """
-    if out is None and not sys.stdout.isatty():
-        typer.echo(make(None).text, nl=False)
-    else:
-        write_page_to(out or default, make)
+    def __init__(self, out: Path | None = None) -> None:
+        self._out = out
+
+    @property
+    def console(self) -> Console:
+        from rich.console import Console
+
+        return Console()
+
+    def text(self, text: str) -> None:
+        if self._out is None:
+            typer.echo(text, nl=False)
+            return
+        with storage_faults(self._out):
+            self._out.write_text(text, encoding="utf-8")
+
+    def page(self, make: Callable[[str | None], Page], file: Path) -> None:
+        if self._out is None and not sys.stdout.isatty():
+            typer.echo(make(None).text, nl=False)
+        else:
+            write_page_to(self._out or file, make)
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr)
 
 
 def write_page_to(file: Path, make: Callable[[str | None], Page]) -> None:

@@ -23,6 +23,7 @@ from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.library.compared_measurements import profiled_on_kernels
 from orchestrator.library.disassembly import disassembly
 from orchestrator.library.experiment_request import ExperimentRequest
+from orchestrator.library.formats import Format
 from orchestrator.library.function_probes import PrintedDisassembly
 from orchestrator.library.stored import RunCell, cells_of_run, difference_of, find_named, shown_ids, stored_pairs
 from orchestrator.paths import lab_dir
@@ -68,7 +69,7 @@ def profile(
             autocompletion=options.runs,
         ),
     ] = None,
-    form: options.FormOption = options.Form.TABLE,
+    form: options.SheetFormat = options.SHEETS.default,
     _schema: Annotated[
         bool,
         options.schema(lambda: list[PrintedProfile | PrintedTree | PrintedDifference | PrintedFunction]),
@@ -138,7 +139,7 @@ def profile(
     options.check_one({"--lines": lines, "--tree": tree, ", ".join(files): bool(files)})
     after = second if second is not None and (config is not None or _is_other(first, second)) else None
     if after is None:  # differences with --annotate have all formats
-        options.check_one({f"--format {form}": form is not options.Form.TABLE, **file_options})
+        options.check_one({f"--format {form}": form.name != options.SHEETS.default.name, **file_options})
     options.check_writable(*(file for file, _ in files.values()))
     if config is None and (only or overrides):
         raise UsageError("--only and --set need --config", hint="select a stored cell by RUN:CELL")
@@ -200,7 +201,7 @@ def _write(cells: Sequence[RunCell], files: Mapping[str, tuple[Path, _Content]])
 
 def _print_profiles(
     cells: Sequence[RunCell],
-    form: options.Form,
+    form: Format,
     limit: int | None,
     cut: profile_sheets.TreeLimits | None,
     function: str | None,
@@ -276,7 +277,7 @@ def _by_line(context: BuildContext, pair: tuple[RunCell, RunCell]) -> ProfileDif
 
 def _print_differences(
     pairs: Sequence[tuple[RunCell, RunCell]],
-    form: options.Form,
+    form: Format,
     limit: int | None,
     symbol: str | None,
     context: BuildContext | None,
@@ -323,7 +324,7 @@ def disasm(
     function: Annotated[str, typer.Argument(metavar="FUNCTION", help="A kernel function, such as vfs_read.")],
     cpu: one_guest.Cpu = None,
     no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest; print ? for its answers.")] = False,
-    form: options.FormOption = options.Form.TABLE,
+    form: options.SheetFormat = options.SHEETS.default,
     _schema: Annotated[bool, options.schema(lambda: list[PrintedDisassembly])] = False,
     offline: options.Offline = False,
     verbose: options.Verbose = False,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,13 +18,12 @@ from orchestrator.cli import options
 from orchestrator.cli.console_lab import outcome
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
+from orchestrator.library.formats import Format, Formats
 from orchestrator.library.stored import RunCell, find_cell
-from orchestrator.profile.printed import timeline_forms as report
 from orchestrator.profile.stored.profile_files import FOLDER, file_beside, file_name
 from orchestrator.profile.stored.timeline import Timeline
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import PER_CALL, CellRecord
-from orchestrator.results.faults import storage_faults
 from orchestrator.run.debugging import Debugging, PlaceStop, StopPlace, check_gdb
 from orchestrator.run.remeasured_cell import BOOT, RemeasuredCell
 
@@ -105,7 +103,7 @@ def _say(text: str, cell: str, place: StopPlace) -> None:
         options.say(f"to go back: {PROGRAM} debug {shlex.quote(cell)} {option}")
 
 
-TimelineForm = StrEnum("TimelineForm", "TEXT TRACE HTML")
+TIME_LINES = Formats("time lines")
 
 
 def timeline(
@@ -114,10 +112,7 @@ def timeline(
         str | None,
         typer.Argument(metavar="RUN:CELL", help="Another one, to compare with.", autocompletion=options.runs),
     ] = None,
-    form: Annotated[
-        TimelineForm,
-        typer.Option("--format", help="text; trace: JSON for Perfetto and chrome://tracing; html: a page."),
-    ] = TimelineForm.TEXT,
+    form: Annotated[Format, options.format_option(TIME_LINES)] = TIME_LINES.default,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it to a file; default: stdout.")] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
@@ -133,16 +128,7 @@ def timeline(
         _check(cell)
     with options.building(offline=offline, verbose=verbose) as context:
         timelines = [_measured(context, run_cell) for run_cell in cells]
-    text = report.text(timelines[0]) if len(timelines) == 1 else report.difference_text(*timelines)
-    if form is TimelineForm.TRACE:
-        text = report.trace(timelines)
-    elif form is TimelineForm.HTML:
-        text = report.page(timelines, text)
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    with storage_faults(output):
-        output.write_text(text, encoding="utf-8")
+    form.write("time lines", timelines, options.StandardOutput(output))
 
 
 def _check(run_cell: RunCell) -> None:

@@ -16,29 +16,24 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli import options
-from orchestrator.cli.options import Format
 from orchestrator.errors import UsageError
+from orchestrator.library.formats import Format, Formats
 from orchestrator.model.fit import calibrated
 from orchestrator.model.modelled_run import catalogue_prices, modelled_run, user_prices
 from orchestrator.model.price_file import price_file, price_sources, write_table
-from orchestrator.pages.run_page import run_page, sheets_page
 from orchestrator.pages.site.building import build_site
 from orchestrator.paths import lab_dir, user_path
 from orchestrator.report.claims import ClaimsLayout, all_claims, assess, decided_claims
-from orchestrator.report.exports import render_bencher, render_csv, render_junit
-from orchestrator.report.html.frame import PAGE, Page
 from orchestrator.report.kind import draw_charts
-from orchestrator.report.modelled_sheets import modelled_sheets, modelled_summary, price_sheets
-from orchestrator.report.text import print_sheets, print_table, render_markdown, render_sheets
+from orchestrator.report.modelled_forms import PricesView, TimesView
+from orchestrator.report.run_view import RunView
 from orchestrator.results.contract import RunRecord, all_ok
-from orchestrator.results.contract import json_text as record_text
-from orchestrator.results.modelled import CpuPrices, ModelledRun, json_text
-from orchestrator.results.recorded_provenance import provenance_of
-from orchestrator.results.run_files import last_lines
+from orchestrator.results.modelled import CpuPrices, ModelledRun
 from orchestrator.results.runs import Run, find_run
 from orchestrator.results.store import LATEST, no_run_yet
 
 ReportClock = StrEnum("ReportClock", "MEASURED MODELLED")
+RUN, TIMES, PRICES = Formats("run"), Formats("modelled run"), Formats("price list")
 
 
 def report(
@@ -51,14 +46,7 @@ def report(
             autocompletion=options.runs,
         ),
     ] = None,
-    form: Annotated[
-        Format,
-        typer.Option(
-            "--format",
-            help="table: for people; markdown: the same for GitHub; csv: a row per cell; json: the result contract; "
-            "junit: for CI systems; bencher: for its dashboard; html: a page with everything.",
-        ),
-    ] = Format.TABLE,
+    form: Annotated[Format, options.format_option(RUN)] = RUN.default,
     clock: Annotated[
         ReportClock,
         typer.Option(help="measured: the run's figures; modelled: the times computed from them, in detail."),
@@ -94,10 +82,11 @@ def report(
         options.check_page_file(out)
     layout = all_claims if claims else decided_claims
     chosen = find_run(run or LATEST, lab_dir())
+    output = options.StandardOutput(out)
     if clock is ReportClock.MEASURED:
-        print_run(chosen, form, layout, out)
+        form.write("run", RunView(chosen, reports(), layout), output)
     else:
-        _print_modelled(chosen, form, prices or [], layout, out)
+        form.write("modelled run", _times(chosen, prices or [], layout), output)
     if charts:
         sys.stdout.flush()
         for path in draw_charts(chosen.record, chosen.directory, reports()):
@@ -110,58 +99,25 @@ def report(
 def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
     is_modelled = clock is ReportClock.MODELLED
     besides = [name for name in given if name != "--schema"]
+    has_schema = form.name in (RUN.default.name, "json")
     wrong = [
         ("--schema", bool(besides), "the schema is the same for all runs", f"leave out {', '.join(besides)}"),
-        ("--schema", form not in (Format.TABLE, Format.JSON), "the schema is for JSON", f"leave out --format {form}"),
+        ("--schema", not has_schema, "the schema is for JSON", f"leave out --format {form}"),
         ("--prices", not is_modelled, "measured figures need no prices", "add --clock modelled"),
         ("--charts", is_modelled, "charts show measured figures only", "leave out --clock modelled"),
-        ("--claims", form not in (Format.TABLE, Format.MARKDOWN), f"{form} prints no claims", "leave out --claims"),
-        ("--out", form is not Format.HTML, f"{form} goes to stdout", f"--format {form} >FILE, or --format html"),
+        ("--claims", not form.has_claims, f"{form} prints no claims", "leave out --claims"),
+        ("--out", not form.is_page, f"{form} goes to stdout", f"--format {form} >FILE, or --format html"),
     ]
     for option, is_wrong, what, hint in wrong:
         if option in given and is_wrong:
             raise UsageError(what, where=option, hint=hint)
-    if is_modelled and form in (Format.CSV, Format.JUNIT, Format.BENCHER):
+    if is_modelled and TIMES.named(form.name) is None:
         raise UsageError(f"{form} has measured figures only", where="--format", hint="leave out --clock modelled")
 
 
-def print_run(run: Run, form: Format, claims: ClaimsLayout = decided_claims, out: Path | None = None) -> None:
-    """Print what a run measured; a page goes to ``out``, as ``show_page`` says. Raises UsageError for an empty run."""
-    record = run.record
-    match form:
-        case Format.TABLE:
-            print_table(record, Console(), reports(), claims)
-        case Format.MARKDOWN:
-            typer.echo(render_markdown(record, reports(), claims), nl=False)
-        case Format.CSV:
-            typer.echo(render_csv(record), nl=False)
-        case Format.JSON:
-            typer.echo(record_text(record), nl=False)
-        case Format.JUNIT:
-            consoles = last_lines(run.directory, [cell.id for cell in record.cells if cell.status == "failed"])
-            typer.echo(render_junit(record, provenance_of(run.directory), consoles), nl=False)
-        case Format.BENCHER:
-            typer.echo(render_bencher(record), nl=False)
-        case Format.HTML:
-            options.show_page(lambda folder: run_page(run, reports(), folder), out, run.directory / PAGE)
-
-
-def _print_modelled(run: Run, form: Format, prices: Sequence[str], layout: ClaimsLayout, out: Path | None) -> None:
+def _times(run: Run, prices: Sequence[str], layout: ClaimsLayout) -> TimesView:
     modelled = modelled_run(run.record, {**catalogue_prices(), **user_prices(prices, run)})
-    assessments = assess(run.record, reports(), modelled)
-    claims = list(map(layout, assessments))
-    sentences = modelled_summary(modelled, assessments)
-    match form:
-        case Format.TABLE:
-            print_sheets(modelled_sheets(modelled), Console(), claims, sentences)
-        case Format.MARKDOWN:
-            sheets = modelled_sheets(modelled)
-            typer.echo(render_sheets(modelled.experiment, sheets, claims, sentences), nl=False)
-        case Format.JSON:
-            typer.echo(json_text(modelled), nl=False)
-        case Format.HTML:
-            page = sheets_page(f"{modelled.experiment}, modelled", modelled_sheets(modelled), assessments, sentences)
-            options.show_page(lambda _: Page(page), out, run.directory / PAGE)
+    return TimesView(run, modelled, assess(run.record, reports(), modelled), layout)
 
 
 def site(
@@ -204,28 +160,14 @@ _Prices = Annotated[
 ]
 
 
-PriceListForm = StrEnum("PriceListForm", "TABLE YAML JSON")
-
-
 def show(
     prices: _Prices,
-    form: Annotated[
-        PriceListForm,
-        typer.Option(
-            "--format", help="table: for people; yaml: the file, to edit as your own table; json: for programs."
-        ),
-    ] = PriceListForm.TABLE,
+    form: Annotated[Format, options.format_option(PRICES)] = PRICES.default,
     _schema: Annotated[bool, options.schema(lambda: CpuPrices)] = False,
 ) -> None:
     """Print a CPU's prices, frequency and caches, with their sources."""
     file = price_file(prices)
-    match form:
-        case PriceListForm.TABLE:
-            print_sheets(price_sheets(price_sources(file)), Console(), [])
-        case PriceListForm.YAML:
-            typer.echo(file.text, nl=False)
-        case PriceListForm.JSON:
-            typer.echo(json_text(price_sources(file)), nl=False)
+    form.write("price list", PricesView(price_sources(file), file.text), options.StandardOutput())
 
 
 def fit(

@@ -20,11 +20,12 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.cli import options
 from orchestrator.cli.console_lab import ConsoleLab
-from orchestrator.cli.options import Format, write_page_to
+from orchestrator.cli.options import write_page_to
 from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.machine import Machine, Wiring, qemu_command
+from orchestrator.library.formats import Format, Formats
 from orchestrator.library.needed_packages import check_packages
 from orchestrator.library.tree_experiments import experiments as experiments_of_tree
 from orchestrator.paths import cache_dir
@@ -36,6 +37,8 @@ from orchestrator.run.boot import checked_cells
 from orchestrator.run.machines import machine_of, timing_of
 from orchestrator.run.plan_check import check_plan
 from orchestrator.run.runner import resolve_from_cache
+
+RUN = Formats("run")
 
 
 def run(
@@ -67,8 +70,8 @@ def run(
     ] = None,
     form: Annotated[
         Format,
-        typer.Option("--format", help="As for report; of several files csv has one header, json is an array."),
-    ] = Format.TABLE,
+        options.format_option(RUN, "As for report; of several files csv has one header, json is an array."),
+    ] = RUN.default,
     _schema: Annotated[bool, options.schema(lambda: RunRecord | list[RunRecord])] = False,
     html: Annotated[bool, typer.Option("--html", help="Write a page, report.html in the run's directory.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the experiment's latest unfinished run.")] = False,
@@ -118,7 +121,7 @@ def run(
 
 
 def _check_form(form: Format, configs: Sequence[Path]) -> None:
-    if len(configs) > 1 and form in (Format.JUNIT, Format.BENCHER, Format.HTML):
+    if len(configs) > 1 and form.is_document:
         hint = f"run them one at a time, or afterwards: {PROGRAM} report RUN --format {form}"
         raise UsageError(f"{form} is a document on one run", where="--format", hint=hint)
 
@@ -161,22 +164,23 @@ def _check_names(configs: Sequence[Path], experiments: Sequence[Experiment]) -> 
 def _show(measured: Sequence[Run], count: int, form: Format, *, charts: bool, html: bool) -> None:
     """Print the last run that was measured, of ``count``: in JSON all, if it is the last of several."""
     # What prints is loaded when the first table is complete.
-    from orchestrator.cli.report import print_run
     from orchestrator.pages.run_page import run_page
-    from orchestrator.report.exports import render_csv
+    from orchestrator.report.csv_export import render_csv
     from orchestrator.report.html.frame import PAGE
+    from orchestrator.report.run_view import RunView
 
     run = measured[-1]
-    if form is Format.JSON and count > 1:
+    if form.name == "json" and count > 1:
         if len(measured) == count:
             typer.echo(f"[{','.join(json_text(finished.record) for finished in measured)}]")
-    elif form is Format.CSV and len(measured) > 1:
+    elif form.name == "csv" and len(measured) > 1:
         typer.echo(render_csv(run.record).partition("\r\n")[2], nl=False)  # without the header
     else:
-        print_run(run, form)
+        form.write("run", RunView(run, reports()), options.StandardOutput())
     sys.stdout.flush()
-    if form is Format.TABLE:
-        forms = "markdown, csv, json, junit, bencher or html"
+    if form.name == RUN.default.name:
+        _, *names, last = RUN.names
+        forms = f"{', '.join(names)} or {last}"
         print(f"\nother forms: {PROGRAM} report {run.record.run} --format {forms}", file=sys.stderr)
     print(f"run {run.record.run}: {run.directory}", file=sys.stderr)
     if charts:

@@ -17,7 +17,7 @@ from orchestrator.files import check_writable, write_whole
 from orchestrator.nightly.night import NightlyResult, comparison_sentence, nightly_mail, unmeasured_mail
 from orchestrator.nightly.printed_night import NightReport, UnmeasuredNight
 from orchestrator.nightly.webhook import Webhook
-from orchestrator.report.exports import render_junit, unmeasured_junit
+from orchestrator.report.junit_export import render_junit, unmeasured_junit
 from orchestrator.results.contract import Reason
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.recorded_provenance import provenance_of

@@ -15,6 +15,7 @@ from orchestrator.comparison.comparison import (
     Comparison,
     next_run,
 )
+from orchestrator.comparison.comparison_forms import ComparisonView
 from orchestrator.comparison.comparison_sheet import (
     SYMBOLS_IN_FULL,
     CellNames,
@@ -34,8 +35,9 @@ from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.chart import IntervalChart, IntervalRow, Tone
 from orchestrator.report.columns import Column, Columns
-from orchestrator.report.html.frame import NavigationLink, render
+from orchestrator.report.html.frame import COMPARISON_PAGE, NavigationLink, Page, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
+from orchestrator.report.output import Output
 from orchestrator.report.sheet import (
     Grid,
     Sheet,
@@ -194,3 +196,9 @@ def comparison_page(compared: ComparedRuns) -> str:
         runs={"Before and after": after} if before.run == after.run else {"Before": before, "After": after},
         program=PROGRAM,
     )
+
+
+def write_html(view: ComparisonView, output: Output) -> None:
+    """Write a page."""
+    compared = view.compared
+    output.page(lambda _: Page(comparison_page(compared)), compared.after.directory / COMPARISON_PAGE)

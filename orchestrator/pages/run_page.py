@@ -22,9 +22,13 @@ from orchestrator.profile.printed.profile_sheets import profile_sheet
 from orchestrator.profile.stored.profile_files import load_profile
 from orchestrator.program import PROGRAM
 from orchestrator.report.claims import Assessment, all_claims, assess
-from orchestrator.report.html.frame import AttachedFile, NavigationLink, Page, render
+from orchestrator.report.html.frame import PAGE, AttachedFile, NavigationLink, Page, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
 from orchestrator.report.kind import ReportRegistry, published_overhead, run_tables
+from orchestrator.report.modelled_forms import TimesView
+from orchestrator.report.modelled_sheets import modelled_sheets
+from orchestrator.report.output import Output
+from orchestrator.report.run_view import RunView
 from orchestrator.report.sheet import NOTHING, Sheet, figure, listed
 from orchestrator.report.text import summary
 from orchestrator.results.contract import CellRecord, RunRecord, TextEvidence
@@ -289,3 +293,16 @@ def _flames(cell: CellPart, beside: Page | None) -> Markup:
     picture = inline_picture(cell.flames, f"{cell.anchor}-flames", title, "Instructions per call, by call stack")
     region = Markup('<div class="scroll" role="region" aria-label="{}" tabindex="0">{}</div>')
     return region.format(title, picture)
+
+
+def write_html(printed: RunView, output: Output) -> None:
+    """The page of a run, as a format of ``report``."""
+    run = printed.run
+    output.page(lambda folder: run_page(run, printed.registry, folder), run.directory / PAGE)
+
+
+def write_modelled_html(printed: TimesView, output: Output) -> None:
+    """The page of a run's modelled times, as a format of ``report``."""
+    sheets, name = modelled_sheets(printed.modelled), printed.modelled.experiment
+    text = sheets_page(f"{name}, modelled", sheets, printed.assessments, printed.summary)
+    output.page(lambda _: Page(text), printed.run.directory / PAGE)

@@ -18,6 +18,7 @@ import typer
 
 from orchestrator.cli.main import app, examples
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.library.formats import Format
 from orchestrator.program import PROGRAM
 
 from .markdown import Undescribed, described, fenced, filled, first_sentence, inline, link, listed, prose, table
@@ -133,7 +134,7 @@ def _option(parameter: Any, hints: dict[str, Any]) -> str:
     kind = _kind(hints[parameter.name])
     if kind is bool:
         return f"`{spellings}`"
-    value = parameter.metavar or ("WORD" if _words(kind) else _VALUES[kind])
+    value = "WORD" if _words(kind, parameter) else parameter.metavar or _VALUES[kind]
     return f"`{spellings} {value}`"
 
 
@@ -143,13 +144,13 @@ def _meaning(name: str, parameter: Any, hints: dict[str, Any]) -> str:
         raise Undescribed(f"command {name}: {parameter.opts[0]} has no help")
     kind = _kind(hints[parameter.name])
     sentences = [inline(_as_called(parameter.help))]
-    if _words(kind):
-        sentences.append(f"One of {listed(_words(kind))}.")
+    if words := _words(kind, parameter):
+        sentences.append(f"One of {listed(words)}.")
     low, high = parameter.min, parameter.max
     if low is not None or high is not None:
         sentences.append(f"{low} to {high}." if high is not None else f"At least {low}.")
     default = parameter.show_default if isinstance(parameter.show_default, str) else parameter.default
-    default = default.value if isinstance(default, Enum) else default
+    default = default.value if isinstance(default, Enum) else str(default) if isinstance(default, Format) else default
     default = f"{default:g}" if isinstance(default, float) else default
     if parameter.required and parameter.opts[0].startswith("-"):
         sentences.append("Required.")
@@ -160,7 +161,10 @@ def _meaning(name: str, parameter: Any, hints: dict[str, Any]) -> str:
     return " ".join(sentences)
 
 
-def _words(kind: type) -> Sequence[str]:
+def _words(kind: type, parameter: Any) -> Sequence[str]:
+    """The words that a parameter takes; none where it takes others, too."""
+    if kind is Format:
+        return str(parameter.metavar).strip("<>").split("|")
     return [str(word.value) for word in kind] if issubclass(kind, Enum) else []
 
 

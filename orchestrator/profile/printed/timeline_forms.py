@@ -13,6 +13,7 @@ from orchestrator.plain_text import counted
 from orchestrator.profile.stored.timeline import Timeline, TimelineSpan
 from orchestrator.report.chart import BOX_INK, GENERATED, KERNEL, MODULE, USER
 from orchestrator.report.html.frame import render
+from orchestrator.report.output import Output
 
 _BEFORE = 3
 """Equal lines that are shown before the first difference."""
@@ -148,3 +149,22 @@ def page(timelines: Sequence[Timeline], text: str) -> str:
     title = f"Time line of {' and '.join(timeline.cell for timeline in timelines)}"
     chart = {"scale": scale, "step": step, "colours": _COLOURS, "ink": BOX_INK}
     return render("timeline.html.j2", title, (), timelines=timelines, text=text, **chart)
+
+
+def write_text(timelines: Sequence[Timeline], output: Output) -> None:
+    """Write the lines of one call, or two calls side by side."""
+    output.text(_text(timelines))
+
+
+def write_trace(timelines: Sequence[Timeline], output: Output) -> None:
+    """Write a trace for Perfetto."""
+    output.text(trace(timelines))
+
+
+def write_html(timelines: Sequence[Timeline], output: Output) -> None:
+    """Write a page."""
+    output.text(page(timelines, _text(timelines)))
+
+
+def _text(timelines: Sequence[Timeline]) -> str:
+    return text(timelines[0]) if len(timelines) == 1 else difference_text(*timelines)

@@ -26,7 +26,8 @@ from orchestrator.profile.stored.call_tree import call_tree
 from orchestrator.profile.stored.printed_profiles import PrintedProfile
 from orchestrator.profile.stored.profile_files import FOLDER, file_name, load_profile
 from orchestrator.report.claims import all_claims
-from orchestrator.report.exports import render_csv, render_junit
+from orchestrator.report.csv_export import render_csv
+from orchestrator.report.junit_export import render_junit
 from orchestrator.report.text import print_table, render_markdown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import metrics, recent_histories

@@ -23,7 +23,7 @@ from orchestrator.profile.counted.counts import Code, Counts, Region, read_regio
 from orchestrator.profile.counted.timed_samples import Timed, sample_of
 from orchestrator.profile.stored.cell_profile import CellProfile
 from orchestrator.profile.stored.instructions_by_purpose import by_purpose
-from orchestrator.report.exports import render_csv
+from orchestrator.report.csv_export import render_csv
 from orchestrator.results.contract import CellRecord, ProfileEvidence
 
 READING, CALL = Code(0x8049594, "0f31"), Code(0xC1000000, "55")

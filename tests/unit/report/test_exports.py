@@ -20,7 +20,9 @@ from report_examples import RUNS
 from report_text import check_golden
 
 from orchestrator.errors import UsageError
-from orchestrator.report.exports import render_bencher, render_csv, render_junit
+from orchestrator.report.bencher_export import render_bencher
+from orchestrator.report.csv_export import render_csv
+from orchestrator.report.junit_export import render_junit
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.recorded_provenance import RecordedProvenance
 

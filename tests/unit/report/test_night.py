@@ -36,7 +36,7 @@ from orchestrator.nightly.night import (
 )
 from orchestrator.nightly.printed_night import NightReport, UnmeasuredNight
 from orchestrator.nightly.webhook import Webhook
-from orchestrator.report.exports import render_junit, unmeasured_junit
+from orchestrator.report.junit_export import render_junit, unmeasured_junit
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.recorded_provenance import RecordedProvenance
 from orchestrator.results.runs import Run, find_run

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Export runs as CSV, JUnit XML and Bencher Metric Format."""
+"""Runs as JUnit XML, a test case for each cell.
+
+Jenkins' schema (xUnit plugin, ``junit-10.xsd``) has properties of a suite, but not of a test case: a cell's figures are
+lines ``[[PROPERTY|name=value]]`` of its output, which test management systems read as properties.
+"""
 
 from __future__ import annotations
 
@@ -10,74 +14,14 @@ from contextlib import suppress
 from datetime import datetime
 
 from junitparser import Error, Failure, Skipped, TestCase, TestSuite
-from pydantic import BaseModel
 
 from orchestrator.errors import UsageError
 from orchestrator.program import PROGRAM
-from orchestrator.report.sheet import csv_text
-from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
-from orchestrator.results.recorded_provenance import RecordedProvenance
-from orchestrator.results.statistics import Interval, median_interval
-
-_NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidence, "reference": ReferenceValue}
-"""Fields with one column per subfield."""
-_OPEN = ("parameters", "purposes")
-"""Fields with varying keys: each is one column of JSON."""
-_LEFT_OUT = ("text", "profile", "executed")
-"""Fields with lists or files, which only the JSON report has."""
-_LATER = ("worker",)
-"""Fields added later, whose columns come last."""
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-
-
-def render_csv(run: RunRecord) -> str:
-    """``run`` as RFC 4180 text with a header line, which depends only on the program's version.
-
-    Samples are separated by blanks, notes by line feeds. An apostrophe protects text that a spreadsheet would take for
-    a formula.
-    """
-    columns = ["run", "experiment"]
-    for name in CellRecord.model_fields:
-        if name == "interval":
-            columns += ["low", "high"]
-        elif name not in (*_NESTED, *_OPEN, *_LEFT_OUT, *_LATER):
-            columns.append(name)
-    columns += [
-        *_OPEN,
-        *(f"{group}.{name}" for group, model in _NESTED.items() for name in model.model_fields),
-        *_LATER,
-    ]
-    names = {"run": run.run, "experiment": run.experiment}
-    return csv_text(columns, ({**names, **_row(cell)} for cell in run.cells))
-
-
-def _row(cell: CellRecord) -> dict[str, str]:
-    plain = cell.model_dump(mode="json")
-    low, high = plain.pop("interval") or (None, None)
-    row: dict[str, str | int | float | bool | None] = {
-        **{name: value for name, value in plain.items() if name not in (*_NESTED, *_OPEN, *_LEFT_OUT, "samples")},
-        **{name: json.dumps(plain[name]) for name in _OPEN if plain.get(name)},
-        "notes": "\n".join(cell.notes),
-        "low": low,
-        "high": high,
-    }
-    for group in _NESTED:
-        row |= {f"{group}.{name}": value for name, value in (plain.get(group) or {}).items()}
-    fields = {}
-    for name, value in row.items():
-        if isinstance(value, bool):
-            fields[name] = "true" if value else "false"
-        elif isinstance(value, str):
-            fields[name] = f"'{value}" if value.startswith(_FORMULA_STARTS) else value
-        elif value is not None:
-            fields[name] = repr(value)
-    return {**fields, "samples": " ".join(map(repr, cell.samples))}
-
-
-# JUnit XML has one test case per cell.
-#
-# Jenkins' schema (xUnit plugin, ``junit-10.xsd``) has properties of a suite, but not of a test case: a cell's figures
-# are lines ``[[PROPERTY|name=value]]`` of its output, which test management systems read as properties.
+from orchestrator.report.output import Output
+from orchestrator.report.run_view import RunView
+from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.recorded_provenance import RecordedProvenance, provenance_of
+from orchestrator.results.run_files import last_lines
 
 
 def render_junit(
@@ -171,24 +115,8 @@ def _figures(cell: CellRecord) -> Iterator[tuple[str, str]]:
         yield "evidence", json.dumps(proof.model_dump(mode="json", exclude_none=True))
 
 
-def render_bencher(run: RunRecord) -> str:
-    """The figures of ``run`` in Bencher Metric Format (https://bencher.dev/bmf.json), cells by their ids.
-
-    Cells without a number are left out. Raises UsageError for a run without any.
-    """
-    measures: dict[str, dict[str, dict[str, float]]] = {}
-    for cell in run.cells:
-        if cell.value is None:
-            continue
-        interval = median_interval(cell.samples) if cell.clock == "wall" and cell.samples else None
-        measures[cell.id] = {"nanoseconds" if cell.unit == "ns" else cell.unit: _metric(cell.value, interval)}
-        if cell.overhead is not None:
-            measures[cell.id]["overhead"] = _metric(cell.overhead, cell.interval)
-    if not measures:
-        raise UsageError(f"no cell of run {run.run} has a number", hint=f"see why: {PROGRAM} report {run.run}")
-    return json.dumps(measures, indent=2) + "\n"
-
-
-def _metric(value: float, interval: Interval | None) -> dict[str, float]:
-    bounds = {} if interval is None else {"lower_value": interval[0], "upper_value": interval[1]}
-    return {"value": value, **bounds}
+def write(printed: RunView, output: Output) -> None:
+    """Write JUnit XML, with the last console lines of failed cells."""
+    run = printed.run
+    consoles = last_lines(run.directory, [cell.id for cell in run.record.cells if cell.status == "failed"])
+    output.text(render_junit(run.record, provenance_of(run.directory), consoles))
