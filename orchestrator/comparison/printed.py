@@ -143,7 +143,7 @@ class RefusedPair(Printed):
         return cls(before=pair.before and pair.before.id, after=pair.after and pair.after.id, reason=reason)
 
 
-class PrintedDifference(Printed):
+class DifferingFact(Printed):
     """A difference between two runs besides their numbers."""
 
     what: str
@@ -156,7 +156,7 @@ class PrintedDifference(Printed):
     """Files or packages whose content differs, if known."""
 
     @classmethod
-    def of(cls, difference: ProvenanceDifference) -> PrintedDifference:
+    def of(cls, difference: ProvenanceDifference) -> DifferingFact:
         return cls(what=difference.what, before=difference.before, after=difference.after, detail=difference.detail)
 
 
@@ -179,7 +179,7 @@ class PrintedComparison(Printed):
     """All pairs, the largest change first."""
     not_compared: Sequence[RefusedPair]
     """Pairs that cannot be compared."""
-    differs: Sequence[PrintedDifference]
+    differs: Sequence[DifferingFact]
     """Differences in the provenance of the runs."""
     next: str | None
     """The command that decides the undecided cells; None without such."""
@@ -197,6 +197,6 @@ class PrintedComparison(Printed):
             counts=comparison.counts,
             cells=[ChangedCell.of(cell, symbols.get(cell.pair.title, ())) for cell in comparison.cells],
             not_compared=[RefusedPair.of(pair, why) for pair, why in comparison.not_compared],
-            differs=[PrintedDifference.of(difference) for difference in compared.differs],
+            differs=[DifferingFact.of(difference) for difference in compared.differs],
             next=next_run(compared),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from . import c_headers, commands, experiment_file, guest, image_recipe, price_list, pytest_plugin, result
+from . import c_headers, commands, experiment_file, guest, image_recipe, price_list, printed_json, pytest_plugin, result
 from .markdown import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
@@ -23,6 +23,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "point.md": c_headers.point,
     "workload.md": c_headers.workload,
     "result.md": result.page,
+    "json.md": printed_json.page,
     "price-list.md": price_list.page,
     "image-recipe.md": image_recipe.page,
 }

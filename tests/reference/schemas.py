@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from orchestrator.results.printed import Printed
+
 from .attributes import attribute_docs
 from .markdown import Undescribed, anchor, described, inline, listed, prose, table
 
@@ -47,10 +49,13 @@ _NONE = re.compile(r"\bNone\b")
 def _keys(model: type[BaseModel]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """Each key with its schema and its docstring."""
     docs = attribute_docs(model)
-    for name, one in model.model_json_schema()["properties"].items():
-        if name not in docs:
+    # What is printed has computed keys, too.
+    schema = model.model_json_schema(mode="serialization" if issubclass(model, Printed) else "validation")
+    for name, one in schema["properties"].items():
+        text = docs.get(name) or one.get("description")  # of a computed key
+        if text is None:
             raise Undescribed(f"{model.__name__}.{name} has no docstring")
-        yield name, one, docs[name]
+        yield name, one, text
 
 
 def _or_null(one: Mapping[str, Any]) -> str:
