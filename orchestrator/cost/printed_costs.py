@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from orchestrator.cost.costs import Cost, problem, verdict
 from orchestrator.cost.reference import Reference
@@ -95,8 +96,8 @@ class PrintedCost(Printed):
 class PrintedCosts(Printed):
     """The costs of a run, and whether they pass."""
 
-    contract: int
-    """The number of the contract of comparisons."""
+    contract: Literal[2] = CONTRACT_OF_COMPARISONS
+    """The version of these keys and words."""
     run: str
     """The id of the run."""
     costs: list[PrintedCost]
@@ -115,7 +116,6 @@ class PrintedCosts(Printed):
         cls, record: RunRecord, costs: Sequence[Cost], missed: Sequence[str] = (), reference: Reference | None = None
     ) -> PrintedCosts:
         return cls(
-            contract=CONTRACT_OF_COMPARISONS,
             run=record.run,
             costs=[PrintedCost.of(cost) for cost in costs],
             passes=not problem(costs, missed),

@@ -115,20 +115,26 @@ def _leaves(data: Data, path: KeyPath) -> Iterator[KeyPath]:
 Moved = Callable[[str], str]
 """Maps a path that a user wrote to the one to read."""
 
+LeftOut = Callable[[str], bool]
+"""Whether the probe of a path to read is left out, as if the file did not name it."""
 
-def _make_absolute(
-    data: Data, origins: DataOrigins, folder: Path, benchmark_paths: Collection[str], moved: Moved
-) -> None:
+
+def none_left_out(_path: str) -> bool:
+    """Leaves out no probe."""
+    return False
+
+
+def _make_absolute(data: Data, benchmark_paths: Collection[str], paths: _Paths) -> None:
     """Make the relative paths of users' files absolute, in place: kernels, images, modules, workloads, libraries.
 
     Kernels, images, probes and the entries of lists among a benchmark's keys ``benchmark_paths`` are paths if they have
-    a slash and are no one-liner; other values of these keys always are. ``folder`` is the experiment file's.
+    a slash and are no one-liner; other values of these keys always are.
     """
-    paths = _Paths(origins, folder, moved)
     for path, table in _tables_in(data):
         probes = table.get("probes")
         if isinstance(probes, list):
-            probes[:] = [paths.of_name(name, (*path, "probes", index)) for index, name in enumerate(probes)]
+            placed_probes = [paths.of_name(name, (*path, "probes", index)) for index, name in enumerate(probes)]
+            probes[:] = [name for name in placed_probes if not paths.is_left_out(name)]
         if "kernels" in table:
             table["kernels"] = paths.of_kernels(table["kernels"], (*path, "kernels"))
         options = table.get("options")
@@ -138,10 +144,11 @@ def _make_absolute(
             table["image"] = paths.of_name(table["image"], (*path, "image"))
         kernel_for, benchmark = table.get("kernel_for"), table.get(_BENCHMARK)
         if isinstance(kernel_for, dict):
-            table["kernel_for"] = {
+            of_rows = {
                 str(paths.of_name(key, (*path, "kernel_for", key))): paths.of_kernel(kernel, (*path, "kernel_for", key))
                 for key, kernel in kernel_for.items()
             }
+            table["kernel_for"] = {row: kernel for row, kernel in of_rows.items() if not paths.is_left_out(row)}
         if isinstance(benchmark, dict):
             for key in benchmark_paths & benchmark.keys():
                 benchmark[key] = paths.of_value(benchmark[key], (*path, _BENCHMARK, key))
@@ -149,9 +156,15 @@ def _make_absolute(
 
 @dataclass(frozen=True)
 class _Paths:
+    """How the paths of an experiment are read: relative ones are in ``folder``, the file's."""
+
     origins: DataOrigins
     folder: Path
     moved: Moved
+    left_out: LeftOut = none_left_out
+
+    def is_left_out(self, name: Data) -> bool:
+        return isinstance(name, str) and is_path(name) and self.left_out(split_path(name)[0])
 
     def of_value(self, value: Data, path: KeyPath) -> Data:
         if isinstance(value, list):
@@ -213,17 +226,20 @@ def load_experiment(
     overrides: Sequence[str] = (),
     qemu_cpu_names: QemuCpuNames | None = None,
     moved: Moved = str,
+    left_out: LeftOut = none_left_out,
 ) -> Experiment:
     """Load an experiment file, apply ``KEY=VALUE`` overrides, and check everything.
 
-    ``qemu_cpu_names`` is called only for a CPU that the catalogue lacks. ``moved`` maps the paths of the file.
+    ``qemu_cpu_names`` is called only for a CPU that the catalogue lacks. ``moved`` maps the paths of the file, and
+    probes that are ``left_out`` are no rows.
 
     Raises ConfigError, which lists every problem: place, key, what was found, what is allowed.
     """
     source = read_source(path)
     origins = DataOrigins({key: f"{path}:{line}" for key, line in source.lines.items()})
     data = apply_overrides(source.data, overrides, origins)
-    _make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, moved)
+    paths = _Paths(origins, path.parent.absolute(), moved, left_out)
+    _make_absolute(data, {key for kind in kinds for key in kind.paths}, paths)
     return _checked(data, origins, str(path), kinds, qemu_cpu_names)
 
 
@@ -253,7 +269,7 @@ def built_experiment(
         raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=BUILT)
     source = parse(text, lambda line: BUILT)
     origins = DataOrigins(dict.fromkeys(source.lines, BUILT))
-    _make_absolute(source.data, origins, Path.cwd(), {key for kind in kinds for key in kind.paths}, moved)
+    _make_absolute(source.data, {key for kind in kinds for key in kind.paths}, _Paths(origins, Path.cwd(), moved))
     return _checked(source.data, origins, BUILT, kinds, qemu_cpu_names)
 
 

@@ -51,7 +51,7 @@ def bisected_change(
     good, bad = revisions(*ends)
     build = TreeBuild.of(good.top, request.kconfig, request.make)
     with GitTree.open(Cache(cache_dir()), good.top, offline=measurer.offline) as tree:
-        runs = CommitRuns(tree, request, build, measurer, "-bisect")
+        runs = CommitRuns(tree, request, build, measurer, "-bisect", bad.commit)
         bisected_cell = BisectedCell(runs, cell)
         bisected = Bisection(tree, bisected_cell.measure, measurer.say).between(good, bad)
         last_good, newest = tree.parent(bisected.candidates[-1].hash), bisected.candidates[0].hash
@@ -110,6 +110,8 @@ class BisectedCell:
             parts = set(self.name.split("/"))
             matching = [cell for cell in cells if cell.id == self.name]
             matching = matching or [cell for cell in cells if parts <= set(cell.id.split("/"))]
+        if self.runs.left_out and (self.name is None or not matching):
+            raise NotMeasured(f"it has no {' and no '.join(sorted(self.runs.left_out))}")
         if len(matching) == 1:
             return matching[0]
         option = self.runs.measurer.argument("cell")

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.diagnostics import is_of_code
 from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.artifacts.kernels import UnusableTreeError
@@ -21,7 +23,7 @@ from orchestrator.experiment.experiment import (
     on_kernels,
     with_symbols,
 )
-from orchestrator.experiment.plan import Plan, select
+from orchestrator.experiment.plan import Plan, names_of, plan, select
 from orchestrator.experiment.source import kernels_override
 from orchestrator.library.experiment_request import BuiltRequest, ExperimentRequest
 from orchestrator.library.measured_commits import MeasuredCommits, is_lasting, request_of
@@ -40,9 +42,10 @@ Filters = Sequence[str] | Callable[[Plan], Sequence[str]]
 class CommitRuns:
     """The runs of a requested experiment at commits of ``tree``.
 
-    The experiment's paths in the tree lead to the files of the commit. If it names no kernel, or nothing in the tree,
-    and the tree is a kernel's, all cells are measured on that kernel. ``suffix`` is appended to the experiment's name,
-    which keeps other commits out of the experiment's history.
+    The experiment's paths in the tree lead to the files of the commit; a probe whose file it lacks, and the ``newest``
+    commit has, is no row there. If the experiment names no kernel, or nothing in the tree, and the tree is a kernel's,
+    all cells are measured on that kernel. ``suffix`` is appended to the experiment's name, which keeps other commits
+    out of the experiment's history.
     """
 
     tree: GitTree
@@ -50,8 +53,11 @@ class CommitRuns:
     build: TreeBuild
     measurer: Measurer
     suffix: str
+    newest: str = "HEAD"
     outside: set[str] = field(default_factory=set)
     """Paths of the experiment outside the tree."""
+    left_out: set[str] = field(default_factory=set)
+    """Files of the tree whose probes are no rows at the last commit, which lacks them."""
     is_on_tree: bool = False
     """Whether all cells are measured on the tree's kernel."""
     digest: str = ""
@@ -72,7 +78,7 @@ class CommitRuns:
             self._prepare()
         with unbuilt_tree(folder) if is_kernel else nullcontext():
             experiment = self._experiment()
-            self.digest, self.budgets = experiment.digest(), experiment.budgets
+            self.digest = digest([experiment.digest(), *sorted(self.left_out)])
             return self.measurer.check_cells(experiment, only)
 
     def measured(self, commit: Commit, filters: Filters = ()) -> Run:
@@ -161,13 +167,17 @@ class CommitRuns:
                 self.outside.add(split_member(path)[0])
             return at_commit
 
+        self.left_out.clear()
         overrides = self.request.overrides
         if is_kernel and not self.request.names_kernels():
             overrides = (kernels_override(str(self.tree.top)), *overrides)
         try:
-            experiment = self.request.load(self.measurer, overrides, place)
+            experiment = self.request.load(self.measurer, overrides, place, self._is_lacking)
         except ConfigError as error:
             raise self._with_user_paths(error) from None
+        self.budgets = experiment.budgets
+        if self.left_out:
+            experiment = _with_possible_budgets(experiment)
         kernels = {kernel: None for table in experiment.tables for kernel in table.table.all_kernels}
         if not moved and is_kernel:
             words = {split(kernel)[1]: None for kernel in kernels}
@@ -183,6 +193,17 @@ class CommitRuns:
         )
         return experiment
 
+    def _is_lacking(self, path: str) -> bool:
+        """Whether a file is in the newest commit and not in this one, which is noted."""
+        file = Path(split_member(path)[0])
+        if not file.is_relative_to(self.tree.folder) or file.exists():
+            return False
+        name = str(file.relative_to(self.tree.folder))
+        if self.tree.git("cat-file", "-e", f"{self.newest}:{name}").status != 0:
+            return False  # a misspelt name
+        self.left_out.add(name)
+        return True
+
     def _with_user_paths(self, error: ConfigError) -> ConfigError:
         """The error with the user's paths in place of those in the checked-out tree."""
         clone, top = str(self.tree.folder), str(self.tree.top)
@@ -192,6 +213,18 @@ class CommitRuns:
         detail = [line.replace(clone, top) for line in error.detail]
         hint = "the lab reads the tree's files at the measured commit; name only files that both commits have"
         return ConfigError(error.what.replace(clone, top), where=error.where, detail=detail, hint=hint)
+
+
+def _with_possible_budgets(experiment: Experiment) -> Experiment:
+    """The experiment without the budgets of cells that it does not have."""
+    names = [names_of(cell) for cell in plan(experiment).cells]
+    possible = {
+        cell_filter.text
+        for cell_filter, _ in experiment.budgets.entries
+        if any(cell_filter.matches(name) for name in names)
+    }
+    budgets = {text: budget for text, budget in experiment.heading.budgets.items() if text in possible}
+    return replace(experiment, heading=experiment.heading.model_copy(update={"budgets": budgets}))
 
 
 def reason_of(error: LabError) -> str:

@@ -98,7 +98,7 @@ def _at_commits(measurer: Measurer, request: ExperimentRequest, names: tuple[str
     build = TreeBuild.of(ends[0].top, request.kconfig, request.make)
     with GitTree.open(Cache(cache_dir()), ends[0].top, offline=measurer.offline) as tree:
         tree.check_out(*(end.commit for end in ends))
-        runs = CommitRuns(tree, request, build, measurer, "-commits")
+        runs = CommitRuns(tree, request, build, measurer, "-commits", ends[1].commit)
         runs.check(ends[0].commit, request.only)
         commits = [tree.commit(end.commit) for end in ends]
         before, after = (runs.measured(commit, request.only) for commit in commits)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orchestrator.experiment.experiment import Experiment
-    from orchestrator.experiment.file import Moved
+    from orchestrator.experiment.file import LeftOut, Moved
     from orchestrator.library.measurer import Measurer
 
 
@@ -51,9 +51,9 @@ class ExperimentRequest:
 
         return names_kernels(self.file, self.overrides)
 
-    def load(self, measurer: Measurer, overrides: Sequence[str], moved: Moved) -> Experiment:
+    def load(self, measurer: Measurer, overrides: Sequence[str], moved: Moved, left_out: LeftOut) -> Experiment:
         """The experiment, with these overrides instead of its own. Raises ConfigError."""
-        return measurer.load(self.file, overrides, moved)
+        return measurer.load(self.file, overrides, moved, left_out)
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,6 @@ class BuiltRequest:
         """Whether it names kernels: it does."""
         return True
 
-    def load(self, measurer: Measurer, _overrides: Sequence[str], moved: Moved) -> Experiment:
+    def load(self, measurer: Measurer, _overrides: Sequence[str], moved: Moved, _left_out: LeftOut) -> Experiment:
         """The experiment. Raises ConfigError."""
         return measurer.build(self.content, moved)

@@ -71,7 +71,7 @@ def _opened(
     build = TreeBuild.of(base.top, request.kconfig, request.make)
     measurer.check()
     with GitTree.open(Cache(cache_dir()), base.top, offline=measurer.offline) as clone:
-        runs = CommitRuns(clone, request, build, measurer, "-series")
+        runs = CommitRuns(clone, request, build, measurer, "-series", topic.commit)
         yield _OpenedSeries(request, runs, series(clone, base, topic), budgets, base.top)
 
 

@@ -17,7 +17,7 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file import Moved, built_experiment, load_experiment
+from orchestrator.experiment.file import LeftOut, Moved, built_experiment, load_experiment, none_left_out
 from orchestrator.experiment.plan import Plan, check_budgets, plan, select
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.library.needed_packages import check_packages
@@ -95,12 +95,20 @@ class Measurer:
             what = "a fleet's workers decide how many guests they run"
             raise UsageError(what, where=self.argument("jobs"), hint=hint)
 
-    def load(self, file: str | PathLike[str], overrides: Sequence[str] = (), moved: Moved = str) -> Experiment:
+    def load(
+        self,
+        file: str | PathLike[str],
+        overrides: Sequence[str] = (),
+        moved: Moved = str,
+        left_out: LeftOut = none_left_out,
+    ) -> Experiment:
         """The experiment of a file, with ``KEY=VALUE`` overrides; ``moved`` maps the paths that it names.
+
+        Probes that are ``left_out`` by their paths are no rows.
 
         Raises ConfigError, which lists every problem.
         """
-        return load_experiment(Path(file), kinds(), overrides, qemu_cpu_names, moved)
+        return load_experiment(Path(file), kinds(), overrides, qemu_cpu_names, moved, left_out)
 
     def build(self, content: Mapping[str, Any], moved: Moved = str) -> Experiment:
         """An experiment of the keys of a file (docs/reference/experiment-file.md). Raises ConfigError."""

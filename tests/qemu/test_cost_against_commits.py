@@ -77,4 +77,4 @@ def test_what_a_commit_adds_is_new_and_a_base_without_a_number_is_no_pass(tree: 
     (cost,) = unknown["costs"]
     assert cost["instructions"] == 129
     assert cost["unknown"].startswith("broken could not be measured: watch.bpf.c:")
-    assert unknown["verdict"] == "1 of 1 costs could not be compared."
+    assert unknown["verdict"] == "1 of 1 cost could not be compared."

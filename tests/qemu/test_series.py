@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from probe_repository import KERNEL, git, make_repository
+from probe_repository import KERNEL, commit, git, make_repository
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
 
@@ -44,3 +44,19 @@ def test_each_commit_is_a_row_and_none_is_measured_twice(tmp_path: Path) -> None
     changed = command.run(*series, "--stored")
     assert (changed.returncode, "hint: leave out --stored to measure it" in changed.stderr) == (1, True)
     assert len(list((tmp_path / "lab" / "runs").iterdir())) == runs
+
+
+def test_what_a_series_adds_is_new_and_not_measured_before(tmp_path: Path) -> None:
+    tree, command = make_repository(tmp_path / "probes"), CommandLine(tmp_path / "lab")
+    (tree / "new.c.j2").write_text((tree / "own.c.j2").read_text())
+    (tree / "own.yaml").write_text((tree / "own.yaml").read_text().replace("own.c.j2]", "own.c.j2, ./new.c.j2]"))
+    commit(tree, "add a second probe")
+    series = ("series", f"{tree}@HEAD~1..HEAD", "--experiment", tree / "own.yaml", "--at-most", "+0")
+    finished = command.run(*series)
+    assert finished.returncode == 0, finished.stderr
+    assert "new.c.j2" in finished.stdout
+    found = json.loads(command.run(*series, "--format", "json", "--stored").stdout)
+    assert [cell["id"].split("/")[-2] for cell in found["base"]["cells"]] == ["none", "own.c.j2"]
+    compared = command.run("compare", "--config", tree / "own.yaml", f"{tree}@HEAD~1", f"{tree}@HEAD")
+    assert compared.returncode == 0, compared.stderr
+    assert "1 new" in compared.stdout

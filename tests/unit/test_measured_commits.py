@@ -14,7 +14,7 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.own_kernel_build import TreeBuild
-from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.errors import BuildError, ConfigError, HostError, LabError, UsageError
 from orchestrator.library.bisected_change import BisectedCell
 from orchestrator.library.commit_runs import CommitRuns
 from orchestrator.library.experiment_request import ExperimentRequest
@@ -92,3 +92,36 @@ def test_what_the_host_lacks_ends_the_bisection(tmp_path: Path) -> None:
     folder.mkdir()
     error = HostError("the disk of the cache folder is full")
     assert raised(folder, error) is error
+
+
+def test_a_commit_measures_what_it_has_of_an_experiment(tmp_path: Path) -> None:
+    """What a series adds is new: a probe whose file an earlier commit lacks is no row there."""
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    git(folder, "init", "--quiet")
+    hashes = []
+    for name in ("own.c.j2", "new.c.j2"):
+        (folder / name).write_text("")
+        git(folder, "add", ".")
+        git(folder, "commit", "--quiet", "--message", f"Add {name}")
+        hashes.append(git(folder, "rev-parse", "HEAD"))
+    (folder / "own.yaml").write_text(
+        EXPERIMENT.replace("own.c.j2]", "own.c.j2, ./new.c.j2]") + "budgets: {probe=new.c.j2: +1, '*': +2}\n"
+    )
+    with GitTree.open(Cache(tmp_path / "cache"), folder) as tree:
+        request, build = ExperimentRequest(folder / "own.yaml"), TreeBuild(folder / ".config")
+        runs = CommitRuns(tree, request, build, Lab(offline=True), "-series", hashes[1])
+        rows, digests = [], []
+        for commit in hashes:
+            planned = runs.check(commit)
+            assert planned is not None
+            rows.append([cell.probe for cell in planned.cells])
+            digests.append(runs.digest)
+            assert runs.budgets.plain() == {"probe=new.c.j2": "+1", "*": "+2"}
+        assert rows == [["none", "own.c.j2"], ["none", "own.c.j2", "new.c.j2"]]
+        assert digests[0] != digests[1]
+        misspelt = ExperimentRequest(folder / "own.yaml", ["probes=[none, ./mew.c.j2]"])
+        with pytest.raises(ConfigError, match="this file does not exist"):
+            CommitRuns(tree, misspelt, build, Lab(offline=True), "-series", hashes[1]).check(hashes[0])
+        with pytest.raises(NotMeasured, match=r"it has no new\.c\.j2"):
+            BisectedCell(runs, "new.c.j2").measure(replace(COMMIT, hash=hashes[0]))
