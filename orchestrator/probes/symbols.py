@@ -141,9 +141,9 @@ class Symbols:
 
     def function_at(self, address: int) -> tuple[int, str, str | None] | None:
         """The last function that starts at or before an address: its start, name and module (None: the kernel)."""
-        last = bisect_right(self._symbols.all, (address, _BEHIND_NAMES)) - 1
-        before = (self._symbols.all[place] for place in range(last, -1, -1))
-        return next(((start, name, module or None) for start, name, kind, module in before if kind in _FUNCTION), None)
+        start = self._symbols.function_before(address)
+        functions = [] if start is None else [entry for entry in self._symbols.at(start) if entry.type in _FUNCTION]
+        return (functions[-1].address, functions[-1].name, functions[-1].module or None) if functions else None
 
     def data_at(self, address: int) -> str:
         """An address in data as ``symbol+0x5``; the address itself without CONFIG_KALLSYMS_ALL."""

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.diagnostics import WARNINGS_FILE
+from orchestrator.artifacts.digests import of_file as recorded_digest
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.sources import OF_THE_LAB, UserSource
 from orchestrator.artifacts.toolchain import guest_toolchain
@@ -242,12 +243,12 @@ def _made_of(booted: GuestBooted, artifacts: BootArtifacts) -> dict[str, object]
             "release": kernel.release,
             "packages": dict(kernel.packages),
             "origin": dict(kernel.origin),
-            "image_sha256": sha256_of(kernel.image),
+            "image_sha256": recorded_digest(kernel.image),
             **({} if not kernel.spec.options else {"options": kernel.spec.options.splitlines()}),
             **({} if not kernel.implied else {"implied_options": dict(kernel.implied)}),
-            **({} if kernel.packaged is None else {"packaged_image_sha256": sha256_of(kernel.packaged)}),
+            **({} if kernel.packaged is None else {"packaged_image_sha256": recorded_digest(kernel.packaged)}),
         },
-        "initramfs_sha256": sha256_of(artifacts.machine.initramfs),
+        "initramfs_sha256": recorded_digest(artifacts.machine.initramfs),
     }
     if booted.restored_from is not None:
         content["restored_from"] = booted.restored_from

@@ -63,6 +63,20 @@ def test_the_address_that_follows_one_is_the_next_that_is_listed() -> None:
     assert listing.following(0xD0846090) is None
 
 
+def test_the_function_before_an_address_is_the_last_one_that_begins_there() -> None:
+    listing = SymbolListing(TEXT)
+    found = [listing.function_before(address) for address in (0xC1000000, 0xC100007F, 0xC2000000, 0xD0846095)]
+    assert found == [0xC1000000, 0xC1000040, 0xC1000080, 0xD0846050]
+    assert listing.function_before(0xC0FFFFFF) is None
+    assert SymbolListing(b"").function_before(1) is SymbolListing(b"").following(1) is None
+
+
+def test_addresses_of_any_length_are_compared_as_numbers() -> None:
+    listing = SymbolListing(b"c1000000 T a\nffffffff81000000 T b\n0000000000000010 D c\n")
+    assert [listing.following(address) for address in (0, 0x10, 0xC1000000)] == [0x10, 0xC1000000, 0xFFFFFFFF81000000]
+    assert listing.function_before(0xFFFFFFFF80000000) == 0xC1000000
+
+
 def test_the_symbols_of_modules_are_behind_those_of_the_kernel() -> None:
     assert [symbol.name for symbol in SymbolListing(TEXT).of_modules()] == ["twice", "table"]
     assert SymbolListing(TEXT.partition(b"d0846050")[0]).of_modules() == []
