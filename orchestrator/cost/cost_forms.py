@@ -14,7 +14,8 @@ from orchestrator.plain_text import shown
 from orchestrator.probes.user_bpf_attachment import is_not_loaded
 from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.program import command
-from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, csv_text, figure, signed_figure, used_columns
+from orchestrator.report.columns import Column, Columns, Remarks
+from orchestrator.report.sheet import NOTHING, Row, Sheet, figure, signed_figure
 from orchestrator.report.text import details, github_comment, grid_table, made_with, markdown_footnote, paragraph
 from orchestrator.results.parameters import (
     BPF_INSTRUCTIONS,
@@ -34,8 +35,6 @@ _OF_VERISTAT: Mapping[str, CountParameter] = {
 """Figures of BPF programs by the names of veristat's columns."""
 
 
-_HEADINGS = ("a hit", "change", "allowed", "nsec", "mechanism", "hits", "verified", "size", "stack")
-_ALWAYS = 1
 _SYMBOLS = 10
 _GONE = 10
 
@@ -46,31 +45,32 @@ def cost_sheet(name: str, costs: Sequence[Cost], missed: Sequence[str] = (), gon
     ``missed`` are sentences on what has no row, ``gone`` on what the reference alone has.
     """
     several = len({cost.cell.kernel for cost in costs}) > 1
-    reasons = {cost.reason: True for cost in costs if cost.reason}
-    remarks = reasons | {note: False for cost in costs for note in cost.notes}
-    rows = list(_rows(costs, list(remarks)))
-    headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
+    remarks = Remarks()
+    for cost in costs:  # the reasons of failures have the first marks
+        remarks.mark(cost.reason or "", failure=True)
+    columns = _columns(remarks)
+    grid = columns.grid(_rows(columns, costs))
     first = costs[0].cell
     release = "" if several else f", kernel {first.kernel}"
     return Sheet(
         title=name,
         facts=[f"{first.cpu}, {first.smp} CPU{release}"],
-        grid=Grid(headings, [narrowed], narrowest=24),
-        sentences=[*missed, *_sentences(costs, headings), *shown(gone, _GONE)],
-        footnotes=[Footnote(number, *remark) for number, remark in enumerate(remarks.items(), start=1)],
+        grid=grid,
+        sentences=[*missed, *_sentences(costs, grid.headings), *shown(gone, _GONE)],
+        footnotes=remarks.footnotes(),
     )
 
 
-def _rows(costs: Sequence[Cost], remarks: Sequence[str]) -> Iterator[Row]:
+def _rows(columns: Columns[Cost], costs: Sequence[Cost]) -> Iterator[Row]:
     """A row for each subject; with several kernels or files a heading, and a row for each of them below."""
     of_place = [of for of in (_file, _kernel) if len({of(cost) for cost in costs}) > 1]
     for title, group in groupby(costs, key=lambda cost: cost.subject.title):
         if of_place:
-            yield Row(title, [""] * len(_HEADINGS))
+            yield columns.title(title, "")
         for cost in group:
             style = "red" if cost.is_wrong else ""
             label = ", ".join(of(cost) for of in of_place) or title
-            yield Row(label, _figures(cost, remarks), style, 2 if of_place else 0)
+            yield columns.row(label, cost, style, 2 if of_place else 0)
 
 
 _kernel: Callable[[Cost], str] = attrgetter("cell.kernel")
@@ -80,24 +80,37 @@ def _file(cost: Cost) -> str:
     return Path(cost.subject.source).name if cost.subject.name else ""
 
 
-def _figures(cost: Cost, remarks: Sequence[str]) -> list[str]:
-    noted = [cost.reason] if cost.hit is None and cost.reason else cost.notes
-    marks = "".join(f" [{remarks.index(text) + 1}]" for text in noted)
-    if cost.hit is None:
+def _columns(remarks: Remarks) -> Columns[Cost]:
+    """Columns of costs; one without a number has its outcome in the first column, and nothing in the others."""
+
+    def hit(cost: Cost) -> str:
+        if cost.hit is not None:
+            return f"{figure(cost.hit, cost.cell.unit)}{''.join(map(remarks.mark, cost.notes))}"
         status = "failed" if cost.no_baseline else cost.cell.status
+        noted = [cost.reason] if cost.reason else cost.notes
         outcome = status if cost.cell.verdict is None else NO_VERDICT
-        return [f"{outcome}{marks}", *[""] * (len(_HEADINGS) - 1)]
-    unit = cost.cell.unit
-    programs = [parameter.of(cost.cell) for parameter in (BPF_VERIFIED, BPF_INSTRUCTIONS, BPF_STACK)]
-    return [
-        f"{figure(cost.hit, unit)}{marks}",
-        _change(cost),
-        cost.allowed,
-        "" if cost.nanoseconds is None else f"{cost.nanoseconds:.0f}",
-        cost.mechanism,
-        NOTHING if cost.hits is None else str(cost.hits),
-        *("" if count is None else str(count) for count in programs),
-    ]
+        return f"{outcome}{''.join(map(remarks.mark, noted))}"
+
+    def of_number(heading: str, text: Callable[[Cost], str]) -> Column[Cost]:
+        return Column(heading, lambda cost: "" if cost.hit is None else text(cost), optional=True)
+
+    def of_program(heading: str, parameter: CountParameter) -> Column[Cost]:
+        return of_number(heading, lambda cost: "" if parameter.of(cost.cell) is None else str(parameter.of(cost.cell)))
+
+    return Columns(
+        [
+            Column("a hit", hit),
+            of_number("change", _change),
+            of_number("allowed", attrgetter("allowed")),
+            of_number("nsec", lambda cost: "" if cost.nanoseconds is None else f"{cost.nanoseconds:.0f}"),
+            of_number("mechanism", attrgetter("mechanism")),
+            of_number("hits", lambda cost: NOTHING if cost.hits is None else str(cost.hits)),
+            of_program("verified", BPF_VERIFIED),
+            of_program("size", BPF_INSTRUCTIONS),
+            of_program("stack", BPF_STACK),
+        ],
+        narrowest=24,
+    )
 
 
 def _change(cost: Cost) -> str:
@@ -141,11 +154,13 @@ def _sentences(costs: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
 
 def cost_csv(costs: Sequence[Cost]) -> str:
     """A line for each cost."""
-    rows = [PrintedCost.of(cost).model_dump() for cost in costs]
-    for row in rows:
-        row["interval"] = " ".join(map(str, row["interval"] or ()))
-        row["exceeded"], row["notes"] = "; ".join(row["exceeded"]), "; ".join(row["notes"])
-    return csv_text(list(rows[0]), rows)
+
+    def field(name: str) -> Column[PrintedCost]:
+        joined = {"interval": " ", "exceeded": "; ", "notes": "; "}.get(name)
+        read = attrgetter(name)
+        return Column(name, read if joined is None else lambda cost: joined.join(map(str, read(cost) or ())))
+
+    return Columns(map(field, PrintedCost.model_fields)).csv(map(PrintedCost.of, costs))
 
 
 def veristat_csv(costs: Sequence[Cost]) -> str:
@@ -155,18 +170,24 @@ def veristat_csv(costs: Sequence[Cost]) -> str:
     nothing but numbers. A program whose cell has failed although the kernel may have loaded it has no line.
     """
     several = len({cost.cell.kernel for cost in costs}) > 1
-    rows = [
-        {
-            "file_name": Path(cost.subject.source).name + (f"@{cost.cell.kernel}" if several else ""),
-            "prog_name": cost.subject.name or cost.subject.probe,
-            "verdict": "success" if cost.cell.status == "ok" else "failure",
-            **{name: parameter.of(cost.cell) or 0 for name, parameter in _OF_VERISTAT.items()},
-        }
-        for cost in costs
-        if cost.subject.name or BPF_INSTRUCTIONS.of(cost.cell) is not None
-        if cost.cell.status == "ok" or is_not_loaded(cost.cell.reason or "")
-    ]
-    return csv_text(["file_name", "prog_name", "verdict", *_OF_VERISTAT], rows).replace("\r\n", "\n")
+
+    def count(name: str, parameter: CountParameter) -> Column[Cost]:
+        return Column(name, lambda cost: parameter.of(cost.cell) or 0)
+
+    columns: Columns[Cost] = Columns(
+        [
+            Column(
+                "file_name",
+                lambda cost: Path(cost.subject.source).name + (f"@{cost.cell.kernel}" if several else ""),
+            ),
+            Column("prog_name", lambda cost: cost.subject.name or cost.subject.probe),
+            Column("verdict", lambda cost: "success" if cost.cell.status == "ok" else "failure"),
+            *(count(name, parameter) for name, parameter in _OF_VERISTAT.items()),
+        ]
+    )
+    of_programs = [cost for cost in costs if cost.subject.name or BPF_INSTRUCTIONS.of(cost.cell) is not None]
+    loaded = [cost for cost in of_programs if cost.cell.status == "ok" or is_not_loaded(cost.cell.reason or "")]
+    return columns.csv(loaded, line_end="\n")
 
 
 def cost_comment(

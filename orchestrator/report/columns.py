@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -30,18 +29,9 @@ class Column(Generic[ItemT]):
     optional: bool = False
 
     def text(self, item: ItemT) -> str:
-        """The item's value as a text: nothing for None, a time in the host's zone, a list with commas."""
+        """The item's value as a text; nothing for None."""
         value = self.value(item)
-        match value:
-            case None:
-                return ""
-            case datetime():
-                return f"{value.astimezone():%Y-%m-%d %H:%M}"
-            case str() | int():
-                return str(value)
-            case _:
-                assert isinstance(value, Sequence), f"{self.heading}: {value!r} has no form in a table"
-                return ", ".join(value)
+        return "" if value is None else str(value)
 
 
 class Columns(Generic[ItemT]):
@@ -81,10 +71,6 @@ class Columns(Generic[ItemT]):
         narrowed = [[replace(row, cells=[row.cells[place] for place in used]) for row in rows] for rows in filled]
         headings = [self._columns[place].heading for place in used]
         return Grid(headings, narrowed, self._together, self._narrowest)
-
-    def objects(self, items: Iterable[ItemT]) -> Iterator[dict[str, Any]]:
-        """For programs: an object for each item, with the values by their headings."""
-        return ({column.heading: column.value(item) for column in self._columns} for item in items)
 
     def csv(self, items: Iterable[ItemT], line_end: str = "\r\n") -> str:
         """RFC 4180 text: a line of headings, and one for each item."""

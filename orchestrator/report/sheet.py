@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
 
@@ -202,15 +200,6 @@ def unit_name(unit: str) -> str:
 def clocked_unit(unit: str) -> str:
     """A unit with the clock that counts it: ``instructions``, or ``nsec of the wall clock``."""
     return unit if unit == COUNTED else f"{unit_name(unit)} of the wall clock"
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """RFC 4180 text with a header line; rows may lack columns."""
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, columns, restval="", lineterminator="\r\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()
 
 
 _NAMED = 3
@@ -490,21 +479,6 @@ class Footnotes:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A heading, and the text for a cell with a number."""
-
-    heading: str
-    figure: Callable[[CellRecord], str]
-
-
-def cell_row(name: str, cell: CellRecord, columns: Sequence[Column], footnotes: Footnotes, otherwise: str = "") -> Row:
-    """A cell's row; without a number, its status in the first column and ``otherwise`` in the others."""
-    without: list[str] = [cell.status, *[otherwise] * (len(columns) - 1)]
-    first, *rest = without if cell.value is None else [column.figure(cell) for column in columns]
-    return Row(name, [first + footnotes.marks(cell), *rest])
-
-
-@dataclass(frozen=True)
 class Sheet:
     """A table with its title, facts on the measurement, explanations (``sentences``), footnotes and evidence."""
 
@@ -514,13 +488,6 @@ class Sheet:
     sentences: Sequence[str]
     footnotes: Sequence[Footnote] = ()
     proofs: Sequence[ProofList] = ()
-
-
-def used_columns(headings: Sequence[str], rows: Sequence[Row], always: int) -> tuple[list[str], list[Row]]:
-    """The headings and rows without empty columns, except the first ``always``."""
-    used = [place for place in range(len(headings)) if place < always or any(row.cells[place] for row in rows)]
-    narrowed = [replace(row, cells=[row.cells[place] for place in used]) for row in rows]
-    return [headings[place] for place in used], narrowed
 
 
 def shared_parts(names: Sequence[Sequence[str]]) -> Sequence[bool]:
