@@ -148,7 +148,9 @@ class Commands(WithSummaries):
         try:
             status = called(standalone_mode=False)
         except TypersError as error:
-            if type(error).__name__ != "NoArgsIsHelpError":  # a group without a command: typer has printed its help
+            if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command
+                error.show()
+            else:
                 print(f"error: {_explained(error, *_command(self, words), words)}", file=sys.stderr)
             status = UsageError.exit_status
         except typer.Abort:
