@@ -65,7 +65,8 @@ class NamedCalls:
         """Raises UsageError for a call that is not known, a file that is no workload, and what is no point."""
         names = [*call_table(), *system_calls()]
         if self.call is not None and self.call not in names and reaching_system_call(self.call) is None:
-            raise UsageError(unknown("call", self.call, names), where="--call", hint=f"all calls: {PROGRAM} list calls")
+            hint = f"name a call of the table ({PROGRAM} list calls), or a system call"
+            raise UsageError(unknown("call", self.call, names), where="--call", hint=hint)
         if self.workload is not None:
             find_workload(str(existing_file(str(self.workload), (".c",))))
         if self.point is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -95,7 +96,7 @@ def stored(name: str) -> FleetState:
         if not known:
             raise UsageError(
                 f"no fleet '{name}' was started here",
-                hint=f"`{PROGRAM} fleet up` starts one; a fleet of another machine is named by its address: tls://HOST:PORT",
+                hint=f"`{_start(name)}` starts it; a fleet of another machine is named by its address: tls://HOST:PORT",
             )
         raise UsageError(unknown("fleet", name, known), hint="a fleet of another machine is named by its address")
     file = state_file(name)
@@ -103,7 +104,7 @@ def stored(name: str) -> FleetState:
         return FleetState.model_validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:
         what = (error.strerror or "") if isinstance(error, OSError) else "it is damaged"
-        hint = f"remove it, and start the fleet again: {PROGRAM} fleet up"
+        hint = f"remove it, and start the fleet again: {_start(name)}"
         raise HostError(f"the fleet's file cannot be read: {what}", where=str(file), hint=hint) from None
 
 
@@ -114,9 +115,13 @@ def running(name: str) -> FleetState:
         raise LabError(
             f"fleet '{name}' has ended: its supervisor, process {state.keeper}, is gone",
             where=str(log_file(name)),
-            hint=f"start it again: {PROGRAM} fleet up" + ("" if name == USUAL_NAME else f" --name {name}"),
+            hint=f"start it again: {_start(name)}",
         )
     return state
+
+
+def _start(name: str) -> str:
+    return f"{PROGRAM} fleet up" + ("" if name == USUAL_NAME else f" --name {shlex.quote(name)}")
 
 
 def process_start(pid: int) -> int | None:
