@@ -55,14 +55,9 @@ def _commands(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]
 
 
 def _prints_json(command: Any) -> bool:
-    forms = [str(form) for param in command.params if "--format" in param.opts for form in _choices(param)]
-    return "json" in forms or any("--json" in param.opts for param in command.params)
+    formats = [str(param.metavar).strip("<>").split("|") for param in command.params if "--format" in param.opts]
+    return any("json" in names for names in formats) or any("--json" in param.opts for param in command.params)
 
 
 def _has_schema(command: Any) -> bool:
     return any("--schema" in param.opts for param in command.params)
-
-
-def _choices(param: Any) -> Sequence[object]:
-    kind = getattr(param, "type_descriptor", None) or param.type  # versions of typer differ
-    return tuple(getattr(kind, "choices", None) or ())

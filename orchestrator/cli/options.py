@@ -25,7 +25,7 @@ from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.program import PROGRAM
 from orchestrator.report.output import Output
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.printed import Printed, json_schema
+from orchestrator.results.printed import Printed, json_schema, json_texts
 from orchestrator.results.runs import opened_store as opened_store
 from orchestrator.results.store import Store
 from orchestrator.steps import step_echo
@@ -252,14 +252,9 @@ def check_one(given: Mapping[str, bool]) -> None:
         raise UsageError(f"{' and '.join(together)} exclude each other", hint="name one of them")
 
 
-def print_profiles(title: str, form: Format, sheets: Iterable[Sheet], content: Iterable[Any] = ()) -> None:
+def print_profiles(title: str, form: Format, sheets: Iterable[Sheet], content: Iterable[Printed] = ()) -> None:
     """Print the ``sheets``, under a ``title`` in Markdown; or ``content`` as a list in JSON. Only one is iterated."""
-
-    def for_programs() -> str:
-        plain = (part.model_dump(mode="json") if isinstance(part, Printed) else part for part in content)
-        return json.dumps(list(plain), indent=2)
-
-    view = loaded("report.sheet_forms:SheetsView")(title, sheets, for_programs)
+    view = loaded("report.sheet_forms:SheetsView")(title, sheets, lambda: json_texts(content))
     form.write("sheets", view, StandardOutput())
 
 

@@ -21,6 +21,10 @@ def objects(schema: Any) -> Iterator[Any]:
     yield from (part for part in [schema, *schema.get("$defs", {}).values()] if "properties" in part)
 
 
+def test_the_commands_that_print_json_are_found() -> None:
+    assert {"run", "report", "compare", "cost", "list", "fleet status"} <= {*COMMANDS}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_that_prints_json_prints_its_schema(command: str) -> None:
     described = list(objects(schema_of(*command.split())))
