@@ -36,7 +36,7 @@ from orchestrator.catalog.system_calls import system_calls
 from orchestrator.cli import options
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.paths import cache_dir, user_path
-from orchestrator.probes.point import wrong_point_reason
+from orchestrator.probes.point_check import wrong_point_reason
 from orchestrator.program import PROGRAM, check_all_installed
 
 _KEEP_DAYS = 30

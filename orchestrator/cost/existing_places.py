@@ -11,7 +11,7 @@ from orchestrator.artifacts.kernel_events import events, system_call_names, trac
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.data import nearest
 from orchestrator.cost.subjects import AttachPlace
-from orchestrator.probes.point import functions_like, wrong_point_reason
+from orchestrator.probes.point_check import functions_like, wrong_point_reason
 
 
 def lacking(kernel: Kernel, place: AttachPlace) -> str | None:

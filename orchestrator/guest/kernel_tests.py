@@ -14,7 +14,8 @@ from orchestrator.errors import GuestError, UnsupportedError, UsageError
 from orchestrator.guest.channel import Stream
 from orchestrator.guest.commands import GuestCommands
 from orchestrator.guest.console import QUOTED_LINES, plain_lines
-from orchestrator.ktap.ktap import parse_ftracetest, parse_ktap
+from orchestrator.ktap.ftracetest import parse_ftracetest
+from orchestrator.ktap.ktap import parse_ktap
 from orchestrator.ktap.results import RESULTS_MAX, TestOutcome, TestResult, TestRun
 
 OUTPUT_MAX = 16 << 20

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Parse the output of tests: KTAP 1, TAP 13 and 14, and ftracetest.
+"""Parse the output of tests: KTAP 1, TAP 13 and 14.
 
 KTAP is described in the kernel's Documentation/dev-tools/ktap.rst. Groups of tests are nested by indentation of any
 width, as in KUnit, or by the "# " that kselftest's runner puts before a program's lines. The result of a group comes
@@ -20,117 +20,13 @@ problem only if the output begins with a version line.
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
+from orchestrator.ktap.printed_lines import LineCut, PrintedLine, TooManyLinesError, printed_lines
 from orchestrator.ktap.results import KEPT_LINES, NAME_MAX, PROBLEMS_MAX, RESULTS_MAX, TestOutcome, TestResult, TestRun
-from orchestrator.plain_text import counted, plain_text
-
-# The lines of a guest's output, without the prefixes of the kernel's log.
-#
-# On a serial console the kernel may print a message inside a program's line::
-#
-#     not [    1.234567] random: crng init done
-#     ok 1 - the test
-#
-# The pieces of such a line are joined, and the line is marked as cut.
-
-LINE_MAX = 4096
-LINES_MAX = 500_000
-"""The most parsed characters of a line, and lines."""
-
-# The prefix of info_print_prefix() in kernel/printk/printk.c: the level with console_msg_format=syslog, the time with
-# CONFIG_PRINTK_TIME, and with CONFIG_PRINTK_CALLER the thread or CPU, in at least six characters. A space follows the
-# last two.
-_LEVEL = r"<\d{1,3}>"
-_TIME = r"\[ {0,12}\d{1,12}\.\d{6}\](?:\[ {0,12}[TC]\d{1,10}\])?"
-_CALLER = r"\[(?=[ TC\d]{6,})[ ]{0,4}[TC]\d{1,10}\]"
-_PREFIX = re.compile(rf"(?:{_LEVEL})?(?:{_TIME}|{_CALLER}) ?|{_LEVEL}")
-# A level alone begins a message only if words follow, unlike in "vector<3>::at".
-_INSIDE = re.compile(rf"(?:{_LEVEL})?(?:{_TIME}|{_CALLER})(?= |$)|{_LEVEL}(?=[^\s:,.;>)\]}}])")
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-
-
-class TooManyLinesError(Exception):
-    """The output has more than LINES_MAX lines."""
-
-
-class LineCut(Enum):
-    """How a kernel message inside a line affects the line."""
-
-    NONE = auto()
-    """The line quotes the message."""
-    JOINED = auto()
-    """The message was printed inside the line, which continues on the next line."""
-    APART = auto()
-    """The message was printed after the line, and the next line is whole."""
-
-
-@dataclass(frozen=True)
-class PrintedLine:
-    """A line with its indentation; ``is_logged`` if it had a log prefix, ``cut_at`` is a kernel message's place."""
-
-    text: str
-    is_logged: bool = False
-    cut_at: int | None = None
-
-
-Judge = Callable[[str, str | None], LineCut]
-"""Classifies a message by the line's text before it and by the next line, None if no program line follows."""
-
-
-def printed_lines(text: str, judge: Judge) -> Iterator[PrintedLine]:
-    """The lines without log prefixes and control characters. Raises TooManyLinesError.
-
-    ``judge`` is called for a line after all lines before it were consumed.
-    """
-    held: tuple[PrintedLine, int] | None = None  # a line that waits for the next one, and the place of its message
-    for line in _lines(text):
-        start = 0 if line.is_logged else 1
-        if held is not None and (held[0].is_logged or not line.is_logged):
-            before, message = held[0].text[: held[1]], held[0].text[held[1] :]
-            cut = judge(before, None if line.is_logged else line.text)
-            if cut is LineCut.JOINED and line.text.startswith(before) and _INSIDE.match(line.text, len(before)):
-                cut = LineCut.NONE  # the next line quotes a message, too
-            if cut is LineCut.JOINED and not line.is_logged:
-                yield PrintedLine(_PREFIX.sub("", message, count=1), is_logged=True)
-                line = PrintedLine((before + line.text)[:LINE_MAX], held[0].is_logged, cut_at=len(before))
-                start = len(before) + 1
-            else:
-                yield from _parts(held, cut)
-            held = None
-        if inside := _INSIDE.search(line.text, start):
-            held = line, inside.start()
-        else:
-            yield line
-    if held is not None:
-        yield from _parts(held, judge(held[0].text[: held[1]], None))
-
-
-def _lines(text: str) -> Iterator[PrintedLine]:
-    """An iterator, because a list of 16 MiB of short lines takes half a gigabyte."""
-    for number, whole in enumerate(io.StringIO(text, newline="\n")):
-        if number == LINES_MAX:
-            raise TooManyLinesError(f"it has more than {LINES_MAX} lines; the others were not parsed")
-        line = plain_text(_CONTROL.sub("", whole.rstrip("\n")[:LINE_MAX]).rstrip())
-        prefix = _PREFIX.match(line)
-        yield PrintedLine(line[prefix.end() :], is_logged=True) if prefix else PrintedLine(line)
-
-
-def _parts(held: tuple[PrintedLine, int], cut: LineCut) -> Iterator[PrintedLine]:
-    """The whole line, or its text and then the message after it."""
-    line, end = held
-    if cut is LineCut.NONE:
-        yield line
-    else:
-        yield PrintedLine(line.text[:end], line.is_logged, cut_at=end)
-        yield PrintedLine(_PREFIX.sub("", line.text[end:], count=1), is_logged=True)
-
-
-# KTAP 1, TAP 13 and 14.
+from orchestrator.plain_text import counted
 
 DEPTH_MAX = 12
 """Levels of nesting; KUnit has three, kselftest's runner adds one."""
@@ -325,7 +221,7 @@ class _Parser:
             return False
         elif place < indentation and not (line.is_logged or line.text.startswith("#") or not words):
             self._broken(block)
-        _keep(block.node.lines, words)
+        keep(block.node.lines, words)
         return True
 
     def _broken(self, block: _Block) -> None:
@@ -406,9 +302,9 @@ class _Parser:
     def _other(self, place: Place, words: str, line: PrintedLine) -> None:
         if self._last is not None and words == "---" and self._last.place[0] == place[0] and self._last.place < place:
             self._block = _Block(self._last.node, place)
-            _keep(self._last.node.lines, words)
+            keep(self._last.node.lines, words)
         else:
-            _keep(self._levels[-1].lines, words)
+            keep(self._levels[-1].lines, words)
         if words and not words.startswith("#") and not line.is_logged:
             self._last = None
 
@@ -470,7 +366,8 @@ def _shown(text: str) -> str:
     return text
 
 
-def _keep(lines: list[str], words: str) -> None:
+def keep(lines: list[str], words: str) -> None:
+    """Keep a line of a test's output, up to ``KEPT_LINES``."""
     if words and len(lines) < KEPT_LINES:
         lines.append(words)
 
@@ -489,128 +386,3 @@ def _tests(nodes: Sequence[_Node], path: str) -> Iterator[TestResult]:
 
 def _bounded(text: str) -> str:
     return text.strip()[:NAME_MAX]
-
-
-# The output of the kernel's tools/testing/selftests/ftrace/ftracetest.
-#
-# It prints a test's number and description, then, depending on its options, the test's output, and after a tab the
-# result. At the end it prints counts::
-#
-#     [1] Kprobe dynamic event - adding and removing      [PASS]
-#     [2] (instance)  Test creation and deletion of trace instances       [UNSUPPORTED]
-#
-#     # of passed:  1
-#
-# With ``--ktap`` (Linux 6.3) the script prints KTAP instead.
-
-_TITLE = "=== Ftrace unit tests ==="
-_BEGINNING = re.compile(r"\[(\d{1,6})\]( \(instance\) )?(.*)")
-_ENDING = re.compile(r"(.*)\t\[(PASS|FAIL|UNRESOLVED|UNTESTED|UNSUPPORTED|XFAIL|UNDEFINED)\]")
-_COUNT = re.compile(r"# of (\w{1,20})(?:\(test bug\))?:\s*(\d{1,6})")
-_FIRST = re.compile(r"(?:.*\t)?\[.*|# of .*|\t")
-"""The beginnings of the script's lines besides its title; all other lines are a test's output."""
-
-# By the word after a test: the word in the counts, and the outcome; as in the script's KTAP output, indeterminate is
-# not ok.
-_OUTCOMES = {
-    "PASS": ("passed", TestOutcome.PASSED),
-    "FAIL": ("failed", TestOutcome.FAILED),
-    "UNRESOLVED": ("unresolved", TestOutcome.FAILED),
-    "UNTESTED": ("untested", TestOutcome.SKIPPED),
-    "UNSUPPORTED": ("unsupported", TestOutcome.SKIPPED),
-    "XFAIL": ("xfailed", TestOutcome.XFAILED),
-    "UNDEFINED": ("undefined", TestOutcome.FAILED),
-}
-
-
-@dataclass
-class _Test:
-    number: int
-    name: str
-    word: str = ""
-    is_cut: bool = False
-    lines: list[str] = field(default_factory=list)
-
-    def result(self) -> TestResult:
-        outcome = TestOutcome.FAILED
-        if not self.word:
-            reason = "it has no result: the output is truncated, or a line is lost"
-        elif self.is_cut:
-            reason = "a kernel message cuts its line"
-        else:
-            reason = "" if self.word in {"PASS", "FAIL", "XFAIL"} else self.word.lower()
-            outcome = _OUTCOMES[self.word][1]
-        return TestResult(self.name, outcome, reason, tuple(self.lines))
-
-
-def parse_ftracetest(text: str) -> TestRun:
-    """Parse the output of one run of ftracetest; malformed output gives problems."""
-    tests: list[_Test] = []
-    problems: list[str] = []
-    counts: dict[str, int] = {}
-    is_titled = False
-    try:
-        for printed in printed_lines(text, _cut):
-            line = printed.text
-            # Cut elsewhere than between a test's description and its result.
-            is_cut = printed.cut_at is not None and not line.startswith("\t[", printed.cut_at)
-            if is_cut and len(problems) < PROBLEMS_MAX:
-                problems.append(f"a kernel message cuts the line {line[:NAME_MAX]!r}: it may be damaged")
-            last = tests[-1].number if tests else 0
-            if line == _TITLE:
-                is_titled = True
-            elif (begun := _BEGINNING.fullmatch(line)) and int(begun[1]) > last:
-                if len(tests) == RESULTS_MAX:
-                    problems.append(f"it has more than {RESULTS_MAX} results; the others were not parsed")
-                    break
-                tests.append(_begun(begun))
-                tests[-1].is_cut = is_cut
-                number = tests[-1].number
-                problems += [f"the lines of tests {last + 1} to {number - 1} are missing"] if number > last + 1 else []
-            elif counted := _COUNT.fullmatch(line):
-                counts[counted[1]] = int(counted[2])
-            elif tests:
-                _add(tests[-1], line)
-                tests[-1].is_cut |= is_cut
-    except TooManyLinesError as error:
-        problems.append(str(error))
-    if not is_titled:
-        problems.append("this is not the output of ftracetest: its title is missing")
-    return TestRun(tuple(test.result() for test in tests), (*problems, *_miscounted(tests, counts)))
-
-
-def _cut(before: str, following: str | None) -> LineCut:
-    """Whether a message after ``before`` has cut a line of the script that continues with ``following``."""
-    is_scripts = _FIRST.fullmatch(before) or any(
-        beginning.startswith(before.rstrip()) for beginning in (_TITLE, "# of ")
-    )
-    if not is_scripts:
-        return LineCut.NONE
-    if following is None or following == _TITLE or _BEGINNING.fullmatch(following) or _COUNT.fullmatch(following):
-        return LineCut.APART
-    return LineCut.JOINED
-
-
-def _begun(match: re.Match[str]) -> _Test:
-    ending = _ENDING.fullmatch(match[3])
-    description = (ending[1] if ending else match[3]).strip()
-    name = f"{description or f'test {match[1]}'}{' (instance)' if match[2] else ''}"
-    return _Test(int(match[1]), name[:NAME_MAX], ending[2] if ending else "")
-
-
-def _add(test: _Test, line: str) -> None:
-    ending = None if test.word else _ENDING.fullmatch(line)
-    if ending:
-        test.word, line = ending[2], ending[1]
-    _keep(test.lines, line)
-
-
-def _miscounted(tests: list[_Test], counts: dict[str, int]) -> list[str]:
-    if "passed" not in counts:
-        return ["the script's counts are missing: the output is truncated"]
-    wrong = []
-    for word, (name, _) in _OUTCOMES.items():
-        printed = sum(1 for test in tests if test.word == word)
-        if counts.get(name, printed) != printed:
-            wrong.append(f"the script counts {counts[name]} {name}, but printed {printed} such results")
-    return wrong

@@ -16,7 +16,7 @@ from orchestrator.library.function_probes import Disassembly
 from orchestrator.library.guests import running_guest
 from orchestrator.probes.place_answers import PlaceAnswers
 from orchestrator.probes.placement import FunctionPlaces, answered, places_of
-from orchestrator.probes.point import wrong_point_reason
+from orchestrator.probes.point_check import wrong_point_reason
 from orchestrator.run.machines import usual_cpu
 
 

@@ -17,16 +17,17 @@ from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_value import kernel_value
-from orchestrator.probes import attachment, evidence
+from orchestrator.probes import attachment, evidence, final_form
 from orchestrator.probes.bpf_attachment import bpf_attached
-from orchestrator.probes.event_attachment import event_attached, graph_attached
+from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation
+from orchestrator.probes.graph_attachment import graph_attached
 from orchestrator.probes.loading import load
 from orchestrator.probes.one_liner_attachment import one_liner_attached
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
-from orchestrator.probes.tracefs import Traced
+from orchestrator.probes.traced_functions import Traced
 from orchestrator.probes.user_bpf_attachment import user_bpf_attached
 from orchestrator.results.parameters import LISTED, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 
@@ -171,7 +172,7 @@ class ModuleAttachment(attachment.Attachment):
 
     def disable(self, extra: Extra) -> None:
         # Without its post-handler the kernel would optimise it.
-        self._guest.put(b"0", attachment.OPTIMISATION)
+        self._guest.put(b"0", final_form.OPTIMISATION)
         self._parameters.put(extra, "0")
         if self._number(extra):
             raise EvidenceError(f"the kernel's {extra} is still at {self.point.name}")
@@ -200,7 +201,7 @@ class ModuleAttachment(attachment.Attachment):
         return evidence.followed(self._guest, self._symbols, self._kind, self.point, seen, self._called)
 
     def wait_until_armed(self) -> Observation:
-        seen = attachment.wait_until_armed(self._guest, self._kind, self.point, self.observe, "after loading")
+        seen = final_form.wait_until_armed(self._guest, self._kind, self.point, self.observe, "after loading")
         if self._has("address"):
             address = self._parameters.address()
             if address != self.point.address:
@@ -262,11 +263,11 @@ def module_attached(
             evidence.check_untouched(point, _observe(guest, kind, parameters, point), "after disarming")
         guest.succeed(["rmmod", module.name])
         look = partial(evidence.observe, guest, point, kind.site)
-        attachment.wait_until_untouched(guest, kind, point, look, "after unloading")
+        final_form.wait_until_untouched(guest, kind, point, look, "after unloading")
 
     if not armed_by_host:
         evidence.check_untouched(point, evidence.observe(guest, point, kind.site), "before loading")
-    attachment.allow_optimisation(guest, kind)
+    final_form.allow_optimisation(guest, kind)
     with ExitStack() as loaded:
         for needed in module.needed:
             load(guest, needed.name, needed.file, time_limit=time_limit)

@@ -18,14 +18,17 @@ from orchestrator.errors import (
     EvidenceError,
 )
 from orchestrator.guest.guest import Guest
-from orchestrator.probes import attachment, bpf_program
-from orchestrator.probes.bpf_program import AttachTarget, BpfEvent, Witness, attach
+from orchestrator.probes import attachment, bpf_program, final_form
+from orchestrator.probes.bpf_program import AttachTarget, BpfEvent, attach
+from orchestrator.probes.bpf_witness import Witness
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
-from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
+from orchestrator.probes.place import Place, PlacedAttachment, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracefs import BPF_TRAMPOLINE, check_trampoline, event_number
+from orchestrator.probes.traced_functions import BPF_TRAMPOLINE, check_trampoline
+from orchestrator.probes.tracefs import event_number
+from orchestrator.probes.user_point import UserPoint
 
 
 @contextlib.contextmanager
@@ -38,7 +41,7 @@ def attaching_programs(
     """
     place = place_of(guest, kind, point, symbols)
     check_untouched(place.point, place.observe(), "before attaching")
-    attachment.allow_optimisation(guest, kind)
+    final_form.allow_optimisation(guest, kind)
     bpf_program.bring(guest, tool)
     bpf_program.keep_statistics(guest, on=False)
     compiled_before = bpf_program.compile_programs(guest, on=kind.program is None or kind.program.is_compiled)
@@ -46,7 +49,7 @@ def attaching_programs(
     def remove() -> None:
         guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
         bpf_program.keep_statistics(guest, on=False)
-        attachment.wait_until_untouched(guest, kind, place.point, place.observe, "after detaching the program")
+        final_form.wait_until_untouched(guest, kind, place.point, place.observe, "after detaching the program")
         bpf_program.compile_programs(guest, on=compiled_before)
 
     with attachment.cleanup_after(remove):
@@ -166,7 +169,7 @@ class BpfAttachment(PlacedAttachment):
             # fs/file_table.c). The bytes are the same with one or two uprobes: so they must be original in between.
             before.detach()
             when = "after detaching the program"
-            attachment.wait_until_untouched(self._guest, self._kind, self.point, self._place.observe, when)
+            final_form.wait_until_untouched(self._guest, self._kind, self.point, self._place.observe, when)
             self._program = attach(self._guest, _NAMES[self._turn], handler, self._target)
         else:
             self._program = attach(self._guest, _NAMES[self._turn], handler, self._target)

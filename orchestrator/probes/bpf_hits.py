@@ -18,7 +18,8 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import counted, shown
 from orchestrator.probes.attachment import Called
-from orchestrator.probes.bpf_program import AttachTarget, BpfProgram, Witness, keep_statistics
+from orchestrator.probes.bpf_program import AttachTarget, BpfProgram, keep_statistics
+from orchestrator.probes.bpf_witness import Witness
 from orchestrator.probes.tracefs import event_number, systems_of
 
 _WORDS = {"raw-tracepoint": "raw_tp", "tp-btf": "tp_btf"}

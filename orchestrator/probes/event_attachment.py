@@ -19,19 +19,14 @@ from pathlib import Path
 from orchestrator.catalog.probes import EVENT_FIELD, Handler, ProbeKind, is_recording
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes import tracefs
-from orchestrator.probes.attachment import (
-    FEWEST_FRAMES,
-    Called,
-    allow_optimisation,
-    cleanup_after,
-    wait_until_untouched,
-    write_events,
-)
+from orchestrator.probes import traced_functions, tracefs
+from orchestrator.probes.attachment import FEWEST_FRAMES, Called, cleanup_after, write_events
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
-from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
+from orchestrator.probes.final_form import allow_optimisation, wait_until_untouched
+from orchestrator.probes.place import Place, PlacedAttachment, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.user_point import UserPoint
 
 _STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1", "stack": "1"}
 _ADDRESS = r"<0*([0-9a-f]{1,16})>"
@@ -131,7 +126,7 @@ class EventAttachment(PlacedAttachment):
     def _check_stack(self, event: tracefs.TracedEvent, frames: Sequence[int], symbols: Symbols) -> None:
         """It ends where the kernel is entered. A kprobe's begins at the point, an fprobe's may begin in its handler."""
         first = frames[:1] if self._kind.event == "kprobe" else frames
-        is_there = any(0 <= frame - self.point.address <= tracefs.CALL_BYTES for frame in first)
+        is_there = any(0 <= frame - self.point.address <= traced_functions.CALL_BYTES for frame in first)
         begins = self._kind.at_return or self._kind.tracepoint is not None or is_there
         if not begins or len(frames) < FEWEST_FRAMES or not symbols.in_entry(frames[-1]):
             raise EvidenceError(f"a stack is not from {self.point.name} to the kernel's entry", detail=[str(event)])
@@ -180,7 +175,7 @@ def definition_of(kind: ProbeKind, point: ProbePoint) -> tracefs.Definition:
     return tracefs.Definition(kind.event, "r" if kind.at_return else "p", place, fetched)
 
 
-def _check_name(kind: ProbeKind, point: ProbePoint) -> None:
+def check_name(kind: ProbeKind, point: ProbePoint) -> None:
     """Raise UnsupportedError where a name, which the function tracer goes by, is of other functions as well."""
     if kind.site == "ftrace" and point.shared_with:
         modules = " and ".join(point.shared_with)
@@ -195,7 +190,7 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     at the end. A program's bytes are those of a process started afterwards. Raises UnsupportedError for values that the
     kernel does not fetch, and a function whose name is not unique where the kernel goes by the name.
     """
-    _check_name(kind, point)
+    check_name(kind, point)
     place, name = place_of(guest, kind, point, symbols), kind.tracepoint or ""
     definition: tracefs.Definition | None = None
 
@@ -223,12 +218,9 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
         yield (UserEventAttachment if kind.site == "program" else EventAttachment)(guest, kind, event, place)
 
 
-# An event in the program that makes the calls: a uprobe or a uretprobe, as ``perf probe -x`` makes it.
-#
-# The kernel counts its hits independently (uprobe_profile): the histogram and the buffer must have as many. It does not
-# count missed hits.
-
 _AT_ENTRY = re.compile(r"probe: \(0x([0-9a-f]{1,16})\)")
+
+
 _AT_RETURN = re.compile(r"probe: \(0x[0-9a-f]{1,16} <- 0x([0-9a-f]{1,16})\)")
 
 
@@ -267,70 +259,3 @@ class UserEventAttachment(EventAttachment):
 
     def _check_none_missed(self) -> None:
         """The kernel counts no missed hits of uprobes; _check_all compares the counted ones."""
-
-
-# A function under the function graph tracer: its entry and its return are recorded, as one line of the trace.
-
-
-class GraphAttachment(PlacedAttachment):
-    """A function that the function graph tracer traces, made by ``graph_attached``."""
-
-    armed_when = "after tracing"
-
-    def __init__(self, guest: Guest, kind: ProbeKind, place: Place, graph: tracefs.FunctionGraph) -> None:
-        super().__init__(guest, kind, place)
-        self._graph = graph
-        self._records = False
-        self._calls: Sequence[tracefs.GraphedCall] = ()
-
-    def observe(self) -> Observation:
-        self._graph.check(records=self._records)
-        seen = self._place.observe()
-        sides = tracefs.graph_sides(self._kind.option, records=self._records)
-        # Older kernels do not list what the tracer calls.
-        if " for " in (seen.called or "") and not str(seen.called).endswith(sides):
-            raise EvidenceError(f"the function tracer calls {seen.called} at {self.point.symbol}, not {sides}")
-        return seen
-
-    def set_handler(self, handler: Handler) -> None:
-        """It counts nothing: hits are counted in what it records."""
-        if handler == "noop":
-            self._calls = self._graph.recorded()
-        self._records = handler != "noop"
-        self._graph.select(records=self._records)
-
-    def renewal(self) -> Callable[[], None] | None:
-        return self._graph.empty if self._records else None
-
-    def counts(self, called: Called) -> tuple[int, int]:
-        for call in self._calls:
-            self._check(call)
-        hits = sum(call.pid in called.pids for call in self._calls)
-        return hits, len(self._calls) - hits
-
-    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        write_events(file, tracefs.GraphedCall._fields, self._calls)
-        return self.counts(called)
-
-    def _check(self, call: tracefs.GraphedCall) -> None:
-        # A function without arguments, or without type information, has "()" with funcgraph-args, too.
-        lacks_result = self._kind.option == "funcgraph-retval" and call.result is None
-        if call.function not in (self.point.symbol, *self.point.aliases) or lacks_result:
-            raise EvidenceError(f"a traced call is not as it must be at {self.point.name}", detail=[str(call)])
-
-
-@contextlib.contextmanager
-def graph_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Iterator[GraphAttachment]:
-    """Let the function graph tracer trace the point's function; stop it at the end, and prove the original bytes."""
-    _check_name(kind, point)
-    place = place_of(guest, kind, point, symbols)
-
-    def remove() -> None:
-        graph.stop()
-        wait_until_untouched(guest, kind, place.point, place.observe, "after tracing")
-
-    check_untouched(place.point, place.observe(), "before tracing")
-    graph = tracefs.FunctionGraph(guest, point.symbol, kind.option)
-    with cleanup_after(remove):
-        graph.start()
-        yield GraphAttachment(guest, kind, place, graph)

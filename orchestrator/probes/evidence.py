@@ -16,7 +16,7 @@ from orchestrator.arch import CALL, INT3, JMP
 from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
 from orchestrator.errors import EvidenceError, OtherMechanism
 from orchestrator.guest.guest import Guest
-from orchestrator.probes import tracefs
+from orchestrator.probes import traced_functions
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
@@ -69,7 +69,7 @@ class Observation:
     live: bytes
     flags: str | None
     probes: int = 1
-    traced: tracefs.Traced | None = None
+    traced: traced_functions.Traced | None = None
     called: str | None = None
 
     @property
@@ -102,7 +102,9 @@ def observe(guest: Guest, point: ProbePoint, site: Site = "kprobe") -> Observati
 def listed_probes(guest: Guest) -> Sequence[str]:
     """Where the kernel lists kprobes, and the functions that it traces: ``do_sys_openat2+0x5``. No tracepoints."""
     kprobes = re.findall(r"^[0-9a-f]+ +[krj] +(\S+)", guest.get(KPROBES_LIST).decode(errors="replace"), re.MULTILINE)
-    traced = re.findall(r"^(\S+) \(", guest.get(tracefs.TRACED_FUNCTIONS).decode(errors="replace"), re.MULTILINE)
+    traced = re.findall(
+        r"^(\S+) \(", guest.get(traced_functions.TRACED_FUNCTIONS).decode(errors="replace"), re.MULTILINE
+    )
     return list(dict.fromkeys([*kprobes, *traced]))
 
 
@@ -112,7 +114,7 @@ def followed(
     kind: ProbeKind,
     point: ProbePoint,
     seen: Observation,
-    known: MutableMapping[tuple[bytes, tracefs.Traced], str],
+    known: MutableMapping[tuple[bytes, traced_functions.Traced], str],
 ) -> Observation:
     """Add to an observation what the function tracer calls at the probe point, if that is the kind's mechanism.
 
@@ -123,19 +125,19 @@ def followed(
         return seen
     target, place = point.address + seen.jump_target, (seen.live, seen.traced)
     if kind.mechanism == "ftrace":
-        return replace(seen, called=tracefs.called_by_tracer(guest, symbols, seen.traced, target))
+        return replace(seen, called=traced_functions.called_by_tracer(guest, symbols, seen.traced, target))
     # What calls BPF programs is proved where their addresses are known.
     is_of_programs = kind.program is not None or kind.has_own_programs
     if is_of_programs or kind.mechanism not in ("direct", "own") or seen.traced.direct is None:
         return seen
     if place not in known:
-        known[place] = tracefs.direct_trampoline(guest, target)
+        known[place] = traced_functions.direct_trampoline(guest, target)
     return replace(seen, called=known[place])
 
 
-def _traced(guest: Guest, point: ProbePoint) -> tracefs.Traced | None:
-    listing = guest.get(tracefs.TRACED_FUNCTIONS).decode("ascii", errors="replace")
-    return tracefs.find_traced(listing, {point.symbol, *point.aliases}, point.module)
+def _traced(guest: Guest, point: ProbePoint) -> traced_functions.Traced | None:
+    listing = guest.get(traced_functions.TRACED_FUNCTIONS).decode("ascii", errors="replace")
+    return traced_functions.find_traced(listing, {point.symbol, *point.aliases}, point.module)
 
 
 def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str) -> None:
@@ -211,26 +213,26 @@ def check_called(
     direct call must lead into the module, or into BPF's trampoline.
     """
     assert seen.traced is not None
-    is_sole_user = seen.called == tracefs.ALL_USERS and seen.traced.functions == 1
+    is_sole_user = seen.called == traced_functions.ALL_USERS and seen.traced.functions == 1
     is_modules = str(seen.called).endswith(f" [{module}]") and " by way of " not in str(seen.called)
     if kind.fprobe:
-        expected = tracefs.called_for_fprobe(symbols, at_return=kind.at_return)
+        expected = traced_functions.called_for_fprobe(symbols, at_return=kind.at_return)
         right = seen.called == expected or is_sole_user
     elif kind.event == "graph":
         expected = "the function graph tracer alone"
         # Older kernels do not list what it calls.
-        listed = [tracefs.graph_sides(kind.option, records=records) for records in (False, True)]
+        listed = [traced_functions.graph_sides(kind.option, records=records) for records in (False, True)]
         right = seen.called in ("ftrace_graph_func", *(f"ftrace_graph_func for {sides}" for sides in listed))
     elif kind.mechanism == "direct" and kind.template is not None:
         right, expected = is_modules, f"a trampoline of {module}"
     elif kind.site == "ftrace" and kind.mechanism != "direct":
         right, expected = is_modules or is_sole_user, f"a handler of {module} alone"
     elif kind.mechanism == "direct":
-        expected = tracefs.BPF_TRAMPOLINE
+        expected = traced_functions.BPF_TRAMPOLINE
         right = seen.called == expected
     else:
-        expected = tracefs.KPROBES_HANDLER
-        right = seen.called in (expected, tracefs.GUARDED_KPROBES_HANDLER)
+        expected = traced_functions.KPROBES_HANDLER
+        right = seen.called in (expected, traced_functions.GUARDED_KPROBES_HANDLER)
     if not right:
         raise EvidenceError(
             f"{when}, the function tracer calls {seen.called} at {point.symbol}, not {expected}",
@@ -277,7 +279,7 @@ def mechanism_seen(kind: ProbeKind, point: ProbePoint, seen: Observation) -> str
         return kind.mechanism
     if seen.live == point.original:
         return "elsewhere"
-    if seen.called == tracefs.BPF_TRAMPOLINE:
+    if seen.called == traced_functions.BPF_TRAMPOLINE:
         return "direct"
     return next((mechanism for mechanism, _ in _looks_seen(kind, seen)), "patched")
 

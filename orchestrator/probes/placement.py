@@ -21,10 +21,11 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_scripts import lab_script
 from orchestrator.guest.kernel_value import kernel_value
-from orchestrator.probes.attachment import OPTIMISATION
 from orchestrator.probes.evidence import JUMP_BYTES, KPROBES_LIST
+from orchestrator.probes.final_form import OPTIMISATION
 from orchestrator.probes.loading import load, unload
-from orchestrator.probes.point import ProbePoint, is_padding, wrong_point_reason
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.point_check import is_padding, wrong_point_reason
 from orchestrator.probes.symbols import Symbols
 
 BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"

@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The functions, modules and markers of a guest's kernel."""
+"""The functions and modules of a guest's kernel, as it lists them."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
-from orchestrator.artifacts.machine_code import decoded
-from orchestrator.artifacts.module_files import module_code
+from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.symbol_listing import ListedSymbol, SymbolListing, grouped
 from orchestrator.catalog.data import did_you_mean
-from orchestrator.errors import EvidenceError, LabError
+from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 
 KALLSYMS = "/proc/kallsyms"
@@ -221,97 +217,3 @@ class ModuleMemory:
         if module is None:
             raise EvidenceError(f"module {name} is not among the guest's loaded modules")
         return module
-
-
-# The functions of a loaded module: its file has their places in sections, the guest the sections' addresses.
-#
-# Reading /proc/kallsyms again for one module takes a Debian guest 98 million instructions.
-
-_ADDRESS = re.compile(r"0x[0-9a-f]{8,16}")
-
-
-class ModuleCode(NamedTuple):
-    """The addresses of a loaded module's functions by name, and the end of their sections.
-
-    Since Linux 6.4 (commit ac3b43283923) a module's data is elsewhere, and another module's code may directly follow.
-    """
-
-    functions: Mapping[str, int]
-    end: int
-
-
-def code_at(name: str, file: Path, shown: Callable[[str], str]) -> ModuleCode:
-    """Find a module's functions; ``shown`` returns a section's address as the guest writes it.
-
-    Raises EvidenceError if the file's symbols cannot be read.
-    """
-    functions, end = dict[str, int](), 0
-    for section, part, symbols in _kept_sections(name, file):
-        address = shown(section)
-        if not _ADDRESS.fullmatch(address):
-            raise EvidenceError(f"section {section} of module {name} is at {address[:40]!r}")
-        start = int(address, 16)
-        functions |= {symbol.name: start + symbol.address - part.address for symbol in symbols}
-        end = max(end, start + part.size)
-    return ModuleCode(functions, end)
-
-
-def module_functions(name: str, file: Path) -> Sequence[str]:
-    """The functions of a module, by name, that it keeps after its init function. Raises EvidenceError."""
-    names = (function.name for _, _, functions in _kept_sections(name, file) for function in functions)
-    return sorted({function for function in names if not function.startswith("__pfx_")})
-
-
-def _kept_sections(name: str, file: Path) -> Iterator[tuple[str, CodePart, Sequence[Symbol]]]:
-    """The sections with functions that the kernel keeps after the init function, and these functions."""
-    try:
-        code = module_code(file)
-    except LabError:
-        raise EvidenceError(f"the symbols of module {name} cannot be read", where=str(file)) from None
-    for section, part in code.sections.items():
-        inside = range(part.address, part.address + part.size + 1)
-        symbols = [symbol for symbol in code.symbols if symbol.name and symbol.address in inside]
-        if symbols and not section.startswith(".init"):  # the kernel frees a module's init sections
-            yield section, part, symbols
-
-
-# The markers in a kernel's own code, from the table in its image (``kmods/marker/marker.h``).
-
-_BEGIN, _END = "__start_kernel_markers", "__stop_kernel_markers"
-_WORDS = 4
-"""Words of a ``struct marker_site``: the marker, and three places in the code."""
-_LONGEST = 256
-"""Bytes to search for the end of a marker's call."""
-_BEHIND_CALL = frozenset({"mov", "dec", "jne", "call"})
-"""Instructions after a call that belong to it: reloading changed registers, and preempt_enable()."""
-
-
-def marker_code(code: KernelCode) -> Sequence[range]:
-    """The address ranges of the markers' own code: the load, test and branch, and the call made while probed.
-
-    Empty if the kernel has no markers.
-    """
-    start, end = code.address(_BEGIN), code.address(_END)
-    if start is None or end is None:
-        return ()
-    words = [code.number(address) or 0 for address in range(start, end, code.word)]
-    # Where a marker begins, where the code continues without a probe, and where it goes with one.
-    loads, passed, taken = (words[word::_WORDS] for word in range(1, _WORDS))
-    calls = {call: _end_of_call(code, call) for call in taken}
-    return [*map(range, loads, passed), *(range(*call) for call in calls.items())]
-
-
-def _end_of_call(code: KernelCode, start: int) -> int:
-    """The end of the jump back from the call, or of the call if it continues another way.
-
-    A compiler may put a copy of the code after the marker behind its call: that belongs to the function.
-    """
-    end = None
-    for instruction in decoded(code.read(start, _LONGEST), start, code.word):
-        if end is None:
-            end = instruction.end if instruction.name == "call" else None
-        elif instruction.name == "jmp":
-            return instruction.end
-        elif instruction.name not in _BEHIND_CALL:
-            break
-    return start if end is None else end

@@ -23,16 +23,17 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import cut
-from orchestrator.probes import attachment, bpf_program
+from orchestrator.probes import attachment, bpf_program, final_form
 from orchestrator.probes.bpf_attachment import attaching_programs, target_of
 from orchestrator.probes.bpf_hits import ProgramHits, UserBpfProgram
 from orchestrator.probes.bpf_program import AttachTarget, BpfProgram
 from orchestrator.probes.evidence import Observation
 from orchestrator.probes.map_trial import MapTrial
-from orchestrator.probes.place import Place, PlacedAttachment, UserPoint
+from orchestrator.probes.place import Place, PlacedAttachment
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracefs import BPF_TRAMPOLINE, check_trampoline
+from orchestrator.probes.traced_functions import BPF_TRAMPOLINE, check_trampoline
+from orchestrator.probes.user_point import UserPoint
 from orchestrator.profile.stored.cell_profile import CellProfile, CodeLine
 from orchestrator.results.parameters import BPF_SECTION, BPF_SIZED, BPF_STACK
 
@@ -147,7 +148,7 @@ class UserBpfAttachment(PlacedAttachment):
             self._hits.begin()
             yield
             self._hits.detach()
-        attachment.wait_until_same(self._guest, self._kind, before, self, "after the witness")
+        final_form.wait_until_same(self._guest, self._kind, before, self, "after the witness")
         self._hits.end()
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:

@@ -30,7 +30,7 @@ from orchestrator.files import write_whole
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import CoveragePlugin, Machine, cover_file
 from orchestrator.plain_text import plain_text
-from orchestrator.probes.kernel_text import module_sections
+from orchestrator.probes.text_layout import module_sections
 from orchestrator.profile.lines.dwarf_lines import SourceLines
 from orchestrator.profile.lines.line_coverage import executed_lines
 from orchestrator.profile.printed.lcov import lcov_text

@@ -28,8 +28,9 @@ from orchestrator.errors import EvidenceError, GuestConnectionLost, HostError, L
 from orchestrator.guest.debugger import DebuggerStub, Stub
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import counted
-from orchestrator.probes.kernel_text import module_sections
-from orchestrator.probes.symbols import Symbols, code_at
+from orchestrator.probes.module_functions import code_at
+from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.text_layout import module_sections
 from orchestrator.process import run
 
 _OBJCOPY_LIMIT = 120.0

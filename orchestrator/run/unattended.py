@@ -17,8 +17,9 @@ from orchestrator.errors import EvidenceError, GuestError, GuestHang, Unsupporte
 from orchestrator.guest.console import QUOTED_LINES
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
-from orchestrator.probes.kernel_text import Span, TextLayout, text_since
+from orchestrator.probes.kernel_text import text_since
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.text_layout import Span, TextLayout
 from orchestrator.profile.counted.places import kernel_start
 from orchestrator.results.contract import TextEvidence, valid_result
 from orchestrator.results.faults import storage_faults

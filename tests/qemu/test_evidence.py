@@ -118,7 +118,7 @@ def test_an_optimised_kprobe_is_no_int3_and_no_djprobe(
 def test_a_jump_the_kernel_never_makes_is_not_believed(
     ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.probes.attachment._TURNS", 3)
+    monkeypatch.setattr("orchestrator.probes.final_form._TURNS", 3)
     never = probes()["kprobe-optimized"].model_copy(update={"optimisation": False})
     with (
         pytest.raises(EvidenceError, match=r"is not armed by the kernel's jump optimisation: .*; that is int3"),

@@ -19,8 +19,8 @@ from orchestrator.catalog.probes import IMAGE, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.bpf_attachment import target_of
 from orchestrator.probes.bpf_program import attach, attached_by, bring, compile_programs
-from orchestrator.probes.place import UserPoint
 from orchestrator.probes.point import find_place
+from orchestrator.probes.user_point import UserPoint
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import ReadyGuest
 

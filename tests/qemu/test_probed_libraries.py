@@ -16,7 +16,7 @@ from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.event_attachment import EventAttachment, event_attached
-from orchestrator.probes.place import UserPoint, observe_program
+from orchestrator.probes.user_point import UserPoint, observe_program
 from orchestrator.run.benchmark_kind import Ready
 from orchestrator.run.boot import ReadyGuest
 

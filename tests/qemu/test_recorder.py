@@ -20,9 +20,10 @@ from orchestrator.benchmarks.system import measurement as recording_cells
 from orchestrator.catalog.probes import RecorderName, recorder_kinds, standard_events
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import OPTIMISATION, cleanup_after
+from orchestrator.probes.attachment import cleanup_after
 from orchestrator.probes.events import EventKind, read_events
 from orchestrator.probes.evidence import check_taint
+from orchestrator.probes.final_form import OPTIMISATION
 from orchestrator.probes.loading import RefusedError, load
 from orchestrator.probes.recorder import (
     MECHANISMS,

@@ -24,8 +24,8 @@ from orchestrator.paths import data_dir
 from orchestrator.probes.bpf_attachment import bpf_attached
 from orchestrator.probes.bpf_program import AttachTarget, attach
 from orchestrator.probes.event_attachment import EventAttachment, event_attached
-from orchestrator.probes.place import UserPoint, observe_program
 from orchestrator.probes.tracefs import INSTANCE
+from orchestrator.probes.user_point import UserPoint, observe_program
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import ReadyGuest
 

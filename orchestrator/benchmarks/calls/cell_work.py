@@ -22,8 +22,8 @@ from orchestrator.plain_text import shown
 from orchestrator.probes.arming import attached
 from orchestrator.probes.attachment import Attachment, CallResults
 from orchestrator.probes.evidence import Observation, check_same, listed_probes
+from orchestrator.probes.module_functions import module_functions
 from orchestrator.probes.point import Point, ProbePoint
-from orchestrator.probes.symbols import module_functions
 from orchestrator.profile.stored.cell_profile import SymbolProfile
 from orchestrator.results.contract import ExecutedClasses, ProfileEvidence
 from orchestrator.run.boot import ReadyGuest

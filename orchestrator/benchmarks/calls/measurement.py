@@ -53,10 +53,10 @@ from orchestrator.plain_text import shown
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.evidence import check_traps, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
-from orchestrator.probes.place import UserPoint, check_optimised, observe_program
 from orchestrator.probes.placement import NO_JUMP, why_not_optimised
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
-from orchestrator.probes.tracefs import GUARDED_KPROBES_HANDLER
+from orchestrator.probes.traced_functions import GUARDED_KPROBES_HANDLER
+from orchestrator.probes.user_point import UserPoint, check_optimised, observe_program
 from orchestrator.profile.code.instruction_classes import executed_classes
 from orchestrator.profile.counted.call_order import ORDERED_CALLS
 from orchestrator.profile.counted.counter import Counter as ProfileCounter

@@ -52,10 +52,10 @@ from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
 from orchestrator.files import sha256_of
 from orchestrator.guest.machine import executes_spinning_cpus_in_turns, qemu_has_plugins
-from orchestrator.probes.place import UserPoint, optimisation_refusal
 from orchestrator.probes.place_answers import KnownAnswer
 from orchestrator.probes.placement import ProbePlace, places_of, refusal_of, technique_of
 from orchestrator.probes.point import Point
+from orchestrator.probes.user_point import UserPoint, optimisation_refusal
 from orchestrator.profile.counted.kernel_entries import has_landmarks
 from orchestrator.run.benchmark_kind import Prepared, Ready, Refused, failed, unsupported
 from orchestrator.run.user_modules import (

@@ -27,8 +27,9 @@ from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.pausing import paused
 from orchestrator.probes import recorder
+from orchestrator.probes.marker_code import marker_code
 from orchestrator.probes.recorder import RecorderReport, Site, parse_report
-from orchestrator.probes.symbols import ModuleMemory, marker_code
+from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.profile.counted.counter import Counter, stored
 from orchestrator.profile.counted.counts import Code, Region
 from orchestrator.profile.counted.places import Places

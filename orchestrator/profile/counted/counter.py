@@ -19,7 +19,8 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_value import kernel_value
 from orchestrator.guest.pausing import paused, resumed
-from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, MODULES, MODULES_MAX, ModuleMemory, Symbols, code_at
+from orchestrator.probes.module_functions import code_at
+from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, MODULES, MODULES_MAX, ModuleMemory, Symbols
 from orchestrator.profile.counted import cache_misses, call_order, counts, timed_samples, timed_work
 from orchestrator.profile.counted.generated_code import SLOT, listed_code, made_at
 from orchestrator.profile.counted.places import Places, UnlistedModule, places_of

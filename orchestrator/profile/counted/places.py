@@ -13,7 +13,8 @@ from typing import NamedTuple
 from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.operands import operands
 from orchestrator.errors import EvidenceError
-from orchestrator.probes.symbols import ModuleCode, ModuleMemory, Symbols
+from orchestrator.probes.module_functions import ModuleCode
+from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.profile.counted.counts import Code, Counts, Stack
 from orchestrator.profile.counted.generated_code import BEHIND_NAMES, GENERATED
 from orchestrator.profile.stored.cell_profile import (

@@ -9,7 +9,8 @@ from pathlib import Path
 from fuzz.scratch import file
 from orchestrator.guest.console import Console, KernelReport, reports_in
 from orchestrator.guest.diagnosis import trouble_of
-from orchestrator.ktap.ktap import parse_ftracetest, parse_ktap
+from orchestrator.ktap.ftracetest import parse_ftracetest
+from orchestrator.ktap.ktap import parse_ktap
 from orchestrator.ktap.results import judged
 
 _NO_FAILURES: dict[str, str] = {}

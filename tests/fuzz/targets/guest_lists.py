@@ -12,7 +12,7 @@ from orchestrator.probes.evidence import check_armed, observe
 from orchestrator.probes.placement import RefusedPlaces
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import ModuleMemory, Symbols
-from orchestrator.probes.tracefs import called_by_tracer, find_traced
+from orchestrator.probes.traced_functions import called_by_tracer, find_traced
 
 _SYMBOL, _ADDRESS = "__ia32_sys_gettimeofday", 0xC1093A10
 _POINT = ProbePoint(_SYMBOL, 5, _ADDRESS + 5, bytes.fromhex("8b442404538b0885c9740f"))

@@ -8,8 +8,9 @@ from typing import cast
 
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.kernel_text import KernelText, Span, TextLayout
+from orchestrator.probes.kernel_text import KernelText
 from orchestrator.probes.symbols import MODULES, Symbols
+from orchestrator.probes.text_layout import Span, TextLayout
 
 _START = 0xC1000000
 _TEXT = bytes.fromhex("3e8d742600 e90b000000 6690 eb02 89f6 c3 cc") * 2

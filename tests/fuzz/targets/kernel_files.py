@@ -16,8 +16,9 @@ from orchestrator.artifacts.program_code import find_in_library, find_in_program
 from orchestrator.benchmarks.markers.code_size import read_object
 from orchestrator.catalog.user_files import find_workload, modinfo
 from orchestrator.errors import LabError
-from orchestrator.probes.point import wrong_point_reason
-from orchestrator.probes.symbols import code_at, marker_code
+from orchestrator.probes.marker_code import marker_code
+from orchestrator.probes.module_functions import code_at
+from orchestrator.probes.point_check import wrong_point_reason
 
 _SYSTEM_MAP = b"""\
 c1000000 T _stext

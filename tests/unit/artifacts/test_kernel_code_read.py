@@ -14,7 +14,7 @@ from orchestrator.artifacts.function_entry import NOPS5, entry_offset
 from orchestrator.artifacts.kernel_code import KernelCode, Symbol, find_symbols
 from orchestrator.artifacts.module_files import module_code
 from orchestrator.errors import LabError
-from orchestrator.probes.point import wrong_point_reason
+from orchestrator.probes.point_check import wrong_point_reason
 
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz.$"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.ktap.ktap import parse_ftracetest
+from orchestrator.ktap.ftracetest import parse_ftracetest
 from orchestrator.ktap.results import TestOutcome
 
 GOLDEN = (Path(__file__).with_name("golden") / "ftracetest-6.1.txt").read_text()

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.ktap.ktap import DEPTH_MAX, LINE_MAX, parse_ftracetest, parse_ktap
+from orchestrator.ktap.ftracetest import parse_ftracetest
+from orchestrator.ktap.ktap import DEPTH_MAX, parse_ktap
+from orchestrator.ktap.printed_lines import LINE_MAX
 from orchestrator.ktap.results import (
     KEPT_LINES,
     NAME_MAX,

@@ -21,21 +21,14 @@ from orchestrator.errors import EvidenceError, GuestHang, HitSkipped
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import bpf_attachment
-from orchestrator.probes import bpf_program as module
+from orchestrator.probes import bpf_witness as module
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_attachment import BpfAttachment
 from orchestrator.probes.bpf_hits import UserBpfProgram
-from orchestrator.probes.bpf_program import (
-    Attached,
-    AttachTarget,
-    BpfEvent,
-    BpfProgram,
-    ProgramInfo,
-    Witness,
-    attached_by,
-)
+from orchestrator.probes.bpf_program import Attached, AttachTarget, BpfEvent, BpfProgram, ProgramInfo, attached_by
+from orchestrator.probes.bpf_witness import Witness
 from orchestrator.probes.one_liner_attachment import _Process, check_all_kept, written
-from orchestrator.probes.place import Place, UserPoint
+from orchestrator.probes.place import Place
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.user_bpf_attachment import (
@@ -46,6 +39,7 @@ from orchestrator.probes.user_bpf_attachment import (
     code_lines,
     placed,
 )
+from orchestrator.probes.user_point import UserPoint
 from orchestrator.profile.stored.cell_profile import CellProfile, CodeLine, InstructionCount, SymbolProfile
 
 

@@ -22,7 +22,7 @@ from orchestrator.probes.evidence import (
     check_untouched,
 )
 from orchestrator.probes.point import ProbePoint
-from orchestrator.probes.tracefs import Traced
+from orchestrator.probes.traced_functions import Traced
 
 ORIGINAL = bytes.fromhex("8b442404 53 89c3 85d2 7416 8b10 31c0 90")
 POINT = ProbePoint("f", 5, 0xC1107745, ORIGINAL)

@@ -16,7 +16,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import CommandTimeout, GuestError, GuestHang
 from orchestrator.guest.guest import Guest
-from orchestrator.probes import arming, attachment, evidence, loading
+from orchestrator.probes import arming, evidence, final_form, loading
 from orchestrator.probes.loading import RefusedError, load
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
@@ -112,7 +112,7 @@ def test_a_stopped_qemu_is_to_blame_itself(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_cell_s_module_has_the_cell_s_time(monkeypatch: pytest.MonkeyPatch) -> None:
     guest = Hanging(GuestHang("insmod did not end"))
-    for module, name in ((evidence, "observe"), (evidence, "check_untouched"), (attachment, "allow_optimisation")):
+    for module, name in ((evidence, "observe"), (evidence, "check_untouched"), (final_form, "allow_optimisation")):
         monkeypatch.setattr(module, name, lambda *_: None)
     probe = Module("lab_kprobe", Path("lab_kprobe.ko"), "key", None)
     attached = arming.attached(

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from guest_with_files import guest_with
 
-from orchestrator.probes.attachment import OPTIMISATION
 from orchestrator.probes.evidence import KPROBES_LIST
+from orchestrator.probes.final_form import OPTIMISATION
 from orchestrator.probes.placement import why_not_optimised
 from orchestrator.probes.point import ProbePoint
 

@@ -12,15 +12,11 @@ from orchestrator.arch import Arch
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.place import (
-    UserPoint,
-    check_optimised,
-    find_tracepoint,
-    optimisation_refusal,
-    tracepoint_of_event,
-)
+from orchestrator.probes.place import tracepoint_of_event
 from orchestrator.probes.point import Point
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.tracepoints import find_tracepoint
+from orchestrator.probes.user_point import UserPoint, check_optimised, optimisation_refusal
 
 NOP, JUMP = bytes.fromhex("0f1f440000"), bytes.fromhex("e910000000")
 

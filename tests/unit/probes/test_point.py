@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.probes.point import ProbePoint, wrong_point_reason
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.point_check import wrong_point_reason
 from orchestrator.probes.symbols import Symbols
 
 LISTING = b"""\

@@ -19,10 +19,10 @@ from orchestrator.guest.kernel_value import kernel_value, whole_number
 from orchestrator.probes.arming import ModuleAttachment
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.events import read_events
-from orchestrator.probes.kernel_text import TextLayout
 from orchestrator.probes.placement import RefusedPlaces
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import KALLSYMS, ModuleMemory, Symbols
+from orchestrator.probes.text_layout import TextLayout
 from orchestrator.run.guests import KernelFunctions, check_pace
 
 LISTING = b"""\

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.kernel_text import Span, Switched, differing, keys_of, switched_at, tracepoint_of
+from orchestrator.probes.kernel_text import differing
+from orchestrator.probes.static_branches import Switched, keys_of, switched_at, tracepoint_of
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.text_layout import Span
 
 SIZE = 3 * 4096 + 7
 

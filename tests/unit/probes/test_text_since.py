@@ -16,8 +16,9 @@ import pytest
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.kernel_text import TextLayout, text_since
+from orchestrator.probes.kernel_text import text_since
 from orchestrator.probes.symbols import KALLSYMS, Symbols
+from orchestrator.probes.text_layout import TextLayout
 from orchestrator.results.contract import TextEvidence
 
 SOURCE = Path(__file__).parent / "text" / "text.S"

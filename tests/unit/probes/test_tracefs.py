@@ -21,31 +21,27 @@ from orchestrator.catalog.probes import Handler, probe_kind, probes
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, PlaceRefused, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called
-from orchestrator.probes.event_attachment import (
-    EventAttachment,
-    GraphAttachment,
-    definition_of,
-    event_attached,
-    graph_attached,
-)
+from orchestrator.probes.event_attachment import EventAttachment, definition_of, event_attached
 from orchestrator.probes.evidence import Observation, check_armed, check_called, check_same, followed
+from orchestrator.probes.function_graph import FunctionGraph, GraphedCall
+from orchestrator.probes.graph_attachment import GraphAttachment, graph_attached
 from orchestrator.probes.place import Place
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracefs import (
+from orchestrator.probes.traced_functions import (
     BPF_TRAMPOLINE,
-    INSTANCE,
-    Definition,
-    FunctionGraph,
-    GraphedCall,
     Traced,
-    TracedEvent,
-    TraceEvent,
     called_by_tracer,
     check_trampoline,
-    define,
     direct_trampoline,
     find_traced,
+)
+from orchestrator.probes.tracefs import (
+    INSTANCE,
+    Definition,
+    TracedEvent,
+    TraceEvent,
+    define,
     number_field,
     profiled,
     traced_event,

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.probes.symbols import ModuleCode, ModuleMemory, Symbols, code_at
+from orchestrator.probes.module_functions import ModuleCode, code_at
+from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.profile.counted.counts import Code, Counts, Stack
 from orchestrator.profile.counted.generated_code import listed_code, made_at
 from orchestrator.profile.counted.places import Function, Places, UnlistedModule, places_of

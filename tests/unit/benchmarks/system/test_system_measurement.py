@@ -32,8 +32,9 @@ from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
+from orchestrator.probes.marker_code import marker_code
 from orchestrator.probes.recorder import MECHANISMS, RecorderReport, Site, parse_report
-from orchestrator.probes.symbols import ModuleMemory, marker_code
+from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.profile.counted.counts import Code, Counts, Region
 from orchestrator.profile.counted.places import Function, Places
 
