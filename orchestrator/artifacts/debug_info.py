@@ -14,9 +14,11 @@ from elftools.elf.sections import NoteSection
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.debian import AptRoot, NoSuchPackageError, Package, PackageSet, pinned_artifact
-from orchestrator.artifacts.kernel_build import build_lists, compile_kernel, merged, sound_source
+from orchestrator.artifacts.kernel_build import build_lists, compile_kernel, merged
 from orchestrator.artifacts.kernel_code import VMLINUX
-from orchestrator.artifacts.kernels import Kernel, extract
+from orchestrator.artifacts.kernel_image import extract
+from orchestrator.artifacts.kernel_source import sound_source
+from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module, make_modules, scratch_folder
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.user_files import DAMAGED

@@ -31,7 +31,8 @@ from orchestrator.artifacts.diagnostics import (
     kept_output,
     shown_warnings,
 )
-from orchestrator.artifacts.kernel_build import sound_source, strip_debug
+from orchestrator.artifacts.kernel_build import strip_debug
+from orchestrator.artifacts.kernel_source import sound_source
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.module_files import in_order
 from orchestrator.artifacts.module_source import OWN, TEMPLATE, ModuleSource, Scalar, Value, render_as

@@ -15,7 +15,7 @@ from documentation import ROOT, write_files
 from elsewhere import ELSEWHERE
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.kernel_build import kernel_source
+from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest

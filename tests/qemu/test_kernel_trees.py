@@ -9,7 +9,7 @@ import pytest
 from command_line import CommandLine
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.kernel_build import kernel_source
+from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.own_kernel_build import TreeBuild, lacking_for_mechanisms
 from orchestrator.catalog.kernels import DRIVERS, kernel, lacking_options, read_config

@@ -15,7 +15,7 @@ from typing import TypeVar
 from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS, STEPS, progress, unattended_scripts, write_work
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.images import EPOCH, Image, ready_image
-from orchestrator.artifacts.kernel_build import PACKED_SOURCE, build_source
+from orchestrator.artifacts.kernel_source import PACKED_SOURCE, build_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
 from orchestrator.artifacts.modules import Module

@@ -15,18 +15,10 @@ import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import kernel_build
-from orchestrator.artifacts import kernel_build as source_of
+from orchestrator.artifacts import kernel_source as source_of
 from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
-from orchestrator.artifacts.kernel_build import (
-    build_source_choice,
-    built_kernel,
-    features,
-    kernel_source,
-    link_chosen,
-    merged,
-    not_granted,
-    relocate,
-)
+from orchestrator.artifacts.kernel_build import built_kernel, features, merged, not_granted, relocate
+from orchestrator.artifacts.kernel_source import build_source_choice, kernel_source, link_chosen
 from orchestrator.catalog import kernels as catalog_kernels
 from orchestrator.catalog.kernels import KernelSpec, kernel, kernels, read_config
 from orchestrator.errors import BuildError, ConfigError, HostError

@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.artifacts.kernels import extract
+from orchestrator.artifacts.kernel_image import extract
 
 ELF = b"\x7fELF" + bytes(range(256)) * 40
 SETUP_SECTORS = 3

@@ -18,7 +18,7 @@ from dpkg_database import DpkgDatabase, InstalledPackage, files_of, names_of_fil
 from program_folder import PREFIX, link_programs, listed_programs, programs_of, read_lists
 
 from orchestrator import program
-from orchestrator.artifacts.kernel_build import unpack_tarball
+from orchestrator.artifacts.kernel_source import unpack_tarball
 from orchestrator.errors import HostError
 from orchestrator.program import Requirement, check_installed
 
