@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The parameters of records that code reads, by their names: who records one and who reads it import it from here.
+"""The parameters of records that several layers read, by their names: who records one and who reads it import it here.
 
-Each name also reads its value from a record; None where the record has none, or one of another type.
+A kind of benchmark that alone reads its parameters names them in its folder. Each name also reads its value from a
+record; None where the record has none, or one of another type.
 """
 
 from __future__ import annotations
@@ -92,47 +93,11 @@ MOVED_BY, ON_EACH_CPU = TextParameter("moved_by"), TextParameter("instructions_o
 # Of markers.
 ROUNDS = CountParameter("rounds")
 
-# Of many probes.
-PROBES, SEED = CountParameter("probes"), CountParameter("seed")
-STEP = CountParameter("step")
-"""Probes in each sample of a row that is measured in steps."""
-HASH_BITS = CountParameter("hash_bits")
-KPROBE_CACHE = "kprobe_cache"
-LEFT_OUT = CountParameter("left_out")
-CACHE_BYTES, PROBE_BYTES_TAKEN = CountParameter("cache_bytes"), CountParameter("probe_bytes_taken")
+# Of attaching and of many probes.
+SEED = CountParameter("seed")
+"""Chooses functions."""
 
 # Of a whole system's work.
 SCOPE, COMMAND, PACKETS = TextParameter("scope"), TextParameter("command"), CountParameter("packets")
-MEMORY_MIB = CountParameter("memory_mib")
-AGAIN = CountParameter("again")
-"""The number of an A/A boot."""
-RESOLVABLE, AGAIN_DIFFERENCE = NumberParameter("resolvable"), NumberParameter("again_difference")
-"""The smallest difference that can be resolved, and the A/A boots' difference, in the cell's unit."""
-COLD, USER, SYSTEM = NumberParameter("cold"), NumberParameter("user"), NumberParameter("system")
-TICKS_PER_SECOND = NumberParameter("ticks_per_second")
-RING_SLOTS, EVENTS_A_RUN = NumberParameter("ring_slots"), NumberParameter("events_a_run")
-INSTRUMENTATION = NumberParameter("instrumentation")
-"""Instructions that the instrumentation itself executed in a run: the median, the least and the most."""
-INSTRUMENTATION_LEAST = NumberParameter("instrumentation_least")
-INSTRUMENTATION_MOST = NumberParameter("instrumentation_most")
-RTT_MIN, RTT_AVG, RTT_MAX = (NumberParameter(f"rtt_{which}_ns") for which in ("min", "avg", "max"))
-
-# Of attaching to many functions.
-FUNCTIONS, FAULT = TextParameter("functions"), TextParameter("fault")
-"""How many functions the table asks for, or ``all``; and what goes wrong, if anything."""
-ATTACHED_FUNCTIONS, DETACH = CountParameter("attached_functions"), CountParameter("detach_instructions")
-ATTACH_NS, DETACH_NS = CountParameter("attach_ns"), CountParameter("detach_ns")
-"""By the guest's clock, which goes on while the kernel waits."""
-KEPT_BYTES, LEFT_BYTES, TEXT_BYTES = (
-    NumberParameter("kept_bytes"),
-    NumberParameter("left_bytes"),
-    CountParameter("text_bytes"),
-)
-"""Memory that the kernel holds while all is attached, and still after detaching; bytes of text that differ."""
-IPI_ROUNDS, DETACH_IPI_ROUNDS = CountParameter("ipi_rounds"), CountParameter("detach_ipi_rounds")
-"""Calls of functions that make all CPUs do something."""
-GRACE_PERIODS, DETACH_GRACE_PERIODS = CountParameter("grace_periods"), CountParameter("detach_grace_periods")
-HIT, HITS_PER_CALL = NumberParameter("hit_instructions"), CountParameter("hits_per_call")
-"""Instructions of a hit while all is attached, and hits per call."""
-GROWS = TextParameter("grows")
-"""The symbols with most of what attaching costs more than with the next smaller count, and their shares."""
+RESOLVABLE = NumberParameter("resolvable")
+"""The smallest difference that can be resolved, in the cell's unit."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
-from orchestrator.results import parameters
+from orchestrator.benchmarks.attaching import attach_parameters
 from orchestrator.results.contract import CellRecord, RunRecord
 
 pytestmark = pytest.mark.qemu
@@ -72,10 +72,10 @@ def test_a_hundred_functions_cost_more_than_one(command: CommandLine, tmp_path: 
     assert hundred.value is not None
     assert cell.value < hundred.value < 100 * cell.value
     # A hit through the tracer does not depend on how many functions have it; each takes a call of five bytes.
-    assert parameters.HIT.of(cell) == pytest.approx(parameters.HIT.of(hundred), rel=0.1)
-    more = (parameters.TEXT_BYTES.of(hundred) or 0) - (parameters.TEXT_BYTES.of(cell) or 0)
+    assert attach_parameters.HIT.of(cell) == pytest.approx(attach_parameters.HIT.of(hundred), rel=0.1)
+    more = (attach_parameters.TEXT_BYTES.of(hundred) or 0) - (attach_parameters.TEXT_BYTES.of(cell) or 0)
     assert 4 * 99 <= more <= 5 * 99
-    assert parameters.IPI_ROUNDS.of(cell)
+    assert attach_parameters.IPI_ROUNDS.of(cell)
 
 
 @pytest.mark.kernels("debian-amd64@7.3")
@@ -89,9 +89,11 @@ def test_a_live_patch_is_enabled_and_gone_again(command: CommandLine, tmp_path: 
     assert ten.value is not None
     # Each function has a user of the function tracer of its own, and is attached and detached by itself.
     assert 8 * one.value < ten.value < 20 * one.value
-    assert parameters.DETACH_GRACE_PERIODS.of(ten) == 10 * (parameters.DETACH_GRACE_PERIODS.of(one) or 0) > 0
+    assert (
+        attach_parameters.DETACH_GRACE_PERIODS.of(ten) == 10 * (attach_parameters.DETACH_GRACE_PERIODS.of(one) or 0) > 0
+    )
     for cell in (one, ten):
-        assert parameters.HITS_PER_CALL.of(cell) == 1
+        assert attach_parameters.HITS_PER_CALL.of(cell) == 1
         assert cell.evidence is not None
         assert cell.evidence.taint & 1 << 15  # TAINT_LIVEPATCH
 
@@ -104,7 +106,7 @@ def test_all_functions_of_a_kernel_are_attached_and_detached(command: CommandLin
     assert finished.returncode == 0, finished.stderr
     cell, everything = records(command)
     # That the kernel lists them, and that the text is as before, is in the proof.
-    assert (parameters.ATTACHED_FUNCTIONS.of(everything) or 0) > 30_000
+    assert (attach_parameters.ATTACHED_FUNCTIONS.of(everything) or 0) > 30_000
     assert everything.value is not None
     assert cell.value is not None
     assert everything.value > 10 * cell.value

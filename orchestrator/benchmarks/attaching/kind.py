@@ -19,6 +19,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.attaching import attach_parameters
 from orchestrator.benchmarks.attaching.rows import ALL, BENCHMARK, mechanism_of, mechanisms, row_name
 from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import BASELINE
@@ -182,8 +183,8 @@ def parse_figures(text: str, counts: Sequence[int]) -> AttachFigures:
 
 _CALLED = {
     # What text_poke_sync() and the like call (kernel/smp.c); with one CPU it calls the function here.
-    (parameters.IPI_ROUNDS, parameters.DETACH_IPI_ROUNDS): re.compile(r"on_each_cpu_cond_mask"),
-    (parameters.GRACE_PERIODS, parameters.DETACH_GRACE_PERIODS): re.compile(
+    (attach_parameters.IPI_ROUNDS, attach_parameters.DETACH_IPI_ROUNDS): re.compile(r"on_each_cpu_cond_mask"),
+    (attach_parameters.GRACE_PERIODS, attach_parameters.DETACH_GRACE_PERIODS): re.compile(
         r"synchronize_(?:s?rcu|rcu_tasks)(?:_expedited|_rude|_trace)?|rcu_barrier"
     ),
 }
@@ -231,7 +232,7 @@ def counted_by_count(counter: Counter, figures: AttachFigures) -> Mapping[int, A
     by_function = ((count, _by_function(counter, counts[count].attach)) for count in ascending)
     for (_, before), (more, now) in pairwise(by_function):
         if grows := growing(before, now):
-            counts[more] = replace(counts[more], facts={**counts[more].facts, parameters.GROWS: grows})
+            counts[more] = replace(counts[more], facts={**counts[more].facts, attach_parameters.GROWS: grows})
     return counts
 
 
@@ -295,15 +296,15 @@ def attach_record(
     assert steps.detach is not None
     value = float(counted.attach.together.total)
     facts = {
-        parameters.ATTACHED_FUNCTIONS: steps.asked,
-        parameters.DETACH: counted.detach.together.total,
-        parameters.ATTACH_NS: steps.attach.number("ns"),
-        parameters.DETACH_NS: steps.detach.number("ns"),
-        parameters.KEPT_BYTES: steps.memory(held),
-        parameters.LEFT_BYTES: steps.memory(steps.after),
-        parameters.TEXT_BYTES: held.number("changed"),
-        parameters.HIT: steps.hit,
-        parameters.HITS_PER_CALL: steps.hits_per_call,
+        attach_parameters.ATTACHED_FUNCTIONS: steps.asked,
+        attach_parameters.DETACH: counted.detach.together.total,
+        attach_parameters.ATTACH_NS: steps.attach.number("ns"),
+        attach_parameters.DETACH_NS: steps.detach.number("ns"),
+        attach_parameters.KEPT_BYTES: steps.memory(held),
+        attach_parameters.LEFT_BYTES: steps.memory(steps.after),
+        attach_parameters.TEXT_BYTES: held.number("changed"),
+        attach_parameters.HIT: steps.hit,
+        attach_parameters.HITS_PER_CALL: steps.hits_per_call,
     }
     with valid_result():
         return CellRecord(
@@ -438,7 +439,7 @@ class AttachingKind(BenchmarkKind):
 
     def cells(self, name: str | None, table: AttachTable) -> Generator[AttachCell, None, None]:
         benchmark = table.benchmark
-        fault: dict[str, str] = {} if benchmark.fault == "none" else {parameters.FAULT: benchmark.fault}
+        fault: dict[str, str] = {} if benchmark.fault == "none" else {attach_parameters.FAULT: benchmark.fault}
         for place, rows in table.places(name):
             for row, count in product(rows, benchmark.counts):
                 if row == BASELINE:  # each cell has its own
@@ -451,7 +452,7 @@ class AttachingKind(BenchmarkKind):
                     handler="count",
                     metric="cost of attaching",
                     task=AttachTask(mechanism_of(row), number, benchmark.seed, benchmark.fault),
-                    parameters={parameters.FUNCTIONS: str(count), parameters.SEED: benchmark.seed, **fault},
+                    parameters={attach_parameters.FUNCTIONS: str(count), parameters.SEED: benchmark.seed, **fault},
                 )
 
     def boot_key(self, cell: AttachCell) -> Hashable:

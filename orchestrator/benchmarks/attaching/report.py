@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from orchestrator.benchmarks.attaching import attach_parameters
 from orchestrator.benchmarks.attaching.rows import BENCHMARK, mechanism_of, mechanisms
 from orchestrator.report.chart import Chart, Curve, CurveChart, CurvePane
 from orchestrator.report.columns import Column, Columns, cell_columns
@@ -36,8 +37,8 @@ def _value(cell: CellRecord) -> float | None:
 
 _FIGURES: dict[str, _Figure] = {
     "attach, instructions": _value,
-    "detach, instructions": parameters.DETACH.of,
-    "memory, bytes": parameters.KEPT_BYTES.of,
+    "detach, instructions": attach_parameters.DETACH.of,
+    "memory, bytes": attach_parameters.KEPT_BYTES.of,
 }
 """Figures whose growth exponent is printed, by their titles."""
 
@@ -51,7 +52,7 @@ def _whole(read: _Figure) -> Callable[[CellRecord], str]:
 
 
 def _milliseconds(cell: CellRecord) -> str:
-    attach, detach = parameters.ATTACH_NS.of(cell), parameters.DETACH_NS.of(cell)
+    attach, detach = attach_parameters.ATTACH_NS.of(cell), attach_parameters.DETACH_NS.of(cell)
     return f"{(attach or 0) / 1e6:.1f} / {(detach or 0) / 1e6:.1f}"
 
 
@@ -61,12 +62,12 @@ def _both(attach: parameters.CountParameter, detach: parameters.CountParameter) 
 
 _COLUMNS = (
     *(Column(title, _whole(read)) for title, read in _FIGURES.items()),
-    Column("left, bytes", _whole(parameters.LEFT_BYTES.of)),
-    Column("text, bytes", _whole(parameters.TEXT_BYTES.of)),
-    Column("IPI rounds", _both(parameters.IPI_ROUNDS, parameters.DETACH_IPI_ROUNDS)),
-    Column("grace periods", _both(parameters.GRACE_PERIODS, parameters.DETACH_GRACE_PERIODS)),
+    Column("left, bytes", _whole(attach_parameters.LEFT_BYTES.of)),
+    Column("text, bytes", _whole(attach_parameters.TEXT_BYTES.of)),
+    Column("IPI rounds", _both(attach_parameters.IPI_ROUNDS, attach_parameters.DETACH_IPI_ROUNDS)),
+    Column("grace periods", _both(attach_parameters.GRACE_PERIODS, attach_parameters.DETACH_GRACE_PERIODS)),
     Column("ms", _milliseconds),
-    Column("a hit", lambda cell: figure(parameters.HIT.of(cell), "ns")),
+    Column("a hit", lambda cell: figure(attach_parameters.HIT.of(cell), "ns")),
 )
 
 
@@ -76,7 +77,7 @@ def _title(cell: CellRecord) -> str:
 
 
 def _functions(cell: CellRecord) -> str:
-    asked, attached = parameters.FUNCTIONS.of(cell) or "", parameters.ATTACHED_FUNCTIONS.of(cell)
+    asked, attached = attach_parameters.FUNCTIONS.of(cell) or "", attach_parameters.ATTACHED_FUNCTIONS.of(cell)
     return asked if attached is None or asked == str(attached) else f"{asked}: {attached}"
 
 
@@ -85,7 +86,7 @@ def _name(cell: CellRecord) -> str:
 
 
 def _points(cells: Sequence[CellRecord], read: _Figure) -> list[tuple[float, float]]:
-    pairs = ((parameters.ATTACHED_FUNCTIONS.of(cell), read(cell)) for cell in cells)
+    pairs = ((attach_parameters.ATTACHED_FUNCTIONS.of(cell), read(cell)) for cell in cells)
     return sorted((float(count), cost) for count, cost in pairs if count and cost and cost > 0)
 
 
@@ -144,7 +145,7 @@ class AttachingReport(TableReport):
                 if len(_points(cells, _value)) > 1
             ]
             # So that a mechanism has one colour in all panes: those without memory, which one of them lacks, come last.
-            chosen.sort(key=lambda cells: not _points(cells, parameters.KEPT_BYTES.of))
+            chosen.sort(key=lambda cells: not _points(cells, attach_parameters.KEPT_BYTES.of))
             panes = []
             for of, read in _FIGURES.items():
                 curves = [Curve(_title(cells[0]), points) for cells in chosen if (points := _points(cells, read))]
@@ -167,7 +168,7 @@ def _block(table: Columns[CellRecord], cells: Sequence[CellRecord]) -> Iterator[
     for cell in cells:
         yield table.row(f"  {_functions(cell)}", cell)
     # Not of memory, which the kernel takes by slabs and pages.
-    fits = [_growth(cells, read) for read in (_value, parameters.DETACH.of)]
+    fits = [_growth(cells, read) for read in (_value, attach_parameters.DETACH.of)]
     if any(fits):
         exponents = [NOTHING if fit is None else f"{fit.exponent:.2f}" for fit in fits]
         yield table.texts("  exponent", exponents)
@@ -185,10 +186,10 @@ def _sentences(panel: Panel) -> Iterator[str]:
     if any(cell.value is not None for cell in panel.cells):
         yield f"An exponent is of three numbers or more, from {_FEWEST} on. A hit is a mean of all of a call."
     for cells in _by_mechanism(panel).values():
-        grown = [cell for cell in cells if parameters.GROWS.of(cell)]
-        last = max(grown, key=lambda cell: parameters.ATTACHED_FUNCTIONS.of(cell) or 0, default=None)
+        grown = [cell for cell in cells if attach_parameters.GROWS.of(cell)]
+        last = max(grown, key=lambda cell: attach_parameters.ATTACHED_FUNCTIONS.of(cell) or 0, default=None)
         if last is not None:
-            yield f"What grows up to {_name(last)}: {parameters.GROWS.of(last)}."
+            yield f"What grows up to {_name(last)}: {attach_parameters.GROWS.of(last)}."
 
 
 REPORT = AttachingReport()

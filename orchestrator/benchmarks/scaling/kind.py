@@ -32,6 +32,7 @@ from orchestrator.benchmarks.scaling.outputs import (
     read_load,
 )
 from orchestrator.benchmarks.scaling.rows import LOAD_BENCHMARK, LOOKUPS, kprobe_cache, scaling_row
+from orchestrator.benchmarks.scaling.scaling_parameters import CACHE_BYTES, HASH_BITS, KPROBE_CACHE, PROBES
 from orchestrator.catalog.cpus import CacheName
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.words import ProfilePart
@@ -44,7 +45,7 @@ from orchestrator.guest.pausing import paused
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.counted.counter import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
-from orchestrator.results.parameters import CACHE_BYTES, HASH_BITS, KPROBE_CACHE, PROBES, SEED
+from orchestrator.results.parameters import SEED
 from orchestrator.results.printed import Printed
 from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session

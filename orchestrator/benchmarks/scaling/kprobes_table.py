@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from orchestrator.benchmarks.scaling import scaling_parameters
 from orchestrator.benchmarks.scaling.rows import EVENTS_BENCHMARK, kprobe_cache
 from orchestrator.benchmarks.scaling.scaling_cells import (
     PER_SECOND,
@@ -152,7 +153,7 @@ class _Blocks:
     def _steps(self) -> Iterator[Row]:
         cells = self.table.across("enable", self.table.sizes[-1])
         for number in range(max((len(cell.samples) for cell in cells), default=0)):
-            step = next(parameters.STEP.of(cell) or 0 for cell in cells if len(cell.samples) > number)
+            step = next(scaling_parameters.STEP.of(cell) or 0 for cell in cells if len(cell.samples) > number)
             yield self._step(f"{step * number + 1} to {step * (number + 1)}", number)
 
     def _step(self, label: str, number: int) -> Row:
@@ -168,8 +169,8 @@ class _Blocks:
             for label, name in (
                 ("a kprobe and its slot", parameters.PROBE_BYTES_PLAIN),
                 ("the optimizer's part besides", parameters.PROBE_BYTES_EXTRA),
-                ("a probe, by the free pages", parameters.PROBE_BYTES_TAKEN),
-                ("the cache, for each CPU", parameters.CACHE_BYTES),
+                ("a probe, by the free pages", scaling_parameters.PROBE_BYTES_TAKEN),
+                ("the cache, for each CPU", scaling_parameters.CACHE_BYTES),
             )
             for row in unless_empty(self._bytes(label, name))
         )
@@ -201,7 +202,9 @@ def _sentences(table: ScalingCells) -> Iterator[str]:
     if any(parameters.PROBE_BYTES_EXTRA in cell.parameters for cell in table.cells):
         extra = reference_table("jump-optimization-2009/x86-32").extra_bytes["kprobe+optimized"]
         yield f"Published of the optimizer's part, in the mail of 2009: {extra} bytes more on x86-32, 3 times as much."
-    left_out = {cell.kernel: parameters.LEFT_OUT.of(cell) for cell in table.cells if size_of(cell) == table.sizes[-1]}
+    left_out = {
+        cell.kernel: scaling_parameters.LEFT_OUT.of(cell) for cell in table.cells if size_of(cell) == table.sizes[-1]
+    }
     numbers = ", ".join(f"{number} on {kernel}" for kernel, number in left_out.items() if number is not None)
     if numbers:
         yield f"Registered, but not enabled, because enabling itself hits them: {numbers}."

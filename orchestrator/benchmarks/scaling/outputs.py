@@ -7,10 +7,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from orchestrator.benchmarks.scaling.scaling_parameters import LEFT_OUT, PROBE_BYTES_TAKEN, STEP
 from orchestrator.catalog.probes import BASELINE, CALL_PREFIX
 from orchestrator.errors import EvidenceError
 from orchestrator.profile.stored.cell_profile import Unit
-from orchestrator.results.parameters import LEFT_OUT, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN, PROBE_BYTES_TAKEN, STEP
+from orchestrator.results.parameters import PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 from orchestrator.run.unattended import ScriptStep, of_command, parse_steps
 
 STEPS = 10

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
+from orchestrator.benchmarks.scaling import scaling_parameters
 from orchestrator.benchmarks.scaling.kprobes_table import kprobes_sheet
 from orchestrator.benchmarks.scaling.load_table import load_sheet
 from orchestrator.benchmarks.scaling.rows import LOAD_BENCHMARK, kprobe_cache, scaling_row
@@ -39,7 +40,7 @@ MOST_TELLING = ("hit", "enable", "calls")
 class ScalingReport(TableReport):
     """A table for each machine and benchmark, with all its numbers of probes."""
 
-    KEY_PARAMETERS = (parameters.PROBES, parameters.IMAGE, parameters.CHANNEL)
+    KEY_PARAMETERS = (scaling_parameters.PROBES, parameters.IMAGE, parameters.CHANNEL)
 
     def handles(self, benchmark: str) -> bool:
         return benchmark in kprobe_cache().benchmarks

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from orchestrator.benchmarks.scaling import scaling_parameters
 from orchestrator.benchmarks.scaling.rows import scaling_row
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.columns import Columns, Figure
@@ -18,7 +19,6 @@ from orchestrator.report.sheet import (
     Row,
     figure,
 )
-from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import Growth, growth
 
@@ -63,11 +63,13 @@ class ScalingCells:
 
     def bits(self, kernel: str) -> int | None:
         """The bits of a kernel's hash of kprobes; None where no cell has them."""
-        known = (parameters.HASH_BITS.of(cell) for cell in self.cells if cell.kernel == kernel)
+        known = (scaling_parameters.HASH_BITS.of(cell) for cell in self.cells if cell.kernel == kernel)
         return next((bits for bits in known if bits is not None), None)
 
     def cache(self, kernel: str) -> bool:
-        return any(cell.kernel == kernel and cell.parameters.get(parameters.KPROBE_CACHE) for cell in self.cells)
+        return any(
+            cell.kernel == kernel and cell.parameters.get(scaling_parameters.KPROBE_CACHE) for cell in self.cells
+        )
 
     def totals(self, kernel: str, row: str) -> CurvePoints:
         """For each size: the number of probes, and the cost of all of them in the cells' unit."""
@@ -76,7 +78,7 @@ class ScalingCells:
     def steps(self, kernel: str, row: str, size: int) -> CurvePoints:
         """For each step of one size: the number of probes done so far, and their cost."""
         cell = self.cell(kernel, row, size)
-        step = parameters.STEP.of(cell) if cell else None
+        step = scaling_parameters.STEP.of(cell) if cell else None
         if cell is None or step is None:
             return []
         sums = accumulate(sample * step for sample in cell.samples)
@@ -111,7 +113,7 @@ def row_of(cell: CellRecord) -> str:
 
 def size_of(cell: CellRecord) -> int:
     """A cell's number of probes."""
-    return parameters.PROBES.of(cell) or 0
+    return scaling_parameters.PROBES.of(cell) or 0
 
 
 def place_of(cell: CellRecord) -> tuple[str, str, int]:
@@ -142,7 +144,7 @@ def cost_of_one(cell: CellRecord) -> float:
 
 def cost_figure(cell: CellRecord) -> str:
     """The cost of a hit, which is exact; the average cost of another row, to a tenth."""
-    is_exact = cell.overhead is not None and parameters.STEP not in cell.parameters
+    is_exact = cell.overhead is not None and scaling_parameters.STEP not in cell.parameters
     return figure(cell.overhead, cell.unit) if is_exact else f"{cost_of_one(cell):.1f}"
 
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.system import system_parameters
 from orchestrator.benchmarks.system.measurement import SystemSetup, measure_work, prepare_cell, unsupported_reason
 from orchestrator.benchmarks.system.work import SystemCell, SystemTask
 from orchestrator.benchmarks.system.workloads import SystemWorkload, published_systems, system_workloads
@@ -248,7 +249,7 @@ def _cell(
         parameters.PACKETS: task.packets,
         parameters.COMMAND: " ".join(task.command)[:200],
         parameters.IMAGE: "" if task.image is None else probe_name(Path(task.image)),
-        parameters.AGAIN: aa_boot,
+        system_parameters.AGAIN: aa_boot,
     }
     return table.cell(
         place,
@@ -261,7 +262,7 @@ def _cell(
         time_limit=table.time_limit or _SHORTEST_LIMIT + _HOST_SECONDS * seconds,
         task=task,
         parameters={
-            parameters.MEMORY_MIB: place.machine.memory_mib,
+            system_parameters.MEMORY_MIB: place.machine.memory_mib,
             **{name: value for name, value in given.items() if value},
             **module_parameters(kind),
         },
@@ -386,7 +387,7 @@ class SystemKind(BenchmarkKind):
         if resolution.smallest is not None:
             facts[parameters.RESOLVABLE] = resolution.smallest
         if resolution.aa_difference is not None:
-            facts[parameters.AGAIN_DIFFERENCE] = resolution.aa_difference
+            facts[system_parameters.AGAIN_DIFFERENCE] = resolution.aa_difference
         return changed(
             record,
             parameters=facts,

@@ -11,6 +11,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.system import system_parameters
 from orchestrator.benchmarks.system.work import (
     REPORT,
     REPORT_AFTER,
@@ -299,25 +300,25 @@ def _facts(
     facts: dict[str, str | int | float] = {
         **kernel_facts(artifacts.kernel),
         parameters.ACCELERATOR: "kvm" if artifacts.machine.timing == "kvm" else "tcg",
-        parameters.USER: median([run.user for run in figures.warm]),
-        parameters.SYSTEM: median([run.system for run in figures.warm]),
-        parameters.COLD: figures.cold.real,
+        system_parameters.USER: median([run.user for run in figures.warm]),
+        system_parameters.SYSTEM: median([run.system for run in figures.warm]),
+        system_parameters.COLD: figures.cold.real,
         "cold_user": figures.cold.user,
         "cold_system": figures.cold.system,
         **figures.facts,
     }
     ticks = artifacts.kernel.config.get("CONFIG_HZ", "")
     if ticks.isdecimal():
-        facts[parameters.TICKS_PER_SECOND] = int(ticks)
+        facts[system_parameters.TICKS_PER_SECOND] = int(ticks)
     if recorded is not None:
         report, in_a_run = recorded
-        facts[parameters.RING_SLOTS] = report.slots
+        facts[system_parameters.RING_SLOTS] = report.slots
         facts |= {f"recorded_{event.event}": event.recorded for event in report.events}
-        facts[parameters.EVENTS_A_RUN] = in_a_run
+        facts[system_parameters.EVENTS_A_RUN] = in_a_run
     if instrumentation:
         facts |= {
-            parameters.INSTRUMENTATION: median(instrumentation),
-            parameters.INSTRUMENTATION_LEAST: min(instrumentation),
-            parameters.INSTRUMENTATION_MOST: max(instrumentation),
+            system_parameters.INSTRUMENTATION: median(instrumentation),
+            system_parameters.INSTRUMENTATION_LEAST: min(instrumentation),
+            system_parameters.INSTRUMENTATION_MOST: max(instrumentation),
         }
     return facts

@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.benchmarks.system import system_parameters
+from orchestrator.benchmarks.system.system_parameters import MEMORY_MIB
 from orchestrator.benchmarks.system.workloads import PublishedSystem, PublishedWork, published_systems, system_workloads
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
@@ -29,14 +31,18 @@ from orchestrator.report.sheet import (
 )
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.parameters import CHANNEL, COMMAND, IMAGE, MEMORY_MIB, PACKETS, SCOPE
+from orchestrator.results.parameters import CHANNEL, COMMAND, IMAGE, PACKETS, SCOPE
 
 _MILLION = 1e6
 _PER_SECOND = 1e9
 """Units in a second, on both clocks: the exact clock counts a thousand million instructions a second."""
 _FEWEST_TICKS = 30
 """Fewest ticks in a run for which user and sys, which are sampled at ticks, are printed."""
-_ROUND_TRIP = {parameters.RTT_MIN: "us min", parameters.RTT_AVG: "us avg", parameters.RTT_MAX: "us max"}
+_ROUND_TRIP = {
+    system_parameters.RTT_MIN: "us min",
+    system_parameters.RTT_AVG: "us avg",
+    system_parameters.RTT_MAX: "us max",
+}
 """Columns of the round-trip time by their parameters, which are in ns; ping rounds to microseconds."""
 
 
@@ -68,14 +74,14 @@ class _Table:
 
     @property
     def is_counted(self) -> bool:
-        return any(parameters.INSTRUMENTATION.of(cell) is not None for cell in self.panel.cells)
+        return any(system_parameters.INSTRUMENTATION.of(cell) is not None for cell in self.panel.cells)
 
     @property
     def unit(self) -> str:
         return "million instructions" if self.panel.first.clock == "instructions" else "milliseconds"
 
     def title(self, cell: CellRecord) -> str:
-        aa_boot = parameters.AGAIN.of(cell)
+        aa_boot = system_parameters.AGAIN.of(cell)
         if aa_boot:
             return "A/A boot" if aa_boot == 1 else f"A/A boot {aa_boot}"
         if cell.probe == BASELINE:
@@ -152,12 +158,12 @@ class _Table:
             return lambda cell: _millions(fact.of(cell), 0) if _ticks(cell) >= _FEWEST_TICKS else NOTHING
 
         def colder(cell: CellRecord) -> str:
-            cold, usual = parameters.COLD.of(cell), parameters.COLD.of(base)
+            cold, usual = system_parameters.COLD.of(cell), system_parameters.COLD.of(base)
             return _signed(None if cold is None or not usual else 100 * (cold - usual) / usual)
 
         yield _Column("real", lambda cell: _millions(cell.value), published=lambda row: _fixed(row.real))
-        yield _Column("user", sampled(parameters.USER), published=lambda row: _fixed(row.user))
-        yield _Column("sys", sampled(parameters.SYSTEM), published=lambda row: _fixed(row.system))
+        yield _Column("user", sampled(system_parameters.USER), published=lambda row: _fixed(row.user))
+        yield _Column("sys", sampled(system_parameters.SYSTEM), published=lambda row: _fixed(row.system))
         yield _Column(
             "difference",
             lambda cell: _signed(None if cell.overhead is None else cell.overhead / _MILLION),
@@ -166,25 +172,25 @@ class _Table:
         yield _Column("+-", resolvable)
         yield _Column("%", lambda cell: _signed(_percent(cell, cell.overhead)), published=share)
         if self.is_counted:
-            instrumentation = parameters.INSTRUMENTATION.of
+            instrumentation = system_parameters.INSTRUMENTATION.of
             yield _Column(
                 "own", lambda cell: NOTHING if (executed := instrumentation(cell)) is None else number(executed)
             )
             yield _Column("own, %", _own_share)
-        yield _Column("cold, real", lambda cell: _millions(parameters.COLD.of(cell)))
+        yield _Column("cold, real", lambda cell: _millions(system_parameters.COLD.of(cell)))
         yield _Column("cold, %", colder)
         if base.benchmark == "ping-flood":
             yield _Column("packets a second", _packets, published=lambda row: _fixed(row.packets_per_second, 0))
             yield from (_Column(heading, _microseconds(fact)) for fact, heading in _ROUND_TRIP.items())
         if any(cell.work is not None and cell.work.recorded is not None for cell in self.panel.cells):
-            yield _Column("events a run", _recorded(lambda cell: _fixed(parameters.EVENTS_A_RUN.of(cell), 0)))
+            yield _Column("events a run", _recorded(lambda cell: _fixed(system_parameters.EVENTS_A_RUN.of(cell), 0)))
             yield _Column("lost", _recorded(lambda cell: str(cell.work.lost if cell.work else "")))
             yield _Column("an event", _recorded(self._an_event))
         if self.overheads:
             yield _Column("published", self._bound)
 
     def _an_event(self, cell: CellRecord) -> str:
-        events, overhead = parameters.EVENTS_A_RUN.of(cell), self.own_overhead(cell)
+        events, overhead = system_parameters.EVENTS_A_RUN.of(cell), self.own_overhead(cell)
         return f"{overhead / events:.0f}" if events and overhead is not None and cell.verdict != "none" else NOTHING
 
     def _bound(self, cell: CellRecord) -> str:
@@ -216,11 +222,11 @@ class _Table:
             "beside the work, in code made for its probes, and at probe points. QEMU counted each one."
         )
         for cell in self.panel.cells:
-            executed = parameters.INSTRUMENTATION.of(cell)
+            executed = system_parameters.INSTRUMENTATION.of(cell)
             if executed:
                 least, most = (
                     number(end.of(cell) or executed)
-                    for end in (parameters.INSTRUMENTATION_LEAST, parameters.INSTRUMENTATION_MOST)
+                    for end in (system_parameters.INSTRUMENTATION_LEAST, system_parameters.INSTRUMENTATION_MOST)
                 )
                 bound = _percent(cell, parameters.RESOLVABLE.of(cell))
                 against = "" if bound is None else f", where a difference of totals has to exceed {bound:.4f} %"
@@ -232,7 +238,7 @@ class _Table:
 
     def _sentences(self) -> Iterator[str]:
         first, table = self.panel.first, self.published
-        slots = next((value for cell in self.panel.cells if (value := parameters.RING_SLOTS.of(cell))), None)
+        slots = next((value for cell in self.panel.cells if (value := system_parameters.RING_SLOTS.of(cell))), None)
         if slots is not None:
             yield (
                 f"Events go into a ring of {slots:.0f} for each CPU, over the oldest ones: it is a flight recorder. "
@@ -337,7 +343,7 @@ def _facts(cell: CellRecord) -> list[str]:
 
 
 def _is_aa_boot(cell: CellRecord) -> bool:
-    return bool(parameters.AGAIN.of(cell))
+    return bool(system_parameters.AGAIN.of(cell))
 
 
 def _percent(cell: CellRecord, value: float | None) -> float | None:
@@ -348,11 +354,11 @@ def _percent(cell: CellRecord, value: float | None) -> float | None:
 
 
 def _ticks(cell: CellRecord) -> float:
-    return (cell.value or 0) / _PER_SECOND * (parameters.TICKS_PER_SECOND.of(cell) or 0)
+    return (cell.value or 0) / _PER_SECOND * (system_parameters.TICKS_PER_SECOND.of(cell) or 0)
 
 
 def _own_share(cell: CellRecord) -> str:
-    executed = parameters.INSTRUMENTATION.of(cell)
+    executed = system_parameters.INSTRUMENTATION.of(cell)
     if executed is None:
         return NOTHING
     return f"{100 * executed / cell.value:.4f}" if executed and cell.value else ""

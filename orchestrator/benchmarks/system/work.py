@@ -19,6 +19,7 @@ from orchestrator.artifacts.kernel_source import PACKED_SOURCE, build_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
 from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.system.system_parameters import RTT_AVG, RTT_MAX, RTT_MIN
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.images import image as image_recipe
@@ -29,7 +30,6 @@ from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import recorder
 from orchestrator.probes.loading import insmod_word
-from orchestrator.results.parameters import RTT_AVG, RTT_MAX, RTT_MIN
 from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.unattended import UnattendedWork, refuse
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from record_builders import cell, failed, run
 from report_text import printed
 
+from orchestrator.benchmarks.attaching import attach_parameters
 from orchestrator.benchmarks.attaching.kind import counted_by_count, growing, parse_figures
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, EvidenceError
@@ -22,7 +23,6 @@ from orchestrator.experiment.plan import plan
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.counted.counter import Counter
-from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 
 OUTPUT = """\
@@ -186,21 +186,21 @@ def test_wrong_counts_are_refused(tmp_path: Path, old: str, new: str, message: s
 def attached(mechanism: str, count: int, each: float, asked: str = "") -> CellRecord:
     identity = {"id": f"x/attach.{mechanism}/{asked or count}", "probe": f"attach.{mechanism}", "benchmark": "attach"}
     figures = {
-        parameters.FUNCTIONS: asked or str(count),
-        parameters.ATTACHED_FUNCTIONS: count,
-        parameters.DETACH: int(each * count / 2),
-        parameters.ATTACH_NS: 5_000_000,
-        parameters.DETACH_NS: 2_000_000,
-        parameters.KEPT_BYTES: 64 * count,
-        parameters.LEFT_BYTES: 0,
-        parameters.TEXT_BYTES: 5 * count,
-        parameters.IPI_ROUNDS: 18,
-        parameters.DETACH_IPI_ROUNDS: 15,
-        parameters.GRACE_PERIODS: 1,
-        parameters.DETACH_GRACE_PERIODS: 2,
-        parameters.HIT: 267.0,
-        parameters.HITS_PER_CALL: 1,
-        parameters.GROWS: "ftrace_lookup_ip 34.2 %",
+        attach_parameters.FUNCTIONS: asked or str(count),
+        attach_parameters.ATTACHED_FUNCTIONS: count,
+        attach_parameters.DETACH: int(each * count / 2),
+        attach_parameters.ATTACH_NS: 5_000_000,
+        attach_parameters.DETACH_NS: 2_000_000,
+        attach_parameters.KEPT_BYTES: 64 * count,
+        attach_parameters.LEFT_BYTES: 0,
+        attach_parameters.TEXT_BYTES: 5 * count,
+        attach_parameters.IPI_ROUNDS: 18,
+        attach_parameters.DETACH_IPI_ROUNDS: 15,
+        attach_parameters.GRACE_PERIODS: 1,
+        attach_parameters.DETACH_GRACE_PERIODS: 2,
+        attach_parameters.HIT: 267.0,
+        attach_parameters.HITS_PER_CALL: 1,
+        attach_parameters.GROWS: "ftrace_lookup_ip 34.2 %",
     }
     value = each * count
     return cell(
@@ -252,7 +252,7 @@ def test_the_table_has_each_count_and_how_it_grows() -> None:
 
 def test_a_fault_is_printed_with_its_reason() -> None:
     reason = "attaching to 1000 functions failed with ENOENT; nothing is attached"
-    figures = {parameters.FUNCTIONS: "1000", parameters.FAULT: "name"}
+    figures = {attach_parameters.FUNCTIONS: "1000", attach_parameters.FAULT: "name"}
     one = failed("kprobe", reason, id="x/1", probe="attach.kprobes", benchmark="attach", parameters=figures)
     text = " ".join(printed(run(one)).split())
     assert f"kprobes on ftrace, one by one, 1000 failed: {reason}" in text
