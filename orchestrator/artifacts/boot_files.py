@@ -11,9 +11,8 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol
 
 from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.cache import BuildContext, Cache
@@ -34,7 +33,7 @@ from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.kernels import KernelSpec, setting_options
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.files import Entry, archive, sha256_of, write_archive
-from orchestrator.guest.machine import MODULES, ChannelKind, DataDisk, Login, RootImage, Start
+from orchestrator.guest.machine import MODULES, ChannelKind, DataDisk, RootImage, Start
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 from orchestrator.program import check_installed
@@ -220,21 +219,6 @@ _SYSTEMD = ("CONFIG_CGROUPS", "CONFIG_FHANDLE", "CONFIG_INOTIFY_USER", "CONFIG_S
 _MOST_DATA_DISKS = 16
 
 
-@dataclass(frozen=True)
-class GuestDisks:
-    """The image (a name or a path), the channel, folders of data, and whether modprobe has the kernel's modules."""
-
-    image: str | None = None
-    channel: ChannelKind = "framed"
-    data: tuple[Path, ...] = ()
-    kernel_modules: bool = False
-    login: Login = field(default_factory=Login)
-
-
-NOTHING = GuestDisks()
-"""A guest without disks: it stays in its initramfs."""
-
-
 class Disks(NamedTuple):
     """A machine's disks, and the archive of drivers that the kernel needs for them."""
 
@@ -251,37 +235,50 @@ def image_arch(name: str) -> Arch | None:
     return image_recipe(name).arch
 
 
-def unsupported_reason(disks: GuestDisks, spec: KernelSpec) -> str | None:
-    """Why a guest of this kernel cannot have these disks, as far as names alone show. Raises ConfigError."""
-    if disks.image is None:
-        if disks.channel != "framed":
-            return f"channel '{disks.channel}' needs an image: without one there is nothing to log in to"
+def unsupported_reason(spec: KernelSpec, image: str | None, channel: ChannelKind) -> str | None:
+    """Why a guest of this kernel cannot have this image and channel, as far as names show. Raises ConfigError."""
+    if image is None:
+        if channel != "framed":
+            return f"channel '{channel}' needs an image: without one there is nothing to log in to"
         return None
-    arch = image_arch(disks.image)
+    arch = image_arch(image)
     if arch is not None and arch != spec.arch:
-        return f"image '{disks.image}' is for {arch}, and kernel '{spec.name}' is for {spec.arch}"
-    if is_user_disk(disks.image) and disks.channel == "ssh":
+        return f"image '{image}' is for {arch}, and kernel '{spec.name}' is for {spec.arch}"
+    if is_user_disk(image) and channel == "ssh":
         return "the lab does not know the SSH host key of a disk of your own: use framed or serial"
     return None
 
 
-def ready_disks(context: BuildContext, kernel: Kernel, disks: GuestDisks) -> Disks:
+class GuestDisks(Protocol):
+    """What a guest is to have on disks: an image by its name or path, folders of data, the kernel's own modules."""
+
+    @property
+    def image(self) -> str | None: ...
+    @property
+    def channel(self) -> ChannelKind: ...
+    @property
+    def data(self) -> Sequence[Path]: ...
+    @property
+    def kernel_modules(self) -> bool: ...
+
+
+def ready_disks(context: BuildContext, kernel: Kernel, guest: GuestDisks) -> Disks:
     """Fetch and build the disks as needed. Raises UsageError, HostError, BuildError."""
-    sentence = unsupported_reason(disks, kernel.spec)
+    sentence = unsupported_reason(kernel.spec, guest.image, guest.channel)
     if sentence is not None:
         raise UsageError(sentence)
-    if len(disks.data) > _MOST_DATA_DISKS:
-        raise UsageError(f"a guest can have {_MOST_DATA_DISKS} folders of data, not {len(disks.data)}")
+    if len(guest.data) > _MOST_DATA_DISKS:
+        raise UsageError(f"a guest can have {_MOST_DATA_DISKS} folders of data, not {len(guest.data)}")
     root = None
-    if disks.image is not None:
+    if guest.image is not None:
         _check_kernel(kernel, ("CONFIG_VIRTIO_BLK", "CONFIG_EXT4_FS"), "an image")
-        root = _root(context, kernel, disks.image)
-        if disks.channel == "ssh":
+        root = _root(context, kernel, guest.image)
+        if guest.channel == "ssh":
             _check_kernel(kernel, ("CONFIG_VIRTIO_NET", "CONFIG_INET"), "SSH")
-    if disks.data:
+    if guest.data:
         _check_kernel(kernel, _DATA, "data disks")
-    data = tuple(DataDisk(name, data_disk(context, folder)) for name, folder in _named(disks.data).items())
-    if disks.kernel_modules:
+    data = tuple(DataDisk(name, data_disk(context, folder)) for name, folder in _named(guest.data).items())
+    if guest.kernel_modules:
         _check_kernel(kernel, _DATA, "its modules on a disk")
         name = f"modules of {kernel.release}"  # a data folder's name has no spaces
         data += (DataDisk(name, kernel_modules(context, kernel), f"{MODULES}/{kernel.release}"),)

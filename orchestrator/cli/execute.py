@@ -18,6 +18,7 @@ import typer
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.saved_guests import kept_guest
 from orchestrator.cli import one_guest, options
+from orchestrator.cli.field_options import from_fields
 from orchestrator.cli.main import TypersError, WithExamples
 from orchestrator.cli.one_guest import GuestChoice
 from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
@@ -31,7 +32,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.run.guests import start_guest, unwatched
 
 
-@options.from_fields(GuestChoice, without=("channel", "user", "password_file", "get", "out", "timeout"))
+@from_fields(GuestChoice, without=("channel", "user", "password_file", "get", "out", "timeout"))
 def shell(
     choice: GuestChoice,
     saved: Annotated[
@@ -49,8 +50,8 @@ def shell(
         raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
     choice.check()
     if saved is not None:
-        given = {field.name for field in fields(choice) if getattr(choice, field.name) != field.default}
-        if given - {"accel", "allow_oops", "console"}:
+        given = {each.name for each in fields(choice) if getattr(choice, each.name) not in (each.default, choice.guest)}
+        if {*given, *choice.guest} - {"timing", "allow_oops", "console"}:
             raise UsageError("--saved restores the machine as it was saved", hint="leave out the other options")
         with options.printed_steps(verbose=verbose), log_folder(choice.console) as directory:
             _reopen(saved, directory, choice.expected)
@@ -212,7 +213,7 @@ class WithGuestCommand(WithExamples):
         return rest
 
 
-@options.from_fields(GuestChoice)
+@from_fields(GuestChoice)
 def execute(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run in the guest.")],
     choice: GuestChoice,

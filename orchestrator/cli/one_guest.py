@@ -9,10 +9,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,22 +21,20 @@ from orchestrator.artifacts.module_source import templates
 from orchestrator.artifacts.modules import Module, check_parameter_names, takes_values, user_modules
 from orchestrator.artifacts.opening_cores import opening_command
 from orchestrator.catalog.data import similar_file, unknown
-from orchestrator.catalog.kernels import KernelSpec
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_member, split_path
 from orchestrator.cli import options
+from orchestrator.cli.field_options import OptionsOf
 from orchestrator.cli.in_the_tree import tree_kernel
 from orchestrator.errors import GuestError, GuestOops, GuestPanic, LabError, UsageError
+from orchestrator.experiment.guest_spec import GuestSpec, guest_argument_summaries, guest_arguments, guest_spec
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Login, Machine
-from orchestrator.library.guests import guest_options
 from orchestrator.paths import user_path
-from orchestrator.plain_text import GUEST_SIZES, guest_mib
 from orchestrator.probes.loading import WATCHED, load
 from orchestrator.program import PROGRAM
 from orchestrator.run.debugging import Debugging, check_gdb
-from orchestrator.run.machines import known_cpu, usual_kernel
+from orchestrator.run.machines import machine_for
 
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
@@ -156,75 +153,31 @@ _PASSWORD_MAX = 255
 LOADING_LIMIT = 60.0
 """Default time limit of a module's init function in seconds."""
 
-Channel = StrEnum("Channel", "FRAMED SSH SERIAL")
-"""How commands reach the guest."""
-Accel = StrEnum("Accel", "AUTO KVM TCG INSTRUCTIONS")
-USUAL_MIB = 256
-"""A guest's default memory."""
-
-
-def _memory_mib(value: str | int) -> int:
-    """A size, or the default, in MiB."""
-    mib = guest_mib(value)
-    if mib is None:
-        raise typer.BadParameter(f"found {str(value)!r}; {GUEST_SIZES}")
-    return mib
-
-
-Cpu = Annotated[
-    str | None,
-    typer.Option(help="CPU model; default: pentium4, or xeon-e5410 for 64 bit.", autocompletion=options.cpus),
-]
 COMMAND_LIMIT = 600.0
 """Seconds for the command without --timeout."""
+
+
+_GUEST_OPTIONS = OptionsOf(
+    guest_arguments(),
+    guest_argument_summaries,
+    option={"timing": "--accel"},
+    completion={"kernel": options.kernels, "image": options.images, "cpu": options.cpus},
+    note={
+        "kernel": "In a kernel's tree it is by default that of the tree.",
+        "allow_oops": "docs/reference/guest.md lists the reports.",
+    },
+    unchecked=("kernel", "image"),
+)
 
 
 @dataclass(frozen=True)
 class GuestChoice:
     """A guest chosen on the command line: each field is an option of ``exec``, and most are of ``shell``."""
 
-    kernel: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Kernel name ({PROGRAM} list kernels), or the path of your own build tree; default: that of the tree "
-            "around the current folder, else debian-686, or debian-amd64 for a 64-bit image.",
-            autocompletion=options.kernels,
-        ),
-    ] = None
+    guest: Annotated[Mapping[str, Any], _GUEST_OPTIONS] = field(default_factory=dict)
     tree: options.Tree = None
-    image: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Root file system: an image ({PROGRAM} build images), or the path of your own recipe or disk. "
-            "The guest's changes are discarded.",
-            autocompletion=options.images,
-        ),
-    ] = None
-    data: Annotated[
-        list[Path] | None,
-        typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated."),
-    ] = None
-    kernel_modules: Annotated[
-        bool, typer.Option("--kernel-modules", help="Add the kernel's own modules to the guest, for modprobe.")
-    ] = False
-    channel: Annotated[
-        Channel,
-        typer.Option(help="framed: the lab's agent; ssh: the image's sshd; serial: a login on its console."),
-    ] = Channel.FRAMED
     user: Annotated[str, typer.Option(help="The user who logs in on the console (--channel serial).")] = "root"
     password_file: Annotated[Path | None, typer.Option(readable=False, help="A file with that user's password.")] = None
-    cpu: Cpu = None
-    smp: Annotated[int, typer.Option(min=1, max=16, help="Virtual CPUs.")] = 1
-    memory: Annotated[
-        int,
-        typer.Option(
-            metavar="SIZE",
-            parser=_memory_mib,
-            show_default=f"{USUAL_MIB}M",
-            help="Memory, such as 256M or 1G; a number alone is in MiB.",
-        ),
-    ] = USUAL_MIB
-    accel: Annotated[Accel, typer.Option(help="auto: KVM if it is fast; instructions: exact clock.")] = Accel.AUTO
     module: Annotated[
         list[str] | None,
         typer.Option(
@@ -257,14 +210,6 @@ class GuestChoice:
         ),
     ] = None
     out: options.OutputFolder = None
-    allow_oops: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="REGEX",
-            help="Allow kernel reports (oopses, warnings, stalls) that match this; may be repeated. Any other report "
-            "is a failure; docs/reference/guest.md lists the reports.",
-        ),
-    ] = None
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -287,17 +232,22 @@ class GuestChoice:
     gdb: Annotated[
         bool, typer.Option("--gdb", help="Stop the guest before the command or the shell, and wait for gdb to attach.")
     ] = False
-    fresh: Annotated[bool, typer.Option("--fresh", help="Boot the guest, even if a saved one could be restored.")] = (
-        False
-    )
 
     @cached_property
     def expected(self) -> Sequence[re.Pattern[str]]:
         """The patterns of ``--allow-oops``. Raises UsageError as ``report_patterns`` does."""
         try:
-            return report_patterns(self.allow_oops or [])
+            return report_patterns(self.guest.get("allow_oops", ()))
         except UsageError as error:
             raise UsageError(error.what, where="--allow-oops", hint=error.hint) from None
+
+    @property
+    def fresh(self) -> bool:
+        return bool(self.guest.get("fresh"))
+
+    @property
+    def kernel_modules(self) -> bool:
+        return bool(self.guest.get("kernel_modules"))
 
     def check(self) -> None:
         """Raise UsageError for an invalid pattern, a folder for logs that is a file, and a vmcore that exists."""
@@ -314,17 +264,10 @@ class GuestChoice:
         spec = self._spec
         if self.gdb:
             check_gdb()
-        if self.cpu is not None:
-            known_cpu(self.cpu)
         self._modules.check()
-        if self.accel is Accel.INSTRUCTIONS and self.smp != 1:
-            raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or use --accel tcg")
-        wanted = {"cpu": self.cpu, "smp": self.smp, "memory": self.memory, "timing": self.accel.value}
-        disks = {"image": self.image, "data": self.data or [], "kernel_modules": self.kernel_modules}
-        options = guest_options({"kernel": spec.argument, "channel": self.channel.value, **wanted, **disks})
-        kernel = ready_kernel(context, spec)
+        kernel = ready_kernel(context, spec.kernel_spec)
         self._modules.build(context, kernel)
-        return options.machine(context, kernel, login)
+        return machine_for(context, kernel, spec, login)
 
     def prepare(self, guest: Guest) -> None:
         """Set the guest's expected reports, and load the modules as ``GuestModules.load`` does."""
@@ -337,7 +280,7 @@ class GuestChoice:
         if not self.gdb:
             yield
             return
-        kernel = ready_kernel(context, self._spec)
+        kernel = ready_kernel(context, self._spec.kernel_spec)
         with closing(Debugging(context, kernel, self._modules.built, options.say).attach(guest)) as attachment:
             attachment.wait_until_attached()
             yield
@@ -356,7 +299,7 @@ class GuestChoice:
     def _unchanged_kernel(self, context: BuildContext) -> Kernel | None:
         """The guest's kernel; None if its tree was edited or rebuilt while the guest ran."""
         try:
-            return ready_kernel(context, self._spec)
+            return ready_kernel(context, self._spec.kernel_spec)
         except (LabError, OSError):
             return None
 
@@ -365,19 +308,19 @@ class GuestChoice:
         return GuestModules(self.module or (), self.param or (), self.set_values or ())
 
     @cached_property
-    def _spec(self) -> KernelSpec:
-        kernel = tree_kernel(self.tree, self.kernel)
-        return kernel_spec(usual_kernel(self.image) if kernel is None else kernel)
+    def _spec(self) -> GuestSpec:
+        return guest_spec({**self.guest, "kernel": tree_kernel(self.tree, self.guest.get("kernel"))}, "--")
 
     def _login(self) -> Login:
-        for folder in self.data or ():
+        for folder in self.guest.get("data", ()):
             if not folder.is_dir():
                 raise _no_data(folder)
         if not re.fullmatch(_USER, self.user):
             raise UsageError(f"--user: found {self.user!r}; a user's name has letters, digits, '_', '.' and '-'")
-        if self.channel is not Channel.SERIAL and (self.user != "root" or self.password_file is not None):
+        channel = self.guest.get("channel", "framed")
+        if channel != "serial" and (self.user != "root" or self.password_file is not None):
             raise UsageError(
-                f"--user and --password-file are for a login on the console; over {self.channel} all runs as root",
+                f"--user and --password-file are for a login on the console; over {channel} all runs as root",
                 hint="--channel serial",
             )
         return Login(self.user, self._password())

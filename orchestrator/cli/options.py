@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
 import json
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,8 +32,6 @@ if TYPE_CHECKING:  # what prints: a command loads it when it prints
 
     from orchestrator.report.html.frame import Page
     from orchestrator.report.sheet import Sheet
-
-R = TypeVar("R")
 
 # Shell completion. It starts a program each time, so modules are imported late.
 
@@ -78,6 +73,9 @@ runs = _stored(lambda store: ["latest", *store.baselines(), *(entry.id for entry
 baselines = _stored(lambda store: store.baselines())
 metrics = _stored(lambda store: loaded("results.history:metrics")(store))
 
+Cpu = Annotated[
+    str | None, typer.Option(help="CPU model; default: pentium4, or xeon-e5410 for 64 bit.", autocompletion=cpus)
+]
 Kernel = Annotated[str, typer.Option(help=f"Kernel name; see: {PROGRAM} list kernels.", autocompletion=kernels)]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each step and its duration on stderr.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Use only what is in the cache.")]
@@ -122,35 +120,6 @@ Fleet = Annotated[
 OutputFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the files.")]
 Symbol = Annotated[str | None, typer.Option(help="Function to probe; default: the benchmark's, gettimeofday.")]
 Offset = Annotated[int | None, typer.Option(help="Bytes after the symbol; default: after the ftrace nop.", min=0)]
-
-
-def from_fields(group: type[Any], without: Container[str] = ()) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Make a command whose parameter ``choice`` is of the dataclass ``group`` take its fields as options."""
-
-    def decorated(command: Callable[..., R]) -> Callable[..., R]:
-        hints, parameters = get_type_hints(group, include_extras=True), inspect.signature(command).parameters
-        chosen = [
-            parameters["choice"].replace(name=field.name, default=field.default, annotation=hints[field.name])
-            for field in fields(group)
-            if field.name not in without
-        ]
-
-        @functools.wraps(command)
-        def called(**given: Any) -> R:
-            fields_given = {parameter.name: given.pop(parameter.name) for parameter in chosen}
-            return command(choice=group(**fields_given), **given)
-
-        annotations = get_type_hints(command, include_extras=True)
-        taken = [
-            parameter
-            for name, it in parameters.items()
-            for parameter in (chosen if name == "choice" else [it.replace(annotation=annotations[name])])
-        ]
-        vars(called)["__signature__"] = inspect.Signature(taken)
-        called.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
-        return called
-
-    return decorated
 
 
 def open_context(*, offline: bool) -> BuildContext:

@@ -15,7 +15,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.cli import one_guest, options
+from orchestrator.cli import options
 from orchestrator.cli.console_lab import ConsoleLab, outcome
 from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.experiment.file import load_experiment
@@ -322,7 +322,7 @@ def disasm(
         ),
     ],
     function: Annotated[str, typer.Argument(metavar="FUNCTION", help="A kernel function, such as vfs_read.")],
-    cpu: one_guest.Cpu = None,
+    cpu: options.Cpu = None,
     no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest; print ? for its answers.")] = False,
     form: options.SheetFormat = options.SHEETS.default,
     _schema: Annotated[bool, options.schema(lambda: list[PrintedDisassembly])] = False,

@@ -16,7 +16,6 @@ import typer
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.registry import kinds, reports
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.cli import options
 from orchestrator.cli.console_lab import ConsoleLab
@@ -219,18 +218,18 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
         except HostError:
             image, root = (Path(f"({what} of {spec.name}, not built)") for what in ("kernel", "initramfs"))
             machine = Machine(
-                cpu(boot.cpu),
+                boot.guest.cpu_model,
                 image,
                 root,
-                boot.smp,
-                boot.memory_mib,
-                timing_of(boot),
+                boot.guest.smp,
+                boot.guest.memory_mib,
+                timing_of(boot.guest),
                 keeps_time=boot.clock == "wall",
-                channel=boot.channel,
+                channel=boot.guest.channel,
             )
         overlay = None if machine.root is None else Path("(the guest's own overlay)")
         wiring = Wiring("(a socket)", "(a socket)", "(the run's directory)/console", overlay=overlay)
-        typer.echo(f"# boot: {boot.cpu}, {spec.name}, clock {boot.clock}")
+        typer.echo(f"# boot: {boot.guest.cpu}, {spec.name}, clock {boot.clock}")
         typer.echo(shlex.join(qemu_command(machine, wiring)))
         for cell in boot.cells:
             unsupported = f"; unsupported: {refused[cell.id]}" if cell.id in refused else ""

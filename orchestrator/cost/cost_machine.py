@@ -6,12 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import UsageError
-from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.fields import ValidationContext
+from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.run.machines import check_possible, known_cpu
 
@@ -32,7 +31,7 @@ def cost_kernels(names: Iterable[str], cpu: str) -> list[str]:
     kernels = list(dict.fromkeys(cost_kernel(name.strip()).argument for name in names if name.strip()))
     if not kernels:
         raise UsageError("names no kernel", where="--kernels", hint="for example --kernels 6.1,7.3")
-    check_possible(cost_kernel(kernels[0]), known_cpu(cpu), GuestDisks())
+    check_possible(cost_kernel(kernels[0]), known_cpu(cpu))
     return kernels
 
 

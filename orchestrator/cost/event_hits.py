@@ -11,10 +11,9 @@ from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.call_programs import Calls
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
-from orchestrator.experiment.cell import MachineSpec
+from orchestrator.experiment.guest_spec import GuestSpec, MachineSpec
 from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import counted
@@ -24,7 +23,7 @@ from orchestrator.probes.tracefs import event_number
 from orchestrator.results.contract import Record
 from orchestrator.run.benchmark_kind import BootArtifacts
 from orchestrator.run.boot import ready_guest
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 _KIND = "event-hits"
 _FILE = "hits.json"
@@ -93,13 +92,13 @@ def event_hits(context: BuildContext, kernel: Kernel, machine: MachineSpec, even
 
     Raises HostError, BuildError, GuestError.
     """
-    hardware = Hardware(cpu(machine.cpu), machine.smp, machine.memory_mib, "instructions")
-    artifacts = BootArtifacts(kernel, machine_for(context, kernel, hardware), {})
+    spec = GuestSpec(kernel=kernel.spec.argument, timing="instructions", **machine.model_dump())
+    artifacts = BootArtifacts(kernel, machine_for(context, kernel, spec), {})
     tool = bpf_tool(context, kernel.spec.arch)
     inputs: Mapping[str, object] = {
         **artifacts.keys,
-        "cpu": repr(hardware.cpu),
-        "memory": hardware.memory_mib,
+        "cpu": repr(spec.cpu_model),
+        "memory": spec.memory_mib,
         "event": event,
         "calls": [*calls.argv, str(_CALLS)],
         "program": None if calls.file is None else sha256_of(calls.file),
@@ -115,7 +114,7 @@ def event_hits(context: BuildContext, kernel: Kernel, machine: MachineSpec, even
         ):
             return _hits(ready.guest, tool, event, calls)
 
-    return kept_or_counted(context.cache, inputs, f"hits of {event} on {hardware.cpu.name}", count)
+    return kept_or_counted(context.cache, inputs, f"hits of {event} on {spec.cpu}", count)
 
 
 def kept_or_counted(

@@ -21,11 +21,10 @@ from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import Calls, system_call, user_function
 from orchestrator.benchmarks.calls.call_results import SUCCESS, Expected
 from orchestrator.benchmarks.calls.executed import entries
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.data import CatalogEntry, named, read
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
-from orchestrator.experiment.cell import MachineSpec
+from orchestrator.experiment.guest_spec import GuestSpec, MachineSpec
 from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
@@ -34,7 +33,7 @@ from orchestrator.profile.counted.counter import Counter
 from orchestrator.results.contract import Record
 from orchestrator.run.benchmark_kind import BootArtifacts
 from orchestrator.run.boot import ReadyGuest, ready_guest
-from orchestrator.run.machines import Hardware, counting, machine_for
+from orchestrator.run.machines import counting, machine_for
 from orchestrator.steps import step
 
 _FILE = "reached.json"
@@ -163,14 +162,14 @@ def reached_functions(context: BuildContext, kernel: Kernel, machine: MachineSpe
     A call that the kernel lacks, or that fails, enters none. Raises HostError, BuildError, GuestError, and
     EvidenceError for a guest that fails the checks.
     """
-    hardware = Hardware(cpu(machine.cpu), machine.smp, machine.memory_mib, "instructions")
-    artifacts = BootArtifacts(kernel, counting(context, machine_for(context, kernel, hardware)), {})
+    spec = GuestSpec(kernel=kernel.spec.argument, timing="instructions", **machine.model_dump())
+    artifacts = BootArtifacts(kernel, counting(context, machine_for(context, kernel, spec)), {})
     folders = ("guest", "guest/calls", "workload")
     sources = [file for folder in folders for file in (data_dir("images") / folder).iterdir() if file.is_file()]
     inputs = {
         **artifacts.keys,
-        "cpu": repr(hardware.cpu),
-        "memory": hardware.memory_mib,
+        "cpu": repr(spec.cpu_model),
+        "memory": spec.memory_mib,
         "table": repr([*call_table().values()]),
         "sources": {file.name: sha256_of(file) for file in sorted(sources)},
         "calls": _CALLS,
@@ -186,7 +185,7 @@ def reached_functions(context: BuildContext, kernel: Kernel, machine: MachineSpe
             functions = ReachedFunctions(calls=dict(_entered(ready, workloads)))
         (folder / _FILE).write_text(functions.model_dump_json())
 
-    title = f"functions that the table of calls reaches on {hardware.cpu.name}"
+    title = f"functions that the table of calls reaches on {spec.cpu}"
     return ReachedFunctions.stored_in(context.cache.obtain("executed-functions", inputs, title, count).path / _FILE)
 
 

@@ -5,42 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Generic, TypeVar
-
-from pydantic import BeforeValidator
+from typing import Generic, TypeVar
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, Handler, ProbeKind, written
 from orchestrator.catalog.words import ProfilePart
-from orchestrator.experiment import fields
-from orchestrator.experiment.fields import Strict, whole
+from orchestrator.experiment.guest_spec import DEFAULT_MEMORY, GuestSpec, MachineSpec
 from orchestrator.experiment.problems import Problem
 from orchestrator.experiment.source import KeyPath
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.probes.point import Point
 from orchestrator.results.contract import Clock, ReferenceValue
-
-DEFAULT_MEMORY = "256M"
-
-
-class MachineSpec(Strict):
-    """A guest's hardware."""
-
-    cpu: Annotated[str, BeforeValidator(fields.cpu)]
-    """The CPU model. A kernel that cannot boot on it is an error; ``host`` needs KVM and the clock ``wall``."""
-    smp: Annotated[int, whole(1, 16)] = 1
-    """Virtual CPUs. The clock ``instructions`` needs 1."""
-    memory: Annotated[str, BeforeValidator(fields.memory)] = DEFAULT_MEMORY
-    """The guest's memory: MiB with an ``M`` or with no unit, GiB with a ``G``.
-
-    Whole systems have by default what their work needs.
-    """
-
-    @property
-    def memory_mib(self) -> int:
-        return int(self.memory.removesuffix("M"))
 
 
 def kernel_conflicts(kernel: str, machine: MachineSpec, path: KeyPath, conflicting: KeyPath) -> Iterator[Problem]:
@@ -91,6 +68,20 @@ class Cell(Generic[TaskT]):
     counts_classes: bool = False
     takes_turns: bool = False
     kernel_modules: tuple[str, ...] = ()
+
+    @property
+    def guest(self) -> GuestSpec:
+        """The guest that it is measured in."""
+        return GuestSpec.model_construct(
+            cpu=self.cpu,
+            smp=self.smp,
+            memory=f"{self.memory_mib}M",
+            kernel=self.kernel,
+            timing="instructions" if self.clock == "instructions" else "auto",
+            image=self.image,
+            channel=self.channel,
+            kernel_modules=bool(self.kernel_modules),
+        )
 
     @property
     def point_discovered(self) -> bool:

@@ -20,9 +20,9 @@ from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.probes import is_path, split_path, with_path
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields
-from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.experiment import TABLES, Experiment, Heading, NamedTable
 from orchestrator.experiment.fields import QemuCpuNames, Strict, ValidationContext
+from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.experiment.problems import (
     DataOrigins,
     Problem,

@@ -15,8 +15,8 @@ from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.experiment.problems import DataOrigins, Problem, config_error
-from orchestrator.guest.machine import ChannelKind
 from orchestrator.plain_text import cut
 from orchestrator.results.budgets import KEY
 from orchestrator.results.cell_filters import KEYS, CellFilter, FilterError, NameOf
@@ -30,15 +30,14 @@ class Boot:
     """A guest to boot once, and the cells measured in it, baselines first; all of the benchmark kind named ``kind``."""
 
     kind: str
-    cpu: str
-    smp: int
-    memory_mib: int
-    kernel: str
+    guest: GuestSpec
     clock: Clock
-    image: str | None
-    channel: ChannelKind
     kernel_modules: tuple[str, ...]
     cells: tuple[Cell[Any], ...]
+
+    def without_kernel_modules(self) -> Boot:
+        """The same boot without the kernel's own modules."""
+        return replace(self, guest=self.guest.model_copy(update={"kernel_modules": False}), kernel_modules=())
 
     @property
     def spec(self) -> KernelSpec:
@@ -90,13 +89,9 @@ def plan(experiment: Experiment) -> Plan:
     return planned
 
 
-_Machine = tuple[str, int, int, str, Clock, str | None, ChannelKind, tuple[str, ...]]
-
-
-def machine_key(cell: Cell[Any]) -> _Machine:
-    """The fields that a boot shares with its cells, in the order of Boot's fields after ``kind``."""
-    machine = (cell.cpu, cell.smp, cell.memory_mib, cell.kernel)
-    return *machine, cell.clock, cell.image, cell.channel, cell.kernel_modules
+def machine_key(cell: Cell[Any]) -> tuple[GuestSpec, Clock, tuple[str, ...]]:
+    """What a boot shares with its cells, in the order of Boot's fields after ``kind``."""
+    return cell.guest, cell.clock, cell.kernel_modules
 
 
 def select(plan: Plan, filters: Sequence[str]) -> Plan:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, ge
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from orchestrator.artifacts.boot_files import GuestDisks, unsupported_reason
+from orchestrator.artifacts.boot_files import unsupported_reason
 from orchestrator.catalog import kernel_variants
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.kernels import KernelSpec
@@ -23,8 +23,9 @@ from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields
-from orchestrator.experiment.cell import Cell, MachineSpec, kernel_conflicts, machine_id, rows_on
+from orchestrator.experiment.cell import Cell, kernel_conflicts, machine_id, rows_on
 from orchestrator.experiment.fields import Entries, Strict, one_of, whole
+from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.experiment.problems import Problem, conflict, mismatch
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.program import PROGRAM
@@ -277,7 +278,7 @@ class ProbedTable(Table):
     def conflicts(self) -> Iterator[Problem]:
         yield from super().conflicts()
         for kernel in self.all_kernels:
-            sentence = unsupported_reason(GuestDisks(self.image, self.channel), kernel_spec(kernel))
+            sentence = unsupported_reason(kernel_spec(kernel), self.image, self.channel)
             if sentence is not None:
                 yield Problem(("channel" if self.image is None else "image",), sentence)
         for probe, kernel in self.kernel_for.items():

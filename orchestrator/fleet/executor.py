@@ -193,8 +193,10 @@ class FleetExecutor:
         name, work = attempt.member.name, attempt.work
         if isinstance(event, Progress):
             attempt.last = event.text
-            boot = attempt.task.boot
-            text = f"{attempt.task.directory.name}, {boot.kernel} on {boot.cpu}" if event.text == BEGINS else event.text
+            guest = attempt.task.boot.guest
+            text = (
+                f"{attempt.task.directory.name}, {guest.kernel} on {guest.cpu}" if event.text == BEGINS else event.text
+            )
             event = Progress(text, name)
         elif isinstance(event, GuestBooted):
             event = dataclasses.replace(event, worker=name)

@@ -131,8 +131,8 @@ class PendingBoot:
     @property
     def machine(self) -> str:
         """Identifies the machine of which a worker may have a saved guest."""
-        boot = self.job.task.boot
-        return f"{self.job.artifacts.keys['initramfs']} {boot.cpu} {boot.smp} {boot.memory_mib} {boot.image}"
+        guest = self.job.task.boot.guest
+        return f"{self.job.artifacts.keys['initramfs']} {guest.cpu} {guest.smp} {guest.memory_mib} {guest.image}"
 
     @property
     def need(self) -> tuple[int, bool, frozenset[str]]:

@@ -68,7 +68,7 @@ def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], j
     Raises HostError, BuildError if it cannot be prepared.
     """
     boots = [job.task.boot for job in jobs]
-    like = next((boot for boot in boots if boot.clock == "instructions"), boots[0])
+    like = next((boot for boot in boots if boot.clock == "instructions"), boots[0]).guest
     overrides = [f"kernels.0={like.kernel}", f"machines.0.cpu={like.cpu}"]
     experiment = load_experiment(Path(__file__).with_name("calibration.yaml"), kinds, overrides, qemu_cpu_names)
     (boot,) = plan(experiment).boots

@@ -82,14 +82,14 @@ class _Running:
             assert isinstance(artifacts, BootArtifacts)
             task = dataclasses.replace(task, directory=folder / task.directory.name)
             if task.boot.clock == "wall":  # with this machine's accelerator, not the client's
-                machine = dataclasses.replace(artifacts.machine, timing=timing_of(task.boot))
+                machine = dataclasses.replace(artifacts.machine, timing=timing_of(task.boot.guest))
                 artifacts = dataclasses.replace(artifacts, machine=machine)
             context = dataclasses.replace(context, warn=lambda text: self._tell(Progress(text)))
             try:
                 with (
                     own_steps(self._attempt, lambda line: self._send(sent(self._attempt, StepLine(line)))),
                     step_source(self._attempt),  # as for the client's own boots
-                    step(f"boot {task.boot.kernel} on {task.boot.cpu}"),
+                    step(f"boot {task.boot.guest.kernel} on {task.boot.guest.cpu}"),
                 ):
                     run_boot(Session(task, artifacts, context, partial(self._emit, task.directory), self._guests.watch))
             finally:

@@ -12,12 +12,12 @@ from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.experiment.guest_spec import guest_spec, usual_cpu
 from orchestrator.library.function_probes import Disassembly
 from orchestrator.library.guests import running_guest
 from orchestrator.probes.place_answers import PlaceAnswers
 from orchestrator.probes.placement import FunctionPlaces, answered, places_of
 from orchestrator.probes.point_check import wrong_point_reason
-from orchestrator.run.machines import usual_cpu
 
 
 def disassembly(
@@ -59,7 +59,7 @@ def _answers(
     (module,) = build_modules(context, kernel, [render("places", {})])
     if isinstance(module, BuildError):
         raise module
-    with running_guest(context, {"kernel": name, "cpu": cpu}) as guest:
+    with running_guest(context, guest_spec({"kernel": name, "cpu": cpu})) as guest:
         return answered(guest, module, function), guest.machine.cpu.name
 
 

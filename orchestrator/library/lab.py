@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from orchestrator.errors import UsageError
+from orchestrator.experiment.guest_spec import guest_spec
 from orchestrator.library.measurer import Measurer
 from orchestrator.paths import lab_dir
 from orchestrator.results.runs import Run, find_run, opened_store
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from orchestrator.library.bisected_change import BisectedChange
     from orchestrator.library.experiment_request import ExperimentRequest
     from orchestrator.library.function_probes import Disassembly
-    from orchestrator.library.guests import GuestArguments
     from orchestrator.library.measured_costs import MeasuredCosts
     from orchestrator.library.tested_guest import TestedGuest
     from orchestrator.profile.stored.profile_difference import ProfileDifference
@@ -123,11 +123,11 @@ class Lab(Measurer):
 
         return disassembly(self.context(), kernel, function, cpu)
 
-    def guest(self, **arguments: Unpack[GuestArguments]) -> AbstractContextManager[TestedGuest]:
+    def guest(self, **arguments: object) -> AbstractContextManager[TestedGuest]:
         """A guest, restored or booted, that ends with the block. The arguments are those of pytest's mark ``guest``.
 
         Raises UsageError, HostError, GuestError; at the end of the block GuestOops if its kernel has reported trouble.
         """
         from orchestrator.library.guests import running_guest  # not for each command either: its guests build modules
 
-        return running_guest(self.context(), {"fresh": self.fresh, **arguments})
+        return running_guest(self.context(), guest_spec({"fresh": self.fresh, **arguments}))

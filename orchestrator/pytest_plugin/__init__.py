@@ -37,11 +37,8 @@ if TYPE_CHECKING:
 pytest_plugins = ["orchestrator.pytest_plugin.result_reports"]
 
 _MARK = (
-    "guest(kernel='debian-686', cpu=None, smp=1, memory='256M', timing='auto', image=None, channel='framed', data=(), "
-    "kernel_modules=False, fresh=False, allow_oops=()): the machine of the test's guest; a nearer mark's arguments "
-    "override a farther one's, and a list of values makes a test for each (not of data, allow_oops). timing: auto, "
-    "tcg, kvm, or instructions for the exact clock. kernel_modules: the kernel's own, for modprobe. fresh: booted, not "
-    "restored. allow_oops: regular expressions, see allow_oops."
+    "guest(**arguments): the machine of the test's guest; a nearer mark's arguments override a farther one's, and a "
+    "list of values makes a test for each (not of data, allow_oops)."
 )
 
 
@@ -72,7 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks."""
-    config.addinivalue_line("markers", _MARK)
+    config.addinivalue_line("markers", _mark_with_arguments() if config.getoption("markers") else _MARK)
     config.addinivalue_line(
         "markers",
         "allow_oops(*regexes): what the kernel of the test's guest may report on its console; any other report of "
@@ -85,6 +82,12 @@ def pytest_configure(config: pytest.Config) -> None:
         from orchestrator.pytest_plugin.coverage import Coverage
 
         config.pluginmanager.register(Coverage(config), COVERAGE)
+
+
+def _mark_with_arguments() -> str:
+    from orchestrator.pytest_plugin.marks import described_arguments  # for ``pytest --markers`` only: it is heavy
+
+    return f"{_MARK} Its arguments: {described_arguments()}"
 
 
 def _is_registered(config: pytest.Config, key: str) -> bool:

@@ -13,10 +13,10 @@ import pytest
 from orchestrator.pytest_plugin.mark_choices import choose, merged
 from orchestrator.pytest_plugin.session import (
     COVERAGE,
-    OPTIONS,
+    SPEC,
     attempt,
+    guest_spec_of,
     needs_guests,
-    options_of,
     sentences,
     settings_of,
 )
@@ -103,14 +103,14 @@ def guest_kernel(request: pytest.FixtureRequest, workshop: BuildContext, _guest_
     from orchestrator.artifacts.kernels import ready_kernel
 
     with sentences(request.config):
-        return ready_kernel(workshop, options_of(request).kernel)
+        return ready_kernel(workshop, guest_spec_of(request).kernel_spec)
 
 
 def _machine(request: pytest.FixtureRequest, workshop: BuildContext, kernel: Kernel) -> Machine:
     """The machine of a test's guest. With budgets it counts, so that a broken budget can say where it has grown."""
-    from orchestrator.run.machines import counting
+    from orchestrator.run.machines import counting, machine_for
 
-    machine = options_of(request).machine(workshop, kernel)
+    machine = machine_for(workshop, kernel, guest_spec_of(request))
     return counting(workshop, machine) if "instruction_budget" in request.fixturenames else machine
 
 
@@ -122,10 +122,10 @@ def guest(
 
     No other test uses it before or after. ``fresh=True`` in the mark always boots.
     """
-    options = options_of(request)
+    spec = guest_spec_of(request)
     with sentences(request.config):
         machine = _machine(request, workshop, guest_kernel)
-        tested = _guest_pool.new(machine, guest_kernel, fresh=options.fresh)
+        tested = _guest_pool.new(machine, guest_kernel, fresh=spec.fresh)
         _begin(request.node, tested)
     yield tested
     _guest_pool.keep(request.node, tested)
@@ -141,10 +141,10 @@ def shared_guest(
     A failing test ends it; the next test gets another.
     """
     with sentences(request.config):
-        options = options_of(request)
+        spec = guest_spec_of(request)
         machine = _machine(request, workshop, guest_kernel)
         module = request.node.nodeid.partition("::")[0]
-        tested = _guest_pool.shared(machine, guest_kernel, module, fresh=options.fresh)
+        tested = _guest_pool.shared(machine, guest_kernel, module, fresh=spec.fresh)
         _begin(request.node, tested)
     yield tested
     _guest_pool.keep(request.node, tested)
@@ -166,7 +166,7 @@ def guest_factory(
     from orchestrator.pytest_plugin.guest_factory import GuestFactory
 
     item: pytest.Item = request.node
-    options_of(request)
+    guest_spec_of(request)
     marked = choose(merged(item.iter_markers("guest")), _guest_choice)
     arguments = {**settings_of(request.config), **marked}
     with contextlib.closing(
@@ -207,7 +207,7 @@ def probe_cost(
     """
     from orchestrator.pytest_plugin.instruction_budget import ProbeCosts
 
-    return ProbeCosts(_tests_guest, workshop, guest_kernel, options_of(request).image)
+    return ProbeCosts(_tests_guest, workshop, guest_kernel, guest_spec_of(request).image)
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def instruction_budget(
 
 
 def _begin(item: pytest.Item, tested: TestedGuest) -> None:
-    tested.begin_test(item.path.parent, item.stash[OPTIONS].allow_oops)
+    tested.begin_test(item.path.parent, item.stash[SPEC].allow_oops)
     attempt(item).guests.append(tested)
     if item.config.getoption("qemu_gdb"):
         attempt(item).debuggers.append(tested.wait_for_debugger())

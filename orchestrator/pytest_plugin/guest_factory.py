@@ -15,6 +15,7 @@ from orchestrator.guest.hub import Hub
 from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.pytest_plugin.guest_pool import GuestPool
 from orchestrator.pytest_plugin.marks import checked
+from orchestrator.run.machines import machine_for
 
 _NEEDED = ("CONFIG_VIRTIO_NET", "CONFIG_INET")
 
@@ -43,16 +44,16 @@ class GuestFactory:
         All guests of a test run at the same time, on the plain clock, on a network of their own. ``address`` is a
         guest's IPv4 address there. Raises UsageError for an impossible guest, GuestError if it does not boot.
         """
-        options = checked({**self._arguments, **arguments})
-        if options.timing == "instructions":
+        spec = checked({**self._arguments, **arguments})
+        if spec.timing == "instructions":
             raise UsageError("guests on a network run on the plain clock: timing 'auto', 'tcg' or 'kvm'")
-        kernel = ready_kernel(self._workshop, options.kernel)
+        kernel = ready_kernel(self._workshop, spec.kernel_spec)
         lacking = [option for option in _NEEDED if kernel.config.get(option, "n") not in ("y", "m")]
         if lacking:
             raise UsageError(f"kernel '{kernel.spec.name}' does not support a network: it lacks {', '.join(lacking)}")
         lan = self._hub.next_lan()
         drivers = disk_drivers(self._workshop, kernel)
-        machine = replace(options.machine(self._workshop, kernel), lan=lan, disk_drivers=drivers)
+        machine = replace(machine_for(self._workshop, kernel, spec), lan=lan, disk_drivers=drivers)
         guest = self._pool.new(machine, kernel, fresh=True)
         self.guests.append(guest)
         self._begin(guest)

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence, Set
 
 import pytest
 
-from orchestrator.library.guests import GuestOptions
-from orchestrator.pytest_plugin.session import OPTIONS
+from orchestrator.experiment.guest_spec import GuestSpec
+from orchestrator.pytest_plugin.session import SPEC
 
 _HEADINGS = ("tests", "kernel", "cpu", "smp", "memory", "timing", "image", "channel", "start")
 
 
 def guest_lines(items: Sequence[pytest.Item]) -> Iterator[str]:
     """The lines of a table: each machine, how tests get it, and the number of tests."""
-    marked = [(item.stash[OPTIONS], set(getattr(item, "fixturenames", ()))) for item in items if OPTIONS in item.stash]
-    counts = Counter(row for options, fixtures in marked for row in _rows(options, fixtures))
+    marked = [(item.stash[SPEC], set(getattr(item, "fixturenames", ()))) for item in items if SPEC in item.stash]
+    counts = Counter(row for spec, fixtures in marked for row in _rows(spec, fixtures))
     rows = [_HEADINGS, *((str(count), *row) for row, count in counts.items())]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     for row in rows:
@@ -27,10 +27,10 @@ def guest_lines(items: Sequence[pytest.Item]) -> Iterator[str]:
         yield f"{further} more tests start guests by themselves"
 
 
-def _rows(options: GuestOptions, fixtures: Set[str]) -> Iterator[tuple[str, ...]]:
-    hardware = (options.kernel.name, options.cpu.name, str(options.smp), f"{options.memory}M", options.timing)
-    for start in _starts(fixtures, fresh=options.fresh):
-        yield (*hardware, options.image or "-", options.channel, start)
+def _rows(spec: GuestSpec, fixtures: Set[str]) -> Iterator[tuple[str, ...]]:
+    hardware = (spec.kernel_spec.name, spec.cpu_model.name, str(spec.smp), spec.memory, spec.timing)
+    for start in _starts(fixtures, fresh=spec.fresh):
+        yield (*hardware, spec.image or "-", spec.channel, start)
 
 
 def _starts(fixtures: Set[str], *, fresh: bool) -> Iterator[str]:

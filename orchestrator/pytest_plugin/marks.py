@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from orchestrator.errors import UsageError
+from orchestrator.experiment.guest_spec import GuestSpec, guest_argument_summaries, guest_arguments, guest_spec
 from orchestrator.guest.console import report_patterns
-from orchestrator.library.guests import GUEST_ARGUMENTS, Expected, GuestOptions, guest_options
 from orchestrator.pytest_plugin.mark_choices import NO_CHOICES, choose, merged, unchosen
 
 
-def read_marks(settings: Mapping[str, Any], marks: Sequence[pytest.Mark], chosen: Mapping[str, Any]) -> GuestOptions:
-    """The options in a test's ``guest`` marks, nearest first, which override the session's ``settings``.
+def read_marks(settings: Mapping[str, Any], marks: Sequence[pytest.Mark], chosen: Mapping[str, Any]) -> GuestSpec:
+    """The guest of a test's ``guest`` marks, nearest first, which override the session's ``settings``.
 
     ``chosen`` has the test's value for each list in a mark. Raises UsageError for unknown names or values.
     """
@@ -29,14 +30,14 @@ def read_marks(settings: Mapping[str, Any], marks: Sequence[pytest.Mark], chosen
             raise UsageError(error.what, where=where, hint=error.hint) from None
     arguments = merged(marks)
     for name in unchosen(arguments, chosen):
-        if name in GUEST_ARGUMENTS:
+        if name in GuestSpec.model_fields:
             what = "a list makes a test for each value, and pytest has made one test"
             hint = "name one value here, or move the test into a plain class: a unittest.TestCase has no parameters"
             raise UsageError(f"{name}: found {arguments[name]!r}; {what}", hint=hint)
     return checked({**settings, **choose(arguments, chosen)})
 
 
-def read_expected_reports(marks: Sequence[pytest.Mark]) -> Expected:
+def read_expected_reports(marks: Sequence[pytest.Mark]) -> Sequence[re.Pattern[str]]:
     """The reports that a test's ``allow_oops`` marks permit. Raises UsageError as ``report_patterns`` does."""
     for mark in marks:
         if not mark.args or mark.kwargs:
@@ -50,9 +51,15 @@ def check_no_arguments(marks: Sequence[pytest.Mark]) -> None:
         raise UsageError("takes no arguments", hint="those of a guest are in the mark guest: guest(cpu='pentium4')")
 
 
-def checked(arguments: Mapping[str, Any]) -> GuestOptions:
-    """The options in the arguments of marks. Raises UsageError for unknown names or values, and for an empty list."""
+def checked(arguments: Mapping[str, Any]) -> GuestSpec:
+    """The guest of the arguments of marks. Raises UsageError for unknown names or values, and for an empty list."""
     for name, value in arguments.items():
-        if name in GUEST_ARGUMENTS and name not in NO_CHOICES and isinstance(value, list | tuple) and not value:
+        if name in GuestSpec.model_fields and name not in NO_CHOICES and isinstance(value, list | tuple) and not value:
             raise UsageError(f"{name}: found an empty list; expected a value, or a list with a value for each test")
-    return guest_options(arguments)
+    return guest_spec(arguments)
+
+
+def described_arguments() -> str:
+    """The arguments of the mark ``guest`` for ``pytest --markers``, each with its default and what it means."""
+    summaries = guest_argument_summaries()
+    return " ".join(f"{name}={field.default!r}: {summaries[name]}" for name, field in guest_arguments().items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +15,8 @@ from orchestrator.pytest_plugin.mark_choices import CHOICE, chosen_by
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from orchestrator.experiment.guest_spec import GuestSpec
     from orchestrator.guest.debugger import DebuggerStub
-    from orchestrator.library.guests import GuestOptions
     from orchestrator.library.tested_guest import TestedGuest
 
 
@@ -28,9 +28,9 @@ SETTINGS: Mapping[str, str] = {"kernel": "kernel", "cpu": "CPU model", "image": 
 COVERAGE = "qemu-cover"
 """The name of the plugin that is registered with ``--qemu-cover``."""
 
-OPTIONS: pytest.StashKey[GuestOptions] = pytest.StashKey()
+SPEC: pytest.StashKey[GuestSpec] = pytest.StashKey()
 MARKS = pytest.StashKey[list[pytest.Mark]]()
-"""The marks that the options are of."""
+"""The marks that the guest was read from."""
 WRONG = pytest.StashKey[str]()
 
 
@@ -78,7 +78,7 @@ def settings_given(config: pytest.Config) -> list[str]:
 
 
 def read_item(item: pytest.Item) -> str | None:
-    """Store the options of an item's guest; returns what is wrong with its marks, if anything."""
+    """Store what an item's marks say of its guest; returns what is wrong with its marks, if anything."""
     from orchestrator.errors import UsageError
     from orchestrator.pytest_plugin.marks import check_no_arguments, read_expected_reports, read_marks
 
@@ -86,19 +86,19 @@ def read_item(item: pytest.Item) -> str | None:
     item.stash[MARKS] = list(item.iter_markers())
     try:
         marks = list(item.iter_markers(mark))
-        options = read_marks(settings_of(item.config), marks, chosen_by(item))
+        spec = read_marks(settings_of(item.config), marks, chosen_by(item))
         mark = "allow_oops"
         expected = read_expected_reports(list(item.iter_markers(mark)))
         mark = "qemu"
         check_no_arguments(list(item.iter_markers(mark)))
     except UsageError as error:
         return f"{item.nodeid}: mark {mark}: {error}"
-    item.stash[OPTIONS] = replace(options, allow_oops=(*options.allow_oops, *expected))
+    item.stash[SPEC] = spec.model_copy(update={"allow_oops": (*spec.allow_oops, *expected)})
     return None
 
 
-def options_of(request: pytest.FixtureRequest) -> GuestOptions:
-    """The options of a test's guest. Skips the test without ``--qemu``, and fails one whose marks are wrong.
+def guest_spec_of(request: pytest.FixtureRequest) -> GuestSpec:
+    """The guest that a test asks for. Skips the test without ``--qemu``, and fails one whose marks are wrong.
 
     A test that asks for a fixture while it runs was not known to need a guest, and a fixture may have added a mark.
     """
@@ -109,7 +109,7 @@ def options_of(request: pytest.FixtureRequest) -> GuestOptions:
         problem = read_item(item)
         if problem is not None:
             pytest.fail(problem, pytrace=False)
-    return item.stash[OPTIONS]
+    return item.stash[SPEC]
 
 
 @contextlib.contextmanager

@@ -242,6 +242,6 @@ class Session:
 
     def guest_name(self) -> str:
         """The name of the boot's next guest and of its logs; those of earlier guests are kept."""
-        machine = f"{self.task.boot.cpu}-{self.task.boot.spec.name}"
+        machine = f"{self.task.boot.guest.cpu}-{self.task.boot.spec.name}"
         names = (f"guest{number}-{machine}" for number in count(self.task.guests + 1))
         return next(name for name in names if not (self.task.directory / f"{name}.console").exists())

@@ -76,7 +76,7 @@ def checked_cells(kind: BenchmarkKind, kernel: Kernel, boot: Boot) -> tuple[Boot
     """
     missing = missing_module_reason(kernel, boot.kernel_modules)
     if missing is not None:
-        return replace(boot, kernel_modules=()), {cell.id: missing for cell in boot.cells}
+        return boot.without_kernel_modules(), {cell.id: missing for cell in boot.cells}
     wrong = wrong_points(kernel, boot.cells)
     refused = kind.refused(kernel, [cell for cell in boot.cells if cell.id not in wrong])
     return boot, {**wrong, **{id_: reason for id_, reason in refused.items() if reason is not None}}
@@ -244,7 +244,7 @@ def measure_in_one_guest(
     """
     boot, name = session.task.boot, session.guest_name()
     fresh, release = session.task.fresh, session.artifacts.kernel.release
-    session.report(f"starting {boot.spec.name} on {boot.cpu}")
+    session.report(f"starting {boot.spec.name} on {boot.guest.cpu}")
     with ready_guest(
         session.context, session.artifacts, session.task.directory, name, fresh=fresh, watch=session.watch
     ) as ready:

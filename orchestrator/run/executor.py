@@ -149,7 +149,7 @@ class LocalExecutor:
                             left[2].set_exception(Stopped())
 
     def _do(self, job: Job) -> None:
-        with step_source(job.name), step(f"boot {job.task.boot.kernel} on {job.task.boot.cpu}"):
+        with step_source(job.name), step(f"boot {job.task.boot.guest.kernel} on {job.task.boot.guest.cpu}"):
             run_boot(Session(job.task, job.artifacts, self._context, partial(self._report, job), self._watch))
         self._report(job, JobEnded())
 

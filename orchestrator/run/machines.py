@@ -3,16 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from orchestrator.artifacts.boot_files import (
-    NOTHING,
-    GuestDisks,
-    image_arch,
-    initramfs,
-    ready_disks,
-    unsupported_reason,
-)
+from orchestrator.artifacts.boot_files import initramfs, ready_disks
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.kernels import Kernel
@@ -20,30 +13,13 @@ from orchestrator.catalog.cpus import CpuModel, cpu, cpu_caches, cpus
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import UsageError
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import check_cpu, choose_accelerator
-from orchestrator.guest.machine import CountingPlugin, Machine, Timing, qemu_cpu_names, qemu_has_plugins
+from orchestrator.guest.machine import CountingPlugin, Login, Machine, Timing, qemu_cpu_names, qemu_has_plugins
 from orchestrator.profile.counted.kernel_entries import has_landmarks, landmarks, together_below
 
-
-@dataclass(frozen=True)
-class Hardware:
-    """What a user chooses of a machine: a CPU model, the number of CPUs, memory in MiB, and timing."""
-
-    cpu: CpuModel
-    smp: int
-    memory_mib: int
-    timing: Timing
-
-
-def usual_kernel(image: str | None) -> str:
-    """The default kernel: one that suits the image."""
-    return "debian-amd64" if image is not None and image_arch(image) == "x86_64" else "debian-686"
-
-
-def usual_cpu(kernel: KernelSpec) -> str:
-    """The default CPU: one that the kernel boots on."""
-    return "xeon-e5410" if kernel.needs_long_mode else "pentium4"
+ROOT = Login()
 
 
 def known_cpu(name: str) -> CpuModel:
@@ -53,24 +29,16 @@ def known_cpu(name: str) -> CpuModel:
     return cpu(name)
 
 
-def timing_named(word: str) -> Timing:
-    """The timing for ``instructions``, or for an accelerator as in ``choose_accelerator``. Raises as that does."""
-    return "instructions" if word == "instructions" else choose_accelerator(word)
-
-
-def check_possible(kernel: KernelSpec, model: CpuModel, disks: GuestDisks) -> None:
-    """Raise UsageError for a CPU that a kernel does not boot on, or disks that it cannot have."""
-    why_not = kernel.unsupported_reason(model) or unsupported_reason(disks, kernel)
+def check_possible(kernel: KernelSpec, model: CpuModel) -> None:
+    """Raise UsageError for a CPU that a kernel does not boot on."""
+    why_not = kernel.unsupported_reason(model)
     if why_not is not None:
         raise UsageError(why_not)
 
 
 def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
     """The machine of a plan's boot: on the exact clock, or keeping real time. Raises HostError."""
-    hardware = Hardware(cpu(boot.cpu), boot.smp, boot.memory_mib, timing_of(boot))
-    machine = machine_for(
-        context, kernel, hardware, GuestDisks(boot.image, boot.channel, kernel_modules=bool(boot.kernel_modules))
-    )
+    machine = machine_for(context, kernel, boot.guest)
     return replace(machine, keeps_time=boot.clock == "wall", counter=_counter(context, kernel, boot))
 
 
@@ -94,7 +62,7 @@ def _counter(context: BuildContext, kernel: Kernel, boot: Boot) -> CountingPlugi
         is_detailed=not boot.profile.isdisjoint({"classes", "caches"}),
         has_stacks="stacks" in boot.profile,
         has_order="order" in boot.profile,
-        caches=cpu_caches()[boot.cpu] if "caches" in boot.profile else None,
+        caches=cpu_caches()[boot.guest.cpu] if "caches" in boot.profile else None,
     )
 
 
@@ -109,25 +77,29 @@ def _following_programs(context: BuildContext, kernel: Kernel) -> CountingPlugin
     return CountingPlugin(plugin, has_stacks=True, together_below=together_below(code), landmarks=file)
 
 
-def timing_of(boot: Boot) -> Timing:
-    """The timing of a plan's boot. Raises HostError if this host cannot run guests at all."""
-    return timing_named("instructions" if boot.clock == "instructions" else "auto")
+def timing_of(guest: GuestSpec) -> Timing:
+    """The timing that a guest gets on this host. Raises HostError if the host cannot run guests at all."""
+    return "instructions" if guest.timing == "instructions" else choose_accelerator(guest.timing)
 
 
-def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, disks: GuestDisks = NOTHING) -> Machine:
-    """The machine, with its initramfs and disks made on demand.
+def machine_for(context: BuildContext, kernel: Kernel, guest: GuestSpec, login: Login = ROOT) -> Machine:
+    """The machine of a guest that is asked for, with its initramfs and disks made on demand.
 
     Raises HostError, BuildError, and UsageError for disks that its kernel cannot have or a CPU that its clock excludes.
     """
-    check_cpu(hardware.cpu, hardware.timing)
+    cpu, timing = guest.cpu_model, timing_of(guest)
+    check_cpu(cpu, timing)
     return Machine(
-        **ready_disks(context, kernel, disks)._asdict(),
-        **vars(hardware),
+        **ready_disks(context, kernel, guest)._asdict(),
+        cpu=cpu,
+        smp=guest.smp,
+        memory_mib=guest.memory_mib,
+        timing=timing,
         kernel=kernel.image,
         initramfs=initramfs(context, kernel),
         drivers_built_in=kernel.drivers_built_in,
         smp_kernel=kernel.smp,
         extra_parameters=tuple(kernel.spec.kernel_parameters),
-        channel=disks.channel,
-        login=disks.login,
+        channel=guest.channel,
+        login=login,
     )

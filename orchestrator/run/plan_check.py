@@ -11,7 +11,6 @@ from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_code, loaded_files, missing_module_reason, module_code
 from orchestrator.artifacts.symbol_listing import grouped
-from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import ConfigError, HostError, LabError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment, NamedTable
@@ -75,7 +74,7 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
     for boot in plan.boots:
         pointed = [(cell, cell.point) for cell in boot.cells if cell.point is not None]
         cells = [cell for cell, point in pointed if point.file is None and point.found_by is None]
-        kernel = find(boot.kernel) if cells else None
+        kernel = find(boot.guest.kernel) if cells else None
         name = boot.spec.name
         if cells and (kernel is None or kernel.code is None):
             unchecked[name] = None
@@ -117,7 +116,7 @@ def check_modules(experiment: Experiment, plan: Plan, find: FindKernel) -> None:
     """Raise ConfigError that lists all modules that none of their cells' available kernels has."""
     answers: _Answers = {}
     for boot in plan.boots:
-        kernel = find(boot.kernel) if boot.kernel_modules else None
+        kernel = find(boot.guest.kernel) if boot.kernel_modules else None
         for table in {cell.table for cell in boot.cells}:
             for name in boot.kernel_modules:
                 reason = None if kernel is None else missing_module_reason(kernel, [name])
@@ -140,14 +139,14 @@ def _check_cpus(experiment: Experiment, plan: Plan) -> None:
     problems: list[tuple[TableOrigin | None, Problem]] = []
     errors: list[LabError] = []
     qemu_cpu_names()  # fails first if there is no QEMU
-    for boot in {(boot.cpu, boot.clock): boot for boot in plan.boots}.values():
+    for boot in {(boot.guest.cpu, boot.clock): boot for boot in plan.boots}.values():
         try:
-            check_cpu(cpu(boot.cpu), timing_of(boot))
+            check_cpu(boot.guest.cpu_model, timing_of(boot.guest))
         except LabError as error:
             errors.append(error)
             for named in experiment.tables:
                 machines = enumerate(named.table.machines if named.table.clock == boot.clock else ())
-                keys = [("machines", index, "cpu") for index, machine in machines if machine.cpu == boot.cpu]
+                keys = [("machines", index, "cpu") for index, machine in machines if machine.cpu == boot.guest.cpu]
                 problems += [(named.origin, Problem(key, error.what)) for key in keys]
     if not errors:
         return

@@ -214,7 +214,7 @@ def unattended_guest(
         )
     span = TextLayout.of_kernel(Symbols.of_image(code)).text[0]
     before: list[bytes] = []
-    directory, machine, cpu = session.task.directory, session.artifacts.machine, session.task.boot.cpu
+    directory, machine, cpu = session.task.directory, session.artifacts.machine, session.task.boot.guest.cpu
     name, kernel = session.guest_name(), session.artifacts.kernel.spec.name
     file = directory / f"{name}.initramfs"
     counting = counting_together(machine, span.start)

@@ -23,11 +23,11 @@ import pytest
 from orchestrator.artifacts.boot_files import initramfs
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
 from orchestrator.run.guests import start_guest
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 pytestmark = pytest.mark.qemu
 
@@ -117,7 +117,7 @@ def test_a_restored_guest_against_virtme_ng_and_labgrid(
 ) -> None:
     kernel = ready_kernel(workshop, kernels()[KERNEL])
     image = initramfs(workshop, kernel)
-    machine = machine_for(workshop, kernel, Hardware(cpu("xeon-e5410"), 1, 256, "tcg"))
+    machine = machine_for(workshop, kernel, GuestSpec(cpu="xeon-e5410", timing="tcg"))
     virtme, labgrid = (_installed(name, tmp_path / name) for name in ("virtme-ng", "labgrid"))
     root = _root(kernel, tmp_path / "root")
 

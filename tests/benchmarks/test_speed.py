@@ -19,16 +19,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.boot_files import GuestDisks, initramfs
+from orchestrator.artifacts.boot_files import initramfs
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestPanic
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.run.guests import start_guest
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 ROUNDS = 5
 MEGABYTES = {"framed": 20, "ssh": 20, "serial": 2}
@@ -80,7 +81,7 @@ def test_restored_to_first_command(
 ) -> None:
     """A guest that is restored and checked, to its first command, against one that is booted; the aim is 0.4 s."""
     kernel = ready_kernel(workshop, kernels()[kernel_name])
-    machine = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 256, "instructions"))
+    machine = machine_for(workshop, kernel, GuestSpec(cpu="pentium4", timing="instructions"))
     start_guest(workshop, Guest(machine, tmp_path)).kill()  # it is saved now
     cpu_seconds: dict[bool, list[float]] = {False: [], True: []}
 
@@ -104,8 +105,8 @@ def test_boot_to_ssh(workshop: BuildContext, tmp_path: Path, capsys: pytest.Capt
     kernel = ready_kernel(workshop, kernels()["lab-i386-up"])
 
     def boot(channel: ChannelKind) -> None:
-        disks = GuestDisks("debian-i386", channel)
-        machine = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), disks)
+        spec = GuestSpec(cpu="pentium4", timing="tcg", image="debian-i386", channel=channel)
+        machine = machine_for(workshop, kernel, spec)
         with Guest(machine, tmp_path) as guest:
             guest.succeed(["true"])
 

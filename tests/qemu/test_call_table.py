@@ -16,7 +16,7 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import CALL_PREFIX
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.cost.reaching import TableCall, call_table, reached_functions
-from orchestrator.experiment.cell import MachineSpec
+from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.results.contract import CellRecord, RunRecord
 
 EACH_KERNEL = pytest.mark.nightly("makes forty kinds of calls with and without a probe: minutes on each kernel")

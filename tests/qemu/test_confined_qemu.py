@@ -19,15 +19,15 @@ from other_users import TRACED, as_ordinary_user, is_readable_to_all
 import orchestrator
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SharedMemory
 from orchestrator.guest.machine import USERS, confinement_here
 from orchestrator.guest.monitor import counted_interrupts
 from orchestrator.guest.saved_state import SavedGuest
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 KERNEL = "lab-i386-up"
 ON_AGENT = pytest.mark.guest(kernel=KERNEL, cpu="pentium4", timing="tcg")
@@ -175,7 +175,7 @@ def test_root_s_qemus_of_one_network_are_nobody_s(guest_factory: GuestFactory) -
 def test_an_ordinary_user_s_qemu_is_his(workshop: BuildContext) -> None:
     """Its guests are saved and restored as root's are."""
     kernel = ready_kernel(workshop, kernels()[KERNEL])
-    machine = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 128, "tcg"))
+    machine = machine_for(workshop, kernel, GuestSpec(cpu="pentium4", memory="128M", timing="tcg"))
 
     def check(folder: Path) -> None:
         saved = SavedGuest("mine", folder / "saved")

@@ -19,11 +19,11 @@ from module_maker import ModuleMaker
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.modules import Module
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestError
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
 
@@ -52,7 +52,7 @@ def trouble(context: BuildContext, directory: Path, cycles: int) -> str | None:
     """What goes wrong first while a kprobe comes and goes under load on two CPUs; None where nothing does."""
     kernel = ready_kernel(context, kernels()["lab-i386-smp"])
     module = ModuleMaker(context, kernel).rogue("kprobe_trial")
-    machine = machine_for(context, kernel, Hardware(cpu("pentium4"), 2, 256, "tcg"))
+    machine = machine_for(context, kernel, GuestSpec(cpu="pentium4", smp=2, timing="tcg"))
     with Guest(machine, directory) as guest:
         for script in ("exact_calls.sh", "busy_calls.sh"):
             guest.put(_SCRIPTS / script, f"/tmp/{script}", mode=0o755)

@@ -16,19 +16,17 @@ from command_line import CommandLine, qemus_in
 from elsewhere import ELSEWHERE
 from other_users import TRACED
 
-from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.images import ready_image
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.images import image
-from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import GuestExit, UsageError
+from orchestrator.experiment.guest_spec import guest_spec
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine
 from orchestrator.paths import data_dir
 from orchestrator.run.guests import start_guest
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 pytestmark = pytest.mark.qemu
 
@@ -36,12 +34,9 @@ IMAGE = "debian-i386"
 IN_IMAGE = pytest.mark.guest(kernel="lab-i386-up", image=IMAGE, timing="tcg")
 
 
-def machine(context: BuildContext, disks: GuestDisks, name: str = "lab-i386-up", timing: str = "tcg") -> Machine:
-    built = ready_kernel(context, kernel(name))
-    model = cpu("xeon-e5410" if built.spec.needs_long_mode else "pentium4")
-    assert timing in ("tcg", "instructions")
-    hardware = Hardware(model, 1, 256, "instructions" if timing == "instructions" else "tcg")
-    return machine_for(context, built, hardware, disks)
+def machine(context: BuildContext, **arguments: object) -> Machine:
+    spec = guest_spec({"kernel": "lab-i386-up", "timing": "tcg", **arguments})
+    return machine_for(context, ready_kernel(context, spec.kernel_spec), spec)
 
 
 @IN_IMAGE
@@ -61,7 +56,7 @@ def test_it_is_a_debian_with_the_lab_s_programs_behind_its_own(shared_guest: Gue
 def test_two_guests_of_one_base_have_their_own_disk_and_identity(workshop: BuildContext, tmp_path: Path) -> None:
     base = ready_image(workshop, image(IMAGE)).base
     before = hashlib.sha256(base.read_bytes()).digest()
-    wanted_machine = machine(workshop, GuestDisks(IMAGE, "ssh"))
+    wanted_machine = machine(workshop, image=IMAGE, channel="ssh")
     with Guest(wanted_machine, tmp_path, "one") as one, Guest(wanted_machine, tmp_path, "other") as other_guest:
         for guest, name in ((one, "one"), (other_guest, "other")):
             guest.put(name.encode() * 1000, "/root/mine")
@@ -105,8 +100,8 @@ def test_data_travels_on_a_disk_that_is_only_read(workshop: BuildContext, tmp_pa
     (folder / "deep" / "file").write_bytes(bytes(range(256)) * 1000)
     (folder / "program").write_text("#!/bin/sh\necho ran\n")
     (folder / "program").chmod(0o755)
-    disks = GuestDisks(data=(folder, data_dir("configs")))
-    with Guest(machine(workshop, disks, name), tmp_path) as guest:
+    data = (folder, data_dir("configs"))
+    with Guest(machine(workshop, data=data, kernel=name), tmp_path) as guest:
         assert guest.get("/data/my.data/deep/file") == bytes(range(256)) * 1000
         assert guest.succeed(["/data/my.data/program"]).text == "ran\n"
         assert guest.get("/data/configs/quickstart.yaml") == (data_dir("configs") / "quickstart.yaml").read_bytes()
@@ -117,7 +112,7 @@ def test_data_travels_on_a_disk_that_is_only_read(workshop: BuildContext, tmp_pa
 @pytest.mark.parametrize("image", [pytest.param(None, marks=ELSEWHERE), IMAGE])
 def test_modprobe_finds_the_kernel_s_own_modules(workshop: BuildContext, tmp_path: Path, image: str | None) -> None:
     """Busybox's modprobe in the initramfs, Debian's in an image, whose disk Debian's own kernel finds."""
-    own_machine = machine(workshop, GuestDisks(image, kernel_modules=True), "debian-686")
+    own_machine = machine(workshop, image=image, kernel_modules=True, kernel="debian-686")
     with start_guest(workshop, Guest(own_machine, tmp_path)) as guest:
         assert "-686 " in guest.succeed(["uname", "-a"]).text
         if image is not None:
@@ -137,7 +132,7 @@ def test_modprobe_finds_the_kernel_s_own_modules(workshop: BuildContext, tmp_pat
 
 @pytest.mark.kernels("lab-x86_64-smp")
 def test_a_64_bit_image_takes_a_64_bit_kernel(workshop: BuildContext, tmp_path: Path) -> None:
-    with Guest(machine(workshop, GuestDisks("debian-amd64", "ssh"), "lab-x86_64-smp"), tmp_path) as guest:
+    with Guest(machine(workshop, image="debian-amd64", channel="ssh", kernel="lab-x86_64-smp"), tmp_path) as guest:
         assert guest.succeed(["uname", "-m"]).text == "x86_64\n"
         assert guest.succeed(["dpkg", "--print-architecture"]).text == "amd64\n"
 
@@ -156,7 +151,7 @@ def test_a_disk_of_one_s_own_is_started_from_and_not_written_to(
     workshop: BuildContext, tmp_path: Path, user_disk: Path
 ) -> None:
     before = user_disk.read_bytes()
-    with Guest(machine(workshop, GuestDisks(str(user_disk))), tmp_path) as guest:
+    with Guest(machine(workshop, image=str(user_disk)), tmp_path) as guest:
         guest.succeed(["sh", "-c", "echo changed >/etc/motd; sync"])
         assert guest.get("/etc/motd") == b"changed\n"
     assert user_disk.read_bytes() == before
@@ -166,7 +161,7 @@ def test_a_disk_without_a_system_is_an_error(workshop: BuildContext, tmp_path: P
     disk = tmp_path / "empty.img"
     disk.write_bytes(bytes(0x1FE) + b"\x55\xaa")  # a table of no partitions
     os.truncate(disk, 16 << 20)
-    guest = Guest(machine(workshop, GuestDisks(str(disk))), tmp_path)
+    guest = Guest(machine(workshop, image=str(disk)), tmp_path)
     with pytest.raises(GuestExit) as ended:
         guest.boot()
     assert any("no ext4 file system on the image's disk holds a system" in line for line in ended.value.detail)
@@ -175,24 +170,16 @@ def test_a_disk_without_a_system_is_an_error(workshop: BuildContext, tmp_path: P
 
 
 def test_what_cannot_be_is_refused_before_anything_is_built(workshop: BuildContext, user_disk: Path) -> None:
-    for disks, name, sentence in (
-        (
-            GuestDisks("debian-amd64"),
-            "lab-i386-up",
-            "image 'debian-amd64' is for x86_64, and kernel 'lab-i386-up' is for",
-        ),
-        (GuestDisks("debian-i386-systemd"), "lab-i386-up", "does not support systemd: it lacks CONFIG_CGROUPS"),
-        (
-            GuestDisks(kernel_modules=True),
-            "lab-i386-up",
-            "'lab-i386-up' has no modules: everything is built",
-        ),
-        (GuestDisks(None, "ssh"), "lab-i386-up", "channel 'ssh' needs an image"),
-        (GuestDisks(str(user_disk), "ssh"), "lab-i386-up", "the lab does not know the SSH host key"),
-        (GuestDisks(data=(Path("/etc"), Path("/usr/etc"))), "lab-i386-up", "two data folders are called etc"),
+    for arguments, sentence in (
+        ({"image": "debian-amd64"}, "image 'debian-amd64' is for x86_64, and kernel 'lab-i386-up' is for"),
+        ({"image": "debian-i386-systemd"}, "does not support systemd: it lacks CONFIG_CGROUPS"),
+        ({"kernel_modules": True}, "'lab-i386-up' has no modules: everything is built"),
+        ({"channel": "ssh"}, "channel 'ssh' needs an image"),
+        ({"image": str(user_disk), "channel": "ssh"}, "the lab does not know the SSH host key"),
+        ({"data": (Path("/etc"), Path("/usr/etc"))}, "two data folders are called etc"),
     ):
         with pytest.raises(UsageError, match=sentence):
-            machine(workshop, disks, name)
+            machine(workshop, **arguments)
 
 
 # --- experiments ----------------------------------------------------------------------------------

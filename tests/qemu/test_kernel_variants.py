@@ -17,8 +17,9 @@ from orchestrator.artifacts.kernel_build import features
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel, kernels
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 pytestmark = pytest.mark.qemu
 
@@ -44,7 +45,7 @@ def test_a_variant_is_what_its_name_says(workshop: BuildContext, tmp_path: Path,
         "SMP": "yes" if "-smp" in variant else "no",
     }
     model = cpu("xeon-e5410" if spec.needs_long_mode else "pentium-m")
-    machine = machine_for(workshop, built, Hardware(model, 1, 256, "instructions"))
+    machine = machine_for(workshop, built, GuestSpec(kernel=spec.name, cpu=model.name, timing="instructions"))
     with Guest(machine, tmp_path) as guest:
         assert guest.succeed(["uname", "-r"]).text.strip() == built.release
         symbols = guest.get("/proc/kallsyms").decode()
@@ -63,7 +64,7 @@ def test_a_kernel_parameter_keeps_lock_prefixes(
 ) -> None:
     """Without the parameter the same kernel on one CPU overwrites them with another prefix that does nothing."""
     built = ready_kernel(workshop, kernels()["lab-i386-smp"])
-    machine = machine_for(workshop, built, Hardware(cpu("pentium4"), 1, 256, "instructions"))
+    machine = machine_for(workshop, built, GuestSpec(cpu="pentium4", timing="instructions"))
     with Guest(replace(machine, smp_kernel=smp_kernel), tmp_path) as guest:
         prefixes = {guest.read_memory(address, 1)[0] for address in lock_prefixes(built.headers / "vmlinux")[:200:10]}
     freed = 0xCC  # what the kernel fills the text with that it needed for booting only

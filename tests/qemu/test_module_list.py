@@ -11,11 +11,11 @@ import pytest
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.files import Entry, archive
 from orchestrator.guest.guest import Guest
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 def complaints_about(text: str, context: BuildContext, folder: Path) -> Sequence[str]:
     """What the guest's first program says of a list of drivers; each that it looks for and does not find is a line."""
     built = ready_kernel(context, kernel("lab-i386-up"))
-    machine = machine_for(context, built, Hardware(cpu("pentium4"), 1, 256, "tcg"))
+    machine = machine_for(context, built, GuestSpec(cpu="pentium4", timing="tcg"))
     image = folder / "initramfs"
     image.write_bytes(machine.initramfs.read_bytes() + archive([Entry.file("etc/modules", text.encode())]))
     with Guest(dataclasses.replace(machine, initramfs=image), folder) as guest:

@@ -13,7 +13,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cost.reaching import call_table, reached_functions
-from orchestrator.experiment.cell import MachineSpec
+from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.results.contract import RunRecord
 
 CPU = "xeon-e5410"

@@ -13,9 +13,10 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import UnsupportedError
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 pytestmark = pytest.mark.guest(kernel=["debian-686", "lab-i386-up"], cpu="pentium4")
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.guest(kernel=["debian-686", "lab-i386-up"], cpu="pentiu
 @pytest.fixture
 def machine(workshop: BuildContext, guest_kernel: Kernel) -> Machine:
     """One that the kernel boots on."""
-    return machine_for(workshop, guest_kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"))
+    return machine_for(workshop, guest_kernel, GuestSpec(cpu="pentium4", timing="tcg"))
 
 
 def test_an_older_cpu(machine: Machine, guest_kernel: Kernel, tmp_path: Path) -> None:

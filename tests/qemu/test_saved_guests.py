@@ -22,14 +22,13 @@ from needed_images import needed_image
 from other_users import TRACED
 
 from orchestrator.artifacts import digests, saved_guests
-from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.images import image
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import GuestError
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest import guest as saving
 from orchestrator.guest import new_identity, saved_state
@@ -41,7 +40,7 @@ from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX
 from orchestrator.run import guests
 from orchestrator.run.boot import ReadyGuest, ready_guest
 from orchestrator.run.guests import OtherPace, start_guest
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
@@ -93,7 +92,9 @@ def machine(context: BuildContext) -> Machine:
 
 def machine_of(context: BuildContext, timing: Timing = "instructions") -> Machine:
     return machine_for(
-        context, ready_kernel(context, kernels()["lab-i386-up"]), Hardware(cpu("pentium4"), 1, 128, timing)
+        context,
+        ready_kernel(context, kernels()["lab-i386-up"]),
+        GuestSpec(cpu="pentium4", memory="128M", timing=timing),
     )
 
 
@@ -259,9 +260,9 @@ def test_restored_guests_of_an_image_are_not_clones(
     folder, content = tmp_path / "mine", os.urandom(1 << 20)  # more than the kernel had read when the guest was saved
     folder.mkdir()
     (folder / "file").write_bytes(content)
-    disks = GuestDisks("debian-i386", channel, data=(folder, data_dir("configs")))
-    hardware = Hardware(cpu("pentium4"), 1, 256, "tcg")
-    machine_for(workshop, ready_kernel(workshop, kernels()["lab-i386-up"]), hardware, disks)  # see own_cache
+    data = (folder, data_dir("configs"))
+    spec = GuestSpec(cpu="pentium4", timing="tcg", image="debian-i386", channel=channel, data=data)
+    machine_for(workshop, ready_kernel(workshop, kernels()["lab-i386-up"]), spec)  # see own_cache
     while_saving: set[str] = set()
 
     def keep_files(*arguments: Any) -> None:
@@ -270,7 +271,7 @@ def test_restored_guests_of_an_image_are_not_clones(
 
     monkeypatch.setattr(saving, "keep_files", keep_files)
     kernel = ready_kernel(context, kernels()["lab-i386-up"])
-    wanted_machine = machine_for(context, kernel, hardware, disks)
+    wanted_machine = machine_for(context, kernel, spec)
     with (
         start_guest(context, Guest(wanted_machine, tmp_path, "one")) as one,
         start_guest(context, Guest(wanted_machine, tmp_path, "other")) as other_guest,
@@ -306,7 +307,7 @@ def test_systemd_is_restored_with_its_sshd(
     needed_image(request.config, recipe.name)
     kernel = ready_kernel(workshop, kernels()["debian-686"])
     wanted_machine = machine_for(
-        workshop, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh")
+        workshop, kernel, GuestSpec(cpu="pentium4", memory="512M", timing="tcg", image=recipe.name, channel="ssh")
     )
     own_facts = set()
     for name in ("one", "other"):
@@ -322,7 +323,7 @@ def test_systemd_is_restored_with_its_sshd(
 @pytest.mark.kernels("lab-i386-smp")
 def test_both_cpus_of_a_restored_guest_go_on(context: BuildContext, tmp_path: Path) -> None:
     kernel = ready_kernel(context, kernels()["lab-i386-smp"])
-    wanted_machine = machine_for(context, kernel, Hardware(cpu("pentium4"), 2, 128, "tcg"))
+    wanted_machine = machine_for(context, kernel, GuestSpec(cpu="pentium4", smp=2, memory="128M", timing="tcg"))
     for name in ("one", "other"):
         with start_guest(context, Guest(wanted_machine, tmp_path, name)) as guest:
             assert guest.restored_from is not None

@@ -24,13 +24,13 @@ from orchestrator.benchmarks.system.work import (
     system_work,
 )
 from orchestrator.benchmarks.system.workloads import system_workloads
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import EvidenceError
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import recorder
 from orchestrator.run.guests import check_clocksource
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
 
@@ -63,7 +63,9 @@ class Lab:
 
     def done(self, work: SystemWork, name: str = KERNEL, model: str = "pentium4", *, reports: bool = False) -> Done:
         built = ready_kernel(self.context, kernel(name))
-        machine = machine_for(self.context, built, Hardware(cpu(model), 1, work.memory_mib, "instructions"))
+        machine = machine_for(
+            self.context, built, GuestSpec(kernel=name, cpu=model, memory=f"{work.memory_mib}M", timing="instructions")
+        )
         whole = self.folder / "initramfs"
         with whole.open("wb") as target:
             write_work(target, machine.initramfs, work.script, work.settings, work.files)

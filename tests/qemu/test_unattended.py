@@ -16,15 +16,15 @@ import pytest
 from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestHang, GuestPanic
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.files import Entry, archive
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.panic_watch import cpus_without_interrupts
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 from orchestrator.run.unattended import kernel_seconds
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
@@ -43,7 +43,7 @@ SAYS = 'say() { echo "<4>lab: $*" > /dev/kmsg; }\n'
 
 def guest_with(context: BuildContext, folder: Path, work: str, name: str = "guest") -> Guest:
     built = ready_kernel(context, kernel("lab-i386-up"))
-    machine = machine_for(context, built, Hardware(cpu("pentium4"), 1, 256, "instructions"))
+    machine = machine_for(context, built, GuestSpec(cpu="pentium4", timing="instructions"))
     image = folder / f"{name}.initramfs"
     unattended = archive(
         [Entry.folder(FOLDER.removeprefix("/")), Entry.file(f"{FOLDER}/work.sh".removeprefix("/"), work.encode())]

@@ -12,8 +12,8 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.fields import MAX_ENTRIES, OneOf, Whole, entries
+from orchestrator.experiment.guest_spec import MachineSpec
 
 from .markdown import described, first_sentence, inline, listed
 

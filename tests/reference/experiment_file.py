@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
+from orchestrator.attribute_docs import attribute_docs
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment import experiment
-from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.experiment import Heading
+from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.experiment.table import BenchmarkChoice, TableKind
 
 from .allowed_values import allowed_values
-from .attributes import attribute_docs
 from .defaults import NO_DEFAULT, resolved_default, static_default
 from .markdown import Undescribed, anchor, fenced, filled, first_sentence, inline, listed, prose, table
 from .markdown import page as whole_page

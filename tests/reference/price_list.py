@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
+from orchestrator.attribute_docs import attribute_docs
 from orchestrator.catalog import price_list
 
-from .attributes import attribute_docs
 from .markdown import fenced, filled, inline, listed
 from .markdown import page as whole_page
 from .schemas import sections_to_write

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, cast
@@ -11,14 +10,13 @@ from typing import Any, Self, cast
 import pytest
 
 from orchestrator import pytest_plugin
-from orchestrator.library.guests import GuestOptions
+from orchestrator.experiment.guest_spec import GuestSpec, guest_argument_summaries, guest_arguments
 from orchestrator.library.tested_guest import KernelModules
 from orchestrator.pytest_plugin import fixtures, result_reports
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
 from orchestrator.pytest_plugin.instruction_budget import InstructionBudget, ProbeCost, ProbeCosts
 from orchestrator.pytest_plugin.ktap_tests import KernelTests
 
-from .attributes import attribute_docs
 from .markdown import Undescribed, described, fenced, filled, first_sentence, inline, link, prose, table
 from .markdown import page as whole_page
 from .python_api import fields_table, method_section
@@ -103,9 +101,7 @@ def _recorded() -> _Recorder:
 
 def _marks() -> Iterator[str]:
     marks = _recorded().marks
-    guest = ast.parse(marks.pop("guest").partition(": ")[0], mode="eval").body
-    assert isinstance(guest, ast.Call)
-    defaults = {str(keyword.arg): ast.unparse(keyword.value) for keyword in guest.keywords}
+    marks.pop("guest")
     yield "## Marks"
     yield "### pytest.mark.guest"
     yield filled(
@@ -114,11 +110,14 @@ def _marks() -> Iterator[str]:
         lists by themselves."""
     )
     yield fenced(_EXAMPLE, "python")
-    docs = attribute_docs(GuestOptions)
-    undescribed = defaults.keys() ^ docs.keys()
+    summaries = guest_argument_summaries()
+    undescribed = GuestSpec.model_fields.keys() - summaries.keys()
     if undescribed:
-        raise Undescribed(f"GuestOptions, or the mark guest, does not have {', '.join(sorted(undescribed))}")
-    rows = [(f"`{name}`", f"`{default}`", inline(docs[name])) for name, default in defaults.items()]
+        raise Undescribed(f"GuestSpec has no description of {', '.join(sorted(undescribed))}")
+    rows = [
+        (f"`{name}`", f"`{field.default!r}`" if field.default != "" else "see there", inline(summaries[name]))
+        for name, field in guest_arguments().items()
+    ]
     yield table(("argument", "default", "what"), rows)
     for name, line in marks.items():
         call, _, text = line.partition(": ")

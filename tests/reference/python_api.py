@@ -8,7 +8,8 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .attributes import attribute_docs
+from orchestrator.attribute_docs import attribute_docs
+
 from .markdown import WIDTH, Undescribed, described, fenced, first_sentence, inline, link, prose, table
 
 

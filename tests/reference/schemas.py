@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from orchestrator.attribute_docs import attribute_docs
 from orchestrator.results.printed import Printed
 
-from .attributes import attribute_docs
 from .markdown import Undescribed, anchor, described, inline, listed, prose, table
 
 _TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "boolean"}

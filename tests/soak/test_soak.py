@@ -19,16 +19,16 @@ from held import Holdings
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.cli.main import app
 from orchestrator.errors import CommandTimeout, GuestError
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.report.drawing import svg_text
 from orchestrator.results.contract import RunRecord
 from orchestrator.run.guests import start_guest
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 
 EXPERIMENT = Path(__file__).with_name("experiment.yaml")
 LOOKS = 40
@@ -52,7 +52,7 @@ def test_restored_guests(
     """They end in every way: killed, in order, from another thread, and with a command that does not end."""
     context = BuildContext(Cache(cache_dir()))
     kernel = ready_kernel(context, kernels()["lab-i386-up"])
-    machine = machine_for(context, kernel, Hardware(cpu("pentium4"), 1, 128, "instructions"))
+    machine = machine_for(context, kernel, GuestSpec(cpu="pentium4", memory="128M", timing="instructions"))
     total = pytestconfig.getoption("soak_guests")
     every, ways = max(1, total // LOOKS), [kill, power_off, abort, cut_off]
     for number in range(1, total + 1):

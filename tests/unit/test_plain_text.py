@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from orchestrator.cli import one_guest
 from orchestrator.cli.main import app
 from orchestrator.errors import CommandFailed, GuestError, UsageError
-from orchestrator.experiment.cell import MachineSpec
+from orchestrator.experiment.guest_spec import MachineSpec, guest_spec
 from orchestrator.plain_text import cut, guest_mib, plain_line, plain_text, shown, size_mib, without_sequences
 from orchestrator.pytest_plugin.marks import checked
 
@@ -91,21 +91,21 @@ def on_the_command_line(text: str) -> int:
     """What the machine of ``exec --memory`` has, in MiB."""
     with patch.object(one_guest.GuestChoice, "machine", autospec=True, side_effect=UsageError("chosen")) as chosen:
         CliRunner().invoke(app, ["exec", "--offline", f"--memory={text}", "--", "true"])
-    return int(chosen.call_args.args[0].memory)
+    return guest_spec(chosen.call_args.args[0].guest).memory_mib
 
 
 @pytest.mark.parametrize(("text", "mib"), [("256M", 256), ("1G", 1024), ("4G", 4096), ("64M", 64), ("512", 512)])
 def test_all_take_the_same_spellings(text: str, mib: int) -> None:
     assert guest_mib(text) == mib
     assert MachineSpec.model_validate({"cpu": "pentium4", "memory": text}).memory_mib == mib
-    assert checked({"memory": text}).memory == mib
+    assert checked({"memory": text}).memory_mib == mib
     assert on_the_command_line(text) == mib
 
 
 def test_a_number_of_yaml_or_python_is_in_mib() -> None:
     machine = MachineSpec.model_validate({"cpu": "pentium4", "memory": 512})
     assert (machine.memory, machine.memory_mib) == ("512M", 512)
-    assert checked({"memory": 512}).memory == 512
+    assert checked({"memory": 512}).memory_mib == 512
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator
 from reference import commands, guest, kernel_doc, markdown, pytest_plugin, schemas
-from reference.attributes import attribute_docs
 from reference.pages import FOLDER, PAGES
 
+from orchestrator.attribute_docs import attribute_docs
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli.main import app
-from orchestrator.experiment.cell import MachineSpec
 from orchestrator.experiment.experiment import Heading
 from orchestrator.experiment.fields import OneOf, Whole
+from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.results.contract import RunRecord
 
@@ -133,7 +133,7 @@ class Base:
 def test_docstrings_of_attributes_are_those_of_the_class_and_of_its_bases() -> None:
     machine = attribute_docs(MachineSpec)
     assert list(machine) == ["cpu", "smp", "memory"]
-    assert machine["smp"] == "Virtual CPUs. The clock ``instructions`` needs 1."
+    assert machine["smp"] == "Virtual CPUs, at most 16. Counted instructions need 1."
     assert attribute_docs(Base) == {}
     assert attribute_docs(RunRecord)["run"] == "The run's id."
 

@@ -39,8 +39,9 @@ from orchestrator.catalog.user_files import UserWorkload, find_library, find_wor
 from orchestrator.catalog.words import ProfilePart, ProfilePartWanted
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields as file_fields
-from orchestrator.experiment.cell import Cell, MachineSpec, machine_id, module_parameters
+from orchestrator.experiment.cell import Cell, machine_id, module_parameters
 from orchestrator.experiment.fields import EXECUTED, Entries, one_of, whole
+from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.experiment.problems import Problem, conflict, mismatch, shown, wrong
 from orchestrator.experiment.source import Quoted, Unquoted
 from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, MatrixRow, ProbedTable

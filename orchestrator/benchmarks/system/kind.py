@@ -32,8 +32,9 @@ from orchestrator.catalog.probes import (
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.experiment import fields
-from orchestrator.experiment.cell import MachineSpec, kernel_conflicts, module_parameters, rows_on
+from orchestrator.experiment.cell import kernel_conflicts, module_parameters, rows_on
 from orchestrator.experiment.fields import Entries, one_of, whole
+from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.experiment.problems import Problem, mismatch, refused, wrong
 from orchestrator.experiment.table import (
     FEWEST_WALL_REPEATS,

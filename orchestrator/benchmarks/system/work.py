@@ -26,11 +26,11 @@ from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.probes import RecorderKind, recorder_kinds
 from orchestrator.errors import BuildError
 from orchestrator.experiment.cell import Cell
-from orchestrator.guest.accelerator import choose_accelerator
+from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import recorder
 from orchestrator.probes.loading import insmod_word
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import machine_for
 from orchestrator.run.unattended import UnattendedWork, refuse
 
 _FILE = "build.tar"
@@ -65,8 +65,8 @@ def _prepared_build(
         files = {**squashfs, **_scripts(*_SHARED), **inputs.drivers}
         whole = folder / "initramfs"
         model = next(model for model in cpus().values() if kernel.spec.unsupported_reason(model) is None)
-        hardware = Hardware(model, 1, 1024, choose_accelerator("auto"))
-        machine = machine_for(context, kernel, hardware)
+        guest_spec = GuestSpec(kernel=kernel.spec.argument, cpu=model.name, memory="1G")
+        machine = machine_for(context, kernel, guest_spec)
         with whole.open("wb") as target:
             write_work(target, machine.initramfs, _SCRIPT, settings, files)
         guest = Guest(replace(machine, initramfs=whole), folder, "guest")

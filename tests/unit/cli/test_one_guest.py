@@ -19,7 +19,7 @@ def test_a_tree_that_changed_while_the_guest_ran_hides_neither_panic_nor_vmcore(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree, core = build_tree(tmp_path / "linux"), tmp_path / "panic.vmcore"
-    choice, context = GuestChoice(kernel=str(tree), core=core), BuildContext(Cache(tmp_path / "cache"))
+    choice, context = GuestChoice({"kernel": str(tree)}, core=core), BuildContext(Cache(tmp_path / "cache"))
     core.write_bytes(b"")
     guest = create_autospec(Guest, instance=True)
 

@@ -51,7 +51,7 @@ def test_no_filter_selects_everything() -> None:
 
 
 def test_boots_without_a_selected_cell_are_dropped() -> None:
-    assert [boot.cpu for boot in select(PLAN, ["cpu=athlon"]).boots] == ["athlon"]
+    assert [boot.guest.cpu for boot in select(PLAN, ["cpu=athlon"]).boots] == ["athlon"]
 
 
 def test_an_unknown_key_names_the_nearest() -> None:

@@ -41,7 +41,7 @@ def test_cells_are_in_the_file_s_order_behind_their_baseline() -> None:
             probes=["jprobe", "none", "kprobe"],
         )
     )
-    assert [(boot.cpu, boot.memory_mib, boot.kernel) for boot in planned.boots] == [
+    assert [(boot.guest.cpu, boot.guest.memory_mib, boot.guest.kernel) for boot in planned.boots] == [
         ("xeon-e5410", 256, "debian-amd64"),
         ("xeon-e5410", 256, "debian-686"),
         ("athlon64", 1024, "debian-amd64"),
@@ -72,7 +72,7 @@ def test_several_cpus_show_in_the_id() -> None:
     planned = plan(calls_experiment(machines=[machine], clock="wall", benchmark=benchmark))
     assert {cell.repeats for cell in planned.cells} == {12}
     assert planned.cells[0].id == "pentium4+x2+512M/debian-686/none/noop"
-    assert planned.boots[0].smp == 2
+    assert planned.boots[0].guest.smp == 2
 
 
 def test_the_number_of_cells_is_bounded() -> None:
@@ -105,7 +105,7 @@ def test_the_plan_is_exactly_the_matrix(machines: list[tuple[str, str]], kernels
     for boot in planned.boots:
         assert boot.cells[0].probe == BASELINE
         assert {(cell.cpu, cell.memory_mib, cell.kernel) for cell in boot.cells} == {
-            (boot.cpu, boot.memory_mib, boot.kernel)
+            (boot.guest.cpu, boot.guest.memory_mib, boot.guest.kernel)
         }
         assert [cell.probe for cell in boot.cells[1:]] == [kind for kind in kinds if kind != BASELINE]
     assert all(re.fullmatch(r"[A-Za-z0-9_.+-]+(/[a-z0-9-]+){3}", cell.id) for cell in planned.cells)

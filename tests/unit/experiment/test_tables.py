@@ -73,7 +73,7 @@ def test_the_resolved_experiment_loads_as_itself(tmp_path: Path) -> None:
 
 def test_cells_are_named_after_their_table(tmp_path: Path) -> None:
     planned = plan(load(tmp_path))
-    assert [(boot.cpu, boot.kernel, [cell.id for cell in boot.cells]) for boot in planned.boots] == [
+    assert [(boot.guest.cpu, boot.guest.kernel, [cell.id for cell in boot.cells]) for boot in planned.boots] == [
         (
             "pentium4",
             "debian-686",
@@ -250,7 +250,7 @@ def test_every_table_is_planned_exactly(
     found = [(c.table, c.cpu, c.memory_mib, c.kernel, c.probe, c.handler) for c in planned.cells]
     assert sorted(found) == sorted(wanted)
     assert len({cell.id for cell in planned.cells}) == len(found)
-    machines = [(boot.cpu, boot.smp, boot.memory_mib, boot.kernel, boot.clock) for boot in planned.boots]
+    machines = [(boot.guest, boot.clock) for boot in planned.boots]
     assert len(machines) == len(set(machines))
     for boot in planned.boots:
         seen: list[tuple[str | None, str]] = []

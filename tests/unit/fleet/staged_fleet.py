@@ -106,7 +106,7 @@ Script = Callable[[Boot], Iterator[Notice]]
 def honest(boot: Boot) -> Iterator[Notice]:
     """What a boot says that goes well."""
     yield boot.tell(Progress(BEGINS))
-    yield boot.tell(GuestBooted(f"guest{boot.task.guests + 1}-{boot.task.boot.cpu}", ("qemu",)))
+    yield boot.tell(GuestBooted(f"guest{boot.task.guests + 1}-{boot.task.boot.guest.cpu}", ("qemu",)))
     for cell in boot.task.cells:
         yield boot.tell(CellBegan(cell.id))
         yield boot.tell(CellRecorded(record_of(cell, boot.worker.surplus)))

@@ -147,7 +147,7 @@ def test_without_points_no_code_is_read(tree: Path, tmp_path: Path, monkeypatch:
     file.write_text(TABLES[: TABLES.index("points")])
     monkeypatch.setattr(Kernel, "code", property(lambda kernel: pytest.fail("the image is read")))
     for boot in plan(load_experiment(file, kinds(), [])).boots:
-        assert wrong_points(a_kernel(boot.kernel, code_folder=tree), boot.cells) == {}
+        assert wrong_points(a_kernel(boot.guest.kernel, code_folder=tree), boot.cells) == {}
 
 
 def test_a_run_that_decodes_nothing_loads_no_disassembler() -> None:

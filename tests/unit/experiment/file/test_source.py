@@ -296,14 +296,14 @@ def check_boots(experiment: Experiment) -> None:
     table = only_table(experiment, CallsTable)
     assert set(table.all_kernels) <= set(kernels())
     for boot in plan(experiment).boots:
-        machine = Machine(cpu(boot.cpu), Path("/k"), Path("/i"), boot.smp, boot.memory_mib)
-        usual = Machine(cpu("pentium4"), Path("/k"), Path("/i"), boot.smp)
+        machine = Machine(cpu(boot.guest.cpu), Path("/k"), Path("/i"), boot.guest.smp, boot.guest.memory_mib)
+        usual = Machine(cpu("pentium4"), Path("/k"), Path("/i"), boot.guest.smp)
         command, expected = (qemu_command(one, Wiring(3, 4, Path("/c"))) for one in (machine, usual))
         assert len(command) == len(expected)
         changed = {expected[n - 1] for n, word in enumerate(command) if word != expected[n]}
         assert changed <= {"-cpu", "-m"}
         assert re.fullmatch(r"[1-9][0-9]{1,3}M", command[command.index("-m") + 1], re.ASCII)
-        assert machine.cpu.name in {"pentium4", "athlon", *CPU_NAMES} or "," not in boot.cpu
+        assert machine.cpu.name in {"pentium4", "athlon", *CPU_NAMES} or "," not in boot.guest.cpu
     for point in table.points or ():
         assert (
             re.fullmatch(
