@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -472,7 +473,9 @@ def test_the_sections_of_many_programs_are_one_phrase() -> None:
     each = [UserBpfProgram(n, f"p{n}", f"kprobe/function_{n}", BpfProgram(guest, f"/{n}")) for n in range(40)]
     attached = UserBpfAttachment(guest, probes()["kprobe"], cast("Place", SimpleNamespace(point=POINT)), each)
     sections = str(attached.facts()["bpf_section"])
-    assert (len(sections), sections[:36]) == (200, "kprobe/function_0, kprobe/function_1")
+    assert len(sections) <= 200
+    assert sections.startswith("kprobe/function_0, kprobe/function_1, ")
+    assert re.search(r"kprobe/function_\d\d \.\.\.$", sections)  # no name is cut
 
 
 SAID = (
