@@ -33,13 +33,14 @@ from orchestrator.results import parameters
 from orchestrator.results.budgets import Budget, Budgets, CellBudget
 from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import MOST_COUNTED_RUNS, CellRecord
+from orchestrator.results.frames import frame
 from orchestrator.results.recorded_provenance import (
     ProvenanceDifference,
     RecordedProvenance,
     host_differences,
     provenance_differences,
 )
-from orchestrator.results.runs import EXPERIMENT_FILE, Run, frame
+from orchestrator.results.runs import EXPERIMENT_FILE, Run
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -8,11 +8,11 @@ machine can report it without the store.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -25,6 +25,7 @@ from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Name, Record, RunRecord, json_text
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.frames import cell_rows, frame
 from orchestrator.results.store import FILE_NAME, LATEST, RunEntry, Store, no_run_yet
 
 if TYPE_CHECKING:
@@ -254,27 +255,3 @@ def _fault(details: ErrorDetails) -> str:
         case "value_error":  # a sentence of the contract
             return str(details["ctx"]["error"])
     return f"invalid value: {details['input']!r:.80}"
-
-
-# Results as tables of pandas, of the extra ``pandas``.
-
-_PROOFS = {"evidence", "work", "text", "profile", "executed"}
-
-
-def frame(rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """A row for each mapping. Raises HostError without pandas."""
-    try:
-        from pandas import DataFrame
-    except ImportError:
-        raise HostError("pandas is not installed", hint="pip install 'probe-lab[pandas]'") from None
-    return DataFrame(list(rows))
-
-
-def cell_rows(record: RunRecord) -> Iterable[dict[str, Any]]:
-    """The fields of each cell without its proofs, one level deep: ``low`` and ``high``, ``parameters.call``."""
-    for cell in record.cells:
-        fields = {"reason": None, **cell.model_dump(exclude=_PROOFS)}
-        low, high = fields.pop("interval") or (None, None)
-        nested = {name: fields.pop(name, None) or {} for name in ("parameters", "purposes", "reference")}
-        flat = {f"{name}.{key}": value for name, inner in nested.items() for key, value in inner.items()}
-        yield {"run": record.run, "experiment": record.experiment, **fields, "low": low, "high": high, **flat}

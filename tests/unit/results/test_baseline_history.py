@@ -17,11 +17,12 @@ from record_builders import whole_system
 from stored_histories import EXPERIMENT, KPROBE, NEEDS_RUPTURES, counted, store_days
 
 from orchestrator.errors import HostError
-from orchestrator.results import history_steps
+from orchestrator.results import step_fit
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import Metric, history, recent_histories
-from orchestrator.results.history_steps import FEWEST_POINTS, RunProvenances, causes, noise_of, steps_of, steps_of_times
+from orchestrator.results.history_steps import RunProvenances, causes, steps_of
 from orchestrator.results.recorded_provenance import FILE_NAME
+from orchestrator.results.step_fit import FEWEST_POINTS, noise_of, steps_of_times
 from orchestrator.results.store import Store
 
 KERNEL = "lab-i386-up"
@@ -299,7 +300,7 @@ def test_the_library_is_asked_wherever_it_may_find_a_step(monkeypatch: pytest.Mo
         place, size = chance.randrange(count), chance.choice([0, 2, 3, 5]) * SCATTER
         values = [value + size * (at >= place) for at, value in enumerate(independent(noise, chance, count))]
         with monkeypatch.context() as patched:
-            patched.setattr(history_steps, "_has_abrupt_place", lambda *_: True)
+            patched.setattr(step_fit, "_has_abrupt_place", lambda *_: True)
             known = steps_of_times(values)
         assert steps_of_times(values) == known
         with monkeypatch.context() as patched:

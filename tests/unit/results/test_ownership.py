@@ -15,7 +15,8 @@ import pytest
 from file_permissions import modes_count, reading_by_modes
 
 from orchestrator.errors import UsageError
-from orchestrator.results.store import Ownership, Store
+from orchestrator.results.ownership import Ownership
+from orchestrator.results.store import Store
 
 WRITER = Path(__file__).with_name("store_writer.py")
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestrator.comparison.verdicts import (
+from orchestrator.comparison.two_samples import (
     can_resolve,
     difference_interval,
     holm,
