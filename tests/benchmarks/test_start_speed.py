@@ -19,7 +19,7 @@ from orchestrator.paths import data_dir
 ROUNDS = 7
 _MAIN = "from orchestrator.cli.main import main; main()"
 _MOST_OF_HELP = 20
-"""Starts of Python; in November 2026 help took 30 with rich's frames, and 11 without."""
+"""Starts of Python; help took 30 with rich's frames, and takes 9 without."""
 
 
 def empty_python(folder: Path) -> float:
