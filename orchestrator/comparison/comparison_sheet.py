@@ -20,6 +20,7 @@ from orchestrator.profile.printed.profile_sheets import change_figures, differen
 from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.program import command
 from orchestrator.report.columns import Column, Columns, Remarks
+from orchestrator.report.github_comment import FAILS, PASSES, details, github_comment, made_with
 from orchestrator.report.sheet import (
     COUNTED,
     NOTHING,
@@ -32,18 +33,7 @@ from orchestrator.report.sheet import (
     signed_figure,
     unit_name,
 )
-from orchestrator.report.text import (
-    FAILS,
-    PASSES,
-    details,
-    escaped,
-    github_comment,
-    grid_table,
-    made_with,
-    markdown_footnote,
-    paragraph,
-    quoted,
-)
+from orchestrator.report.text import escaped, grid_table, markdown_footnote, paragraph, quoted
 from orchestrator.results.contract import CellRecord
 
 _SHOWN = 5

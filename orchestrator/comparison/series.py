@@ -21,6 +21,7 @@ from orchestrator.profile.printed.profile_sheets import CHANGES, change_figures,
 from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.program import command
 from orchestrator.report.columns import Column, Columns
+from orchestrator.report.github_comment import made_with
 from orchestrator.report.sheet import (
     COUNTED,
     NOTHING,
@@ -33,7 +34,7 @@ from orchestrator.report.sheet import (
     signed_figure,
     unit_name,
 )
-from orchestrator.report.text import ascii_text, made_with
+from orchestrator.report.text import ascii_text
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.commits import Commit, SeriesCommit
 from orchestrator.results.contract import CellRecord

@@ -15,8 +15,9 @@ from orchestrator.probes.user_bpf_attachment import is_not_loaded
 from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.program import command
 from orchestrator.report.columns import Column, Columns, Remarks
+from orchestrator.report.github_comment import details, github_comment, made_with
 from orchestrator.report.sheet import NOTHING, Row, Sheet, figure, signed_figure
-from orchestrator.report.text import details, github_comment, grid_table, made_with, markdown_footnote, paragraph
+from orchestrator.report.text import grid_table, markdown_footnote, paragraph
 from orchestrator.results.parameters import (
     BPF_INSTRUCTIONS,
     BPF_MACHINE_CODE,

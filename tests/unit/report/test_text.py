@@ -32,19 +32,10 @@ from orchestrator.catalog.reference import claims
 from orchestrator.experiment.file import load_experiment
 from orchestrator.paths import data_dir
 from orchestrator.report.claims import assess, decided_claims
+from orchestrator.report.github_comment import COMMENT_LIMIT, details, github_comment
 from orchestrator.report.modelled_sheets import modelled_summary
 from orchestrator.report.sheet import Highlight, Rank
-from orchestrator.report.text import (
-    COMMENT_LIMIT,
-    SENTENCES,
-    details,
-    escaped,
-    github_comment,
-    most_important,
-    of_kernels,
-    render_markdown,
-    summary,
-)
+from orchestrator.report.text import SENTENCES, escaped, most_important, of_kernels, render_markdown, summary
 from orchestrator.results.contract import CellRecord, RunRecord
 
 
