@@ -56,7 +56,8 @@ class Lab(Measurer):
         """
         from orchestrator.library.compared_measurements import measured_and_compared  # loads what builds kernels
 
-        return measured_and_compared(self, experiment, (before, after))
+        with self.speaking():
+            return measured_and_compared(self, experiment, (before, after))
 
     def cost(self, request: CostRequest) -> MeasuredCosts:
         """Measure what a hit of programs, one-liners, modules or mechanisms costs (docs/cost.md).
@@ -84,7 +85,8 @@ class Lab(Measurer):
         """
         from orchestrator.library.bisected_change import bisected_change
 
-        return bisected_change(self, experiment, (good, bad), cell)
+        with self.speaking():
+            return bisected_change(self, experiment, (good, bad), cell)
 
     def series(
         self, experiment: ExperimentRequest, span: str, *, tree: str = "./", at_most: str | None = None
@@ -97,7 +99,8 @@ class Lab(Measurer):
         """
         from orchestrator.library.measured_series import measured_series
 
-        return measured_series(self, experiment, span, tree, at_most)
+        with self.speaking():
+            return measured_series(self, experiment, span, tree, at_most)
 
     def stored_series(
         self, experiment: ExperimentRequest, span: str, *, tree: str = "./", at_most: str | None = None
@@ -105,7 +108,8 @@ class Lab(Measurer):
         """What ``series`` has measured with the same arguments: nothing is built or measured. Raises as it does."""
         from orchestrator.library.measured_series import stored_series
 
-        return stored_series(self, experiment, span, tree, at_most)
+        with self.speaking():
+            return stored_series(self, experiment, span, tree, at_most)
 
     def differences(self, before: str, after: str) -> Sequence[ProfileDifference]:
         """What the cells of one run execute more than those of another, or one cell (``RUN:CELL``) than another.

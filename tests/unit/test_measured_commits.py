@@ -125,3 +125,14 @@ def test_a_commit_measures_what_it_has_of_an_experiment(tmp_path: Path) -> None:
             CommitRuns(tree, misspelt, build, Lab(offline=True), "-series", hashes[1]).check(hashes[0])
         with pytest.raises(NotMeasured, match=r"it has no new\.c\.j2"):
             BisectedCell(runs, "new.c.j2").measure(replace(COMMIT, hash=hashes[0]))
+
+
+def test_a_program_that_bisects_is_told_of_its_arguments(tmp_path: Path) -> None:
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    git(folder, "init", "--quiet")
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", COMMIT.subject)
+    (folder / "own.yaml").write_text(EXPERIMENT)
+    request = ExperimentRequest(folder / "own.yaml", make=["CC=gcc-12"])
+    with pytest.raises(UsageError, match=r"^kconfig and make are for a kernel's tree"):
+        Lab(offline=True).bisect(request, f"{folder}@HEAD", f"{folder}@HEAD")
