@@ -475,7 +475,7 @@ def test_the_sections_of_many_programs_are_one_phrase() -> None:
     sections = str(attached.facts()["bpf_section"])
     assert len(sections) <= 200
     assert sections.startswith("kprobe/function_0, kprobe/function_1, ")
-    assert re.search(r"kprobe/function_\d\d \.\.\.$", sections)  # no name is cut
+    assert re.search(r"kprobe/function_\d+ \.\.\.$", sections)  # no name is cut
 
 
 SAID = (
