@@ -231,7 +231,7 @@ def test_a_baseline_of_another_kernel_is_no_baseline(tmp_path: Path) -> None:
     assert cell.reason == "the cell or its baseline has no counts"
 
 
-def test_a_cpu_without_a_cost_table_has_no_time(tmp_path: Path) -> None:
+def test_a_cpu_without_a_price_list_has_no_time(tmp_path: Path) -> None:
     cells = [CellRecord.model_validate(one.model_dump() | {"cpu": "athlon"}) for one in list5(tmp_path, "kprobe")]
     (cell,) = modelled_run(run(*cells), catalogue_prices()).cells
     assert cell.reason == "CPU athlon has no price list"
@@ -271,7 +271,7 @@ def test_a_run_whose_cells_failed_says_so(tmp_path: Path) -> None:
     assert raised.value.exit_status == 1
 
 
-def test_two_cost_tables_of_one_cpu_are_refused(tmp_path: Path) -> None:
+def test_two_price_lists_of_one_cpu_are_refused(tmp_path: Path) -> None:
     for name in ("one.yaml", "two.yaml"):
         (tmp_path / name).write_text(price_file("pentium4").text)
     paths = [str(tmp_path / name) for name in ("one.yaml", "two.yaml")]
@@ -281,7 +281,7 @@ def test_two_cost_tables_of_one_cpu_are_refused(tmp_path: Path) -> None:
         user_prices(paths, stored)
 
 
-def test_a_cost_table_of_ones_own_that_gives_no_times_is_refused(tmp_path: Path) -> None:
+def test_a_price_list_of_ones_own_that_gives_no_times_is_refused(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text(price_file("pentium4").declared)
     with pytest.raises(
@@ -290,7 +290,7 @@ def test_a_cost_table_of_ones_own_that_gives_no_times_is_refused(tmp_path: Path)
         user_prices([str(own)], Run(run(*list5(tmp_path, "kprobe")), tmp_path))
 
 
-def test_a_cost_table_that_the_run_has_no_use_for_is_refused(tmp_path: Path) -> None:
+def test_a_price_list_that_the_run_has_no_use_for_is_refused(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text(price_file("pentium4").text.replace("cpu: pentium4", "cpu: pentium5"))
     with pytest.raises(
