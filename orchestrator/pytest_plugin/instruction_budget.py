@@ -66,7 +66,7 @@ from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.exact import decimal_text, exact
 from orchestrator.run.benchmark_kind import Refused
 from orchestrator.run.boot import ReadyGuest, compared, prepare, without_number
-from orchestrator.run.guests import check_clocksource
+from orchestrator.run.guest_checks import check_clocksource
 
 SUFFIX = ".budgets.yaml"
 

@@ -47,7 +47,8 @@ from orchestrator.run.benchmark_kind import (
     unsupported,
 )
 from orchestrator.run.events import CellRecorded, GuestBooted
-from orchestrator.run.guests import check_cpus, load_kernel_modules, start_guest, unwatched, wait_for_clocksource
+from orchestrator.run.guest_checks import check_cpus, wait_for_clocksource
+from orchestrator.run.guests import load_kernel_modules, start_guest, unwatched
 from orchestrator.run.machines import counting, machine_of
 from orchestrator.run.plan_check import wrong_points
 from orchestrator.steps import step

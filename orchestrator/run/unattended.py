@@ -25,7 +25,7 @@ from orchestrator.results.contract import TextEvidence, valid_result
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.benchmark_kind import Session
 from orchestrator.run.events import GuestBooted
-from orchestrator.run.guests import (
+from orchestrator.run.guest_checks import (
     EARLY_CLOCKSOURCE,
     check_clocksource,
     check_cpus,

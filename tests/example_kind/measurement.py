@@ -12,7 +12,8 @@ from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.results.contract import CellRecord, WorkEvidence, valid_result
 from orchestrator.results.statistics import median
 from orchestrator.run.boot import ReadyGuest, identity
-from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
+from orchestrator.run.cell_deadline import CellDeadline
+from orchestrator.run.guest_checks import CLOCKSOURCE, check_clocksource, permitted_taint
 
 _OUTPUT = "/reading"
 _REAL = re.compile(r"run real=([0-9]{1,16}) ")

@@ -26,7 +26,7 @@ from orchestrator.paths import cache_dir
 from orchestrator.probes.symbols import Symbols
 from orchestrator.run.benchmark_kind import BootArtifacts
 from orchestrator.run.boot import ReadyGuest
-from orchestrator.run.guests import CLOCKSOURCE
+from orchestrator.run.guest_checks import CLOCKSOURCE
 
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SETTLING_SECONDS = 180.0

@@ -39,7 +39,8 @@ from orchestrator.paths import cache_dir, data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX
 from orchestrator.run import guests
 from orchestrator.run.boot import ReadyGuest, ready_guest
-from orchestrator.run.guests import OtherPace, start_guest
+from orchestrator.run.guest_checks import OtherPace
+from orchestrator.run.guests import start_guest
 from orchestrator.run.machines import machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
@@ -223,7 +224,7 @@ def test_on_another_clock_the_time_is_right_and_the_pool_another(
         if wrong:
             raise wrong.pop()
 
-    monkeypatch.setattr("orchestrator.run.guests.check_pace", check_once_in_vain)
+    monkeypatch.setattr("orchestrator.run.guest_checks.check_pace", check_once_in_vain)
     for _ in range(2):
         with start_guest(context, Guest(machine_of(context, "tcg"), tmp_path)) as guest:
             assert guest.restored_from is not None

@@ -29,7 +29,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import recorder
-from orchestrator.run.guests import check_clocksource
+from orchestrator.run.guest_checks import check_clocksource
 from orchestrator.run.machines import machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]

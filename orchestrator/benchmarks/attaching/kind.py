@@ -38,7 +38,7 @@ from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence,
 from orchestrator.results.printed import Printed
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Ready, Session
 from orchestrator.run.boot import identity, kernel_facts, without_number
-from orchestrator.run.guests import CLOCKSOURCE
+from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.unattended import (
     Ending,
     ScriptStep,

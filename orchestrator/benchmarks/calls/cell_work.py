@@ -27,7 +27,7 @@ from orchestrator.probes.point import Point, ProbePoint
 from orchestrator.profile.stored.cell_profile import SymbolProfile
 from orchestrator.results.contract import ExecutedClasses, ProfileEvidence
 from orchestrator.run.boot import ReadyGuest
-from orchestrator.run.guests import CellDeadline
+from orchestrator.run.cell_deadline import CellDeadline
 
 _SameCalls = tuple[str, CallTask, int]
 _Found = TypeVar("_Found")

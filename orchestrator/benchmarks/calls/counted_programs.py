@@ -29,7 +29,7 @@ from orchestrator.profile.counted.counts import Region
 from orchestrator.profile.counted.kernel_entries import RunCounts, counted_runs, run_counts
 from orchestrator.profile.counted.timed_work import CountedWork
 from orchestrator.results.contract import ProfileEvidence
-from orchestrator.run.guests import check_clocksource
+from orchestrator.run.guest_checks import check_clocksource
 from orchestrator.steps import step
 
 

@@ -81,7 +81,8 @@ from orchestrator.results.parameters import (
 from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import Ready
 from orchestrator.run.boot import ReadyGuest, identity, kernel_facts
-from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
+from orchestrator.run.cell_deadline import CellDeadline
+from orchestrator.run.guest_checks import CLOCKSOURCE, check_clocksource, permitted_taint
 from orchestrator.steps import step
 
 _MOST_INTERRUPTS = 20

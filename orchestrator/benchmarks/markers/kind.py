@@ -37,7 +37,8 @@ from orchestrator.results.printed import Printed
 from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
 from orchestrator.run.boot import ReadyGuest, changed, identity, kernel_facts, measure_in_one_guest
-from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
+from orchestrator.run.cell_deadline import CellDeadline
+from orchestrator.run.guest_checks import CLOCKSOURCE, check_clocksource, permitted_taint
 from orchestrator.run.user_modules import template_outcome
 from orchestrator.steps import step
 

@@ -50,7 +50,8 @@ from orchestrator.results.printed import Printed
 from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
 from orchestrator.run.boot import identity, kernel_facts
-from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functions
+from orchestrator.run.guest_checks import CLOCKSOURCE
+from orchestrator.run.kernel_functions import KernelFunctions, kernel_functions
 from orchestrator.run.unattended import Ending, UnattendedWork, collect_proof, output_of, unattended_guest
 from orchestrator.run.user_modules import template_outcome
 from orchestrator.steps import step

@@ -32,7 +32,7 @@ from orchestrator.guest.memory_kills import explain_kill
 from orchestrator.guest.monitor import Monitor
 from orchestrator.guest.taint import taint_mask
 from orchestrator.process import spawn
-from orchestrator.run.guests import permitted_taint
+from orchestrator.run.guest_checks import permitted_taint
 
 PANIC = "[    2.000000] Kernel panic - not syncing: is what the manual says"
 ANSWER = "[    3.000000] Kernel panic - not syncing: NMI: Not continuing"

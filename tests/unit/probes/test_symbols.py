@@ -23,7 +23,8 @@ from orchestrator.probes.placement import RefusedPlaces
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import KALLSYMS, ModuleMemory, Symbols
 from orchestrator.probes.text_layout import TextLayout
-from orchestrator.run.guests import KernelFunctions, check_pace
+from orchestrator.run.guest_checks import check_pace
+from orchestrator.run.kernel_functions import KernelFunctions
 
 LISTING = b"""\
 c1000000 T _stext
