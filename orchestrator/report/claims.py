@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise, product
 from math import inf, isclose
+from operator import attrgetter
 from typing import TypeVar
 
 from orchestrator.catalog.probes import BASELINE, probes
@@ -25,8 +26,9 @@ from orchestrator.catalog.reference import (
     claims,
 )
 from orchestrator.program import PROGRAM
+from orchestrator.report.columns import Columns, columns_of
 from orchestrator.report.kind import FIT, INDICATION, Panel, ReportRegistry, panels
-from orchestrator.report.sheet import BELOW_ZERO, NOTHING, UNDECIDED, Grid, Row, number, ratio_figure, traps_per_hit
+from orchestrator.report.sheet import BELOW_ZERO, NOTHING, UNDECIDED, Grid, number, ratio_figure, traps_per_hit
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
 from orchestrator.results.parameters import PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
@@ -438,13 +440,20 @@ def _contradiction(outcome: ClaimOutcome) -> str:
 def _grid(outcome: ClaimOutcome) -> Grid | None:
     if not outcome.columns:
         return None
+    columns = Columns(columns_of(outcome.columns, attrgetter("name")))
+
+    def measured(index: int) -> Callable[[ClaimColumn], str]:
+        return lambda column: column.measured[index].text
+
+    def published(index: int) -> Callable[[ClaimColumn], str]:
+        return lambda column: column.published[index].text
+
     rows = []
     for index, first in enumerate(outcome.columns[0].measured):
-        rows.append(Row(first.label, [column.measured[index].text for column in outcome.columns]))
-        published = [column.published[index] for column in outcome.columns]
-        if any(figure.text != NOTHING for figure in published):
-            rows.append(Row("  published", [figure.text for figure in published]))
-    return Grid([column.name for column in outcome.columns], [rows])
+        rows.append(columns.row(first.label, measured(index)))
+        if any(column.published[index].text != NOTHING for column in outcome.columns):
+            rows.append(columns.row("  published", published(index)))
+    return columns.grid(rows)
 
 
 def _remarks(outcome: ClaimOutcome) -> list[str]:
