@@ -38,7 +38,8 @@ from orchestrator.run.runner import (
 )
 
 _OPTION = re.compile(
-    r"--(against|at-most|bad|budget|call|cell|cpu|good|hits|kconfig|kernels|make|point|workload)\b( (?!(?:and|are|or|is|needs?)\b)(?=[\w./<\"']))?"
+    r"--(against|at-most|bad|budget|call|cell|cpu|good|hits|kconfig|kernels|make|point|workload)\b"
+    r"( (?!(?:and|are|or|is|needs?)\b)(?=[\w./<\"']))?"
 )
 """An option that is an argument of the library, too, and the blank before its value."""
 
