@@ -17,8 +17,8 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator
-from reference import commands, guest, kernel_doc, markdown, pytest_plugin, schemas
-from reference.pages import FOLDER, PAGES
+from reference_pages import commands, guest, kernel_doc, markdown, pytest_plugin, schemas
+from reference_pages.pages import FOLDER, PAGES
 
 from orchestrator.attribute_docs import attribute_docs
 from orchestrator.benchmarks.registry import kinds
@@ -39,7 +39,7 @@ def page(name: str) -> str:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_what_the_code_says(name: str) -> None:
-    assert (FOLDER / name).read_text() == page(name), "python -m tests.reference writes the pages anew"
+    assert (FOLDER / name).read_text() == page(name), "python -m docs.reference_pages writes the pages anew"
 
 
 def test_there_is_no_other_page() -> None:
@@ -47,10 +47,10 @@ def test_there_is_no_other_page() -> None:
 
 
 def test_the_terminal_the_folder_and_the_program_s_name_change_no_page(tmp_path: Path) -> None:
-    script = "from reference.pages import PAGES\nprint(*(page() for page in PAGES.values()), sep='', end='')"
+    script = "from reference_pages.pages import PAGES\nprint(*(page() for page in PAGES.values()), sep='', end='')"
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), str(ROOT)]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "docs"), str(ROOT / "tests"), str(ROOT)]),
         "COLUMNS": "33",
         "TERM": "dumb",
         "LC_ALL": "C.UTF-8",

@@ -99,5 +99,5 @@ def listed(words: Iterable[str]) -> str:
 
 def page(title: str, parts: Iterable[str]) -> str:
     """A page: its title, and parts of it with an empty line between."""
-    note = "<!-- Written by `python -m tests.reference`: change the code, not this page. -->"
+    note = "<!-- Written by `python -m docs.reference_pages`: change the code, not this page. -->"
     return "\n\n".join([f"# {title}", note, *parts]) + "\n"

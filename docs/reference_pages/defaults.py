@@ -32,6 +32,7 @@ NO_DEFAULT = "None."
 
 
 def static_default(field: FieldInfo) -> str:
+    """The sentence about a field's default that the model itself has."""
     if field.is_required():
         return "None; it is required."
     value = field.get_default(call_default_factory=True)

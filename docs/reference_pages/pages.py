@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which pages are there?"""
+"""The reference pages, and what writes each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``python -m tests.reference``: write the pages of docs/reference/."""
+"""``python -m docs.reference_pages``: write the pages of docs/reference/."""
 
 from __future__ import annotations
 
