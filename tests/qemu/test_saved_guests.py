@@ -224,7 +224,7 @@ def test_on_another_clock_the_time_is_right_and_the_pool_another(
         if wrong:
             raise wrong.pop()
 
-    monkeypatch.setattr("orchestrator.run.guest_checks.check_pace", check_once_in_vain)
+    monkeypatch.setattr("orchestrator.run.guests.check_pace", check_once_in_vain)
     for _ in range(2):
         with start_guest(context, Guest(machine_of(context, "tcg"), tmp_path)) as guest:
             assert guest.restored_from is not None
