@@ -14,8 +14,9 @@ from orchestrator.experiment.guest_spec import GuestSpec, guest_argument_summari
 from orchestrator.library.tested_guest import KernelModules
 from orchestrator.pytest_plugin import fixtures, result_reports
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
-from orchestrator.pytest_plugin.instruction_budget import InstructionBudget, ProbeCost, ProbeCosts
+from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
 from orchestrator.pytest_plugin.ktap_tests import KernelTests
+from orchestrator.pytest_plugin.probe_cost import ProbeCost, ProbeCosts
 
 from .markdown import Undescribed, described, fenced, filled, first_sentence, inline, link, prose, table
 from .markdown import page as whole_page

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from orchestrator.library.tested_guest import KernelModules, TestedGuest
     from orchestrator.pytest_plugin.guest_factory import GuestFactory
     from orchestrator.pytest_plugin.guest_pool import GuestPool
-    from orchestrator.pytest_plugin.instruction_budget import InstructionBudget, ProbeCosts
+    from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
+    from orchestrator.pytest_plugin.probe_cost import ProbeCosts
 
 __all__ = [
     "_guest_choice",
@@ -205,7 +206,7 @@ def probe_cost(
     Called with a probe, it measures and proves as an experiment does; its result has ``value``, ``overhead``, ``unit``
     and ``evidence``.
     """
-    from orchestrator.pytest_plugin.instruction_budget import ProbeCosts
+    from orchestrator.pytest_plugin.probe_cost import ProbeCosts
 
     return ProbeCosts(_tests_guest, workshop, guest_kernel, guest_spec_of(request).image)
 
@@ -215,7 +216,8 @@ def instruction_budget(
     request: pytest.FixtureRequest, _tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: Kernel
 ) -> Iterator[InstructionBudget]:
     """Exact counts in the test's guest, checked against ``NAME.budgets.yaml`` beside the test file."""
-    from orchestrator.pytest_plugin.instruction_budget import BudgetFile, InstructionBudget
+    from orchestrator.pytest_plugin.budget_file import BudgetFile
+    from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
 
     item: pytest.Item = request.node
     file = BudgetFile(item.path, workshop.cache)

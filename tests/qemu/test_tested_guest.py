@@ -21,7 +21,7 @@ from orchestrator.library.tested_guest import KernelModules, TestedGuest
 from orchestrator.probes.loading import RefusedError, load
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
-from orchestrator.pytest_plugin.instruction_budget import ProbeCosts
+from orchestrator.pytest_plugin.probe_cost import ProbeCosts
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M")
 

@@ -15,14 +15,8 @@ from hypothesis import strategies as st
 from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import ConfigError
 from orchestrator.profile.stored.cell_profile import CellProfile
-from orchestrator.pytest_plugin.instruction_budget import (
-    BudgetFile,
-    CommittedBudget,
-    by_symbol,
-    grown,
-    largest,
-    where_it_grew,
-)
+from orchestrator.pytest_plugin.budget_file import BudgetFile, CommittedBudget
+from orchestrator.pytest_plugin.grown_symbols import by_symbol, grown, largest, where_it_grew
 from orchestrator.results.budgets import Budget
 
 MACHINE = "debian-686 6.1.0-50-686, pentium4"
