@@ -58,7 +58,7 @@ from orchestrator.profile.code.compared_code import with_code
 from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.program import CHECKOUT_SCRIPT, PROGRAM
 from orchestrator.report.history_sheets import bisection_sheet
-from orchestrator.report.text import render_markdown, render_sheets
+from orchestrator.report.markdown import render_markdown, render_sheets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run, stored_run
 from orchestrator.results.store import LATEST

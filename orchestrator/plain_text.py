@@ -8,7 +8,7 @@ right-to-left override (CVE-2021-42574) ``\u202e``, a byte that is no text ``\ud
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 # ECMA-48, section 5.4: colours and movements of the cursor; xterm's operating system commands, such as a window's
 # title; ECMA-35, section 13: all others.
@@ -76,3 +76,18 @@ def guest_mib(value: object) -> int | None:
     text = str(value)
     mib = int(text) if re.fullmatch(r"[1-9][0-9]{0,6}", text) else size_mib(text)
     return mib if mib is not None and 64 <= mib <= 4096 else None
+
+
+_MOST_NAMES = 3
+"""The most names that a sentence lists."""
+
+
+def listed(names: Iterable[str], most: int = _MOST_NAMES, rest: str = "{} others") -> str:
+    """Distinct names in a sentence: ``a, b and c``, or the first ``most`` and the number of others.
+
+    Semicolons separate names with commas.
+    """
+    known = list(dict.fromkeys(names))
+    *first, last = known if len(known) == most + 1 else shown(known, most, rest)
+    comma = "; " if any("," in name for name in (*first, last)) else ", "
+    return f"{comma.join(first)} and {last}" if first else last

@@ -20,7 +20,8 @@ from orchestrator.experiment.plan import Plan
 from orchestrator.guest.guest import Guest, State
 from orchestrator.library.lab import Lab
 from orchestrator.plain_text import counted, plain_line, plain_text
-from orchestrator.report.sheet import figure, shared_key
+from orchestrator.report.figures import figure
+from orchestrator.report.footnotes import shared_key
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.runner import ProgressListener, TimeLeft
 from orchestrator.steps import running_steps

@@ -20,20 +20,12 @@ from orchestrator.profile.printed.profile_sheets import change_figures, differen
 from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.program import command
 from orchestrator.report.columns import Column, Columns, Remarks
+from orchestrator.report.figures import COUNTED, NOTHING, figure, signed_figure, unit_name
+from orchestrator.report.footnotes import Footnote
 from orchestrator.report.github_comment import FAILS, PASSES, details, github_comment, made_with
-from orchestrator.report.sheet import (
-    COUNTED,
-    NOTHING,
-    Footnote,
-    Grid,
-    Row,
-    Sheet,
-    figure,
-    shared_parts,
-    signed_figure,
-    unit_name,
-)
-from orchestrator.report.text import escaped, grid_table, markdown_footnote, paragraph, quoted
+from orchestrator.report.grid import Grid, Row
+from orchestrator.report.markdown import escaped, grid_table, markdown_footnote, paragraph, quoted
+from orchestrator.report.sheet import Sheet, shared_parts
 from orchestrator.results.contract import CellRecord
 
 _SHOWN = 5

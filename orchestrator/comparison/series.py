@@ -21,19 +21,10 @@ from orchestrator.profile.printed.profile_sheets import CHANGES, change_figures,
 from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.program import command
 from orchestrator.report.columns import Column, Columns
+from orchestrator.report.figures import COUNTED, NOTHING, clocked_unit, figure, signed_figure, unit_name
 from orchestrator.report.github_comment import made_with
-from orchestrator.report.sheet import (
-    COUNTED,
-    NOTHING,
-    Grid,
-    Row,
-    Sheet,
-    clocked_unit,
-    figure,
-    shared_parts,
-    signed_figure,
-    unit_name,
-)
+from orchestrator.report.grid import Grid, Row
+from orchestrator.report.sheet import Sheet, shared_parts
 from orchestrator.report.text import ascii_text
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.commits import Commit, SeriesCommit

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from orchestrator.comparison.printed_series import PrintedSeries
 from orchestrator.comparison.series import MeasuredSeries, cover_letter, mail, series_sheets
+from orchestrator.report.markdown import render_sheets
 from orchestrator.report.output import Output
-from orchestrator.report.text import print_sheets, render_sheets
+from orchestrator.report.text import print_sheets
 
 
 @dataclass(frozen=True)

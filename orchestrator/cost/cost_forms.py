@@ -15,9 +15,11 @@ from orchestrator.probes.user_bpf_attachment import is_not_loaded
 from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.program import command
 from orchestrator.report.columns import Column, Columns, Remarks
+from orchestrator.report.figures import NOTHING, figure, signed_figure
 from orchestrator.report.github_comment import details, github_comment, made_with
-from orchestrator.report.sheet import NOTHING, Row, Sheet, figure, signed_figure
-from orchestrator.report.text import grid_table, markdown_footnote, paragraph
+from orchestrator.report.grid import Row
+from orchestrator.report.markdown import grid_table, markdown_footnote, paragraph
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.parameters import (
     BPF_INSTRUCTIONS,
     BPF_MACHINE_CODE,

@@ -11,9 +11,10 @@ from orchestrator.cost.costs import explained
 from orchestrator.cost.printed_costs import PrintedCosts
 from orchestrator.library.measured_costs import MeasuredCosts
 from orchestrator.profile.printed.profile_sheets import difference_sheet
+from orchestrator.report.markdown import render_sheets
 from orchestrator.report.output import Output
 from orchestrator.report.sheet import Sheet
-from orchestrator.report.text import print_sheets, render_sheets
+from orchestrator.report.text import print_sheets
 
 _SYMBOLS = 8
 """Listed symbols of a cost that is compared with another one."""

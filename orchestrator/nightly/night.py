@@ -27,9 +27,10 @@ from orchestrator.files import write_whole
 from orchestrator.plain_text import counted, cut, plain_line, shown
 from orchestrator.profile.stored.profile_difference import SymbolDifference
 from orchestrator.program import command
+from orchestrator.report.figures import COUNTED, figure, signed_figure, unit_name
 from orchestrator.report.kind import ReportRegistry
-from orchestrator.report.sheet import COUNTED, figure, signed_figure, unit_name
-from orchestrator.report.text import ascii_text, summary
+from orchestrator.report.summary import summary
+from orchestrator.report.text import ascii_text
 from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults

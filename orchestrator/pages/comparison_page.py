@@ -35,14 +35,12 @@ from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.chart import IntervalChart, IntervalRow, Tone
 from orchestrator.report.columns import Column, Columns
+from orchestrator.report.figures import figure
+from orchestrator.report.grid import Grid
 from orchestrator.report.html.frame import COMPARISON_PAGE, NavigationLink, Page, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
 from orchestrator.report.output import Output
-from orchestrator.report.sheet import (
-    Grid,
-    Sheet,
-    figure,
-)
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.cell_filters import only
 from orchestrator.results.run_files import repeat_command
 

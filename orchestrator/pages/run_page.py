@@ -16,12 +16,13 @@ from typing import Any
 from markupsafe import Markup
 
 from orchestrator.errors import LabError
-from orchestrator.plain_text import counted, shown
+from orchestrator.plain_text import counted, listed, shown
 from orchestrator.profile.printed.flame_graph import flame_graph
 from orchestrator.profile.printed.profile_sheets import profile_sheet
 from orchestrator.profile.stored.profile_files import load_profile
 from orchestrator.program import PROGRAM
 from orchestrator.report.claims import Assessment, all_claims, assess
+from orchestrator.report.figures import NOTHING, figure
 from orchestrator.report.html.frame import PAGE, AttachedFile, NavigationLink, Page, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
 from orchestrator.report.kind import ReportRegistry, published_overhead, run_tables
@@ -29,8 +30,8 @@ from orchestrator.report.modelled_forms import TimesView
 from orchestrator.report.modelled_sheets import modelled_sheets
 from orchestrator.report.output import Output
 from orchestrator.report.run_view import RunView
-from orchestrator.report.sheet import NOTHING, Sheet, figure, listed
-from orchestrator.report.text import summary
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.summary import summary
 from orchestrator.results.contract import CellRecord, RunRecord, TextEvidence
 from orchestrator.results.recorded_provenance import BootProvenance, RecordedProvenance
 from orchestrator.results.run_files import (

@@ -136,7 +136,7 @@ class _Comment:
         from orchestrator.plain_text import counted, plain_text
         from orchestrator.report.columns import Columns, columns_of
         from orchestrator.report.github_comment import FAILS, PASSES, details, github_comment
-        from orchestrator.report.text import grid_table, quoted
+        from orchestrator.report.markdown import grid_table, quoted
         from orchestrator.version import __version__
 
         failed = {test: report for test, report in self._reports.items() if report.failed}

@@ -27,8 +27,10 @@ from orchestrator.catalog.reference import (
 )
 from orchestrator.program import PROGRAM
 from orchestrator.report.columns import Columns, columns_of
+from orchestrator.report.figures import BELOW_ZERO, NOTHING, UNDECIDED, number, ratio_figure
+from orchestrator.report.grid import Grid
 from orchestrator.report.kind import FIT, INDICATION, Panel, ReportRegistry, panels
-from orchestrator.report.sheet import BELOW_ZERO, NOTHING, UNDECIDED, Grid, number, ratio_figure, traps_per_hit
+from orchestrator.report.proofs import traps_per_hit
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
 from orchestrator.results.parameters import PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from orchestrator.report.sheet import Footnote, Footnotes, Grid, Row
+from orchestrator.report.footnotes import Footnote, Footnotes
+from orchestrator.report.grid import Grid, Row
 from orchestrator.results.contract import CellRecord
 
 ItemT = TypeVar("ItemT")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from orchestrator.plain_text import cut
-from orchestrator.report.text import escaped, inert
+from orchestrator.report.markdown import escaped, inert
 from orchestrator.results.recorded_provenance import provenance_of
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 

@@ -13,18 +13,10 @@ from orchestrator.plain_text import counted, shown
 from orchestrator.program import command
 from orchestrator.report.chart import sparkline
 from orchestrator.report.columns import Column, Columns
-from orchestrator.report.sheet import (
-    NOTHING,
-    Footnote,
-    Grid,
-    Sheet,
-    clocked_unit,
-    figure,
-    number,
-    shared_parts,
-    signed_figure,
-    unit_name,
-)
+from orchestrator.report.figures import NOTHING, clocked_unit, figure, number, signed_figure, unit_name
+from orchestrator.report.footnotes import Footnote
+from orchestrator.report.grid import Grid
+from orchestrator.report.sheet import Sheet, shared_parts
 from orchestrator.results.bisection_result import BisectionResult, Tried
 from orchestrator.results.commits import Commit
 from orchestrator.results.contract import Interval

@@ -17,21 +17,15 @@ from typing import ClassVar
 from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.errors import HostError
+from orchestrator.plain_text import listed
 from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Chart
 from orchestrator.report.columns import Column, cell_columns
-from orchestrator.report.sheet import (
-    NOTHING,
-    Footnotes,
-    Highlight,
-    Sheet,
-    figure,
-    listed,
-    overhead_findings,
-    proof_lists,
-    published_figure,
-    unit_name,
-)
+from orchestrator.report.figures import NOTHING, figure, published_figure, unit_name
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.highlights import Highlight, overhead_findings
+from orchestrator.report.proofs import proof_lists
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.modelled import ModelledCell

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.report.claims import Assessment, ClaimsLayout
+from orchestrator.report.markdown import render_sheets
 from orchestrator.report.modelled_sheets import modelled_sheets, modelled_summary, price_sheets
 from orchestrator.report.output import Output
-from orchestrator.report.text import print_sheets, render_sheets
+from orchestrator.report.text import print_sheets
 from orchestrator.results.modelled import CpuPrices, ModelledRun, json_text
 from orchestrator.results.runs import Run
 

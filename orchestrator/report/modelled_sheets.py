@@ -18,9 +18,11 @@ from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.report.claims import Assessment
 from orchestrator.report.columns import Column, Columns
+from orchestrator.report.figures import NOTHING, published_figure
+from orchestrator.report.highlights import Highlight, Rank
 from orchestrator.report.kind import source
-from orchestrator.report.sheet import NOTHING, Highlight, Rank, Sheet, published_figure
-from orchestrator.report.text import contradicted, most_important
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.summary import contradicted, most_important
 from orchestrator.results.modelled import CpuPrices, ModelledCell, ModelledRun, Price
 
 

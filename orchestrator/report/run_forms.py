@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from orchestrator.report.markdown import render_markdown
 from orchestrator.report.output import Output
 from orchestrator.report.run_view import RunView
-from orchestrator.report.text import print_table, render_markdown
+from orchestrator.report.text import print_table
 from orchestrator.results.contract import json_text
 
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from orchestrator.report.markdown import render_sheets
 from orchestrator.report.output import Output
 from orchestrator.report.sheet import Sheet
-from orchestrator.report.text import print_sheets, render_sheets
+from orchestrator.report.text import print_sheets
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from example_kind.benchmark import BENCHMARK
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.columns import Column, cell_columns
+from orchestrator.report.figures import NOTHING, figure, unit_name
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.highlights import Highlight, overhead_findings
 from orchestrator.report.kind import Panel, TableReport, file_name, processors, unit_meaning
-from orchestrator.report.sheet import (
-    NOTHING,
-    CellProof,
-    Footnotes,
-    Highlight,
-    ProofList,
-    Sheet,
-    figure,
-    overhead_findings,
-    unit_name,
-)
+from orchestrator.report.proofs import CellProof, ProofList
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord, WorkEvidence
 
 _DIGEST = 16

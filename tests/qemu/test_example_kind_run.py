@@ -16,7 +16,8 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan, select
-from orchestrator.report.text import print_table, render_markdown
+from orchestrator.report.markdown import render_markdown
+from orchestrator.report.text import print_table
 from orchestrator.results.contract import CellRecord, RunRecord, all_ok, json_text
 from orchestrator.results.store import Store
 from orchestrator.run.runner import ProgressListener, Runner, check_resumable

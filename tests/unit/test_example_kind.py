@@ -26,7 +26,7 @@ from orchestrator.experiment.plan import plan
 from orchestrator.guest.machine import Machine
 from orchestrator.report.chart import BarChart
 from orchestrator.report.kind import charts
-from orchestrator.report.text import render_markdown
+from orchestrator.report.markdown import render_markdown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import median
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Prepared, Ready, Refused, Session

@@ -34,6 +34,8 @@ _OF_OTHER_COMMANDS = [
     "orchestrator.report.chart",
     "orchestrator.report.claims",
     "orchestrator.report.html",
+    "orchestrator.report.markdown",
+    "orchestrator.report.summary",
     "orchestrator.report.text",
     "orchestrator.results.history",
     "paramiko",

@@ -9,17 +9,13 @@ from orchestrator.benchmarks.attaching import attach_parameters
 from orchestrator.benchmarks.attaching.rows import BENCHMARK, mechanism_of, mechanisms
 from orchestrator.report.chart import Chart, Curve, CurveChart, CurvePane
 from orchestrator.report.columns import Column, Columns, cell_columns
+from orchestrator.report.figures import NOTHING, figure
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.grid import Row
+from orchestrator.report.highlights import Highlight, Rank
 from orchestrator.report.kind import Panel, TableReport, file_name, processors
-from orchestrator.report.sheet import (
-    NOTHING,
-    Footnotes,
-    Highlight,
-    Rank,
-    Row,
-    Sheet,
-    figure,
-    proof_lists,
-)
+from orchestrator.report.proofs import proof_lists
+from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import Growth, growth

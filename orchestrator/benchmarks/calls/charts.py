@@ -11,17 +11,13 @@ from orchestrator.benchmarks.calls.tables.mail_table import mail_label
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.chart import Bar, BarChart, Series
+from orchestrator.report.figures import figure, published_figure, unit_name
 from orchestrator.report.kind import (
     INDICATION,
     Panel,
     processors,
     published,
     published_unit,
-)
-from orchestrator.report.sheet import (
-    figure,
-    published_figure,
-    unit_name,
 )
 from orchestrator.results.contract import CellRecord
 

@@ -8,19 +8,11 @@ from collections.abc import Iterator, Sequence
 from orchestrator.benchmarks.calls.tables.layout import percent_of, probe_title
 from orchestrator.benchmarks.calls.tables.points_table import shows_points
 from orchestrator.catalog.probes import BASELINE, published_column
+from orchestrator.report.figures import NOTHING, figure, ratio_figure, signed_figure, unit_name
+from orchestrator.report.highlights import Highlight, Rank, cost
 from orchestrator.report.kind import (
     Panel,
     published,
-)
-from orchestrator.report.sheet import (
-    NOTHING,
-    Highlight,
-    Rank,
-    cost,
-    figure,
-    ratio_figure,
-    signed_figure,
-    unit_name,
 )
 from orchestrator.results.contract import CellRecord
 

@@ -23,18 +23,14 @@ from orchestrator.benchmarks.calls.tables.parts_table import parts_sheet, shows_
 from orchestrator.benchmarks.calls.tables.points_table import name_at_point, points_sheet, shows_points
 from orchestrator.benchmarks.calls.tables.turns_table import shows_turns, turns_chart, turns_findings, turns_sheet
 from orchestrator.report.chart import Chart
+from orchestrator.report.highlights import Highlight, Rank, overhead_findings
 from orchestrator.report.kind import (
     Panel,
     TableReport,
     file_name,
     values_of,
 )
-from orchestrator.report.sheet import (
-    Highlight,
-    Rank,
-    Sheet,
-    overhead_findings,
-)
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import (
     AT,

@@ -12,20 +12,13 @@ from orchestrator.benchmarks.markers.rows import BENCHMARK, marker_benchmarks, m
 from orchestrator.catalog.cpus import cpu
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.columns import Column, Columns
+from orchestrator.report.figures import NOTHING, figure, published_figure, unit_name
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.grid import Row
+from orchestrator.report.highlights import Highlight, Rank, overhead_findings
 from orchestrator.report.kind import Panel, TableReport, processors
-from orchestrator.report.sheet import (
-    NOTHING,
-    Footnotes,
-    Highlight,
-    Rank,
-    Row,
-    Sheet,
-    figure,
-    overhead_findings,
-    proof_lists,
-    published_figure,
-    unit_name,
-)
+from orchestrator.report.proofs import proof_lists
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import ROUNDS
 

@@ -19,14 +19,12 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.program import PROGRAM
 from orchestrator.report.columns import Column, Columns
+from orchestrator.report.figures import NOTHING
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.grid import Row
 from orchestrator.report.kind import processors
-from orchestrator.report.sheet import (
-    NOTHING,
-    Footnotes,
-    Row,
-    Sheet,
-    proof_lists,
-)
+from orchestrator.report.proofs import proof_lists
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import mean
 

@@ -23,13 +23,10 @@ from orchestrator.benchmarks.scaling.scaling_cells import (
 )
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.chart import Chart, Curve, CurveChart, CurvePane
+from orchestrator.report.figures import unit_name
+from orchestrator.report.highlights import Highlight, Rank
 from orchestrator.report.kind import Panel, PlainReport, TableReport, processors
-from orchestrator.report.sheet import (
-    Highlight,
-    Rank,
-    Sheet,
-    unit_name,
-)
+from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 from orchestrator.results.statistics import growth
 

@@ -12,13 +12,10 @@ from orchestrator.benchmarks.scaling import scaling_parameters
 from orchestrator.benchmarks.scaling.rows import scaling_row
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.columns import Columns, Figure
+from orchestrator.report.figures import NOTHING, figure
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.grid import Row
 from orchestrator.report.kind import Panel
-from orchestrator.report.sheet import (
-    NOTHING,
-    Footnotes,
-    Row,
-    figure,
-)
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import Growth, growth
 

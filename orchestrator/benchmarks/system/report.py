@@ -13,22 +13,16 @@ from orchestrator.benchmarks.system.system_parameters import MEMORY_MIB
 from orchestrator.benchmarks.system.workloads import PublishedSystem, PublishedWork, published_systems, system_workloads
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.plain_text import listed
 from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.columns import Column, Columns, cell_columns
+from orchestrator.report.figures import NOTHING, number, published_figure
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.highlights import Highlight, Rank
 from orchestrator.report.kind import Panel, TableReport, file_name, processors, unit_meaning, values_of
-from orchestrator.report.sheet import (
-    NOTHING,
-    CellProof,
-    Footnotes,
-    Highlight,
-    ProofList,
-    Rank,
-    Sheet,
-    listed,
-    number,
-    published_figure,
-)
+from orchestrator.report.proofs import CellProof, ProofList
+from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import CHANNEL, COMMAND, IMAGE, PACKETS, SCOPE

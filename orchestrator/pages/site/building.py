@@ -28,11 +28,11 @@ from orchestrator.files import write_whole
 from orchestrator.pages.run_page import PageContext, run_page
 from orchestrator.plain_text import counted
 from orchestrator.report.chart import sparkline
+from orchestrator.report.figures import NOTHING, figure, signed_figure
 from orchestrator.report.history_sheets import ExplainedStep, histories_csv, interval_figure, left_out
 from orchestrator.report.html.frame import NavigationLink, Page, page_folder, render
 from orchestrator.report.html.pictures import can_draw, history_picture
 from orchestrator.report.kind import ReportRegistry
-from orchestrator.report.sheet import NOTHING, figure, signed_figure
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.history import HistoryPoint, Metric, history, metrics
 from orchestrator.results.history_steps import RunProvenances, Steps, causes, steps_of

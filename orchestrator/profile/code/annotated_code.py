@@ -10,7 +10,7 @@ from orchestrator.catalog.data import did_you_mean
 from orchestrator.errors import UsageError
 from orchestrator.profile.code.relocated_code import CodeOfProfile
 from orchestrator.profile.stored.cell_profile import CellProfile, SymbolProfile
-from orchestrator.report.sheet import number as shown_number
+from orchestrator.report.figures import number as shown_number
 
 
 def annotated(profiles: Sequence[CellProfile], function: str) -> str:

@@ -16,7 +16,7 @@ from orchestrator.profile.code.annotated_code import not_executed
 from orchestrator.profile.counted.generated_code import GENERATED
 from orchestrator.profile.lines.line_source import Frame, LineSource, source_text
 from orchestrator.profile.stored.cell_profile import CellProfile, InstructionCount, Place, SymbolProfile, stem
-from orchestrator.report.sheet import number as shown_number
+from orchestrator.report.figures import number as shown_number
 
 _LONGEST_TITLE = 500  # characters
 

@@ -14,7 +14,9 @@ from orchestrator.profile.stored.call_tree import CallCost
 from orchestrator.profile.stored.cell_profile import ZERO, CacheProfile, CellProfile, Misses, SymbolProfile
 from orchestrator.profile.stored.profile_difference import FunctionDifference, InstructionDifference, ProfileDifference
 from orchestrator.report.columns import Column, Columns
-from orchestrator.report.sheet import COUNTED, NOTHING, Row, Sheet, number, signed_figure
+from orchestrator.report.figures import COUNTED, NOTHING, number, signed_figure
+from orchestrator.report.grid import Row
+from orchestrator.report.sheet import Sheet
 
 
 def per_call(value: Fraction | None) -> str:

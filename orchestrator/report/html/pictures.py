@@ -17,8 +17,8 @@ from markupsafe import Markup
 
 from orchestrator.plain_text import counted
 from orchestrator.report.chart import INK, LINE, MEASURED, PAPER, QUIET_INK, STEP, Chart
+from orchestrator.report.figures import signed_figure
 from orchestrator.report.html.frame import part
-from orchestrator.report.sheet import signed_figure
 from orchestrator.results.contract import Interval
 from orchestrator.results.history import History, HistoryPoint
 from orchestrator.results.history_steps import Steps

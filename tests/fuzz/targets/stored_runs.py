@@ -28,7 +28,8 @@ from orchestrator.profile.stored.profile_files import FOLDER, file_name, load_pr
 from orchestrator.report.claims import all_claims
 from orchestrator.report.csv_export import render_csv
 from orchestrator.report.junit_export import render_junit
-from orchestrator.report.text import print_table, render_markdown
+from orchestrator.report.markdown import render_markdown
+from orchestrator.report.text import print_table
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import metrics, recent_histories
 from orchestrator.results.recorded_provenance import (

@@ -13,7 +13,7 @@ from orchestrator.artifacts.diagnostics import Origins, SourceLine, build_error,
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.errors import BuildError
 from orchestrator.process import Finished
-from orchestrator.report.sheet import shared_key
+from orchestrator.report.footnotes import shared_key
 
 STEPS = "  CC [M]  mine.o\n  LD [M]  mine.ko\n"
 END = (

@@ -27,8 +27,9 @@ from orchestrator.profile.stored.cell_profile import (
 )
 from orchestrator.profile.stored.printed_profiles import PrintedDifference, PrintedProfile
 from orchestrator.profile.stored.profile_difference import difference
+from orchestrator.report.markdown import render_sheets
 from orchestrator.report.sheet import Sheet
-from orchestrator.report.text import print_sheets, render_sheets
+from orchestrator.report.text import print_sheets
 
 
 def profile(probe: str, **executed: int) -> CellProfile:

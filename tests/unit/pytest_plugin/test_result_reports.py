@@ -17,7 +17,7 @@ from junitparser import JUnitXml, Properties
 from orchestrator.guest.guest import Guest
 from orchestrator.pytest_plugin.ktap_tests import KernelTests
 from orchestrator.pytest_plugin.result_reports import _ATTRIBUTE, _Comment, _ReportsOfResults
-from orchestrator.report.text import escaped
+from orchestrator.report.markdown import escaped
 
 pytest_plugins = ["pytester"]
 

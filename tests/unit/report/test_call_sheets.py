@@ -12,8 +12,9 @@ from stored_profiles import stacked
 
 from orchestrator.profile.printed.profile_sheets import TreeLimits, tree_sheet
 from orchestrator.profile.stored.call_tree import call_tree
-from orchestrator.report.sheet import Row, Sheet
-from orchestrator.report.text import render_sheets
+from orchestrator.report.grid import Row
+from orchestrator.report.markdown import render_sheets
+from orchestrator.report.sheet import Sheet
 
 BEFORE = {"callbench": 10, "callbench;entry": 100, "callbench;entry;read": 50}
 AFTER = BEFORE | {

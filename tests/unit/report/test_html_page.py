@@ -20,7 +20,8 @@ from orchestrator.errors import LabError
 from orchestrator.pages import run_page as module
 from orchestrator.pages.run_page import run_page, sheets_page
 from orchestrator.report.html.frame import Page, page_folder, write_page
-from orchestrator.report.text import sheets, summary
+from orchestrator.report.run_sheets import sheets
+from orchestrator.report.summary import summary
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 

@@ -18,6 +18,7 @@ from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.probes import published_column
 from orchestrator.catalog.reference import claims
 from orchestrator.report.claims import ClaimInputs, Verdict, all_claims, assess, compare, decided_claims
+from orchestrator.report.markdown import render_sheets
 from orchestrator.report.modelled_sheets import (
     LARGE,
     agreement,
@@ -25,7 +26,7 @@ from orchestrator.report.modelled_sheets import (
     modelled_sheets,
     modelled_summary,
 )
-from orchestrator.report.text import print_sheets, render_sheets
+from orchestrator.report.text import print_sheets
 from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text
 from orchestrator.results.printed import json_schema
 

@@ -22,11 +22,16 @@ from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.registry import reports
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.benchmarks.system.workloads import system_workloads
+from orchestrator.plain_text import listed
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.claims import all_claims, assess
+from orchestrator.report.figures import figure, number
+from orchestrator.report.grid import Grid, Row
+from orchestrator.report.highlights import Highlight, Rank
 from orchestrator.report.kind import Panel, PlainReport, ReportRegistry, TableReport, charts
-from orchestrator.report.sheet import Grid, Highlight, Rank, Row, Sheet, figure, listed, number
-from orchestrator.report.text import print_table, render_markdown
+from orchestrator.report.markdown import render_markdown
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.text import print_table
 from orchestrator.results.contract import CellRecord
 
 

@@ -33,9 +33,10 @@ from orchestrator.experiment.file import load_experiment
 from orchestrator.paths import data_dir
 from orchestrator.report.claims import assess, decided_claims
 from orchestrator.report.github_comment import COMMENT_LIMIT, details, github_comment
+from orchestrator.report.highlights import Highlight, Rank
+from orchestrator.report.markdown import escaped, render_markdown
 from orchestrator.report.modelled_sheets import modelled_summary
-from orchestrator.report.sheet import Highlight, Rank
-from orchestrator.report.text import SENTENCES, escaped, most_important, of_kernels, render_markdown, summary
+from orchestrator.report.summary import SENTENCES, most_important, of_kernels, summary
 from orchestrator.results.contract import CellRecord, RunRecord
 
 

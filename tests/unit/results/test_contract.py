@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from record_builders import cell, evidence, failed, fields, many_probes, recorded_build, reference, run
 from report_examples import RUNS
 
-from orchestrator.report.sheet import NOTHING, ratio_figure
+from orchestrator.report.figures import NOTHING, ratio_figure
 from orchestrator.results.contract import LONGEST_REASON, CellRecord, RunRecord, json_text
 from orchestrator.results.printed import json_schema
 from orchestrator.results.statistics import mean

@@ -11,16 +11,14 @@ from operator import attrgetter
 from orchestrator.benchmarks.calls.benchmarks import SHOWN_FOR, capability_grants, capability_list
 from orchestrator.benchmarks.calls.tables.layout import Layout, probed, purpose_sentences
 from orchestrator.report.columns import Columns, Figure, columns_of
+from orchestrator.report.figures import NOTHING
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.grid import Row
 from orchestrator.report.kind import (
     Panel,
     processors,
 )
-from orchestrator.report.sheet import (
-    NOTHING,
-    Footnotes,
-    Row,
-    Sheet,
-)
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 
 CAPABILITIES_TITLE = "List 15 Probes' function"

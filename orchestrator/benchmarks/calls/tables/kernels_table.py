@@ -28,20 +28,16 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.purposes import purpose_title
 from orchestrator.report.columns import Column, Columns
+from orchestrator.report.figures import NOTHING, signed_figure, unit_name
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.grid import Row
 from orchestrator.report.kind import (
     Panel,
     time_figures,
     times_meaning,
     unit_meaning,
 )
-from orchestrator.report.sheet import (
-    NOTHING,
-    Footnotes,
-    Row,
-    Sheet,
-    signed_figure,
-    unit_name,
-)
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import ModelledCell
 

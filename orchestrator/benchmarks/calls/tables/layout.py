@@ -9,6 +9,9 @@ from operator import attrgetter
 from orchestrator.benchmarks.calls.benchmarks import capability_grants
 from orchestrator.catalog.probes import BASELINE, probe_in_catalogue
 from orchestrator.catalog.purposes import in_order, purpose_title
+from orchestrator.report.figures import NOTHING, UNDECIDED, figure, ratio_figure
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.grid import Grid
 from orchestrator.report.kind import (
     FIT,
     INDICATION,
@@ -17,16 +20,8 @@ from orchestrator.report.kind import (
     time_figures,
     unit_meaning,
 )
-from orchestrator.report.sheet import (
-    NOTHING,
-    UNDECIDED,
-    Footnotes,
-    Grid,
-    Sheet,
-    figure,
-    proof_lists,
-    ratio_figure,
-)
+from orchestrator.report.proofs import proof_lists
+from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import ModelledCell

@@ -29,6 +29,9 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.purposes import purpose_title
 from orchestrator.report.columns import Columns, Figure, columns_of
+from orchestrator.report.figures import NOTHING, figure, number, published_figure, ratio_figure, unit_name
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.grid import Row
 from orchestrator.report.kind import (
     Panel,
     other_kernel,
@@ -39,21 +42,8 @@ from orchestrator.report.kind import (
     times_meaning,
     unit_meaning,
 )
-from orchestrator.report.sheet import (
-    NOTHING,
-    UNKNOWN,
-    Footnotes,
-    Row,
-    Sheet,
-    figure,
-    has_unknown_traps,
-    number,
-    published_figure,
-    ratio_figure,
-    traps_per_hit,
-    unit_name,
-    unknown_traps,
-)
+from orchestrator.report.proofs import UNKNOWN, has_unknown_traps, traps_per_hit, unknown_traps
+from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, centre_of
 from orchestrator.results.statistics import mean

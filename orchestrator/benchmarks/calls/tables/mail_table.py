@@ -27,6 +27,8 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.report.columns import Column, Columns
+from orchestrator.report.figures import NOTHING, figure, ratio_figure, unit_name
+from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.kind import (
     Panel,
     other_kernel,
@@ -34,14 +36,7 @@ from orchestrator.report.kind import (
     time_figures,
     times_meaning,
 )
-from orchestrator.report.sheet import (
-    NOTHING,
-    Footnotes,
-    Sheet,
-    figure,
-    ratio_figure,
-    unit_name,
-)
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import ModelledCell
 

@@ -20,16 +20,14 @@ from orchestrator.benchmarks.calls.tables.layout import (
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.columns import Column, Columns
+from orchestrator.report.figures import NOTHING
+from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.kind import (
     Panel,
     times_meaning,
     unit_meaning,
 )
-from orchestrator.report.sheet import (
-    NOTHING,
-    Footnotes,
-    Sheet,
-)
+from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 
 

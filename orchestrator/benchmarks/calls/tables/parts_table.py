@@ -14,19 +14,14 @@ from orchestrator.benchmarks.calls.tables.layout import Layout, benchmark_title,
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.columns import Column, Columns
+from orchestrator.report.figures import COUNTED, NOTHING, number, signed_figure
+from orchestrator.report.grid import Row
 from orchestrator.report.kind import (
     Panel,
     other_kernel,
     unit_meaning,
 )
-from orchestrator.report.sheet import (
-    COUNTED,
-    NOTHING,
-    Row,
-    Sheet,
-    number,
-    signed_figure,
-)
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import BACKGROUND, CellRecord, PartKind, RunPart
 from orchestrator.results.statistics import median
 

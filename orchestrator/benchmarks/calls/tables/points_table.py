@@ -17,17 +17,14 @@ from orchestrator.benchmarks.calls.tables.layout import (
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.columns import Column, Columns
+from orchestrator.report.figures import NOTHING, number
 from orchestrator.report.kind import (
     Panel,
     other_kernel,
     times_meaning,
     unit_meaning,
 )
-from orchestrator.report.sheet import (
-    NOTHING,
-    Sheet,
-    number,
-)
+from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 

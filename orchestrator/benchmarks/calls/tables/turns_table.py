@@ -11,19 +11,14 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.plain_text import counted
 from orchestrator.report.chart import Curve, CurveChart, CurvePane
 from orchestrator.report.columns import Columns, Figure, columns_of
+from orchestrator.report.figures import NOTHING, figure, number
+from orchestrator.report.grid import Row
+from orchestrator.report.highlights import Highlight, Rank
 from orchestrator.report.kind import (
     Panel,
     processors,
 )
-from orchestrator.report.sheet import (
-    NOTHING,
-    Highlight,
-    Rank,
-    Row,
-    Sheet,
-    figure,
-    number,
-)
+from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import (
     CONTENDED,

@@ -14,7 +14,8 @@ from report_text import check_golden_table, printed
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.report.kind import charts, panels
-from orchestrator.report.text import render_markdown, summary
+from orchestrator.report.markdown import render_markdown
+from orchestrator.report.summary import summary
 from orchestrator.results.contract import CellRecord
 
 
