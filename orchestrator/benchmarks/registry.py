@@ -8,7 +8,7 @@ A kind is a folder beside this file: its ``kind.py`` has a ``KIND``, which plans
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,12 @@ def kinds() -> KindRegistry[BenchmarkKind]:
     """Every kind, as a run needs it."""
     from orchestrator.experiment.table import KindRegistry  # guest code, which a report does not load
 
-    return KindRegistry(import_module(f"{__package__}.{name}.kind").KIND for name in NAMES)
+    return KindRegistry([partial(_kind, name) for name in NAMES])
+
+
+def _kind(name: str) -> BenchmarkKind:
+    kind: BenchmarkKind = import_module(f"{__package__}.{name}.kind").KIND
+    return kind
 
 
 @cache

@@ -254,7 +254,7 @@ def kernel_module(value: object) -> object:
 def benchmark(value: object, info: ValidationInfo) -> object:
     """A benchmark's name."""
     known = validation_context(info).benchmarks
-    if not isinstance(value, str) or (known and value not in known):
+    if not isinstance(value, str) or (value not in known and known):
         raise mismatch(value, choices_sentence(str(value), known))
     return value
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -124,7 +124,14 @@ def none_left_out(_path: str) -> bool:
     return False
 
 
-def _make_absolute(data: Data, benchmark_paths: Collection[str], paths: _Paths) -> None:
+def _benchmark_paths(data: Data, kinds: KindRegistry[TableKind]) -> Set[str]:
+    """The keys of ``benchmark`` that are paths, of the kinds that the data names, and of the first."""
+    benchmarks = [table.get(_BENCHMARK) for _, table in _tables_in(data)]
+    named = [kinds.of_benchmark(chosen.get("name")) for chosen in benchmarks if isinstance(chosen, dict)]
+    return {key for kind in (kinds.first, *named) if kind is not None for key in kind.paths}
+
+
+def _make_absolute(data: Data, benchmark_paths: Set[str], paths: _Paths) -> None:
     """Make the relative paths of users' files absolute, in place: kernels, images, modules, workloads, libraries.
 
     Kernels, images, probes and the entries of lists among a benchmark's keys ``benchmark_paths`` are paths if they have
@@ -239,7 +246,7 @@ def load_experiment(
     origins = DataOrigins({key: f"{path}:{line}" for key, line in source.lines.items()})
     data = apply_overrides(source.data, overrides, origins)
     paths = _Paths(origins, path.parent.absolute(), moved, left_out)
-    _make_absolute(data, {key for kind in kinds for key in kind.paths}, paths)
+    _make_absolute(data, _benchmark_paths(data, kinds), paths)
     return _checked(data, origins, str(path), kinds, qemu_cpu_names)
 
 
@@ -269,7 +276,7 @@ def built_experiment(
         raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=BUILT)
     source = parse(text, lambda line: BUILT)
     origins = DataOrigins(dict.fromkeys(source.lines, BUILT))
-    _make_absolute(source.data, {key for kind in kinds for key in kind.paths}, _Paths(origins, Path.cwd(), moved))
+    _make_absolute(source.data, _benchmark_paths(source.data, kinds), _Paths(origins, Path.cwd(), moved))
     return _checked(source.data, origins, BUILT, kinds, qemu_cpu_names)
 
 
@@ -293,8 +300,7 @@ class _Loader:
     def load(self, data: Data) -> Experiment | list[Problem]:
         if not isinstance(data, dict):
             return [Problem((), f"found {shown(data)}; expected keys with values, such as name: my-probes")]
-        every_key = (*Heading.model_fields, *self.kinds.table_keys, TABLES)
-        if data.keys() & WrittenRecipe.model_fields.keys() and not data.keys() & set(every_key):
+        if data.keys() & WrittenRecipe.model_fields.keys() and not data.keys() & set(self._every_key()):
             one_guest = f"{PROGRAM} exec --image ./mine.yaml -- COMMAND"
             hint = f"name it in an experiment, image: ./mine.yaml; for one guest: {one_guest}"
             raise ConfigError("this is an image recipe, not an experiment", where=self.file, hint=hint)
@@ -309,7 +315,7 @@ class _Loader:
                 described = f"{len(tables)} tables" if isinstance(tables, dict) else shown(tables)
                 sentence = f"found {described}; expected a mapping of 1 to {MAX_TABLES} tables by name"
                 return [Problem((TABLES,), sentence)]
-            known = self.kinds.table_keys
+            known = {key for key in rest if key != TABLES and self.kinds.has_key(key)}
             heading_data |= {key: value for key, value in rest.items() if key not in known and key != TABLES}
             defaults = {key: value for key, value in rest.items() if key in known}
             sources = [self._source(name, content, (TABLES, name), defaults) for name, content in tables.items()]
@@ -322,11 +328,14 @@ class _Loader:
                 except ValueError as error:
                     problems.append(Problem((TABLES, name), str(error)))
             problems += _unknown_benchmark_keys(defaults, sources)
-        heading, of_heading = self._checked(Heading, heading_data, lambda path: self._unknown(path, every_key))
+        heading, of_heading = self._checked(Heading, heading_data, lambda path: self._unknown(path, self._every_key()))
         named = [self._table(source, problems) for source in sources]
         if heading is None or problems:
             return [*of_heading, *problems]
         return Experiment(heading, [table for table in named if table is not None])
+
+    def _every_key(self) -> Sequence[str]:
+        return (*Heading.model_fields, *self.kinds.table_keys, TABLES)
 
     def _source(self, name: str | None, content: Data, path: KeyPath, defaults: Mapping[str, Data]) -> _TableSource:
         """The data of a table: its values over the defaults, mappings merged key by key with the keys of its kind."""

@@ -368,45 +368,73 @@ class TableKind(ABC):
         """A cell's amount of work as text: ``4 x 5000 calls, entry auto``."""
 
 
+NamedT = TypeVar("NamedT")
+
+
+class _NamesOfKinds(Mapping[str, NamedT]):
+    """What the kinds name, of all kinds; a name is looked up in one kind after the other, until one has it."""
+
+    def __init__(self, kinds: Iterable[TableKind], names_of: Callable[[TableKind], Mapping[str, NamedT]]) -> None:
+        self._kinds, self._names_of = kinds, names_of
+
+    def __getitem__(self, name: str) -> NamedT:
+        for kind in self._kinds:
+            names = self._names_of(kind)
+            if name in names:
+                return names[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for kind in self._kinds for name in self._names_of(kind))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 KindT = TypeVar("KindT", bound=TableKind, covariant=True)
 
 
 class KindRegistry(Generic[KindT]):
-    """The benchmark kinds, by the names of their benchmarks. Tables that name no benchmark are of the first."""
+    """The benchmark kinds, in order, each loaded when it is asked for. Tables that name no benchmark are of the first.
 
-    def __init__(self, kinds: Iterable[KindT]) -> None:
-        self._kinds = tuple(kinds)
-        self._by_benchmark: dict[str, KindT] = {}
-        for kind in self._kinds:
-            for name in kind.benchmarks():
-                if name in self._by_benchmark:
-                    raise ValueError(f"kinds {self._by_benchmark[name].name} and {kind.name} both have a '{name}'")
-                self._by_benchmark[name] = kind
+    The code of a kind is large: an experiment of the first kind is read without that of the others.
+    """
+
+    def __init__(self, loads: Sequence[Callable[[], KindT]]) -> None:
+        self.loads = loads
+        """What returns each kind, and imports its code if that is not yet done."""
 
     def __iter__(self) -> Iterator[KindT]:
-        return iter(self._kinds)
+        return (load() for load in self.loads)
 
     @property
     def first(self) -> KindT:
-        return self._kinds[0]
+        return self.loads[0]()
 
     def of_benchmark(self, name: object) -> KindT | None:
-        return self._by_benchmark.get(name) if isinstance(name, str) else None
+        return next((kind for kind in self if name in kind.benchmarks()), None) if isinstance(name, str) else None
 
     def named(self, name: str) -> KindT:
-        return {kind.name: kind for kind in self._kinds}[name]
+        for kind in self:
+            if kind.name == name:
+                return kind
+        raise KeyError(name)
 
     @property
-    def benchmarks(self) -> Collection[str]:
-        return self._by_benchmark
+    def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
+        return _NamesOfKinds(self, lambda kind: kind.benchmarks())
 
     @property
     def rows(self) -> Mapping[str, str]:
-        return {row: benchmark for kind in self._kinds for row, benchmark in kind.rows().items()}
+        return _NamesOfKinds(self, lambda kind: kind.rows())
+
+    def has_key(self, key: str) -> bool:
+        """Whether the tables of a kind have this key."""
+        return any(key in kind.table.model_fields for kind in self)
 
     @property
     def table_keys(self) -> Sequence[str]:
-        return list(dict.fromkeys(key for kind in self._kinds for key in kind.table.model_fields))
+        return list(dict.fromkeys(key for kind in self for key in kind.table.model_fields))
 
 
 def benchmark_keys(table: type[Table]) -> Mapping[str, Any]:

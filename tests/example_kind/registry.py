@@ -18,7 +18,7 @@ def kinds() -> KindRegistry[BenchmarkKind]:
     from example_kind.kind import KIND
     from orchestrator.experiment.table import KindRegistry
 
-    return KindRegistry([*registry.kinds(), KIND])
+    return KindRegistry([*registry.kinds().loads, lambda: KIND])
 
 
 def reports() -> ReportRegistry:

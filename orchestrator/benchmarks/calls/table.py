@@ -29,6 +29,7 @@ from orchestrator.catalog.probes import (
     Handler,
     ProbeKind,
     is_one_liner,
+    probe_in_catalogue,
     probe_name,
     published_column,
     shortened,
@@ -462,7 +463,7 @@ class CallsTable(ProbedTable):
 
     def foreign_rows(self, rows: Mapping[str, str]) -> Iterator[Problem]:
         for index, probe in enumerate(self.probes):
-            if probe in rows and rows[probe] not in benchmarks():
+            if probe_in_catalogue(probe) is None and probe in rows and rows[probe] not in benchmarks():
                 sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': it is a row of '{rows[probe]}'"
                 yield Problem(("probes", index), sentence, conflicting=("benchmark", "name"))
 
