@@ -242,10 +242,10 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
 def _tables(run: Run, registry: ReportRegistry, remarks: list[str]) -> Iterator[tuple[Sheet, Sequence[Markup]]]:
     drawn = left_out = 0
     drawable = can_draw()
-    for kind, panels in run_tables(run.record, registry):
+    for kind, groups in run_tables(run.record, registry):
         pictures = []
-        sheet = kind.sheet(panels)
-        for chart in kind.charts(panels).values():
+        sheet = kind.sheet(groups)
+        for chart in kind.charts(groups).values():
             if drawable and drawn < MOST_CHARTS:
                 drawn += 1
                 pictures.append(chart_picture(chart, f"chart-{drawn}"))

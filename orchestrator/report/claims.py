@@ -29,7 +29,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.report.columns import Columns, columns_of
 from orchestrator.report.figures import BELOW_ZERO, NOTHING, UNDECIDED, number, ratio_figure
 from orchestrator.report.grid import Grid
-from orchestrator.report.kind import FIT, INDICATION, Panel, ReportRegistry, panels
+from orchestrator.report.kind import FIT, INDICATION, CellGroup, ReportRegistry, cell_groups
 from orchestrator.report.proofs import traps_per_hit
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
@@ -60,9 +60,9 @@ class ClaimInputs:
     ranges: Mapping[str, Ranges] = field(default_factory=dict)
 
 
-def measured_inputs(panel: Panel) -> ClaimInputs:
-    """The figures of the panel's valid cells."""
-    cells = {cell.probe: cell for cell in panel.cells if cell.status == "ok" and cell.probe != BASELINE}
+def measured_inputs(group: CellGroup) -> ClaimInputs:
+    """The figures of the group's valid cells."""
+    cells = {cell.probe: cell for cell in group.cells if cell.status == "ok" and cell.probe != BASELINE}
     return ClaimInputs(
         overheads=_known(cells, lambda cell: cell.overhead),
         traps=_known(cells, traps_per_hit),
@@ -284,7 +284,7 @@ class Assessment:
     outcomes: Sequence[ClaimOutcome]
 
 
-_Measured = tuple[Panel, ReferenceTable, ClaimInputs]
+_Measured = tuple[CellGroup, ReferenceTable, ClaimInputs]
 
 
 def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | None = None) -> list[Assessment]:
@@ -294,24 +294,26 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
     their ranges. With ``modelled`` times, nothing else is judged.
     """
     times = {cell.id: cell for cell in modelled.cells if cell.overhead is not None} if modelled else {}
-    groups: dict[tuple[str, ClaimClock], list[_Measured]] = {}
+    measured_of: dict[tuple[str, ClaimClock], list[_Measured]] = {}
     timed: dict[str, list[_Measured]] = {}
-    for panel in panels(run, registry):
-        table = panel.reference
+    for group in cell_groups(run, registry):
+        table = group.reference
         if table is None:
             continue
         if modelled is None:
-            groups.setdefault((table.document_id, panel.first.clock), []).append((panel, table, measured_inputs(panel)))
-            if cells := [time for cell in panel.cells if (time := panel.time(cell)) is not None]:
-                timed.setdefault(table.document_id, []).append((panel, table, modelled_inputs(cells)))
-        elif cells := [times[cell.id] for cell in panel.cells if cell.id in times]:
-            groups.setdefault((table.document_id, "modelled"), []).append((panel, table, modelled_inputs(cells)))
+            measured_of.setdefault((table.document_id, group.first.clock), []).append(
+                (group, table, measured_inputs(group))
+            )
+            if cells := [time for cell in group.cells if (time := group.time(cell)) is not None]:
+                timed.setdefault(table.document_id, []).append((group, table, modelled_inputs(cells)))
+        elif cells := [times[cell.id] for cell in group.cells if cell.id in times]:
+            measured_of.setdefault((table.document_id, "modelled"), []).append((group, table, modelled_inputs(cells)))
     assessments = []
-    for (document, clock), measurements in groups.items():
+    for (document, clock), measurements in measured_of.items():
         ratio_claims = [claim for claim in claims().values() if claim.document == document]
         ratios = [claim for claim in ratio_claims if isinstance(claim, RatioClaim | OrderClaim | ChangeClaim)]
         by_time = timed.get(document, []) if clock == "instructions" else []
-        indication = f", {INDICATION}" if any(panel.emulated for panel, *_ in measurements) else ""
+        indication = f", {INDICATION}" if any(group.emulated for group, *_ in measurements) else ""
         also = f", and those of time {_CLOCKS['modelled']}" if by_time else ""
         title = f"Claims of {measurements[0][1].document}, {_CLOCKS[clock]}{also}{indication}"
         judged = []
@@ -325,28 +327,28 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
 
 def _outcome(claim: Claim, measurements: Sequence[_Measured], clock: ClaimClock) -> ClaimOutcome:
     measured = [measurement for measurement in measurements if measurement[1].name in claim.tables]
-    names = Counter(panel.name for panel, *_ in measured)
+    names = Counter(group.name for group, *_ in measured)
     columns = []
-    each = _pairs(claim.tables, measured) if isinstance(claim, ChangeClaim) else ([panel] for panel in measured)
+    each = _pairs(claim.tables, measured) if isinstance(claim, ChangeClaim) else ([group] for group in measured)
     for compared in each:
         figures = compare(claim, *(inputs for *_, inputs in compared))
         published = compare(claim, *(published_inputs(table) for _, table, _ in compared))
         if clock in claim.undecided:
             figures = [replace(figure, holds=None) for figure in figures]
-        # Panels of the same name differ in kernel or machine.
+        # Groups of the same name differ in kernel or machine.
         labels = [
-            panel.name if names[panel.name] == 1 else f"{panel.name} {panel.first.cpu} {panel.kernel}"
-            for panel, *_ in compared
+            group.name if names[group.name] == 1 else f"{group.name} {group.first.cpu} {group.kernel}"
+            for group, *_ in compared
         ]
         columns.append(ClaimColumn(" to ".join(labels), [table.name for _, table, _ in compared], figures, published))
     return ClaimOutcome(claim, columns, clock)
 
 
 def _pairs(tables: Sequence[str], measured: Sequence[_Measured]) -> Iterator[Sequence[_Measured]]:
-    """The panels of two tables that measure the same calls, on other kernels or at other points."""
+    """The groups of two tables that measure the same calls, on other kernels or at other points."""
     before, after = ([measurement for measurement in measured if measurement[1].name == table] for table in tables)
     for pair in product(before, after):
-        firsts = [panel.first for panel, *_ in pair]
+        firsts = [group.first for group, *_ in pair]
         if len({(first.handler, first.cpu, first.smp, first.benchmark, first.metric) for first in firsts}) == 1:
             yield pair
 

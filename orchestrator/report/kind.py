@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report's interface to a benchmark kind, and the panels of a table."""
+"""The report's interface to a benchmark kind, and the groups of a table."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from orchestrator.results.parameters import ACCELERATOR, CHANNEL, IMAGE
 
 
 @dataclass(frozen=True)
-class Panel:
-    """A part of a table: cells that are compared with each other.
+class CellGroup:
+    """A group of cells that are compared with each other: a table has one or more.
 
     They are of ``kernel``, except for probes that need another one.
     """
@@ -42,7 +42,7 @@ class Panel:
     cells: Sequence[CellRecord]
     kernel: str
     handler: str | None = None
-    """The handler, if the panels of its table differ in it."""
+    """The handler, if the groups of its table differ in it."""
     times: Mapping[str, ModelledCell] = field(default_factory=dict)
     """The modelled times of cells by id, or why there is none; empty unless one has a time."""
 
@@ -86,8 +86,8 @@ class Panel:
         return cell.kernel != self.kernel
 
 
-def by_kernel(cells: Sequence[CellRecord]) -> Iterator[Panel]:
-    """A panel per kernel; the cells of a kernel that only adds probes are in the main kernel's panel."""
+def by_kernel(cells: Sequence[CellRecord]) -> Iterator[CellGroup]:
+    """A group per kernel; the cells of a kernel that only adds probes are in the main kernel's group."""
     kernels = Counter(cell.kernel for cell in cells)
     home = kernels.most_common(1)[0][0]
     at_home = _probed(cell for cell in cells if cell.kernel == home)
@@ -97,7 +97,9 @@ def by_kernel(cells: Sequence[CellRecord]) -> Iterator[Panel]:
         if at_home and not at_home & _probed(cell for cell in cells if cell.kernel == kernel)
     }
     yield from (
-        Panel([cell for cell in cells if cell.kernel == kernel or (kernel == home and cell.kernel in guests)], kernel)
+        CellGroup(
+            [cell for cell in cells if cell.kernel == kernel or (kernel == home and cell.kernel in guests)], kernel
+        )
         for kernel in kernels
         if kernel not in guests
     )
@@ -108,10 +110,10 @@ def values_of(cell: CellRecord, names: Iterable[str]) -> tuple[object, ...]:
     return tuple(cell.parameters.get(name) for name in names)
 
 
-def file_name(panels: Sequence[Panel]) -> str:
-    """The name of the chart file of a table's panels, without suffix; not unique."""
-    first = panels[0]
-    if len(panels) > 1 and first.reference is not None:
+def file_name(groups: Sequence[CellGroup]) -> str:
+    """The name of the chart file of a table's groups, without suffix; not unique."""
+    first = groups[0]
+    if len(groups) > 1 and first.reference is not None:
         return first.reference.document_id
     if first.first.table is not None:
         return first.first.table
@@ -175,11 +177,11 @@ def processors(cell: CellRecord) -> str:
     return "1 CPU" if cell.smp == 1 else f"{cell.smp} CPUs"
 
 
-def unit_meaning(panel: Panel) -> str:
-    """A sentence that explains the panel's unit."""
-    if panel.first.clock == "instructions":
+def unit_meaning(group: CellGroup) -> str:
+    """A sentence that explains the group's unit."""
+    if group.first.clock == "instructions":
         return "Instructions are a count, not time."
-    if panel.emulated:
+    if group.emulated:
         return (
             f"Nanoseconds of the guest's clock in QEMU's emulator (TCG) are {INDICATION}: "
             "they are times of the emulator on this host, not of a processor."
@@ -187,16 +189,16 @@ def unit_meaning(panel: Panel) -> str:
     return "Nanoseconds of the guest's clock, on this host's processor."
 
 
-def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
-    """A remark on a valid cell measured on another kernel than the panel's, or None."""
-    if not panel.elsewhere(cell) or cell.status != "ok":
+def other_kernel(group: CellGroup, cell: CellRecord) -> str | None:
+    """A remark on a valid cell measured on another kernel than the group's, or None."""
+    if not group.elsewhere(cell) or cell.status != "ok":
         return None
     if cell.probe == BASELINE:
         return f"measured on {cell.kernel}, for the probes there"
     own_cell = next(
         (
             candidate
-            for candidate in panel.cells
+            for candidate in group.cells
             if candidate.kernel == cell.kernel and candidate.probe == BASELINE and candidate.value is not None
         ),
         None,
@@ -220,10 +222,10 @@ def time_figures(cell: ModelledCell | None, unit: str = "ns", *, marked: bool = 
     return f"{value} {FIT}" if marked and cell.is_fit else value, low, high
 
 
-def times_meaning(panels: Sequence[Panel], name: Callable[[CellRecord], str]) -> Iterator[str]:
+def times_meaning(groups: Sequence[CellGroup], name: Callable[[CellRecord], str]) -> Iterator[str]:
     """What modelled times are, and why some cells have none; nothing where there are no times."""
-    cells = [(panel, cell) for panel in panels for cell in panel.cells if cell.id in panel.times]
-    times = [time for panel, cell in cells if (time := panel.time(cell)) is not None]
+    cells = [(group, cell) for group in groups for cell in group.cells if cell.id in group.times]
+    times = [time for group, cell in cells if (time := group.time(cell)) is not None]
     shown = " and ".join(f"{PROGRAM} model show {name}" for name in dict.fromkeys(time.cpu for time in times))
     computed = "Modelled nanoseconds are computed from the counts and a price list, and were not measured"
     if times:
@@ -233,8 +235,8 @@ def times_meaning(panels: Sequence[Panel], name: Callable[[CellRecord], str]) ->
         counts = f", with the counts of {', '.join(kernels)}" if kernels else ""
         yield f"A {FIT}: the prices were fitted to the published figure{counts}; it is no prediction."
     without: dict[str, list[str]] = {}
-    for panel, cell in cells:
-        reason = panel.times[cell.id].reason
+    for group, cell in cells:
+        reason = group.times[cell.id].reason
         if reason is not None:
             without.setdefault(reason, []).append(name(cell))
     for reason, names in without.items():
@@ -244,7 +246,7 @@ def times_meaning(panels: Sequence[Panel], name: Callable[[CellRecord], str]) ->
 class TableReport(ABC):
     """How the cells of a benchmark kind are divided into tables, printed and drawn.
 
-    Cells with equal keys are split into panels. A table and its charts have one or more panels, all of one kind. By
+    Cells with equal keys are split into groups. A table and its charts have one or more groups, all of one kind. By
     default each kernel has a table, of cells with equal ``KEY_PARAMETERS``.
     """
 
@@ -254,27 +256,27 @@ class TableReport(ABC):
     def handles(self, benchmark: str) -> bool:
         """Whether this kind prints records of the benchmark."""
 
-    def group_key(self, cell: CellRecord) -> Hashable:
+    def table_key(self, cell: CellRecord) -> Hashable:
         """The kind's part of the cell's key, besides table, machine, benchmark, metric and clock."""
         return cell.handler, *values_of(cell, self.KEY_PARAMETERS)
 
-    def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:
-        """Split cells of equal keys into panels: one per kernel (``by_kernel``), or one across kernels."""
+    def groups(self, cells: Sequence[CellRecord]) -> Iterable[CellGroup]:
+        """Split cells of equal keys into groups: one per kernel (``by_kernel``), or one across kernels."""
         return by_kernel(cells)
 
-    def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
-        """Whether to add the panel to the table of ``panels``, which is of this kind, too."""
+    def same_table(self, group: CellGroup, groups: Sequence[CellGroup]) -> bool:
+        """Whether to add the group to the table of ``groups``, which is of this kind, too."""
         return False
 
     @abstractmethod
-    def sheet(self, panels: Sequence[Panel]) -> Sheet:
-        """The table of ``panels``."""
+    def sheet(self, groups: Sequence[CellGroup]) -> Sheet:
+        """The table of ``groups``."""
 
     @abstractmethod
-    def findings(self, panels: Sequence[Panel]) -> Iterable[Highlight]:
+    def findings(self, groups: Sequence[CellGroup]) -> Iterable[Highlight]:
         """Sentences on the table; a run prints the three most important ones of all tables."""
 
-    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
+    def charts(self, groups: Sequence[CellGroup]) -> Mapping[str, Chart]:
         """The table's charts by file names without suffixes; may be empty."""
         return {}
 
@@ -285,18 +287,18 @@ class PlainReport(TableReport):
     def handles(self, benchmark: str) -> bool:
         return True
 
-    def group_key(self, cell: CellRecord) -> None:
+    def table_key(self, cell: CellRecord) -> None:
         """None, because ids distinguish the rows."""
 
-    def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
-        return [Panel(cells, cells[0].kernel)]
+    def groups(self, cells: Sequence[CellRecord]) -> list[CellGroup]:
+        return [CellGroup(cells, cells[0].kernel)]
 
-    def sheet(self, panels: Sequence[Panel]) -> Sheet:
-        (panel,) = panels
-        first, unit = panel.first, unit_name(panel.first.unit)
-        footnotes = Footnotes(panel.cells, _id, lambda _: None)
+    def sheet(self, groups: Sequence[CellGroup]) -> Sheet:
+        (group,) = groups
+        first, unit = group.first, unit_name(group.first.unit)
+        footnotes = Footnotes(group.cells, _id, lambda _: None)
         place = f"{first.table}: " if first.table else ""
-        indication = f"; {INDICATION}" if panel.emulated else ""
+        indication = f"; {INDICATION}" if group.emulated else ""
         columns = [
             Column(f"value({unit})", lambda cell: figure(cell.value, cell.unit)),
             Column(f"overhead({unit})", lambda cell: figure(cell.overhead, cell.unit)),
@@ -308,15 +310,15 @@ class PlainReport(TableReport):
         return Sheet(
             title=first.benchmark,
             facts=[f"{place}{first.cpu}, {processors(first)}, {first.metric} in {first.unit}{indication}"],
-            grid=table.grid(table.row(cell.id, cell) for cell in panel.cells),
-            sentences=["This version does not know this benchmark: each cell has a row.", unit_meaning(panel)],
+            grid=table.grid(table.row(cell.id, cell) for cell in group.cells),
+            sentences=["This version does not know this benchmark: each cell has a row.", unit_meaning(group)],
             footnotes=footnotes.all(),
-            proofs=proof_lists(panel.cells, _id),
+            proofs=proof_lists(group.cells, _id),
         )
 
-    def findings(self, panels: Sequence[Panel]) -> Iterator[Highlight]:
-        cells = [cell for panel in panels for cell in panel.cells]
-        return overhead_findings(cells, _id, panels[0].place(panels[0].first.table))
+    def findings(self, groups: Sequence[CellGroup]) -> Iterator[Highlight]:
+        cells = [cell for group in groups for cell in group.cells]
+        return overhead_findings(cells, _id, groups[0].place(groups[0].first.table))
 
 
 _id = attrgetter("id")
@@ -337,41 +339,41 @@ class ReportRegistry:
 _PLAIN = PlainReport()
 
 
-def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
-    """The run's cells in panels, in the run's order."""
+def cell_groups(run: RunRecord, registry: ReportRegistry) -> list[CellGroup]:
+    """The run's cells in groups, in the run's order."""
     alike: dict[Hashable, list[CellRecord]] = {}
     for cell in run.cells:
-        hashable = registry.kind_of(cell).group_key(cell)
+        hashable = registry.kind_of(cell).table_key(cell)
         key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, cell.clock, cell.unit, hashable)
         alike.setdefault(key, []).append(cell)
-    all_panels = [panel for cells in alike.values() for panel in registry.kind_of(cells[0]).panels(cells)]
+    all_groups = [group for cells in alike.values() for group in registry.kind_of(cells[0]).groups(cells)]
     handlers: dict[str | None, set[str]] = {}
-    for panel in all_panels:
-        handlers.setdefault(panel.first.table, set()).add(panel.first.handler)
+    for group in all_groups:
+        handlers.setdefault(group.first.table, set()).add(group.first.handler)
     times = registry.times(run)
     return [
         replace(
-            panel,
-            handler=panel.first.handler if len(handlers[panel.first.table]) > 1 else None,
-            times={cell.id: times[cell.id] for cell in panel.cells if cell.id in times},
+            group,
+            handler=group.first.handler if len(handlers[group.first.table]) > 1 else None,
+            times={cell.id: times[cell.id] for cell in group.cells if cell.id in times},
         )
-        for panel in all_panels
+        for group in all_groups
     ]
 
 
-def run_tables(run: RunRecord, registry: ReportRegistry) -> list[tuple[TableReport, Sequence[Panel]]]:
-    """The kind and the panels of each table, in the run's order."""
-    pairs: list[tuple[TableReport, list[Panel]]] = []
-    for panel in panels(run, registry):
-        kind = registry.kind_of(panel.first)
+def run_tables(run: RunRecord, registry: ReportRegistry) -> list[tuple[TableReport, Sequence[CellGroup]]]:
+    """The kind and the groups of each table, in the run's order."""
+    pairs: list[tuple[TableReport, list[CellGroup]]] = []
+    for group in cell_groups(run, registry):
+        kind = registry.kind_of(group.first)
         fitting = next(
-            (panels for other_report, panels in pairs if other_report is kind and kind.same_table(panel, panels)), None
+            (groups for other_report, groups in pairs if other_report is kind and kind.same_table(group, groups)), None
         )
         if fitting is None:
-            pairs.append((kind, [panel]))
+            pairs.append((kind, [group]))
         else:
-            fitting.append(panel)
-    return [(kind, panels) for kind, panels in pairs]
+            fitting.append(group)
+    return [(kind, groups) for kind, groups in pairs]
 
 
 FOLDER = "charts"
@@ -399,8 +401,8 @@ def draw_charts(run: RunRecord, directory: Path, registry: ReportRegistry) -> li
 def charts(run: RunRecord, registry: ReportRegistry) -> dict[str, Chart]:
     """The charts' content by file names."""
     bar_charts: dict[str, Chart] = {}
-    for kind, panels in run_tables(run, registry):
-        for name, chart in kind.charts(panels).items():
+    for kind, groups in run_tables(run, registry):
+        for name, chart in kind.charts(groups).items():
             numbered = (f"{name}-{number}" for number in count(2))
             bar_charts[next(free for free in chain([name], numbered) if free not in bar_charts)] = chart
     return bar_charts

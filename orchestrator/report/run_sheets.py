@@ -20,7 +20,7 @@ def sheets(run: RunRecord, registry: ReportRegistry) -> list[Sheet]:
 
     A long reason of an earlier table's footnote is replaced by a reference to it.
     """
-    tables = [kind.sheet(panels) for kind, panels in run_tables(run, registry)]
+    tables = [kind.sheet(groups) for kind, groups in run_tables(run, registry)]
     references: dict[str, str] = {}
     return [
         replace(sheet, footnotes=_dedupe_footnotes(sheet, number, references)) for number, sheet in enumerate(tables, 1)

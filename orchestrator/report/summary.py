@@ -55,7 +55,7 @@ def summary(run: RunRecord, registry: ReportRegistry) -> list[str]:
         [
             *_without_number(run),
             *(finding for assessment in assess(run, registry) for finding in contradicted(assessment)),
-            *(finding for kind, panels in run_tables(run, registry) for finding in kind.findings(panels)),
+            *(finding for kind, groups in run_tables(run, registry) for finding in kind.findings(groups)),
         ]
     )
     return [*sentences, *of_kernels(run), *([] if workers is None else [workers])]

@@ -11,7 +11,7 @@ from orchestrator.report.columns import Column, cell_columns
 from orchestrator.report.figures import NOTHING, figure, unit_name
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.highlights import Highlight, overhead_findings
-from orchestrator.report.kind import Panel, TableReport, file_name, processors, unit_meaning
+from orchestrator.report.kind import CellGroup, TableReport, file_name, processors, unit_meaning
 from orchestrator.report.proofs import CellProof, ProofList
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord, WorkEvidence
@@ -30,40 +30,40 @@ class ReadingReport(TableReport):
     def handles(self, benchmark: str) -> bool:
         return benchmark == BENCHMARK
 
-    def sheet(self, panels: Sequence[Panel]) -> Sheet:
-        """Return the only panel as a table of files."""
-        (panel,) = panels
-        first, footnotes = panel.first, Footnotes(panel.cells, _file, lambda _: None)
+    def sheet(self, groups: Sequence[CellGroup]) -> Sheet:
+        """Return the only group as a table of files."""
+        (group,) = groups
+        first, footnotes = group.first, Footnotes(group.cells, _file, lambda _: None)
         table = cell_columns(_COLUMNS, footnotes, NOTHING)
         return Sheet(
             title="Reading a file",
-            facts=[f"{first.cpu}, {processors(first)}, kernel {panel.kernel}, a run of cat in {unit_name(first.unit)}"],
-            grid=table.grid(table.row(_file(cell), cell) for cell in panel.cells),
-            sentences=[unit_meaning(panel)],
+            facts=[f"{first.cpu}, {processors(first)}, kernel {group.kernel}, a run of cat in {unit_name(first.unit)}"],
+            grid=table.grid(table.row(_file(cell), cell) for cell in group.cells),
+            sentences=[unit_meaning(group)],
             footnotes=footnotes.all(),
-            proofs=_proofs(panel),
+            proofs=_proofs(group),
         )
 
-    def findings(self, panels: Sequence[Panel]) -> Iterable[Highlight]:
+    def findings(self, groups: Sequence[CellGroup]) -> Iterable[Highlight]:
         """Return what is the most expensive to read, and where timer ticks hide that."""
-        (panel,) = panels
-        return overhead_findings(panel.cells, _file)
+        (group,) = groups
+        return overhead_findings(group.cells, _file)
 
-    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
+    def charts(self, groups: Sequence[CellGroup]) -> Mapping[str, Chart]:
         """Return a chart of what each file costs more than the empty one."""
-        (panel,) = panels
-        shown = [cell for cell in panel.cells if cell.overhead]
+        (group,) = groups
+        shown = [cell for cell in group.cells if cell.overhead]
         if not shown:
             return {}
         bars = [Bar(cell.overhead, figure(cell.overhead, cell.unit)) for cell in shown]
-        pane = (f"{unit_name(panel.first.unit)} more than an empty file", [Series("", bars)])
-        return {file_name(panels): BarChart("Reading a file", panel.kernel, [_file(cell) for cell in shown], [pane])}
+        pane = (f"{unit_name(group.first.unit)} more than an empty file", [Series("", bars)])
+        return {file_name(groups): BarChart("Reading a file", group.kernel, [_file(cell) for cell in shown], [pane])}
 
 
-def _proofs(panel: Panel) -> list[ProofList]:
+def _proofs(group: CellGroup) -> list[ProofList]:
     proofs = [
         CellProof(_file(cell), cell.work.mechanism, "", [f"{cell.work.runs} runs read the same", _digest(cell.work)])
-        for cell in panel.cells
+        for cell in group.cells
         if cell.work is not None
     ]
     return [ProofList("Evidence", proofs)] if proofs else []

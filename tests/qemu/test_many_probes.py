@@ -18,7 +18,7 @@ from orchestrator.benchmarks.scaling.scaling_cells import ScalingCells, row_of
 from orchestrator.errors import GuestError
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
-from orchestrator.report.kind import panels
+from orchestrator.report.kind import cell_groups
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.statistics import growth
 from orchestrator.run.boot import ReadyGuest
@@ -94,7 +94,7 @@ def test_the_hash_and_the_cache_are_two_effects(command: CommandLine) -> None:
     finished = command.run("run", CONFIG, "--only", "kernels", "--only", "hash6", *sizes, "--jobs", "2")
     assert finished.returncode == 0, finished.stderr
     run = RunRecord(run="r", experiment="e", cells=tuple(records(command)))
-    table = ScalingCells.of(panels(run, reports()))
+    table = ScalingCells.of(cell_groups(run, reports()))
     assert table.kernels == ["lab-i386-smp-hash6", "lab-i386-smp-hash12", "lab-i386-smp-kpcache"]
 
     def hit(kernel: str, row: str, size: int) -> float:

@@ -13,7 +13,7 @@ from orchestrator.report.figures import NOTHING, figure
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
 from orchestrator.report.highlights import Highlight, Rank
-from orchestrator.report.kind import Panel, TableReport, file_name, processors
+from orchestrator.report.kind import CellGroup, TableReport, file_name, processors
 from orchestrator.report.proofs import proof_lists
 from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
@@ -99,25 +99,25 @@ class AttachingReport(TableReport):
     def handles(self, benchmark: str) -> bool:
         return benchmark == BENCHMARK
 
-    def sheet(self, panels: Sequence[Panel]) -> Sheet:
-        """Return the only panel as a table."""
-        (panel,) = panels
-        first, footnotes = panel.first, Footnotes(panel.cells, _name, lambda _: None)
+    def sheet(self, groups: Sequence[CellGroup]) -> Sheet:
+        """Return the only group as a table."""
+        (group,) = groups
+        first, footnotes = group.first, Footnotes(group.cells, _name, lambda _: None)
         table = cell_columns(_COLUMNS, footnotes, NOTHING)
         return Sheet(
             title="Attaching to many functions",
             facts=[
-                f"{first.cpu}, {processors(first)}, kernel {panel.kernel}; two figures are of attaching / detaching"
+                f"{first.cpu}, {processors(first)}, kernel {group.kernel}; two figures are of attaching / detaching"
             ],
-            grid=table.grid(*(_block(table, cells) for cells in _by_mechanism(panel).values())),
-            sentences=list(_sentences(panel)),
+            grid=table.grid(*(_block(table, cells) for cells in _by_mechanism(group).values())),
+            sentences=list(_sentences(group)),
             footnotes=footnotes.all(),
-            proofs=proof_lists(panel.cells, _name),
+            proofs=proof_lists(group.cells, _name),
         )
 
-    def findings(self, panels: Sequence[Panel]) -> Iterator[Highlight]:
-        (panel,) = panels
-        for cells in _by_mechanism(panel).values():
+    def findings(self, groups: Sequence[CellGroup]) -> Iterator[Highlight]:
+        (group,) = groups
+        for cells in _by_mechanism(group).values():
             fit, most = _growth(cells, _value), max(_points(cells, _value), default=None)
             if fit is not None and most is not None:
                 yield Highlight(
@@ -127,8 +127,8 @@ class AttachingReport(TableReport):
                     fit.exponent,
                 )
 
-    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
-        (panel,) = panels
+    def charts(self, groups: Sequence[CellGroup]) -> Mapping[str, Chart]:
+        (group,) = groups
         charts = {}
         for name, title, at_once in (
             ("at-once", "all functions at once", True),
@@ -136,7 +136,7 @@ class AttachingReport(TableReport):
         ):
             chosen = [
                 cells
-                for mechanism, cells in _by_mechanism(panel).items()
+                for mechanism, cells in _by_mechanism(group).items()
                 if mechanism in mechanisms() and mechanisms()[mechanism].at_once == at_once
                 if len(_points(cells, _value)) > 1
             ]
@@ -147,14 +147,14 @@ class AttachingReport(TableReport):
                 curves = [Curve(_title(cells[0]), points) for cells in chosen if (points := _points(cells, read))]
                 panes.append(CurvePane("functions", of, curves, logarithmic=True))
             if chosen:
-                subtitle = f"{panel.first.cpu}, {panel.kernel}"
-                charts[f"{file_name(panels)}-{name}"] = CurveChart(f"Attaching to {title}", subtitle, panes)
+                subtitle = f"{group.first.cpu}, {group.kernel}"
+                charts[f"{file_name(groups)}-{name}"] = CurveChart(f"Attaching to {title}", subtitle, panes)
         return charts
 
 
-def _by_mechanism(panel: Panel) -> Mapping[str, Sequence[CellRecord]]:
+def _by_mechanism(group: CellGroup) -> Mapping[str, Sequence[CellRecord]]:
     cells: dict[str, list[CellRecord]] = {}
-    for cell in panel.cells:
+    for cell in group.cells:
         cells.setdefault(mechanism_of(cell.probe), []).append(cell)
     return cells
 
@@ -170,7 +170,7 @@ def _block(table: Columns[CellRecord], cells: Sequence[CellRecord]) -> Iterator[
         yield table.texts("  exponent", exponents)
 
 
-def _sentences(panel: Panel) -> Iterator[str]:
+def _sentences(group: CellGroup) -> Iterator[str]:
     yield (
         "Instructions are a count, not time, and include the timer's ticks and what else the kernel does meanwhile; "
         "while it waits for a grace period, time passes without them: ms are of the guest's clock."
@@ -179,9 +179,9 @@ def _sentences(panel: Panel) -> Iterator[str]:
         "Memory is what the kernel holds more than before (slab, vmalloc, per CPU), while attached and afterwards; an "
         "IPI round has each CPU do something, of which this guest has one."
     )
-    if any(cell.value is not None for cell in panel.cells):
+    if any(cell.value is not None for cell in group.cells):
         yield f"An exponent is of three numbers or more, from {_FEWEST} on. A hit is a mean of all of a call."
-    for cells in _by_mechanism(panel).values():
+    for cells in _by_mechanism(group).values():
         grown = [cell for cell in cells if attach_parameters.GROWS.of(cell)]
         last = max(grown, key=lambda cell: attach_parameters.ATTACHED_FUNCTIONS.of(cell) or 0, default=None)
         if last is not None:

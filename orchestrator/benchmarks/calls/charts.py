@@ -14,7 +14,7 @@ from orchestrator.report.chart import Bar, BarChart, Series
 from orchestrator.report.figures import figure, published_figure, unit_name
 from orchestrator.report.kind import (
     INDICATION,
-    Panel,
+    CellGroup,
     processors,
     published,
     published_unit,
@@ -22,34 +22,34 @@ from orchestrator.report.kind import (
 from orchestrator.results.contract import CellRecord
 
 
-def list_chart(panel: Panel) -> BarChart:
+def list_chart(group: CellGroup) -> BarChart:
     """Bars of the overheads of one list, beside those of each published table."""
-    cells = probed(panel)
+    cells = probed(group)
     right = []
-    for table in panel.references:
+    for table in group.references:
         overheads = [published(cell, table).overhead for cell in cells]
         bars = [Bar(value, "" if value is None else published_figure(value)) for value in overheads]
-        right.append((f"published, {unit_name(published_unit(panel.cells, table))}", [Series(table, bars)]))
-    first = panel.first
+        right.append((f"published, {unit_name(published_unit(group.cells, table))}", [Series(table, bars)]))
+    first = group.first
     title = f"Overheads of probes on {called(first)}, {cpu(first.cpu).title}"
     measured = Series("", [_bar(cell) for cell in cells])
     return BarChart(
-        title=panel.reference.figure if panel.reference else title,
-        subtitle=_subtitle([panel]),
+        title=group.reference.figure if group.reference else title,
+        subtitle=_subtitle([group]),
         labels=[_folded(probe_title(cell)) for cell in cells],
-        panes=[(_measured_axis(panel), [measured]), *right],
+        panes=[(_measured_axis(group), [measured]), *right],
     )
 
 
-def mail_chart(panels: Sequence[Panel]) -> BarChart:
+def mail_chart(groups: Sequence[CellGroup]) -> BarChart:
     """Bars of the overheads of each probe and kernel of a mail, beside the published ones."""
-    tables = [panel.reference for panel in panels if panel.reference is not None]
+    tables = [group.reference for group in groups if group.reference is not None]
     labels = list(dict.fromkeys(column for table in tables for column in table.columns))
     measured = []
-    for panel in panels:
-        by_label = {mail_label(cell): cell for cell in probed(panel)}
+    for group in groups:
+        by_label = {mail_label(cell): cell for cell in probed(group)}
         bars = [_bar(by_label[label]) if label in by_label else Bar(None, "") for label in labels]
-        measured.append(Series(panel.name, bars))
+        measured.append(Series(group.name, bars))
     mailed = []
     for table in tables:
         overheads = [table.overhead(label) if label in table.columns else None for label in labels]
@@ -57,9 +57,9 @@ def mail_chart(panels: Sequence[Panel]) -> BarChart:
         mailed.append(Series(table.name, bars))
     return BarChart(
         title=tables[0].figure,
-        subtitle=_subtitle(panels),
+        subtitle=_subtitle(groups),
         labels=[_folded(label) for label in labels],
-        panes=[(_measured_axis(panels[0]), measured), (f"published, {unit_name(tables[0].unit)}", mailed)],
+        panes=[(_measured_axis(groups[0]), measured), (f"published, {unit_name(tables[0].unit)}", mailed)],
     )
 
 
@@ -75,19 +75,19 @@ def _folded(label: str) -> str:
     return "\n".join(textwrap.wrap(label.replace("+", " +"), 12))
 
 
-def _measured_axis(panel: Panel) -> str:
-    indication = f" ({INDICATION})" if panel.emulated else ""
-    return f"measured, {unit_name(panel.first.unit)}{indication}"
+def _measured_axis(group: CellGroup) -> str:
+    indication = f" ({INDICATION})" if group.emulated else ""
+    return f"measured, {unit_name(group.first.unit)}{indication}"
 
 
-def _subtitle(panels: Sequence[Panel]) -> str:
-    kernels = ", ".join(dict.fromkeys(panel.kernel for panel in panels))
+def _subtitle(groups: Sequence[CellGroup]) -> str:
+    kernels = ", ".join(dict.fromkeys(group.kernel for group in groups))
     exceptions: dict[str, list[str]] = {}
-    for panel in panels:
-        for cell in panel.cells:
-            if panel.elsewhere(cell) and cell.probe != BASELINE:
+    for group in groups:
+        for cell in group.cells:
+            if group.elsewhere(cell) and cell.probe != BASELINE:
                 exceptions.setdefault(cell.probe, []).append(cell.kernel)
     kernels += "".join(f" ({probe}: {', '.join(kernel_names)})" for probe, kernel_names in exceptions.items())
-    first = panels[0].first
+    first = groups[0].first
     where = f"{first.cpu}, {processors(first)}, {kernels}, handler {first.handler}"
     return f"overhead a call of {called(first)}; measured on {where}"

@@ -11,33 +11,33 @@ from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.report.figures import NOTHING, figure, ratio_figure, signed_figure, unit_name
 from orchestrator.report.highlights import Highlight, Rank, cost
 from orchestrator.report.kind import (
-    Panel,
+    CellGroup,
     published,
 )
 from orchestrator.results.contract import CellRecord
 
 
-def _decided(panel: Panel) -> dict[str, CellRecord]:
+def _decided(group: CellGroup) -> dict[str, CellRecord]:
     """The cells that have an overhead with a verdict, by their probes."""
-    return {cell.probe: cell for cell in panel.cells if cell.overhead is not None and cell.verdict is None}
+    return {cell.probe: cell for cell in group.cells if cell.overhead is not None and cell.verdict is None}
 
 
 _THEN, _TODAY = "djprobe", "bpf-fentry"
 """The jump of 2005, and its successor, the call of Linux 5.5 (2019): both enter the handler without a trap."""
 
 
-def ratio_findings(panel: Panel, place: str) -> Iterator[Highlight]:
+def ratio_findings(group: CellGroup, place: str) -> Iterator[Highlight]:
     """How many times as much as the reference's probe each other costs, beside the published ratio."""
-    table = panel.reference
+    table = group.reference
     if table is None:
         return
-    decided = _decided(panel)
+    decided = _decided(group)
     base = next((cell for cell in decided.values() if published_column(cell.probe) == table.compared_with), None)
     other_cells = [cell for probe, cell in decided.items() if probe != BASELINE and cell is not base]
     if base is None or base.overhead is None or base.overhead <= 0 or not other_cells:
         return
     largest = max(other_cells, key=lambda cell: cell.overhead or 0.0)
-    times = [panel.time(cell) for cell in (largest, base)]
+    times = [group.time(cell) for cell in (largest, base)]
     figures = [None if cell is None else cell.overhead for cell in times]
     is_fit = all(cell is not None and cell.is_fit for cell in times)
     in_time = f" in modelled time{' (fit)' if is_fit else ''}" if all(figures) else ""
@@ -50,38 +50,38 @@ def ratio_findings(panel: Panel, place: str) -> Iterator[Highlight]:
     yield Highlight(Rank.PUBLISHED, sentence, (largest.overhead or 0.0) / base.overhead)
 
 
-def fifteen_years(panels: Sequence[Panel]) -> Iterator[Highlight]:
+def fifteen_years(groups: Sequence[CellGroup]) -> Iterator[Highlight]:
     """The overhead of djprobe (2005) beside that of fentry (2019), with handlers that do nothing, by kernel."""
     pairs = []
-    for panel in panels:
-        decided = _decided(panel)
+    for group in groups:
+        decided = _decided(group)
         then, today = decided.get(_THEN), decided.get(_TODAY)
-        if then is not None and today is not None and panel.first.handler == "noop" and not shows_points(panel):
-            pairs.append(f"{figure(then.overhead, then.unit)} to {cost(today)} on {panel.kernel}")
+        if then is not None and today is not None and group.first.handler == "noop" and not shows_points(group):
+            pairs.append(f"{figure(then.overhead, then.unit)} to {cost(today)} on {group.kernel}")
     if pairs:
         sentence = f"What fifteen years brought, from djprobe (2005) to BPF on fentry (2019): {', '.join(pairs)}."
         yield Highlight(Rank.PUBLISHED, sentence)
 
 
-def kernel_findings(panels: Sequence[Panel]) -> Iterator[Highlight]:
+def kernel_findings(groups: Sequence[CellGroup]) -> Iterator[Highlight]:
     """The largest change of a probe's value from the first kernel to another."""
-    base, *other_cells = [{cell.probe: cell for cell in panel.cells} for panel in panels]
+    base, *other_cells = [{cell.probe: cell for cell in group.cells} for group in groups]
     differences = [
         (value - before, cell, before)
-        for panel in other_cells
-        for probe, cell in panel.items()
+        for group in other_cells
+        for probe, cell in group.items()
         if (value := cell.value) is not None and probe in base and (before := base[probe].value) is not None
     ]
     if not differences:
         return
     difference, cell, before = max(differences, key=lambda change: abs(change[0]))
-    place = panels[0].place(panels[0].first.table)
+    place = groups[0].place(groups[0].first.table)
     of_place = f", {place}" if place else ""
     if not difference:
-        kernels = ", ".join(panel.kernel for panel in panels)
+        kernels = ", ".join(group.kernel for group in groups)
         yield Highlight(Rank.DIFFERENT, f"Calls cost the same on {kernels}{f' ({place})' if place else ''}.")
         return
     share = f" ({percent_of(difference, before)})" if before > 0 else ""
     more = f"{signed_figure(difference, cell.unit)} {unit_name(cell.unit)} a call{share}"
-    sentence = f"Largest difference from {panels[0].kernel} to {cell.kernel}{of_place}: {probe_title(cell)}, {more}."
+    sentence = f"Largest difference from {groups[0].kernel} to {cell.kernel}{of_place}: {probe_title(cell)}, {more}."
     yield Highlight(Rank.DIFFERENT, sentence, abs(difference) / before if before > 0 else 0.0)

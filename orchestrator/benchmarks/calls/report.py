@@ -25,7 +25,7 @@ from orchestrator.benchmarks.calls.tables.turns_table import shows_turns, turns_
 from orchestrator.report.chart import Chart
 from orchestrator.report.highlights import Highlight, Rank, overhead_findings
 from orchestrator.report.kind import (
-    Panel,
+    CellGroup,
     TableReport,
     file_name,
     values_of,
@@ -61,102 +61,102 @@ class CallsReport(TableReport):
     def handles(self, benchmark: str) -> bool:
         return benchmark in benchmarks()
 
-    def group_key(self, cell: CellRecord) -> Hashable:
+    def table_key(self, cell: CellRecord) -> Hashable:
         if POINTS in cell.parameters:
             return cell.handler, *values_of(cell, [POINTS, *(name for name in self.KEY_PARAMETERS if name != AT)])
-        return super().group_key(cell)
+        return super().table_key(cell)
 
-    def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
+    def same_table(self, group: CellGroup, groups: Sequence[CellGroup]) -> bool:
         """Whether they differ only in the kernel, or are different tables of one document in the form of a mail."""
-        # The cheapest test comes first: a run of 1000 points has half a million pairs of panels.
-        if shows_turns(panel):
-            return shows_turns(panels[0]) and _work(panel) == _work(panels[0])
-        if not panel.references:
-            first, other_cell = panel.first, panels[0].first
+        # The cheapest test comes first: a run of 1000 points has half a million pairs of groups.
+        if shows_turns(group):
+            return shows_turns(groups[0]) and _work(group) == _work(groups[0])
+        if not group.references:
+            first, other_cell = group.first, groups[0].first
             if (AT.of(first), first.smp, first.handler) != (AT.of(other_cell), other_cell.smp, other_cell.handler):
                 return False
-            is_new = _work(panel) == _work(panels[0]) and all(panel.kernel != compared.kernel for compared in panels)
-            return is_new and all(map(_is_comparable, (panel, *panels)))
-        if not all(_fits_mail(fitting) for fitting in (panel, *panels)):
+            is_new = _work(group) == _work(groups[0]) and all(group.kernel != compared.kernel for compared in groups)
+            return is_new and all(map(_is_comparable, (group, *groups)))
+        if not all(_fits_mail(fitting) for fitting in (group, *groups)):
             return False
-        another = all(panel.references != other_panel.references for other_panel in panels)
-        return another and _shared(panel) == _shared(panels[0])
+        another = all(group.references != other_group.references for other_group in groups)
+        return another and _shared(group) == _shared(groups[0])
 
-    def sheet(self, panels: Sequence[Panel]) -> Sheet:
-        if shows_turns(panels[0]):
-            return turns_sheet(panels)
-        if _fits_mail(panels[0]):
-            return mail_sheet(panels)
-        if any(ONE_LINER in cell.parameters for cell in panels[0].cells) and _is_comparable(panels[0]):
-            return one_liners_sheet(panels)
-        if len(panels) > 1:
-            return kernels_sheet(panels)
-        (panel,) = panels
-        if shows_points(panel):
-            return points_sheet(panel)
-        if shows_parts(panel):
-            return parts_sheet(panel)
-        return capability_sheet(panel) if shows_capabilities(panel) else list_sheet(panel)
+    def sheet(self, groups: Sequence[CellGroup]) -> Sheet:
+        if shows_turns(groups[0]):
+            return turns_sheet(groups)
+        if _fits_mail(groups[0]):
+            return mail_sheet(groups)
+        if any(ONE_LINER in cell.parameters for cell in groups[0].cells) and _is_comparable(groups[0]):
+            return one_liners_sheet(groups)
+        if len(groups) > 1:
+            return kernels_sheet(groups)
+        (group,) = groups
+        if shows_points(group):
+            return points_sheet(group)
+        if shows_parts(group):
+            return parts_sheet(group)
+        return capability_sheet(group) if shows_capabilities(group) else list_sheet(group)
 
-    def findings(self, panels: Sequence[Panel]) -> Iterator[Highlight]:
-        if shows_turns(panels[0]):
-            yield from turns_findings(panels)
+    def findings(self, groups: Sequence[CellGroup]) -> Iterator[Highlight]:
+        if shows_turns(groups[0]):
+            yield from turns_findings(groups)
             return
-        if shows_capabilities(panels[0]):
-            sentence = deviations(probed(panels[0]))
+        if shows_capabilities(groups[0]):
+            sentence = deviations(probed(groups[0]))
             if sentence is not None:
                 rank = Rank.CONTRADICTED if sentence.startswith("Different") else Rank.PUBLISHED
                 yield Highlight(rank, f"{CAPABILITIES_TITLE}: {sentence}")
             return
-        if len(panels) > 1 and _is_comparable(panels[0]):
-            yield from kernel_findings(panels)
-        for panel in panels:
-            name_of_panel = panel.name if panel.references or len(panels) == 1 else panel.kernel
-            place = panel.place(name_of_panel if len(panels) > 1 or panel.first.table is not None else None)
-            name = name_at_point if shows_points(panel) else probe_title
-            yield from overhead_findings(panel.cells, name, place)
-            yield from ratio_findings(panel, place)
-        yield from fifteen_years(panels)
+        if len(groups) > 1 and _is_comparable(groups[0]):
+            yield from kernel_findings(groups)
+        for group in groups:
+            name_of_group = group.name if group.references or len(groups) == 1 else group.kernel
+            place = group.place(name_of_group if len(groups) > 1 or group.first.table is not None else None)
+            name = name_at_point if shows_points(group) else probe_title
+            yield from overhead_findings(group.cells, name, place)
+            yield from ratio_findings(group, place)
+        yield from fifteen_years(groups)
 
-    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
-        if shows_capabilities(panels[0]) or shows_points(panels[0]) or not any(map(probed, panels)):
+    def charts(self, groups: Sequence[CellGroup]) -> Mapping[str, Chart]:
+        if shows_capabilities(groups[0]) or shows_points(groups[0]) or not any(map(probed, groups)):
             return {}
-        if shows_turns(panels[0]):
-            return {file_name(panels[:1]): turns_chart(panels)}
-        if _fits_mail(panels[0]):
-            return {file_name(panels): mail_chart(panels)}
-        names = [f"{file_name([panel])}-{panel.kernel}" if len(panels) > 1 else file_name(panels) for panel in panels]
-        return {name: list_chart(panel) for name, panel in zip(names, panels, strict=True)}
+        if shows_turns(groups[0]):
+            return {file_name(groups[:1]): turns_chart(groups)}
+        if _fits_mail(groups[0]):
+            return {file_name(groups): mail_chart(groups)}
+        names = [f"{file_name([group])}-{group.kernel}" if len(groups) > 1 else file_name(groups) for group in groups]
+        return {name: list_chart(group) for name, group in zip(names, groups, strict=True)}
 
 
-def _work(panel: Panel) -> tuple[object, ...]:
-    first = panel.first
+def _work(group: CellGroup) -> tuple[object, ...]:
+    first = group.first
     return first.table, first.cpu, first.benchmark, first.metric, *values_of(first, CallsReport.KEY_PARAMETERS)
 
 
-def _fits_mail(panel: Panel) -> bool:
-    """Whether the panel is compared with a table of the mail's layout, and has no probe twice."""
-    probes = [cell.probe for cell in probed(panel)]
-    return panel.reference is not None and panel.reference.layout == "mail" and len(set(probes)) == len(probes)
+def _fits_mail(group: CellGroup) -> bool:
+    """Whether the group is compared with a table of the mail's layout, and has no probe twice."""
+    probes = [cell.probe for cell in probed(group)]
+    return group.reference is not None and group.reference.layout == "mail" and len(set(probes)) == len(probes)
 
 
-def _is_comparable(panel: Panel) -> bool:
-    """Whether it can be printed beside another kernel's panel: exact, of one kernel, and in no document's layout."""
-    probes = [cell.probe for cell in panel.cells]
+def _is_comparable(group: CellGroup) -> bool:
+    """Whether it can be printed beside another kernel's group: exact, of one kernel, and in no document's layout."""
+    probes = [cell.probe for cell in group.cells]
     return (
-        panel.first.clock == "instructions"
-        and not panel.references
+        group.first.clock == "instructions"
+        and not group.references
         and len(set(probes)) == len(probes)
-        and not any(panel.elsewhere(cell) for cell in panel.cells)
-        and all(len(set(cell.samples)) <= 1 for cell in panel.cells)
-        and not shows_capabilities(panel)
-        and not shows_points(panel)
-        and not shows_parts(panel)
+        and not any(group.elsewhere(cell) for cell in group.cells)
+        and all(len(set(cell.samples)) <= 1 for cell in group.cells)
+        and not shows_capabilities(group)
+        and not shows_points(group)
+        and not shows_parts(group)
     )
 
 
-def _shared(panel: Panel) -> tuple[object, ...]:
-    first, table = panel.first, panel.reference
+def _shared(group: CellGroup) -> tuple[object, ...]:
+    first, table = group.first, group.reference
     document = (table.document_id, *table.columns) if table else None
     return document, first.smp, first.benchmark, first.metric, first.handler, first.clock
 

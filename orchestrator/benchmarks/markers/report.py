@@ -16,7 +16,7 @@ from orchestrator.report.figures import NOTHING, figure, published_figure, unit_
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
 from orchestrator.report.highlights import Highlight, Rank, overhead_findings
-from orchestrator.report.kind import Panel, TableReport, processors
+from orchestrator.report.kind import CellGroup, TableReport, processors
 from orchestrator.report.proofs import proof_lists
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
@@ -95,9 +95,9 @@ def _difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> float
     return cell.value - other_cell.value
 
 
-def _by_row(panel: Panel) -> dict[str, CellRecord]:
-    """A panel's cells by the names of their rows; of two cells of a row, the one on the panel's own kernel."""
-    return {_row_name(cell): cell for cell in sorted(panel.cells, key=panel.elsewhere, reverse=True)}
+def _by_row(group: CellGroup) -> dict[str, CellRecord]:
+    """A group's cells by the names of their rows; of two cells of a row, the one on the group's own kernel."""
+    return {_row_name(cell): cell for cell in sorted(group.cells, key=group.elsewhere, reverse=True)}
 
 
 def _row_name(cell: CellRecord) -> str:
@@ -110,12 +110,12 @@ _ADDED = ("empty", "memcpy")
 """Groups whose loops differ little: their charts show the cost that a marker adds, not the cost of a loop."""
 
 
-def _chart(panel: Panel, group: str, title: str) -> BarChart | None:
+def _chart(group: CellGroup, loops: str, title: str) -> BarChart | None:
     """The costs of a group's loops, or the differences to the loops they are compared with; None without cells."""
-    cells, first, adds = _by_row(panel), panel.first, group in _ADDED
+    cells, first, adds = _by_row(group), group.first, loops in _ADDED
     rows, measured, published = [], [], []
     for name, row in marker_benchmarks().rows.items():
-        if row.group == group and name in cells and (row.minus or not adds):
+        if row.group == loops and name in cells and (row.minus or not adds):
             value = _difference(cells, name, row.minus.row) if adds and row.minus else cells[name].value
             documented = row.minus.published if adds and row.minus else row.published
             rows.append(row)
@@ -131,7 +131,7 @@ def _chart(panel: Panel, group: str, title: str) -> BarChart | None:
     what = "what a marker adds to a loop" if adds else "cost of a loop"
     return BarChart(
         title=title,
-        subtitle=f"{what}; measured on {first.cpu}, {processors(first)}, {panel.kernel}",
+        subtitle=f"{what}; measured on {first.cpu}, {processors(first)}, {group.kernel}",
         labels=["\n".join(textwrap.wrap(row.title, width)) for row in rows],
         panes=panes,
     )
@@ -143,12 +143,12 @@ class MarkersReport(TableReport):
     def handles(self, benchmark: str) -> bool:
         return benchmark == BENCHMARK
 
-    def sheet(self, panels: Sequence[Panel]) -> Sheet:
-        (panel,) = panels
-        document, first = marker_benchmarks(), panel.first
-        cells, table = _by_row(panel), _columns(first.unit)
-        shown = [cell for cell in panel.cells if cells[_row_name(cell)] is cell]
-        elsewhere = [cell for cell in shown if cell.status == "ok" and panel.elsewhere(cell)]
+    def sheet(self, groups: Sequence[CellGroup]) -> Sheet:
+        (group,) = groups
+        document, first = marker_benchmarks(), group.first
+        cells, table = _by_row(group), _columns(first.unit)
+        shown = [cell for cell in group.cells if cells[_row_name(cell)] is cell]
+        elsewhere = [cell for cell in shown if cell.status == "ok" and group.elsewhere(cell)]
         footnotes = Footnotes(
             shown, _row_name, lambda cell: f"measured on {cell.kernel}" if cell in elsewhere else None
         )
@@ -156,7 +156,7 @@ class MarkersReport(TableReport):
             title=document.title,
             facts=[
                 cpu(first.cpu).title,
-                f"{first.cpu}, {processors(first)}, kernel {panel.kernel}, interrupts off",
+                f"{first.cpu}, {processors(first)}, kernel {group.kernel}, interrupts off",
                 "Indented: the difference to another loop, and its cause",
             ],
             grid=table.grid(*_blocks(table, cells, footnotes)),
@@ -166,25 +166,25 @@ class MarkersReport(TableReport):
                 "prediction of a branch. Both flavours of a marker are three instructions.",
             ],
             footnotes=footnotes.all(),
-            proofs=proof_lists(panel.cells, _row_name),
+            proofs=proof_lists(group.cells, _row_name),
         )
 
-    def findings(self, panels: Sequence[Panel]) -> Iterator[Highlight]:
-        (panel,) = panels
-        yield from overhead_findings(panel.cells, _row_name, panel.place(panel.first.table))
-        document, cells = marker_benchmarks(), _by_row(panel)
+    def findings(self, groups: Sequence[CellGroup]) -> Iterator[Highlight]:
+        (group,) = groups
+        yield from overhead_findings(group.cells, _row_name, group.place(group.first.table))
+        document, cells = marker_benchmarks(), _by_row(group)
         for conclusion in reversed(document.conclusions):
             more = _difference(cells, conclusion.row, conclusion.minus)
             if more is not None:
-                measured = f"{figure(more, panel.first.unit)} {unit_name(panel.first.unit)}"
+                measured = f"{figure(more, group.first.unit)} {unit_name(group.first.unit)}"
                 documented = f"{published_figure(conclusion.published)} {document.unit}"
                 yield Highlight(
                     Rank.PUBLISHED, f"To {conclusion.what} takes {measured} a loop; published: {documented}."
                 )
                 return
 
-    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
-        charts = {name: _chart(panels[0], name, title) for name, title in marker_benchmarks().groups.items()}
+    def charts(self, groups: Sequence[CellGroup]) -> Mapping[str, Chart]:
+        charts = {name: _chart(groups[0], name, title) for name, title in marker_benchmarks().groups.items()}
         return {f"markers-{name}": chart for name, chart in charts.items() if chart is not None}
 
 

@@ -25,7 +25,7 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.chart import Chart, Curve, CurveChart, CurvePane
 from orchestrator.report.figures import unit_name
 from orchestrator.report.highlights import Highlight, Rank
-from orchestrator.report.kind import Panel, PlainReport, TableReport, processors
+from orchestrator.report.kind import CellGroup, PlainReport, TableReport, processors
 from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 from orchestrator.results.statistics import growth
@@ -42,24 +42,24 @@ class ScalingReport(TableReport):
     def handles(self, benchmark: str) -> bool:
         return benchmark in kprobe_cache().benchmarks
 
-    def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
-        """Whether no cell of ``panels`` has the place (kernel, row, number of probes) of a cell of the panel."""
-        first, other_cell = panel.first, panels[0].first
+    def same_table(self, group: CellGroup, groups: Sequence[CellGroup]) -> bool:
+        """Whether no cell of ``groups`` has the place (kernel, row, number of probes) of a cell of the group."""
+        first, other_cell = group.first, groups[0].first
         names = ("benchmark", "cpu", "smp", "clock")
         are_alike = all(getattr(first, name) == getattr(other_cell, name) for name in names)
-        taken = {place_of(cell) for other_panel in panels for cell in other_panel.cells}
+        taken = {place_of(cell) for other_group in groups for cell in other_group.cells}
         has_seed = parameters.SEED.of(first) == parameters.SEED.of(other_cell)
-        return are_alike and has_seed and not any(place_of(cell) in taken for cell in panel.cells)
+        return are_alike and has_seed and not any(place_of(cell) in taken for cell in group.cells)
 
-    def sheet(self, panels: Sequence[Panel]) -> Sheet:
-        """Return the table of ``panels``; a plain one if no row is in the catalogue, as with a baseline alone."""
-        table = ScalingCells.of(panels)
+    def sheet(self, groups: Sequence[CellGroup]) -> Sheet:
+        """Return the table of ``groups``; a plain one if no row is in the catalogue, as with a baseline alone."""
+        table = ScalingCells.of(groups)
         if not any(scaling_row(cell.probe) for cell in table.cells):
-            return PlainReport().sheet([Panel(table.cells, panels[0].kernel)])
-        return load_sheet(table) if panels[0].first.benchmark == LOAD_BENCHMARK else kprobes_sheet(table)
+            return PlainReport().sheet([CellGroup(table.cells, groups[0].kernel)])
+        return load_sheet(table) if groups[0].first.benchmark == LOAD_BENCHMARK else kprobes_sheet(table)
 
-    def findings(self, panels: Sequence[Panel]) -> Iterator[Highlight]:
-        table = ScalingCells.of(panels)
+    def findings(self, groups: Sequence[CellGroup]) -> Iterator[Highlight]:
+        table = ScalingCells.of(groups)
         measured = [cell for cell in table.cells if cell.value is not None and cell.probe != BASELINE]
         size = max((size_of(cell) for cell in measured), default=0)
         cells = [cell for cell in measured if size_of(cell) == size]
@@ -76,7 +76,7 @@ class ScalingReport(TableReport):
             for cell in (dearest, cheapest)
         )
         each = first if cheapest is dearest else f"most {first}; least {last}"
-        place = panels[0].place(None)
+        place = groups[0].place(None)
         what = f"{'Largest overhead' if row is None else title}{f', {place}' if place else ''}"
         base = (dearest.value or 0.0) - (dearest.overhead or 0.0)
         weight = cost_of_one(dearest) / base if dearest.overhead and base > 0 else 0.0
@@ -86,8 +86,8 @@ class ScalingReport(TableReport):
             power = f"grows like the number of probes to the power of {fit.exponent:.3f}"
             yield Highlight(Rank.OTHER, f"{title}: its cost {power} on {dearest.kernel}.")
 
-    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
-        first, table = panels[0].first, ScalingCells.of(panels)
+    def charts(self, groups: Sequence[CellGroup]) -> Mapping[str, Chart]:
+        first, table = groups[0].first, ScalingCells.of(groups)
         if first.benchmark == LOAD_BENCHMARK:
             return {}
 

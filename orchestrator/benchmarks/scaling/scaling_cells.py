@@ -15,7 +15,7 @@ from orchestrator.report.columns import Columns, Figure
 from orchestrator.report.figures import NOTHING, figure
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
-from orchestrator.report.kind import Panel
+from orchestrator.report.kind import CellGroup
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import Growth, growth
 
@@ -32,8 +32,8 @@ class ScalingCells:
     cells: Sequence[CellRecord]
 
     @classmethod
-    def of(cls, panels: Sequence[Panel]) -> ScalingCells:
-        return cls([cell for panel in panels for cell in panel.cells])
+    def of(cls, groups: Sequence[CellGroup]) -> ScalingCells:
+        return cls([cell for group in groups for cell in group.cells])
 
     @cached_property
     def kernels(self) -> list[str]:

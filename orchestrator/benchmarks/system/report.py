@@ -20,7 +20,7 @@ from orchestrator.report.columns import Column, Columns, cell_columns
 from orchestrator.report.figures import NOTHING, number, published_figure
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.highlights import Highlight, Rank
-from orchestrator.report.kind import Panel, TableReport, file_name, processors, unit_meaning, values_of
+from orchestrator.report.kind import CellGroup, TableReport, file_name, processors, unit_meaning, values_of
 from orchestrator.report.proofs import CellProof, ProofList
 from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
@@ -49,11 +49,11 @@ class _Column(Column[CellRecord]):
 
 @dataclass(frozen=True)
 class _Table:
-    panel: Panel
+    group: CellGroup
 
     @property
     def published(self) -> PublishedSystem | None:
-        named = next((cell.reference.table for cell in self.panel.cells if cell.reference), None)
+        named = next((cell.reference.table for cell in self.group.cells if cell.reference), None)
         return published_systems().get(named) if named else None
 
     @property
@@ -68,11 +68,11 @@ class _Table:
 
     @property
     def is_counted(self) -> bool:
-        return any(system_parameters.INSTRUMENTATION.of(cell) is not None for cell in self.panel.cells)
+        return any(system_parameters.INSTRUMENTATION.of(cell) is not None for cell in self.group.cells)
 
     @property
     def unit(self) -> str:
-        return "million instructions" if self.panel.first.clock == "instructions" else "milliseconds"
+        return "million instructions" if self.group.first.clock == "instructions" else "milliseconds"
 
     def title(self, cell: CellRecord) -> str:
         aa_boot = system_parameters.AGAIN.of(cell)
@@ -80,16 +80,16 @@ class _Table:
             return "A/A boot" if aa_boot == 1 else f"A/A boot {aa_boot}"
         if cell.probe == BASELINE:
             return cell.kernel
-        return cell.probe if cell.kernel == self.panel.kernel else f"{cell.probe}, {cell.kernel}"
+        return cell.probe if cell.kernel == self.group.kernel else f"{cell.probe}, {cell.kernel}"
 
     def is_baseline(self, cell: CellRecord) -> bool:
-        return cell.kernel == self.panel.kernel and cell.probe == BASELINE and not _is_aa_boot(cell)
+        return cell.kernel == self.group.kernel and cell.probe == BASELINE and not _is_aa_boot(cell)
 
     def own_overhead(self, cell: CellRecord) -> float | None:
         """The difference to the baseline on the cell's own kernel; None where that was not measured."""
         of_kernel = [
             candidate
-            for candidate in self.panel.cells
+            for candidate in self.group.cells
             if candidate.kernel == cell.kernel and not _is_aa_boot(candidate)
         ]
         own_cell = next((candidate for candidate in of_kernel if candidate.probe == BASELINE), None)
@@ -98,25 +98,25 @@ class _Table:
     def remark(self, cell: CellRecord) -> str | None:
         """For a probe or a module on another kernel: its share of the difference, without that kernel's own."""
         overhead = self.own_overhead(cell)
-        if cell.kernel == self.panel.kernel or cell.probe == BASELINE or overhead is None or cell.value is None:
+        if cell.kernel == self.group.kernel or cell.probe == BASELINE or overhead is None or cell.value is None:
             return None
         share = 100 * overhead / (cell.value - overhead)
         return f"compared with {cell.kernel} by itself: {overhead / _MILLION:+.3f} ({share:+.3f} %)"
 
     def sheet(self) -> Sheet:
-        first, panel, table = self.panel.first, self.panel, self.published
-        footnotes = Footnotes(panel.cells, self.title, self.remark)
+        first, group, table = self.group.first, self.group, self.published
+        footnotes = Footnotes(group.cells, self.title, self.remark)
         unit = "" if table is None else table.unit
         columns, known = list(self._columns()), system_workloads().benchmarks.get(first.benchmark)
         texts = {SCOPE: "scope {}", PACKETS: "{} packets", COMMAND: "{}", IMAGE: "image {}"}
         asked = [text.format(first.parameters[name]) for name, text in texts.items() if name in first.parameters]
-        count = max(len(cell.samples) for cell in panel.cells)
+        count = max(len(cell.samples) for cell in group.cells)
         runs = "no run" if not count else "1 warm run" if count == 1 else f"{count} warm runs"
         measured = cell_columns(columns, footnotes)
         published = Columns(Column(column.heading, column.published) for column in columns)
         documented = {} if table is None or self.overheads else table.rows
         proofs = [
-            CellProof(self.title(cell), cell.work.mechanism, "", _facts(cell)) for cell in panel.cells if cell.work
+            CellProof(self.title(cell), cell.work.mechanism, "", _facts(cell)) for cell in group.cells if cell.work
         ]
         return Sheet(
             title=table.title if table else known.title if known else first.benchmark,
@@ -126,7 +126,7 @@ class _Table:
                 f"{', '.join([first.benchmark, *asked])}, {runs} after a cold one, in {self.unit}",
             ],
             grid=measured.grid(
-                (measured.row(self.title(cell), cell) for cell in panel.cells),
+                (measured.row(self.title(cell), cell) for cell in group.cells),
                 (published.row(f"published, {name} ({unit})", row) for name, row in documented.items()),
             ),
             sentences=[*self._resolution(), *self._instrumentation(), *self._sentences()],
@@ -135,7 +135,7 @@ class _Table:
         )
 
     def _columns(self) -> Iterator[_Column]:
-        table, base = self.published, self.panel.first
+        table, base = self.published, self.group.first
 
         def difference(row: PublishedWork) -> float | None:
             return None if table is None else table.difference(row)
@@ -176,7 +176,7 @@ class _Table:
         if base.benchmark == "ping-flood":
             yield _Column("packets a second", _packets, published=lambda row: _fixed(row.packets_per_second, 0))
             yield from (_Column(heading, _microseconds(fact)) for fact, heading in _ROUND_TRIP.items())
-        if any(cell.work is not None and cell.work.recorded is not None for cell in self.panel.cells):
+        if any(cell.work is not None and cell.work.recorded is not None for cell in self.group.cells):
             yield _Column("events a run", _recorded(lambda cell: _fixed(system_parameters.EVENTS_A_RUN.of(cell), 0)))
             yield _Column("lost", _recorded(lambda cell: str(cell.work.lost if cell.work else "")))
             yield _Column("an event", _recorded(self._an_event))
@@ -195,7 +195,7 @@ class _Table:
         return f"{row.bound} {published_figure(row.overhead)} %{estimated}".strip()
 
     def _resolution(self) -> Iterator[str]:
-        aa_boots = [cell for cell in self.panel.cells if _is_aa_boot(cell) and cell.overhead is not None]
+        aa_boots = [cell for cell in self.group.cells if _is_aa_boot(cell) and cell.overhead is not None]
         for cell in aa_boots:
             yield (
                 "A/A: the baseline booted again, with other random numbers and begun at another phase of the timer's "
@@ -215,7 +215,7 @@ class _Table:
             "Own: the instrumentation's own instructions of a run, executed in the kernel's markers, in the module "
             "beside the work, in code made for its probes, and at probe points. QEMU counted each one."
         )
-        for cell in self.panel.cells:
+        for cell in self.group.cells:
             executed = system_parameters.INSTRUMENTATION.of(cell)
             if executed:
                 least, most = (
@@ -226,13 +226,13 @@ class _Table:
                 against = "" if bound is None else f", where a difference of totals has to exceed {bound:.4f} %"
                 share = 100 * executed / cell.value if cell.value else 0
                 yield f"Own of {self.title(cell)}: {least} to {most} in the runs, {share:.4f} %{against}."
-        if any(cell.work is not None and cell.work.mechanism == "int3" for cell in self.panel.cells):
+        if any(cell.work is not None and cell.work.mechanism == "int3" for cell in self.group.cells):
             own_profile = f"{PROGRAM} profile has that by symbol"
             yield f"What the kernel itself executes for a breakpoint is not in it: {own_profile}."
 
     def _sentences(self) -> Iterator[str]:
-        first, table = self.panel.first, self.published
-        slots = next((value for cell in self.panel.cells if (value := system_parameters.RING_SLOTS.of(cell))), None)
+        first, table = self.group.first, self.published
+        slots = next((value for cell in self.group.cells if (value := system_parameters.RING_SLOTS.of(cell))), None)
         if slots is not None:
             yield (
                 f"Events go into a ring of {slots:.0f} for each CPU, over the oldest ones: it is a flight recorder. "
@@ -242,7 +242,7 @@ class _Table:
             alike = "" if table.baseline.packets is None else " Their difference is for equally many packets."
             yield f"Published: {table.document}; {table.conditions}.{alike}"
         if first.clock != "instructions":
-            yield unit_meaning(self.panel)
+            yield unit_meaning(self.group)
             return
         yield (
             "Instructions are a count, not time. The whole system is in memory, and no disk is read: a cold run "
@@ -256,10 +256,10 @@ class _Table:
             )
 
     def findings(self) -> Iterator[Highlight]:
-        name = self.panel.first.table
+        name = self.group.first.table
         place, of_table = (f"{name}: ", f", {name}") if name else ("", "")
-        unit = self.unit if self.panel.first.clock == "instructions" else "ms"
-        measured = [cell for cell in self.panel.cells if cell.value is not None]
+        unit = self.unit if self.group.first.clock == "instructions" else "ms"
+        measured = [cell for cell in self.group.cells if cell.value is not None]
         other_cells = [cell for cell in measured if not self.is_baseline(cell) and not _is_aa_boot(cell)]
         compared = [cell for cell in other_cells if cell.overhead is not None]
         decided = [cell for cell in compared if cell.verdict is None]
@@ -295,10 +295,10 @@ class _Table:
         return None if row.overhead is None else f"{row.bound} {row.overhead:g} %".strip()
 
     def chart(self) -> BarChart | None:
-        cells = [cell for cell in self.panel.cells if not self.is_baseline(cell)]
+        cells = [cell for cell in self.group.cells if not self.is_baseline(cell)]
         if not cells:
             return None
-        first, table = self.panel.first, self.published
+        first, table = self.group.first, self.published
         panes = [("added to a run, per cent", [Series("", [_bar(cell) for cell in cells])])]
         if self.overheads:
             rows = [self.published_row(cell) for cell in cells]
@@ -306,7 +306,7 @@ class _Table:
             panes.append(("published, per cent", [Series("published", bars)]))
         return BarChart(
             title=table.title if table else first.benchmark,
-            subtitle=f"{first.benchmark} on {first.cpu}, {processors(first)}, {self.panel.kernel}, in {first.unit}",
+            subtitle=f"{first.benchmark} on {first.cpu}, {processors(first)}, {self.group.kernel}, in {first.unit}",
             labels=["\n".join(textwrap.wrap(self.title(cell), 14)) for cell in cells],
             panes=panes,
         )
@@ -394,21 +394,21 @@ class SystemReport(TableReport):
     def handles(self, benchmark: str) -> bool:
         return benchmark in system_workloads().benchmarks
 
-    def group_key(self, cell: CellRecord) -> tuple[object, ...]:
+    def table_key(self, cell: CellRecord) -> tuple[object, ...]:
         return values_of(cell, self.KEY_PARAMETERS)
 
-    def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
-        return [Panel(cells, cells[0].kernel)]
+    def groups(self, cells: Sequence[CellRecord]) -> list[CellGroup]:
+        return [CellGroup(cells, cells[0].kernel)]
 
-    def sheet(self, panels: Sequence[Panel]) -> Sheet:
-        return _Table(*panels).sheet()
+    def sheet(self, groups: Sequence[CellGroup]) -> Sheet:
+        return _Table(*groups).sheet()
 
-    def findings(self, panels: Sequence[Panel]) -> Iterable[Highlight]:
-        return _Table(*panels).findings()
+    def findings(self, groups: Sequence[CellGroup]) -> Iterable[Highlight]:
+        return _Table(*groups).findings()
 
-    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
-        chart = _Table(*panels).chart()
-        return {} if chart is None else {file_name(panels): chart}
+    def charts(self, groups: Sequence[CellGroup]) -> Mapping[str, Chart]:
+        chart = _Table(*groups).chart()
+        return {} if chart is None else {file_name(groups): chart}
 
 
 REPORT = SystemReport()

@@ -248,7 +248,7 @@ def test_purposes_that_do_not_add_up_are_refused() -> None:
 
 def test_a_table_has_a_row_for_each_purpose_and_csv_has_them() -> None:
     record = run(cell("none"), spent("kprobe"), cell("djprobe", purposes={"other": -2.0, "detour": 55.0}))
-    sheet = REPORT.sheet(list(REPORT.panels(record.cells)))
+    sheet = REPORT.sheet(list(REPORT.groups(record.cells)))
     rows = {row.label: row.cells for block in sheet.grid.blocks for row in block}
     assert rows["  trap entry and exit"] == ["-", "404", "0"]
     assert rows["  detour"] == ["-", "0", "55"]

@@ -28,7 +28,7 @@ from orchestrator.report.claims import all_claims, assess
 from orchestrator.report.figures import figure, number
 from orchestrator.report.grid import Grid, Row
 from orchestrator.report.highlights import Highlight, Rank
-from orchestrator.report.kind import Panel, PlainReport, ReportRegistry, TableReport, charts
+from orchestrator.report.kind import CellGroup, PlainReport, ReportRegistry, TableReport, charts
 from orchestrator.report.markdown import render_markdown
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_table
@@ -165,31 +165,31 @@ GUEST_CODE = {"guest", "run", "probes", "artifacts", "experiment"}
 
 
 class LatencyReport(TableReport):
-    """A kind of its own: rows by probe, a panel for each cache size, all sizes in one table."""
+    """A kind of its own: rows by probe, a group for each cache size, all sizes in one table."""
 
     def handles(self, benchmark: str) -> bool:
         return benchmark == "latency"
 
-    def group_key(self, cell: CellRecord) -> Hashable:
+    def table_key(self, cell: CellRecord) -> Hashable:
         return cell.parameters["cache"]
 
-    def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
-        return [Panel(cells, cells[0].kernel)]
+    def groups(self, cells: Sequence[CellRecord]) -> list[CellGroup]:
+        return [CellGroup(cells, cells[0].kernel)]
 
-    def same_table(self, panel: Panel, panels: Sequence[Panel]) -> bool:
-        return panel.first.cpu == panels[0].first.cpu
+    def same_table(self, group: CellGroup, groups: Sequence[CellGroup]) -> bool:
+        return group.first.cpu == groups[0].first.cpu
 
-    def sheet(self, panels: Sequence[Panel]) -> Sheet:
-        columns = [{one.probe: one for one in panel.cells} for panel in panels]
+    def sheet(self, groups: Sequence[CellGroup]) -> Sheet:
+        columns = [{one.probe: one for one in group.cells} for group in groups]
         rows = [Row(probe, [figure(column[probe].value, "instructions") for column in columns]) for probe in columns[0]]
-        headings = [f"{panel.first.parameters['cache']} KiB" for panel in panels]
-        return Sheet("Latencies", [panels[0].first.cpu], Grid(headings, [rows]), [], [], [])
+        headings = [f"{group.first.parameters['cache']} KiB" for group in groups]
+        return Sheet("Latencies", [groups[0].first.cpu], Grid(headings, [rows]), [], [], [])
 
-    def findings(self, panels: Sequence[Panel]) -> list[Highlight]:
-        return [Highlight(Rank.LARGEST, f"256 KiB on {panels[0].first.cpu} is slow.", len(panels))]
+    def findings(self, groups: Sequence[CellGroup]) -> list[Highlight]:
+        return [Highlight(Rank.LARGEST, f"256 KiB on {groups[0].first.cpu} is slow.", len(groups))]
 
-    def charts(self, panels: Sequence[Panel]) -> Mapping[str, Chart]:
-        bars = [Bar(one.value, one.probe) for panel in panels for one in panel.cells]
+    def charts(self, groups: Sequence[CellGroup]) -> Mapping[str, Chart]:
+        bars = [Bar(one.value, one.probe) for group in groups for one in group.cells]
         return {"latency": BarChart("Latencies", "", [bar.text for bar in bars], [("", [Series("", bars)])])}
 
 

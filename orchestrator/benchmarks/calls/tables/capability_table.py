@@ -15,7 +15,7 @@ from orchestrator.report.figures import NOTHING
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
 from orchestrator.report.kind import (
-    Panel,
+    CellGroup,
     processors,
 )
 from orchestrator.report.sheet import Sheet
@@ -27,21 +27,21 @@ CAPABILITIES_TITLE = "List 15 Probes' function"
 _probe = attrgetter("probe")
 
 
-def shows_capabilities(panel: Panel) -> bool:
-    """Whether all probes of the panel verify capabilities."""
-    cells = probed(panel)
+def shows_capabilities(group: CellGroup) -> bool:
+    """Whether all probes of the group verify capabilities."""
+    cells = probed(group)
     return bool(cells) and all(cell.probe in capability_grants() for cell in cells)
 
 
-def capability_sheet(panel: Panel) -> Sheet:
+def capability_sheet(group: CellGroup) -> Sheet:
     """A row for each capability, a column for each probe."""
-    cells = probed(panel)
-    layout, first, deviating = Layout([cells], _probe), panel.first, deviations(cells)
+    cells = probed(group)
+    layout, first, deviating = Layout([cells], _probe), group.first, deviations(cells)
     columns = Columns(columns_of(SHOWN_FOR, str), together=len(SHOWN_FOR))
     blocks = _capability_blocks(columns, {cell.probe: cell for cell in cells}, layout.footnotes)
     return layout.sheet(
         CAPABILITIES_TITLE,
-        [f"{first.cpu}, {processors(first)}, kernel {panel.kernel}"],
+        [f"{first.cpu}, {processors(first)}, kernel {group.kernel}"],
         columns.grid(*blocks),
         [
             capability_list().footnote,

@@ -32,7 +32,7 @@ from orchestrator.report.figures import NOTHING, signed_figure, unit_name
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
 from orchestrator.report.kind import (
-    Panel,
+    CellGroup,
     time_figures,
     times_meaning,
     unit_meaning,
@@ -42,21 +42,21 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import ModelledCell
 
 
-def kernels_sheet(panels: Sequence[Panel]) -> Sheet:
-    """A panel of each kernel, side by side."""
-    first, parts = panels[0].first, [panel.cells for panel in panels]
+def kernels_sheet(groups: Sequence[CellGroup]) -> Sheet:
+    """A group of each kernel, side by side."""
+    first, parts = groups[0].first, [group.cells for group in groups]
     layout = Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
     # The words alone where they tell a kernel from the first one.
-    names = [panel.kernel.removeprefix(first.kernel if "+" not in first.kernel else "") for panel in panels[1:]]
-    headings = [name if name.startswith("+") else panel.kernel for name, panel in zip(names, panels[1:], strict=True)]
-    columns = Columns(_columns([panels[0].kernel, *headings]))
+    names = [group.kernel.removeprefix(first.kernel if "+" not in first.kernel else "") for group in groups[1:]]
+    headings = [name if name.startswith("+") else group.kernel for name, group in zip(names, groups[1:], strict=True)]
+    columns = Columns(_columns([groups[0].kernel, *headings]))
     return layout.sheet(
-        f"Overhead of probes on {cpu(first.cpu).title}, on {len(panels)} kernels",
-        list(conditions_on_kernels(panels)),
-        columns.grid(*_kernel_blocks(columns, panels, layout.footnotes)),
+        f"Overhead of probes on {cpu(first.cpu).title}, on {len(groups)} kernels",
+        list(conditions_on_kernels(groups)),
+        columns.grid(*_kernel_blocks(columns, groups, layout.footnotes)),
         [
-            f"Differences are to {panels[0].kernel}. {unit_meaning(panels[0])}",
-            *times_meaning(panels, lambda cell: f"{probe_title(cell)} on {cell.kernel}"),
+            f"Differences are to {groups[0].kernel}. {unit_meaning(groups[0])}",
+            *times_meaning(groups, lambda cell: f"{probe_title(cell)} on {cell.kernel}"),
             *varying_sentences(layout.cells),
             *purpose_meaning(layout.cells),
         ],
@@ -88,12 +88,14 @@ def _columns(headings: Sequence[str]) -> Iterator[Column[Sequence[_Compared]]]:
             yield Column("", part(index, "percent"))
 
 
-def _kernel_blocks(columns: _KernelColumns, panels: Sequence[Panel], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
-    unit = unit_name(panels[0].first.unit)
-    by_probe = [{cell.probe: cell for cell in panel.cells} for panel in panels]
-    firsts = {cell.probe: cell for panel in reversed(panels) for cell in panel.cells}
-    probes = dict.fromkeys(cell.probe for panel in panels for cell in panel.cells)
-    rows = {probe: [panel.get(probe) for panel in by_probe] for probe in probes}
+def _kernel_blocks(
+    columns: _KernelColumns, groups: Sequence[CellGroup], footnotes: Footnotes
+) -> Iterator[Sequence[Row]]:
+    unit = unit_name(groups[0].first.unit)
+    by_probe = [{cell.probe: cell for cell in group.cells} for group in groups]
+    firsts = {cell.probe: cell for group in reversed(groups) for cell in group.cells}
+    probes = dict.fromkeys(cell.probe for group in groups for cell in group.cells)
+    rows = {probe: [group.get(probe) for group in by_probe] for probe in probes}
     titles = {probe: probe_title(firsts[probe]) for probe in probes}
     values = [
         columns.row(titles[probe], _values(cells, attrgetter("value"), footnotes)) for probe, cells in rows.items()
@@ -108,7 +110,7 @@ def _kernel_blocks(columns: _KernelColumns, panels: Sequence[Panel], footnotes: 
     if overheads:
         yield [columns.title(f"overhead({unit})"), *overheads]
     times = {
-        probe: [None if cell is None else panel.time(cell) for panel, cell in zip(panels, cells, strict=True)]
+        probe: [None if cell is None else group.time(cell) for group, cell in zip(groups, cells, strict=True)]
         for probe, cells in rows.items()
     }
     timed = [row for probe, of in times.items() if any(of) for row in _time_rows(columns, titles[probe], of)]

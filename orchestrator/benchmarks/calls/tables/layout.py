@@ -15,7 +15,7 @@ from orchestrator.report.grid import Grid
 from orchestrator.report.kind import (
     FIT,
     INDICATION,
-    Panel,
+    CellGroup,
     processors,
     time_figures,
     unit_meaning,
@@ -74,22 +74,22 @@ def heading(cell: CellRecord) -> str:
     return probe_title(cell)
 
 
-def probed(panel: Panel) -> Sequence[CellRecord]:
-    """The panel's cells without its baselines."""
-    return [cell for cell in panel.cells if cell.probe != BASELINE]
+def probed(group: CellGroup) -> Sequence[CellRecord]:
+    """The group's cells without its baselines."""
+    return [cell for cell in group.cells if cell.probe != BASELINE]
 
 
-def conditions(panel: Panel) -> str:
-    """A line on what all cells of the panel have in common."""
-    first, title = panel.first, benchmark_title(panel.first)
+def conditions(group: CellGroup) -> str:
+    """A line on what all cells of the group have in common."""
+    first, title = group.first, benchmark_title(group.first)
     table = f"{first.table}: " if first.table else ""
     at = _at_named_point(first, title)
     what = f"{at}, " if at != title else ""
-    indication = f"; {INDICATION}" if panel.emulated else ""
+    indication = f"; {INDICATION}" if group.emulated else ""
     named = {parameters.IMAGE: "image", parameters.CHANNEL: "channel", parameters.KERNEL_MODULES: "with its modules"}
     where = "".join(f"{title} {value}, " for fact, title in named.items() if (value := fact.of(first)))
     return (
-        f"{table}{first.cpu}, {processors(first)}, kernel {panel.kernel}, {where}handler {first.handler}, {what}"
+        f"{table}{first.cpu}, {processors(first)}, kernel {group.kernel}, {where}handler {first.handler}, {what}"
         f"{first.metric} in {first.unit}{indication}"
     )
 
@@ -150,11 +150,11 @@ class Layout:
         )
 
 
-def comparison_meaning(panel: Panel) -> str:
+def comparison_meaning(group: CellGroup) -> str:
     """What the figures mean beside the published ones."""
-    is_counted = panel.first.clock == "instructions" and not panel.times
+    is_counted = group.first.clock == "instructions" and not group.times
     more = " Ratios in two different units are not expected to agree." if is_counted else ""
-    return f"{unit_meaning(panel)}{more}"
+    return f"{unit_meaning(group)}{more}"
 
 
 def cell_figure(cell: CellRecord | None, value_of: FigureOf = overhead_of, footnotes: Footnotes | None = None) -> str:
@@ -199,9 +199,9 @@ def purpose_sentences(cells: Sequence[CellRecord], name: _Name) -> Iterator[str]
     yield from purpose_meaning(cells)
 
 
-def modelled_figure(panel: Panel, cell: CellRecord | None) -> str:
+def modelled_figure(group: CellGroup, cell: CellRecord | None) -> str:
     """A cell's modelled overhead with its band."""
-    overhead, low, high = time_figures(None if cell is None else panel.time(cell))
+    overhead, low, high = time_figures(None if cell is None else group.time(cell))
     return overhead if overhead == NOTHING else f"{overhead} ({low} to {high})"
 
 
@@ -230,12 +230,12 @@ def overhead_ratio(cell: CellRecord | None, base: CellRecord | None) -> str:
     return UNDECIDED if "none" in (cell.verdict, base.verdict) else ratio_figure(cell.overhead, base.overhead)
 
 
-def conditions_on_kernels(panels: Sequence[Panel]) -> Iterator[str]:
-    """The conditions that panels of several kernels share, and each kernel's release."""
-    first = panels[0].first
+def conditions_on_kernels(groups: Sequence[CellGroup]) -> Iterator[str]:
+    """The conditions that groups of several kernels share, and each kernel's release."""
+    first = groups[0].first
     table, what = f"{first.table}: " if first.table else "", _at_named_point(first, benchmark_title(first))
     yield f"{table}{first.cpu}, {processors(first)}, handler {first.handler}, {what}, {first.metric} in {first.unit}"
-    releases = {panel.kernel: parameters.KERNEL_RELEASE.of(panel.first) for panel in panels}
+    releases = {group.kernel: parameters.KERNEL_RELEASE.of(group.first) for group in groups}
     yield from (f"{kernel}: linux-{release}" for kernel, release in releases.items() if release)
 
 

@@ -33,7 +33,7 @@ from orchestrator.report.figures import NOTHING, figure, number, published_figur
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
 from orchestrator.report.kind import (
-    Panel,
+    CellGroup,
     other_kernel,
     published,
     published_unit,
@@ -51,26 +51,26 @@ from orchestrator.results.statistics import mean
 _COMPARED_WITH = "djprobe"
 
 
-def list_sheet(panel: Panel) -> Sheet:
+def list_sheet(group: CellGroup) -> Sheet:
     """A column for each probe, as in the lists of 2005: samples, their average, the overhead, what was published."""
-    cells = panel.cells
-    overview = [f"Overhead of probes on {cpu(panel.first.cpu).title}", conditions(panel)]
-    title, *facts = [panel.reference.title, *overview] if panel.reference else overview
-    layout = Layout([cells], probe_title, partial(other_kernel, panel))
+    cells = group.cells
+    overview = [f"Overhead of probes on {cpu(group.first.cpu).title}", conditions(group)]
+    title, *facts = [group.reference.title, *overview] if group.reference else overview
+    layout = Layout([cells], probe_title, partial(other_kernel, group))
     marks = layout.footnotes.marks
     columns = Columns(columns_of(cells, lambda cell: heading(cell) + (marks(cell) if cell.status == "ok" else "")))
     return layout.sheet(
         title,
         facts,
         columns.grid(
-            _measured(columns, cells, layout.footnotes, COUNTED if panel.times else ""),
-            _modelled(columns, panel) if any(map(panel.time, cells)) else (),
-            *(_published(columns, cells, table) for table in panel.references),
+            _measured(columns, cells, layout.footnotes, COUNTED if group.times else ""),
+            _modelled(columns, group) if any(map(group.time, cells)) else (),
+            *(_published(columns, cells, table) for table in group.references),
         ),
         [
-            *(source(table) for table in panel.references),
-            comparison_meaning(panel) if panel.references else unit_meaning(panel),
-            *times_meaning([panel], probe_title),
+            *(source(table) for table in group.references),
+            comparison_meaning(group) if group.references else unit_meaning(group),
+            *times_meaning([group], probe_title),
             *varying_sentences(cells),
             *purpose_meaning(cells),
             *unknown_traps(cells, probe_title),
@@ -125,31 +125,31 @@ def _traps(cell: CellRecord) -> str:
     return (UNKNOWN if has_unknown_traps(cell) else NOTHING) if count is None else number(count)
 
 
-def _modelled(columns: _CellColumns, panel: Panel) -> Iterator[Row]:
+def _modelled(columns: _CellColumns, group: CellGroup) -> Iterator[Row]:
     def part(index: int) -> Figure[CellRecord]:
-        return lambda cell: time_figures(panel.time(cell), marked=False)[index]
+        return lambda cell: time_figures(group.time(cell), marked=False)[index]
 
     def error(cell: CellRecord) -> str:
-        time = panel.time(cell)
+        time = group.time(cell)
         return NOTHING if time is None or time.error is None else f"{100 * time.error:+.1f} %"
 
     def fit(cell: CellRecord) -> str:
-        time = panel.time(cell)
+        time = group.time(cell)
         return NOTHING if time is None or time.role is None else "yes" if time.is_fit else "no"
 
     yield columns.row(f"{MODELLED}overhead(nsec)", part(0), "bold italic")
     yield columns.row("from(nsec)", part(1), "italic", depth=2)
     yield columns.row("to(nsec)", part(2), "italic", depth=2)
-    times = [time for time in map(panel.time, panel.cells) if time is not None]
+    times = [time for time in map(group.time, group.cells) if time is not None]
     if any(time.error is not None for time in times):
         yield columns.row("error to published", error, "italic", depth=2)
     if any(time.role is not None and time.is_fit for time in times):
         yield columns.row("a fit", fit, "italic", depth=2)
-    by_probe = {cell.probe: panel.time(cell) for cell in panel.cells}
+    by_probe = {cell.probe: group.time(cell) for cell in group.cells}
     base = by_probe.get(_COMPARED_WITH)
-    if base is not None and len(panel.cells) > 2:
+    if base is not None and len(group.cells) > 2:
         ratio = f"{MODELLED}ratio to {_COMPARED_WITH}"
-        yield columns.row(ratio, lambda cell: modelled_ratio(panel.time(cell), base), "italic")
+        yield columns.row(ratio, lambda cell: modelled_ratio(group.time(cell), base), "italic")
 
 
 def _sample_rows(columns: _CellColumns, label: str, samples: Mapping[str, Sequence[str]]) -> Iterator[Row]:

@@ -30,7 +30,7 @@ from orchestrator.report.columns import Column, Columns
 from orchestrator.report.figures import NOTHING, figure, ratio_figure, unit_name
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.kind import (
-    Panel,
+    CellGroup,
     other_kernel,
     source,
     time_figures,
@@ -43,7 +43,7 @@ from orchestrator.results.modelled import ModelledCell
 
 @dataclass(frozen=True)
 class _Half:
-    panel: Panel
+    group: CellGroup
     table: ReferenceTable
     cells: dict[str, CellRecord]
     shows_times: bool
@@ -52,9 +52,9 @@ class _Half:
         """The columns of this table; a row's item is the document's name of a probe."""
         columns = [
             self._column(
-                unit_name(self.panel.first.unit), lambda name: cell_figure(self.cells.get(name), footnotes=footnotes)
+                unit_name(self.group.first.unit), lambda name: cell_figure(self.cells.get(name), footnotes=footnotes)
             ),
-            *(self._bounds() if self.panel.first.clock == "wall" else ()),
+            *(self._bounds() if self.group.first.clock == "wall" else ()),
             *(self._times() if self.shows_times else ()),
         ]
         if self.table.rates:
@@ -74,7 +74,7 @@ class _Half:
             def text(name: str) -> str:
                 cell = self.cells.get(name)
                 interval = None if cell is None or cell.status != "ok" else cell.interval
-                return figure(interval and interval[end], self.panel.first.unit)
+                return figure(interval and interval[end], self.group.first.unit)
 
             return text
 
@@ -95,7 +95,7 @@ class _Half:
 
     def _time(self, name: str) -> ModelledCell | None:
         cell = self.cells.get(name)
-        return None if cell is None else self.panel.time(cell)
+        return None if cell is None else self.group.time(cell)
 
     def _rate(self, name: str) -> str:
         return self.table.rate(name) if name in self.table.rates else NOTHING
@@ -116,32 +116,32 @@ class _Half:
 
     def conditions(self, footnotes: Footnotes) -> str:
         baselines = [
-            (cell.kernel if self.panel.elsewhere(cell) else heading(cell))
+            (cell.kernel if self.group.elsewhere(cell) else heading(cell))
             + f"{footnotes.marks(cell)} "
             + (figure(cell.value, cell.unit) if cell.value is not None else cell.status)
-            for cell in self.panel.cells
+            for cell in self.group.cells
             if cell.probe == BASELINE
         ]
-        return f"{conditions(self.panel)}; baseline {', '.join(baselines) or 'not measured'}"
+        return f"{conditions(self.group)}; baseline {', '.join(baselines) or 'not measured'}"
 
 
-def mail_sheet(panels: Sequence[Panel]) -> Sheet:
-    """The panels of the mail's published tables, side by side."""
-    shows_times = any(panel.time(cell) for panel in panels for cell in panel.cells)
+def mail_sheet(groups: Sequence[CellGroup]) -> Sheet:
+    """The groups of the mail's published tables, side by side."""
+    shows_times = any(group.time(cell) for group in groups for cell in group.cells)
     halves = [
-        _Half(panel, panel.reference, {mail_label(cell): cell for cell in probed(panel)}, shows_times)
-        for panel in panels
-        if panel.reference is not None
+        _Half(group, group.reference, {mail_label(cell): cell for cell in probed(group)}, shows_times)
+        for group in groups
+        if group.reference is not None
     ]
-    owner = {cell.id: half for half in halves for cell in half.panel.cells}
+    owner = {cell.id: half for half in halves for cell in half.group.cells}
 
     def name(cell: CellRecord) -> str:
         label = probe_title(cell) if cell.probe == BASELINE else mail_label(cell)
         return f"{owner[cell.id].table.name} {label}"
 
-    layout = Layout([half.panel.cells for half in halves], name, lambda cell: other_kernel(owner[cell.id].panel, cell))
+    layout = Layout([half.group.cells for half in halves], name, lambda cell: other_kernel(owner[cell.id].group, cell))
     first, footnotes = halves[0], layout.footnotes
-    processors = dict.fromkeys(cpu(half.panel.first.cpu).title for half in halves)
+    processors = dict.fromkeys(cpu(half.group.first.cpu).title for half in halves)
     labels = dict.fromkeys(column for half in halves for column in half.table.columns)
     # The mail separates kprobes and kretprobes, in names such as kprobe+optimized.
     is_split = all("+" in half.table.compared_with for half in halves)
@@ -155,8 +155,8 @@ def mail_sheet(panels: Sequence[Panel]) -> Sheet:
         table.grid(*([table.row(label, label) for label in block] for block in blocks)),
         [
             *(source(half.table.id) for half in halves),
-            comparison_meaning(first.panel),
-            *times_meaning([half.panel for half in halves], name),
+            comparison_meaning(first.group),
+            *times_meaning([half.group for half in halves], name),
             *purpose_sentences(layout.cells, name),
         ],
     )

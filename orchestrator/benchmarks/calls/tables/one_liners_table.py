@@ -23,7 +23,7 @@ from orchestrator.report.columns import Column, Columns
 from orchestrator.report.figures import NOTHING
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.kind import (
-    Panel,
+    CellGroup,
     times_meaning,
     unit_meaning,
 )
@@ -31,30 +31,30 @@ from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 
 
-def one_liners_sheet(panels: Sequence[Panel]) -> Sheet:
-    """A panel of each kernel, side by side, with what bpftrace attaches there."""
-    first, parts = panels[0].first, [panel.cells for panel in panels]
+def one_liners_sheet(groups: Sequence[CellGroup]) -> Sheet:
+    """A group of each kernel, side by side, with what bpftrace attaches there."""
+    first, parts = groups[0].first, [group.cells for group in groups]
     layout = Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
-    shows_times = any(panel.time(cell) for panel in panels for cell in panel.cells)
-    each = [list(_columns(panel, layout.footnotes, shows_times=shows_times)) for panel in panels]
+    shows_times = any(group.time(cell) for group in groups for cell in group.cells)
+    each = [list(_columns(group, layout.footnotes, shows_times=shows_times)) for group in groups]
     table = Columns([column for columns in each for column in columns], together=len(each[0]))
     titles = dict.fromkeys(probe_title(cell) for part in parts for cell in part)
     return layout.sheet(
         f"What bpftrace attaches, and the overhead of a hit, on {cpu(first.cpu).title}",
-        [*conditions_on_kernels(panels), "the baseline's figure is a whole call's"],
+        [*conditions_on_kernels(groups), "the baseline's figure is a whole call's"],
         table.grid(table.row(title, title) for title in titles),
         [
             "The kernel says what is attached; its name is that of the list of probes.",
-            unit_meaning(panels[0]),
-            *times_meaning(panels, probe_title),
+            unit_meaning(groups[0]),
+            *times_meaning(groups, probe_title),
             *purpose_sentences(layout.cells, probe_title),
         ],
     )
 
 
-def _columns(panel: Panel, footnotes: Footnotes, *, shows_times: bool) -> Iterator[Column[str]]:
+def _columns(group: CellGroup, footnotes: Footnotes, *, shows_times: bool) -> Iterator[Column[str]]:
     """The columns of one kernel; a row's item is a one-liner's title."""
-    cells = {probe_title(cell): cell for cell in panel.cells}
+    cells = {probe_title(cell): cell for cell in group.cells}
 
     def cost(title: str) -> str:
         cell = cells.get(title)
@@ -65,7 +65,7 @@ def _columns(panel: Panel, footnotes: Footnotes, *, shows_times: bool) -> Iterat
         cell = cells.get(title)
         return NOTHING if cell is None else parameters.ATTACHED.of(cell) or NOTHING
 
-    yield Column(panel.kernel, cost)
+    yield Column(group.kernel, cost)
     if shows_times:
-        yield Column("modelled(nsec)", lambda title: modelled_figure(panel, cells.get(title)))
-    yield Column(f"attached by {bpftrace_versions(panel.cells)}", attached)
+        yield Column("modelled(nsec)", lambda title: modelled_figure(group, cells.get(title)))
+    yield Column(f"attached by {bpftrace_versions(group.cells)}", attached)

@@ -17,7 +17,7 @@ from orchestrator.report.columns import Column, Columns
 from orchestrator.report.figures import COUNTED, NOTHING, number, signed_figure
 from orchestrator.report.grid import Row
 from orchestrator.report.kind import (
-    Panel,
+    CellGroup,
     other_kernel,
     unit_meaning,
 )
@@ -26,9 +26,9 @@ from orchestrator.results.contract import BACKGROUND, CellRecord, PartKind, RunP
 from orchestrator.results.statistics import median
 
 
-def shows_parts(panel: Panel) -> bool:
-    """Whether the panel's cells run a program whose parts are counted."""
-    return panel.first.benchmark == COUNTED_BENCHMARK
+def shows_parts(group: CellGroup) -> bool:
+    """Whether the group's cells run a program whose parts are counted."""
+    return group.first.benchmark == COUNTED_BENCHMARK
 
 
 _PARTS: Mapping[PartKind, str] = {
@@ -43,17 +43,17 @@ _PARTS: Mapping[PartKind, str] = {
 _OWN = [kind for kind in get_args(PartKind) if kind not in BACKGROUND]
 
 
-def parts_sheet(panel: Panel) -> Sheet:
+def parts_sheet(group: CellGroup) -> Sheet:
     """A run by system call: calls, instructions, and what each probe adds to them."""
-    layout = Layout([panel.cells], probe_title, partial(other_kernel, panel))
-    marks, other_cells = layout.footnotes.marks, probed(panel)
-    base = next((cell for cell in panel.cells if cell.probe == BASELINE), panel.first)
+    layout = Layout([group.cells], probe_title, partial(other_kernel, group))
+    marks, other_cells = layout.footnotes.marks, probed(group)
+    base = next((cell for cell in group.cells if cell.probe == BASELINE), group.first)
     columns = Columns(_columns([f"{probe_title(cell)}{marks(cell)}" for cell in other_cells]), together=2, narrowest=20)
-    runs, title = max(len(cell.samples) for cell in panel.cells), benchmark_title(panel.first)
+    runs, title = max(len(cell.samples) for cell in group.cells), benchmark_title(group.first)
     cells = [base, *other_cells]
     return layout.sheet(
-        f"A program by system call on {cpu(panel.first.cpu).title}",
-        [conditions(panel), f"{title}: the median of {runs} runs, whose parts add up to it"],
+        f"A program by system call on {cpu(group.first.cpu).title}",
+        [conditions(group), f"{title}: the median of {runs} runs, whose parts add up to it"],
         columns.grid(*_part_blocks(columns, cells)),
         [
             "A run is from before the fork of its first process to after its end, with all processes that it starts: "
@@ -63,7 +63,7 @@ def parts_sheet(panel: Panel) -> Sheet:
             "without it, right before and behind; in brackets where both kinds of run lie farther apart together.",
             "Interrupts and page faults have rows of their own, wherever they happen. Interrupts and the rest of the "
             "kernel (its threads, processes that begin) depend on when a timer ticks, and are not the program's.",
-            unit_meaning(panel),
+            unit_meaning(group),
         ],
     )
 

@@ -19,7 +19,7 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.columns import Column, Columns
 from orchestrator.report.figures import NOTHING, number
 from orchestrator.report.kind import (
-    Panel,
+    CellGroup,
     other_kernel,
     times_meaning,
     unit_meaning,
@@ -29,23 +29,23 @@ from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 
 
-def shows_points(panel: Panel) -> bool:
-    """Whether the lab found the panel's points: the functions that calls enter, or the instructions of one."""
-    return parameters.POINTS in panel.first.parameters
+def shows_points(group: CellGroup) -> bool:
+    """Whether the lab found the group's points: the functions that calls enter, or the instructions of one."""
+    return parameters.POINTS in group.first.parameters
 
 
-def points_sheet(panel: Panel) -> Sheet:
+def points_sheet(group: CellGroup) -> Sheet:
     """A row for each point, a column for each probe."""
     at_points: dict[str, dict[str, CellRecord]] = {}
-    for cell in panel.cells:
+    for cell in group.cells:
         at_points.setdefault(_at(cell), {})[cell.probe] = cell
     by_point = {at: by_probe for at, by_probe in at_points.items() if BASELINE in by_probe}
-    cells = [cell for cell in panel.cells if _at(cell) in by_point]
+    cells = [cell for cell in group.cells if _at(cell) in by_point]
     refused: dict[str, dict[str, None]] = {}
-    for cell in panel.cells:
+    for cell in group.cells:
         if _at(cell) not in by_point:
             refused.setdefault(cell.reason or cell.status, {})[_at(cell)] = None
-    layout, function = Layout([cells], _name_of_reason, partial(other_kernel, panel)), _function(panel.first)
+    layout, function = Layout([cells], _name_of_reason, partial(other_kernel, group)), _function(group.first)
     names = {cell.probe: probe_title(cell) for cell in cells if cell.probe != BASELINE}
     entered = f"{'entered' if function is None else 'executed'} by a call"
     counted = Columns(
@@ -55,29 +55,29 @@ def points_sheet(panel: Panel) -> Sheet:
         ]
     )
     modelled = Columns(
-        [Column(entered, lambda _: NOTHING), *_by_probe(names, lambda cell: modelled_figure(panel, cell))]
+        [Column(entered, lambda _: NOTHING), *_by_probe(names, lambda cell: modelled_figure(group, cell))]
     )
     rows = [counted.row(at, by_probe) for at, by_probe in by_point.items()]
     timed = [
         modelled.row(at, by_probe, "italic")
         for at, by_probe in by_point.items()
-        if any(panel.time(cell) for cell in by_probe.values())
+        if any(group.time(cell) for cell in by_probe.values())
     ]
     shown = " or ".join(
         map(number, sorted({cell.value for cell in cells if cell.probe == BASELINE and cell.value is not None}))
     )
-    calls = f"a call of {called(panel.first)}"
+    calls = f"a call of {called(group.first)}"
     each = f"function that {calls} enters" if function is None else f"instruction of {function} in {calls}"
     return layout.sheet(
-        f"Overhead of probes on {cpu(panel.first.cpu).title}, at each {each}",
-        [conditions(panel), *([f"a call takes {shown} instructions without a probe"] if shown else [])],
+        f"Overhead of probes on {cpu(group.first.cpu).title}, at each {each}",
+        [conditions(group), *([f"a call takes {shown} instructions without a probe"] if shown else [])],
         counted.grid(
             rows or [counted.row("no function", {})],
             [modelled.title("modelled(nsec)", "bold italic"), *timed] if timed else (),
         ),
         [
-            unit_meaning(panel),
-            *times_meaning([panel], name_at_point),
+            unit_meaning(group),
+            *times_meaning([group], name_at_point),
             *(f"Not probed: {', '.join(functions)}: {reason}." for reason, functions in refused.items()),
         ],
     )

@@ -15,7 +15,7 @@ from orchestrator.report.figures import NOTHING, figure, number
 from orchestrator.report.grid import Row
 from orchestrator.report.highlights import Highlight, Rank
 from orchestrator.report.kind import (
-    Panel,
+    CellGroup,
     processors,
 )
 from orchestrator.report.sheet import Sheet
@@ -34,16 +34,16 @@ _FIGURES = {
 }
 
 
-def shows_turns(panel: Panel) -> bool:
-    """Whether CPUs make the panel's calls in turns."""
-    return IN_TURNS in panel.first.parameters
+def shows_turns(group: CellGroup) -> bool:
+    """Whether CPUs make the group's calls in turns."""
+    return IN_TURNS in group.first.parameters
 
 
 class _Rows:
     """The cells of a table by row and number of CPUs; what rows have in common is not in their names."""
 
-    def __init__(self, panels: Sequence[Panel]) -> None:
-        self.cells = [cell for panel in panels for cell in panel.cells]
+    def __init__(self, groups: Sequence[CellGroup]) -> None:
+        self.cells = [cell for group in groups for cell in group.cells]
         self.sizes = sorted({cell.smp for cell in self.cells})
         probed = [cell for cell in self.cells if cell.probe != BASELINE]
         self._has_handlers = len({cell.handler for cell in probed}) > 1
@@ -72,9 +72,9 @@ class _Rows:
         return curves
 
 
-def turns_sheet(panels: Sequence[Panel]) -> Sheet:
+def turns_sheet(groups: Sequence[CellGroup]) -> Sheet:
     """Instructions of a call, and the lines that move between CPUs, by number of CPUs."""
-    rows, first = _Rows(panels), panels[0].first
+    rows, first = _Rows(groups), groups[0].first
     parts = [[cell for cell in rows.shown if cell.smp == size] for size in rows.sizes]
     layout = Layout(parts, lambda cell: f"{rows.name(cell)}, {processors(cell)}")
 
@@ -120,9 +120,9 @@ def turns_sheet(panels: Sequence[Panel]) -> Sheet:
     )
 
 
-def turns_findings(panels: Sequence[Panel]) -> Iterator[Highlight]:
+def turns_findings(groups: Sequence[CellGroup]) -> Iterator[Highlight]:
     """The rows that move most and fewest lines between the most CPUs."""
-    rows = _Rows(panels)
+    rows = _Rows(groups)
     moved = {
         name: value
         for name, by_size in rows.by_row.items()
@@ -137,9 +137,9 @@ def turns_findings(panels: Sequence[Panel]) -> Iterator[Highlight]:
         yield Highlight(Rank.LARGEST, sentence, moved[most])
 
 
-def turns_chart(panels: Sequence[Panel]) -> CurveChart:
+def turns_chart(groups: Sequence[CellGroup]) -> CurveChart:
     """Both figures of lines by the number of CPUs."""
-    rows, first = _Rows(panels), panels[0].first
+    rows, first = _Rows(groups), groups[0].first
     panes = [CurvePane("CPUs", title, rows.curves(parameter)) for parameter, title in _FIGURES.items()]
     subtitle = f"{first.cpu}, {', '.join(dict.fromkeys(cell.kernel for cell in rows.cells))}; a count, not time"
     return CurveChart(f"Lines between CPUs that call {called(first)} in turns", subtitle, panes)

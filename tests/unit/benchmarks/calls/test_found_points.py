@@ -256,28 +256,28 @@ def test_the_table_has_a_row_for_each_function() -> None:
         failed("kprobe", "it may fault", id="kprobe/tail", status="unsupported", parameters={**facts, "at": "tail"}),
         failed("kprobe", NOINSTR, id="kprobe/entry", status="unsupported", parameters={**facts, "at": "entry"}),
     )
-    assert len({REPORT.group_key(one) for one in record.cells}) == 1
-    sheet = REPORT.sheet(list(REPORT.panels(record.cells)))
+    assert len({REPORT.table_key(one) for one in record.cells}) == 1
+    sheet = REPORT.sheet(list(REPORT.groups(record.cells)))
     assert [(row.label, list(row.cells)) for row in sheet.grid.blocks[0]] == [
         ("copy", ["1", "627"]),
         ("tail", ["-", "unsupported [1]"]),
     ]
     assert f"Not probed: entry: {NOINSTR}." in sheet.sentences
     assert [note.text for note in sheet.footnotes] == ["kprobes at tail unsupported: it may fault"]
-    assert not REPORT.charts(list(REPORT.panels(record.cells)))
+    assert not REPORT.charts(list(REPORT.groups(record.cells)))
 
 
 @pytest.mark.parametrize(("points", "heading"), [("executed", "entered by a call"), ("read+*", "executed by a call")])
 def test_the_heading_says_what_a_call_does_at_a_point(points: str, heading: str) -> None:
     facts = {"points": points, "call": "read", "calls": 5000, "at": "read+0x1"}
     record = run(*(cell(probe, id=probe, parameters=facts) for probe in ("none", "kprobe")))
-    assert REPORT.sheet(list(REPORT.panels(record.cells))).grid.headings[0] == heading
+    assert REPORT.sheet(list(REPORT.groups(record.cells))).grid.headings[0] == heading
 
 
 def test_a_table_of_functions_that_cannot_be_probed_prints() -> None:
     facts = {"points": "executed", "at": "entry"}
     record = run(failed("kprobe", NOINSTR, status="unsupported", parameters=facts))
-    (block,) = REPORT.sheet(list(REPORT.panels(record.cells))).grid.blocks
+    (block,) = REPORT.sheet(list(REPORT.groups(record.cells))).grid.blocks
     assert [row.label for row in block] == ["no function"]
 
 

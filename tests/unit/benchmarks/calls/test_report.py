@@ -13,7 +13,7 @@ from report_examples import RUNS
 from report_text import check_golden_table, printed
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.report.kind import charts, panels
+from orchestrator.report.kind import cell_groups, charts
 from orchestrator.report.markdown import render_markdown
 from orchestrator.report.summary import summary
 from orchestrator.results.contract import CellRecord
@@ -254,10 +254,10 @@ def test_only_of_calls_that_vary_the_table_says_what_their_overhead_is(metric: s
     """Runs of a program scatter, too, and have another overhead."""
     samples = {"metric": metric, "samples": [400.0, 410.0, 420.0], "value": 410.0, "reference": None}
     baseline, kprobe = cell("none", **samples, overhead=0.0), cell("kprobe", **samples, overhead=10.0)
-    (panel,) = panels(run(baseline, kprobe), reports())
+    (group,) = cell_groups(run(baseline, kprobe), reports())
     said = [
         sentence
-        for sentence in reports().kind_of(kprobe).sheet([panel]).sentences
+        for sentence in reports().kind_of(kprobe).sheet([group]).sentences
         if sentence.startswith("Where calls vary")
     ]
     assert bool(said) is is_said
