@@ -21,7 +21,8 @@ from orchestrator.artifacts.debian import archive_keyring, debian_mirror
 from orchestrator.catalog.images import debian
 from orchestrator.errors import HostError, LabError
 from orchestrator.guest.accelerator import KvmSpeed, measure_kvm
-from orchestrator.guest.machine import OLDEST_QEMU, machine_facts
+from orchestrator.guest.machine import machine_facts
+from orchestrator.guest.qemu_facts import OLDEST_QEMU
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.program import INSTALL_COMMAND, load_requirements
 

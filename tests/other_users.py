@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.guest.machine import confinement_here, has_capability
+from orchestrator.guest.confinement import confinement_here, has_capability
 
 ORDINARY_USER = 65533
 

@@ -29,7 +29,8 @@ from orchestrator.files import ScratchFolder, private
 from orchestrator.guest.framed import PROTOCOL
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.hub import Hub
-from orchestrator.guest.machine import Login, Machine, MemoryFile, Wiring, qemu_command
+from orchestrator.guest.machine import Login, Machine
+from orchestrator.guest.qemu_command import MemoryFile, Wiring, qemu_command
 from orchestrator.guest.saved_state import SavedGuest
 from orchestrator.process import not_installed
 

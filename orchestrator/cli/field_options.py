@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from orchestrator.experiment.fields import ValidationContext, Whole
 from orchestrator.experiment.problems import problems_of
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.program import PROGRAM
 
 R = TypeVar("R")

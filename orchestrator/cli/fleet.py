@@ -29,7 +29,7 @@ from orchestrator.fleet.state import (
 from orchestrator.fleet.status import FleetStatus, WorkerStatus, fleet_status
 from orchestrator.fleet.supervisor import StartedFleet, end_fleet
 from orchestrator.fleet.target import Target, check_reachable, need_dask, target
-from orchestrator.guest.machine import qemu_version
+from orchestrator.guest.qemu_facts import qemu_version
 from orchestrator.program import PROGRAM
 
 _Key = Annotated[

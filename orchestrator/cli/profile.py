@@ -19,7 +19,7 @@ from orchestrator.cli import options
 from orchestrator.cli.console_lab import ConsoleLab, outcome
 from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.experiment.file import load_experiment
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.library.compared_measurements import profiled_on_kernels
 from orchestrator.library.disassembly import disassembly
 from orchestrator.library.experiment_request import ExperimentRequest

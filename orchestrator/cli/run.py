@@ -23,7 +23,8 @@ from orchestrator.cli.options import write_page_to
 from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile
 from orchestrator.experiment.plan import Plan
-from orchestrator.guest.machine import Machine, Wiring, qemu_command
+from orchestrator.guest.machine import Machine
+from orchestrator.guest.qemu_command import Wiring, qemu_command
 from orchestrator.library.formats import Format, Formats
 from orchestrator.library.needed_packages import check_packages
 from orchestrator.library.tree_experiments import experiments as experiments_of_tree

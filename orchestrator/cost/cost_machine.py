@@ -11,7 +11,7 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import UsageError
 from orchestrator.experiment.fields import ValidationContext
 from orchestrator.experiment.guest_spec import MachineSpec
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.run.machines import check_possible, known_cpu
 
 DEFAULT_CPU = "xeon-e5410"

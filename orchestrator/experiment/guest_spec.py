@@ -27,7 +27,8 @@ from orchestrator.experiment import fields
 from orchestrator.experiment.fields import Strict, ValidationContext, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch, problems_of
 from orchestrator.guest.console import report_patterns
-from orchestrator.guest.machine import ChannelKind, qemu_cpu_names
+from orchestrator.guest.machine import ChannelKind
+from orchestrator.guest.qemu_facts import qemu_cpu_names
 
 DEFAULT_MEMORY = "256M"
 

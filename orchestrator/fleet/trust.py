@@ -19,7 +19,7 @@ from orchestrator.experiment.plan import plan
 from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.run.benchmark_kind import BenchmarkKind, BootTask, Session
 from orchestrator.run.boot import prepare, run_boot

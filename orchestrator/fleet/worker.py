@@ -27,7 +27,7 @@ from orchestrator.fleet.state import MOST_GUESTS
 from orchestrator.fleet.target import Unlisted
 from orchestrator.fleet.transfer import FileReference, unbundled
 from orchestrator.guest.guest_group import Guests
-from orchestrator.guest.machine import qemu_version
+from orchestrator.guest.qemu_facts import qemu_version
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
 from orchestrator.results.contract import Record

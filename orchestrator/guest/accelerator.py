@@ -23,7 +23,9 @@ from orchestrator.catalog.cpus import CpuModel
 from orchestrator.catalog.data import nearest
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import write_whole
-from orchestrator.guest.machine import Timing, environment, qemu_cpu_names, qemu_version
+from orchestrator.guest.confinement import environment
+from orchestrator.guest.machine import Timing
+from orchestrator.guest.qemu_facts import qemu_cpu_names, qemu_version
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import plain_line
 from orchestrator.process import exit_status, how_ended, spawn

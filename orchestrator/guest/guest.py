@@ -36,7 +36,7 @@ from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, SharedMemory, make_guest_files, make_restored_files
 from orchestrator.guest.interruption import interrupt
 from orchestrator.guest.kernel_tests import kunit_results
-from orchestrator.guest.machine import Machine, MemoryFile, Wiring, counts_file
+from orchestrator.guest.machine import Machine
 from orchestrator.guest.memory_kills import explain_kill, memory_kills
 from orchestrator.guest.monitor import Monitor, Ring, counted_interrupts
 from orchestrator.guest.new_identity import reidentify
@@ -44,6 +44,7 @@ from orchestrator.guest.overlay import check_overlay, keep_overlay
 from orchestrator.guest.panic import answers_interruption
 from orchestrator.guest.panic_watch import CONSOLE_MAX
 from orchestrator.guest.qemu import RunningQemu, mount_data, open_channel
+from orchestrator.guest.qemu_command import MemoryFile, Wiring, counts_file
 from orchestrator.guest.saved_state import SavedGuest, begin_console, keep_files, load_state, save_state
 from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.guest.taint import taint_mask, troubles

@@ -15,8 +15,9 @@ from typing import Self
 
 from orchestrator.errors import HostError
 from orchestrator.files import Entry, archive
-from orchestrator.guest.machine import Machine, MemoryFile, RootImage
+from orchestrator.guest.machine import Machine, RootImage
 from orchestrator.guest.overlay import make_overlay
+from orchestrator.guest.qemu_command import MemoryFile
 from orchestrator.guest.ssh_keys import SshKeys, client_key, new_private_key, public_line, read_private_key
 from orchestrator.paths import lab_dir
 from orchestrator.process import run

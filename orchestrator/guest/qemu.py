@@ -14,20 +14,14 @@ from pathlib import Path
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestExit
 from orchestrator.guest.channel import Channel
+from orchestrator.guest.confinement import confinement_here, environment
 from orchestrator.guest.console import QUOTED_LINES, Console, plain_lines
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles
-from orchestrator.guest.machine import (
-    MODULES,
-    Machine,
-    Wiring,
-    confinement_here,
-    data_disk_serial,
-    environment,
-    qemu_command,
-)
+from orchestrator.guest.machine import MODULES, Machine
 from orchestrator.guest.monitor import Monitor
 from orchestrator.guest.panic_watch import QemuWatch
+from orchestrator.guest.qemu_command import Wiring, data_disk_serial, qemu_command
 from orchestrator.guest.rest import Rest
 from orchestrator.guest.start_failure import start_failure
 from orchestrator.paths import data_dir

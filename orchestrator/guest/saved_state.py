@@ -18,8 +18,8 @@ from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestHang, HostError
 from orchestrator.files import private
 from orchestrator.guest.guest_files import SharedMemory
-from orchestrator.guest.machine import MemoryFile
 from orchestrator.guest.monitor import Monitor
+from orchestrator.guest.qemu_command import MemoryFile
 
 _BANDWIDTH = 1 << 40
 """Bytes a second; QEMU's default limit is 128 MiB."""

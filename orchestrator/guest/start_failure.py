@@ -11,10 +11,7 @@ from pathlib import Path
 from orchestrator.errors import GuestError, HostError, LabError
 from orchestrator.guest.console import QUOTED_LINES, Console
 from orchestrator.guest.diagnosis import DYING_LIMIT
-from orchestrator.guest.machine import (
-    OLDEST_QEMU,
-    qemu_version,
-)
+from orchestrator.guest.qemu_facts import OLDEST_QEMU, qemu_version
 from orchestrator.process import Spawned, exit_status, how_ended
 from orchestrator.program import PROGRAM
 

@@ -19,7 +19,7 @@ from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import LeftOut, Moved, built_experiment, load_experiment, none_left_out
 from orchestrator.experiment.plan import Plan, check_budgets, plan, select
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.library.needed_packages import check_packages
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.program import PROGRAM

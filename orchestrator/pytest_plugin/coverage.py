@@ -28,7 +28,8 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError, LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import CoveragePlugin, Machine, cover_file
+from orchestrator.guest.machine import CoveragePlugin, Machine
+from orchestrator.guest.qemu_command import cover_file
 from orchestrator.plain_text import plain_text
 from orchestrator.probes.text_layout import module_sections
 from orchestrator.profile.lines.dwarf_lines import SourceLines

@@ -20,7 +20,7 @@ from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.fields import ValidationContext
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.problems import problems_of
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.pytest_plugin.counted_calls import settle

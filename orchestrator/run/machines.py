@@ -16,7 +16,8 @@ from orchestrator.errors import UsageError
 from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import check_cpu, choose_accelerator
-from orchestrator.guest.machine import CountingPlugin, Login, Machine, Timing, qemu_cpu_names, qemu_has_plugins
+from orchestrator.guest.machine import CountingPlugin, Login, Machine, Timing
+from orchestrator.guest.qemu_facts import qemu_cpu_names, qemu_has_plugins
 from orchestrator.profile.counted.kernel_entries import has_landmarks, landmarks, together_below
 
 ROOT = Login()

@@ -19,7 +19,7 @@ from orchestrator.experiment.problems import Problem, TableOrigin, error_of_tabl
 from orchestrator.experiment.source import KeyPath
 from orchestrator.experiment.table import ProbedTable
 from orchestrator.guest.accelerator import check_cpu
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.probes.point import Point
 from orchestrator.probes.point_check import functions_like, wrong_point_reason
 from orchestrator.run.machines import timing_of

@@ -23,7 +23,7 @@ from orchestrator.catalog.images import debian
 from orchestrator.catalog.probes import probe_name
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import sha256_of, write_whole
-from orchestrator.guest.machine import qemu_version
+from orchestrator.guest.qemu_facts import qemu_version
 from orchestrator.run.benchmark_kind import BootArtifacts, Prepared
 from orchestrator.run.events import GuestBooted
 from orchestrator.version import __version__

@@ -15,7 +15,7 @@ from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.experiment.table import KindRegistry
 from orchestrator.guest.guest import Watch
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.plain_text import shown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.recorded_provenance import provenance_differences, provenance_of

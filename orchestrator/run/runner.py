@@ -24,7 +24,7 @@ from orchestrator.experiment.plan import Boot, Plan
 from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import Durations, durations

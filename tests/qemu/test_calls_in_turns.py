@@ -12,7 +12,7 @@ from experiment_boot import artifacts_of, boot_of_calls, measured_call
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.benchmarks.calls import measurement
 from orchestrator.errors import EvidenceError
-from orchestrator.guest.machine import executes_spinning_cpus_in_turns
+from orchestrator.guest.qemu_facts import executes_spinning_cpus_in_turns
 from orchestrator.paths import cache_dir
 from orchestrator.profile.counted.turns import turns_of
 from orchestrator.results.parameters import CONTENDED, CONTENDED_LINES, MOVED, MOVED_BY, ON_EACH_CPU

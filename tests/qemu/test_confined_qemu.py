@@ -21,9 +21,9 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.experiment.guest_spec import GuestSpec
+from orchestrator.guest.confinement import USERS, confinement_here
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SharedMemory
-from orchestrator.guest.machine import USERS, confinement_here
 from orchestrator.guest.monitor import counted_interrupts
 from orchestrator.guest.saved_state import SavedGuest
 from orchestrator.pytest_plugin.guest_factory import GuestFactory

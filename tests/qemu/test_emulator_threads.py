@@ -41,7 +41,7 @@ def test_kprobes_work_with_one_thread_for_all_cpus(workshop: BuildContext, tmp_p
 def test_kprobes_do_not_work_with_a_thread_for_each_cpu(
     workshop: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.guest.machine.accelerator_option", lambda machine: "tcg,thread=multi")
+    monkeypatch.setattr("orchestrator.guest.qemu_command.accelerator_option", lambda machine: "tcg,thread=multi")
     found = trouble(workshop, tmp_path, CYCLES_WITH_MANY)
     if found is None:
         pytest.skip(f"this QEMU kept up with patched code for {CYCLES_WITH_MANY} cycles on {os.cpu_count()} host CPUs")

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import HostError, LabError
-from orchestrator.guest.machine import confinement_here
+from orchestrator.guest.confinement import confinement_here
 from orchestrator.process import run, spawn
 from orchestrator.steps import step_echo
 

@@ -51,7 +51,7 @@ from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
 from orchestrator.files import sha256_of
-from orchestrator.guest.machine import executes_spinning_cpus_in_turns, qemu_has_plugins
+from orchestrator.guest.qemu_facts import executes_spinning_cpus_in_turns, qemu_has_plugins
 from orchestrator.probes.place_answers import KnownAnswer
 from orchestrator.probes.placement import ProbePlace, places_of, refusal_of, technique_of
 from orchestrator.probes.point import Point

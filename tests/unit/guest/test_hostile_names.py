@@ -16,19 +16,10 @@ from hypothesis import strategies as st
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import GuestError, UsageError
 from orchestrator.guest.channel import Output, check_command
-from orchestrator.guest.machine import (
-    Confinement,
-    CountingPlugin,
-    DataDisk,
-    Lan,
-    Machine,
-    MemoryFile,
-    RootImage,
-    Wiring,
-    kernel_command_line,
-    qemu_command,
-)
+from orchestrator.guest.confinement import Confinement
+from orchestrator.guest.machine import CountingPlugin, DataDisk, Lan, Machine, RootImage
 from orchestrator.guest.marked_output import MarkedCommand
+from orchestrator.guest.qemu_command import MemoryFile, Wiring, kernel_command_line, qemu_command
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import insmod_word
 

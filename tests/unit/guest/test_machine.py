@@ -16,24 +16,12 @@ from hypothesis import strategies as st
 from orchestrator.arch import QEMU
 from orchestrator.catalog.cpus import cpu, cpu_caches, cpus
 from orchestrator.errors import GuestError, GuestExit, HostError
-from orchestrator.guest import machine
+from orchestrator.guest import confinement
+from orchestrator.guest.confinement import USERS, Confinement, confinement_here, environment
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import (
-    AGENT_PORT,
-    USERS,
-    Confinement,
-    CountingPlugin,
-    Machine,
-    Timing,
-    Wiring,
-    confinement_here,
-    environment,
-    escape,
-    kernel_command_line,
-    qemu_command,
-    qemu_cpu_names,
-    qemu_version,
-)
+from orchestrator.guest.machine import CountingPlugin, Machine, Timing
+from orchestrator.guest.qemu_command import AGENT_PORT, Wiring, escape, kernel_command_line, qemu_command
+from orchestrator.guest.qemu_facts import qemu_cpu_names, qemu_version
 
 MACHINE = Machine(cpu("pentium4"), Path("/cache/my kernel,1"), Path("/cache/initramfs"))
 
@@ -303,7 +291,7 @@ FULL = "000001ffffffffff"
 @pytest.fixture
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A QEMU that prints this version."""
-    monkeypatch.setattr(machine, "qemu_version", lambda: request.param)
+    monkeypatch.setattr(confinement, "qemu_version", lambda: request.param)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +326,7 @@ def test_an_ordinary_user_s_qemu_can_become_nobody_else() -> None:
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in place of /proc/self, of root with all rights."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(machine, "_SELF", tmp_path)
+    monkeypatch.setattr(confinement, "_SELF", tmp_path)
     (tmp_path / "status").write_text(f"Name:\tpython\nCapPrm:\t{FULL}\nCapEff:\t{FULL}\nCapBnd:\t{FULL}\n")
     for name in ("uid_map", "gid_map"):
         (tmp_path / name).write_text("         0          0 4294967295\n")

@@ -21,7 +21,7 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, HostError
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan, select
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.probes.point import Point
 from orchestrator.run import plan_check
 from orchestrator.run.plan_check import check_plan, check_points, wrong_points

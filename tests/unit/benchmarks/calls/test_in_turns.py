@@ -15,7 +15,7 @@ from report_text import printed
 
 from orchestrator.benchmarks.calls.preparation import unsupported_reason
 from orchestrator.experiment.plan import plan
-from orchestrator.guest import machine
+from orchestrator.guest import qemu_facts
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import CONTENDED, IN_TURNS, MOVED, MOVED_BY
 
@@ -66,7 +66,7 @@ OLD, NEW = (f"QEMU emulator version {release}" for release in ("7.2.22 (Debian 1
 def test_why_a_kernel_or_a_probe_is_unsupported(
     qemu: str, kernel: str, options: list[str], probe: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "qemu_version", lambda: qemu)
+    monkeypatch.setattr(qemu_facts, "qemu_version", lambda: qemu)
     described = calls_experiment(**{**IN_TURNS_OF_TWO, "kernels": [kernel], "probes": [probe]})
     one = next(one for one in plan(described).cells if one.probe == probe)
     made = a_kernel(kernel, dict.fromkeys([*one.task.kind.needs, *options], "y"), release="7.3.4")

@@ -24,7 +24,8 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.source import MAX_BYTES, MAX_DEPTH, MAX_NODES, Data, Source, parse, read_source
-from orchestrator.guest.machine import Machine, Wiring, qemu_command
+from orchestrator.guest.machine import Machine
+from orchestrator.guest.qemu_command import Wiring, qemu_command
 
 
 def parsed(text: str) -> Source:
